@@ -253,9 +253,20 @@ def time_column(
             subjects=(found.name,),
             position=position_of(descriptor, sql),
             sql=sql,
-            hint=hint or "make one in a subquery: CAST(... AS TIMESTAMP)",
+            hint=hint or _time_of(found),
         )
     return found
+
+
+def _time_of(found: Column) -> str:
+    """How a column that is none of times becomes one."""
+    name = column(found.name).sql(SparkSql)
+    if found.type in ("int", "bigint"):
+        return (
+            f"make one in a subquery: TIMESTAMP_MILLIS({name}), TIMESTAMP_SECONDS or "
+            "TIMESTAMP_MICROS"
+        )
+    return f"make one in a subquery: CAST({name} AS TIMESTAMP)"
 
 
 def at_midnight(source: Node, date: Column) -> tuple[Node, Column]:

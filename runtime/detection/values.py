@@ -175,9 +175,10 @@ def _number(name: str, values: Sequence[str], habits: Habits) -> Kind | None:
     if not decimal and all(_POINT.fullmatch(v) or v in _DOUBLE_WORDS for v in values):
         return Kind("double")
     if not decimal:
+        unclear = next(value for value in values if not _WHOLE.fullmatch(value))
         return Kind(
             "string",
-            note=f"`{name}` has values such as {values[0]}, which may be thousands or fractions, "
+            note=f"`{name}` has values such as {unclear}, which may be thousands or fractions, "
             "and stays STRING: 'csv.decimal-separator' says which",
         )
     pattern = _POINT if decimal == "." else _COMMA

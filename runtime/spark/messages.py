@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from difflib import SequenceMatcher
+from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -160,9 +161,12 @@ def _struct_field(p: Mapping[str, str]) -> ErrorText:
 
 
 def _table(p: Mapping[str, str]) -> ErrorText:
-    return _unknown(
-        ErrorKind.UNKNOWN_TABLE, "table", p["relationName"], "SHOW TABLES lists those that do"
-    )
+    name = p["relationName"]
+    bare = name.replace("`", "")
+    hint = "SHOW TABLES lists those that do"
+    if "." in bare and Path(bare).is_file():
+        hint = f"the file of that name is '{bare}', in quotes"
+    return _unknown(ErrorKind.UNKNOWN_TABLE, "table", name, hint)
 
 
 def _catalog(p: Mapping[str, str]) -> ErrorText:

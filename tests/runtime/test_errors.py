@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from runtime.errors import CatalogError, ErrorKind, Position, SqlwinError
 from runtime.spark.messages import ErrorText, error_text, names_in
 
@@ -63,6 +67,22 @@ def test_a_name_below_an_unknown_catalog_tells_of_the_catalog() -> None:
             ErrorKind.UNKNOWN_TABLE,
             "default_catalog.db.t",
         ),
+    ]
+
+
+def test_a_table_that_is_not_there_but_a_file_of_its_name_is_told_how_files_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sales.csv").write_text("a,b\n1,2\n")
+    hints = [
+        error_text("TABLE_OR_VIEW_NOT_FOUND", {"relationName": name})
+        for name in ("`sales`.`csv`", "`sales`", "`sale`.`csv`")
+    ]
+    assert [each.hint for each in filter(None, hints)] == [
+        "the file of that name is 'sales.csv', in quotes",
+        "SHOW TABLES lists those that do",
+        "SHOW TABLES lists those that do",
     ]
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from planner.binder.window_function import window_of
+from planner.binder.window_function import time_column, window_of
 from planner.sql.nodes import WindowFunctionCall
+from runtime.errors import AnalysisError
+from runtime.spec.table import Column
 from runtime.spec.windows import (
     DAY_US,
     CalendarCumulate,
@@ -70,3 +72,19 @@ def window(call: str) -> Window:
 )
 def test_a_call_means_this_window(call: str, expected: Window) -> None:
     assert window(call) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "makes"),
+    [
+        ("bigint", "TIMESTAMP_MILLIS(`at`), TIMESTAMP_SECONDS"),
+        ("string", "CAST(`at` AS TIMESTAMP)"),
+    ],
+)
+def test_a_column_of_no_times_is_refused_with_what_makes_times_of_it(kind: str, makes: str) -> None:
+    sql = "SELECT * FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(at), INTERVAL '1' HOUR))"
+    function = parse_query(sql).find(WindowFunctionCall)
+    assert function is not None
+    with pytest.raises(AnalysisError, match=f"`at` is {kind.upper()}") as caught:
+        time_column(function, (Column("at", kind),), sql)
+    assert makes in str(caught.value.hint)

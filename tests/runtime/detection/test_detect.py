@@ -130,9 +130,10 @@ def test_an_option_settles_ambiguous_dates(tmp_path: Path) -> None:
 
 
 def test_thousands_or_fractions_that_no_value_tells_apart_stay_text(tmp_path: Path) -> None:
-    path = written(tmp_path / "f.csv", "a;b\nx;1,234\ny;5,678\n")
+    path = written(tmp_path / "f.csv", "a;b\nx;0\ny;1,234\nz;5,678\n")
     found = detected(path)
     assert types(found)["b"] == "STRING"
+    assert "values such as 1,234" in found.notes[0]
     assert "'csv.decimal-separator' says which" in found.notes[0]
     said = detected(path, csv__decimal_separator=",")
     assert types(said)["b"] == "DOUBLE"
