@@ -1,6 +1,7 @@
 """The directory of a stream's checkpoint, and what sqlwin keeps in it beside Spark's own files.
 
-    sqlwin.json     what the stream computes, the number of its key groups, whether it has ended
+    sqlwin.json     what the stream computes, the number of its key groups, whether it has ended;
+                    of a start with other SQL also from which micro-batch on it computes that
     spark/          Spark's checkpoint: offsets, commits, state; another name in `sqlwin.json` says
                     that it has been rescaled (`runtime.streaming.rescale`)
     end-of-input/   a file in here says that the input has ended
@@ -8,10 +9,7 @@
 Secrets among the options of tables are not in it, so that they may change. On this machine the
 directory is its owner's alone.
 
-Of INSERTs that one stream runs together the first has the checkpoint. The others have a directory
-each with nothing but a file that says where:
-
-    set.json        the directory of the checkpoint that the INSERT is part of
+INSERTs that one stream runs together share one, see `runtime.streaming.members`.
 
 A stream that is started again has to be the one that the checkpoint was made by: state of another
 query would be read as if it were its own. And what is in the directory has to be of one checkpoint:
@@ -24,7 +22,7 @@ from __future__ import annotations
 import json
 import secrets
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,12 +33,13 @@ from runtime.spec.identity import operator_of
 from runtime.streaming.changes import KeptNames, Resumed
 from runtime.streaming.damage import METADATA, check_spark_files
 from runtime.streaming.identity import Identity, difference, resume_hint, without_secrets
+from runtime.streaming.members import ANOTHER, FILE, part_of
 from runtime.streaming.state.blobs import Owner
 
-_FILE = "sqlwin.json"
 # Of what a checkpoint says of its stream in fields
 _FORM_VERSION = 1
-_SET_FILE = "set.json"
+# With what the stream is to be from a micro-batch on, which an older sqlwin would not see
+_NEXT_VERSION = 2
 _END_MARK = "end-of-input/end.json"
 _VERSION = 1
 # So many names of checkpoints stand in a hint at most
@@ -48,7 +47,6 @@ _MANY = 8
 _SPARK = "spark"
 # Cells of a key group of the general operator, in a new checkpoint
 CELLS_PER_GROUP = 64
-_ANOTHER = "take another 'execution.checkpointing.dir'"
 _WRITABLE = "SET 'execution.checkpointing.dir' to a directory that this program may write to"
 
 
@@ -120,8 +118,8 @@ def open_checkpoint(
 ) -> Checkpoint:
     """Make a checkpoint's directory, or use the one that is there.
 
-    One that another query left which never processed anything is taken over. One that holds
-    secrets is written anew without.
+    One that another query left which never processed anything is taken over. What another one says
+    of its stream stays as it is: `begin_with` changes that, when all else is ready.
 
     Args:
         files: the file system.
@@ -141,85 +139,23 @@ def open_checkpoint(
     try:
         return _opened(files, new, identity, mask)
     except OSError as error:
-        raise SetupError(
-            f"no checkpoint can be kept in {directory}: {error.strerror or error}", hint=_WRITABLE
-        ) from error
+        raise _unusable(directory, error) from error
 
 
-def check_members(files: Files, directory: str, members: Sequence[str]) -> None:
-    """Check that a checkpoint may be that of INSERTs that one stream runs together.
-
-    Otherwise an INSERT would begin anew, and write once more what it has written.
-
-    Args:
-        files: the file system.
-        directory: that of the checkpoint.
-        members: the directories that the INSERTs would have by themselves, maybe `directory` too.
-
-    Raises:
-        ExecutionError: one of them has a checkpoint of its own, or is part of another one.
-    """
-    for member in members:
-        part_of = _part_of(files, member)
-        if part_of not in (None, directory):
-            raise _is_part(member, str(part_of))
-        if member != directory and files.exists(f"{member}/{_FILE}"):
-            raise ExecutionError(
-                f"the INSERT with the checkpoint in {member} would begin anew in {directory}, with "
-                "INSERTs that share its slices",
-                hint="SET 'sqlwin.optimizer.disabled-rules' = 'share_window_slices' to resume it, "
-                f"or {_ANOTHER}",
-            )
-
-
-def mark_members(files: Files, directory: str, members: Sequence[str]) -> None:
-    """Keep in mind that INSERTs are part of a checkpoint; arguments as in `check_members`."""
-    for member in members:
-        if member != directory and not files.exists(f"{member}/{_SET_FILE}"):
-            files.make_directory(member)
-            files.write_text(f"{member}/{_SET_FILE}", json.dumps({"checkpoint": directory}) + "\n")
-
-
-def check_no_member(files: Files, directory: str) -> None:
-    """Check that an INSERT by itself is not part of a checkpoint that it shares with others.
-
-    Raises:
-        ExecutionError: it is.
-    """
-    part_of = _part_of(files, directory)
-    if part_of is not None:
-        raise _is_part(directory, part_of)
-
-
-def _part_of(files: Files, directory: str) -> str | None:
-    """The checkpoint that the INSERT of a directory is part of, if that is still there."""
-    path = f"{directory}/{_SET_FILE}"
-    if not files.exists(path):
-        return None
-    try:
-        found = str(json.loads(files.read_text(path))["checkpoint"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise ExecutionError(f"{path} cannot be read: {error}", hint=_ANOTHER) from error
-    return found if files.exists(f"{found}/{_FILE}") else None
-
-
-def _is_part(directory: str, part_of: str) -> ExecutionError:
-    return ExecutionError(
-        f"the INSERT of {directory} is part of the checkpoint in {part_of}, which it shares with "
-        "others of its statement set",
-        hint=f"run that set to resume, or {_ANOTHER}",
-    )
+def _unusable(directory: str, error: OSError) -> SetupError:
+    message = f"no checkpoint can be kept in {directory}: {error.strerror or error}"
+    return SetupError(message, hint=_WRITABLE)
 
 
 def _opened(files: Files, new: Checkpoint, identity: Identity, mask: Mask) -> Checkpoint:
     """The checkpoint that is there, or `new`."""
     directory = new.directory
-    path = f"{directory}/{_FILE}"
+    path = f"{directory}/{FILE}"
     if not files.exists(path):
         # a run that was killed at its very start may have left the id
         if _below_but_id(files, new):
             raise ExecutionError(
-                f"{directory} is no checkpoint of sqlwin: {_FILE} is missing", hint=_ANOTHER
+                f"{directory} is no checkpoint of sqlwin: {FILE} is missing", hint=ANOTHER
             )
         return _made(files, new, identity)
     checkpoint, written = _read(files, directory)
@@ -244,9 +180,6 @@ def _opened(files: Files, new: Checkpoint, identity: Identity, mask: Mask) -> Ch
         checkpoint = replace(checkpoint, resumed=change)
     if not checkpoint.has_ended:
         _check_spark_files(files, checkpoint)
-    identity = resumed_identity(checkpoint, identity)
-    if written != identity:
-        _write(files, checkpoint, identity)
     files.make_directory(checkpoint.end_of_input)
     _drop_leftovers(files, checkpoint)
     _drop_unread_end(files, checkpoint)
@@ -272,29 +205,36 @@ def _check_spark_files(files: Files, checkpoint: Checkpoint) -> None:
 
 
 def _read(files: Files, directory: str) -> tuple[Checkpoint, Identity]:
-    """The checkpoint that is there.
+    """The checkpoint that is there, and what its last committed micro-batch was of.
 
     Raises:
         ExecutionError: its file cannot be read, or is of another version.
     """
-    path = f"{directory}/{_FILE}"
+    path = f"{directory}/{FILE}"
     try:
         found = json.loads(files.read_text(path))
         version = found.get("version", _VERSION)
-        if version != _VERSION:
+        if version not in (_VERSION, _NEXT_VERSION):
             raise ExecutionError(
-                f"{path} is of version {version}, this sqlwin knows version {_VERSION}",
-                hint=f"run the sqlwin that wrote it, or {_ANOTHER}",
+                f"{path} is of version {version}, this sqlwin knows version {_NEXT_VERSION}",
+                hint=f"run the sqlwin that wrote it, or {ANOTHER}",
             )
-        identity = Identity(**found["identity"])
-        kept = found.get("kept", {})
-        if kept.get("version") == _FORM_VERSION:
-            operators = tuple(map(operator_of, kept["operators"]))
-            identity = replace(identity, operators=operators, form=tuple(kept["form"]))
         checkpoint = _checkpoint(directory, found)
+        then = found.get("next")
+        if then is not None and max(committed(files, checkpoint), default=-1) >= then["from"]:
+            found = then
+        return checkpoint, _identity(found)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ExecutionError(f"{path} cannot be read: {error}", hint=_ANOTHER) from error
-    return checkpoint, identity
+        raise ExecutionError(f"{path} cannot be read: {error}", hint=ANOTHER) from error
+
+
+def _identity(found: Mapping[str, Any]) -> Identity:
+    identity = Identity(**found["identity"])
+    kept = found.get("kept", {})
+    if kept.get("version") != _FORM_VERSION:
+        return identity
+    operators = tuple(map(operator_of, kept["operators"]))
+    return replace(identity, operators=operators, form=tuple(kept["form"]))
 
 
 def find_checkpoint(files: Files, directory: str) -> tuple[Checkpoint, Identity]:
@@ -303,18 +243,18 @@ def find_checkpoint(files: Files, directory: str) -> tuple[Checkpoint, Identity]
     Raises:
         ExecutionError: there is none.
     """
-    if not files.exists(f"{directory}/{_FILE}"):
+    if not files.exists(f"{directory}/{FILE}"):
         if not files.exists(directory):
             raise ExecutionError(f"there is no directory {directory}")
-        part_of = _part_of(files, directory)
-        if part_of is not None:
+        shared = part_of(files, directory)
+        if shared is not None:
             raise ExecutionError(
-                f"the INSERT of {directory} is part of the checkpoint in {part_of}",
+                f"the INSERT of {directory} is part of the checkpoint in {shared}",
                 hint="name that one",
             )
-        below = [n for n in files.names_in(directory) if files.exists(f"{directory}/{n}/{_FILE}")]
+        below = [n for n in files.names_in(directory) if files.exists(f"{directory}/{n}/{FILE}")]
         raise ExecutionError(
-            f"{directory} is no checkpoint of sqlwin: {_FILE} is missing",
+            f"{directory} is no checkpoint of sqlwin: {FILE} is missing",
             hint=f"there are checkpoints in it: {', '.join(below[:_MANY])}" if below else None,
         )
     return _read(files, directory)
@@ -331,7 +271,7 @@ def foreseen(
     Raises:
         ExecutionError: the checkpoint cannot be read.
     """
-    if not files.exists(f"{directory}/{_FILE}"):
+    if not files.exists(f"{directory}/{FILE}"):
         return None
     checkpoint, written = _read(files, directory)
     change = difference(without_secrets(written, mask), identity)
@@ -434,6 +374,46 @@ def end_input(files: Files, checkpoint: Checkpoint) -> None:
     files.rename(written, mark)
 
 
+def begin_with(
+    files: Files, checkpoint: Checkpoint, identity: Identity, mask: Mask = DEFAULT
+) -> Callable[[], None]:
+    """Let a checkpoint be of a stream that is about to start, from its first micro-batch on.
+
+    Until that is committed the state is that of the stream before, which a run would go on from
+    that is started then, whatever becomes of this one.
+
+    Args:
+        files: the file system.
+        checkpoint: a checkpoint that was opened for it.
+        identity: what it computes and keeps, see `resumed_identity`.
+        mask: what looks secret.
+
+    Returns:
+        Puts back what was there before, unless a micro-batch was committed; for a start that fails,
+        when nothing of it runs any more.
+
+    Raises:
+        SetupError: the checkpoint cannot be written.
+    """
+    try:
+        before = files.read_text(f"{checkpoint.directory}/{FILE}")
+        _, written = _read(files, checkpoint.directory)
+        begins = max(committed(files, checkpoint), default=-1) + 1
+        if written != identity and _has_begun(files, checkpoint):
+            old = without_secrets(written, mask)
+            _write(files, checkpoint, old, None if old == identity else (begins, identity))
+        elif written != identity or "next" in json.loads(before):
+            _write(files, checkpoint, identity)
+    except OSError as error:
+        raise _unusable(checkpoint.directory, error) from error
+
+    def put_back() -> None:
+        if max(committed(files, checkpoint), default=-1) < begins:
+            _replace(files, checkpoint, before)
+
+    return put_back
+
+
 def mark_ended(files: Files, checkpoint: Checkpoint, identity: Identity) -> None:
     """Keep in mind that the input ended and all windows were closed."""
     _write(files, replace(checkpoint, has_ended=True), identity)
@@ -461,25 +441,34 @@ def _rescaled(checkpoint: Checkpoint) -> dict[str, Any]:
     return {"spark": checkpoint.spark_name, "cells_per_group": checkpoint.cells_per_group}
 
 
-def _write(files: Files, checkpoint: Checkpoint, identity: Identity) -> None:
-    text = json.dumps(
-        {
-            "version": _VERSION,
-            "identity": {
-                "plan": identity.plan,
-                "tables": identity.tables,
-                "settings": identity.settings,
-            },
-            "kept": _kept(identity),
-            "key_groups": checkpoint.key_groups,
-            "partitions": checkpoint.partitions,
-            "writer": checkpoint.writer,
-            "spark_id": checkpoint.spark_id,
-            "has_ended": checkpoint.has_ended,
-            **_rescaled(checkpoint),
-        },
-        indent=2,
-    )
-    path = f"{checkpoint.directory}/{_FILE}"
-    files.write_text(path, text + "\n")
+def _write(
+    files: Files,
+    checkpoint: Checkpoint,
+    identity: Identity,
+    then: tuple[int, Identity] | None = None,
+) -> None:
+    """Write what a checkpoint is of; `then`: from a micro-batch on it is another one's."""
+    found = {
+        "version": _VERSION if then is None else _NEXT_VERSION,
+        **_fields(identity),
+        "key_groups": checkpoint.key_groups,
+        "partitions": checkpoint.partitions,
+        "writer": checkpoint.writer,
+        "spark_id": checkpoint.spark_id,
+        "has_ended": checkpoint.has_ended,
+        **_rescaled(checkpoint),
+    }
+    if then is not None:
+        found["next"] = {"from": then[0], **_fields(then[1])}
+    _replace(files, checkpoint, json.dumps(found, indent=2) + "\n")
+
+
+def _fields(identity: Identity) -> dict[str, Any]:
+    said = {"plan": identity.plan, "tables": identity.tables, "settings": identity.settings}
+    return {"identity": said, "kept": _kept(identity)}
+
+
+def _replace(files: Files, checkpoint: Checkpoint, text: str) -> None:
+    path = f"{checkpoint.directory}/{FILE}"
+    files.write_text(path, text)
     files.make_private(path)

@@ -20,15 +20,9 @@ from runtime.redaction import Mask
 from runtime.spark.errors import translate
 from runtime.spec.identity import window_of
 from runtime.streaming.changes import first_whole
-from runtime.streaming.checkpoint import (
-    Checkpoint,
-    check_members,
-    check_no_member,
-    committed,
-    mark_members,
-    open_checkpoint,
-)
+from runtime.streaming.checkpoint import Checkpoint, committed, open_checkpoint
 from runtime.streaming.identity import Identity
+from runtime.streaming.members import check_members, check_no_member, mark_members
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.status import clock
 from runtime.streaming.stored_state import open_state

@@ -14,7 +14,7 @@ from runtime.spark.clusters import check_seen_by_all, check_workers
 from runtime.spark.files import refuse_remote_streams, resolve, writable_files_at
 from runtime.spark.session import is_local
 from runtime.spec.table import TableSpec
-from runtime.streaming.checkpoint import foreseen, resumed_identity
+from runtime.streaming.checkpoint import begin_with, foreseen, resumed_identity
 from runtime.streaming.own_sources import OwnSources
 from sqlwin.execution.lowered import LoweredStream
 from sqlwin.execution.planning import Plans
@@ -118,6 +118,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
             find_incomplete=split_batches(spark, read, files, checkpoint.spark_directory),
             order=lowered.order,
         )
+        put_back = undone.enter_context(ExitStack())
         undone.callback(_stop, run)
         setup = Setup(
             name=place.name,
@@ -134,6 +135,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
         plans.streams.await_starts()
         is_on_disk = is_local(spark) and place.directory.startswith("/")
         with stream_settings(spark.conf, checkpoint.partitions, is_local=is_on_disk):
+            put_back.callback(begin_with(files, checkpoint, identity, config.mask))
             query = start(run)
         stream = Stream(number, setup, query, run, checkpoint, identity, files)
         run.at_end += [own_sources.stop, in_use.close]

@@ -14,14 +14,14 @@ from runtime.files import LocalFiles
 from runtime.redaction import DEFAULT
 from runtime.streaming.checkpoint import (
     Checkpoint,
-    check_members,
-    check_no_member,
+    begin_with,
     end_input,
+    find_checkpoint,
     mark_ended,
-    mark_members,
     open_checkpoint,
 )
 from runtime.streaming.identity import Identity, difference, without_secrets
+from runtime.streaming.members import check_members, check_no_member, mark_members
 
 FILES = LocalFiles()
 PLAN = (
@@ -252,9 +252,9 @@ def test_an_old_checkpoint_loses_its_secrets_when_it_is_resumed(tmp_path: Path) 
     assert "first" in path.read_text()
     begin(tmp_path / "a")
     path.chmod(0o644)
-    again = opened(
-        tmp_path / "a", without_secrets(with_table(SECRETS.replace("first", "next")), DEFAULT)
-    )
+    changed = without_secrets(with_table(SECRETS.replace("first", "next")), DEFAULT)
+    again = opened(tmp_path / "a", changed)
+    begin_with(FILES, again, changed)
     assert again.writer == first.writer
     assert "first" not in path.read_text()
     assert "next" not in path.read_text()
@@ -282,3 +282,93 @@ def test_an_end_mark_that_was_never_read_is_removed_and_one_that_was_stays(tmp_p
     log.write_text(f'v1\n{{"path":"file://{mark}","timestamp":1,"batchId":0}}')
     opened(tmp_path)
     assert mark.exists()
+
+
+# Of the same state as QUERY, in the words of another release
+REWORDED = replace(QUERY, plan=PLAN.replace("groupBy", "keys"))
+
+
+def commit(directory: Path, batch: int) -> None:
+    """Log that a micro-batch has ended."""
+    begin(directory)
+    (directory / "spark/commits").mkdir(exist_ok=True)
+    (directory / f"spark/commits/{batch}").write_text("v1\n{}")
+
+
+def known(directory: Path) -> Identity:
+    return find_checkpoint(FILES, str(directory))[1]
+
+
+def test_opening_a_checkpoint_leaves_what_it_says_as_it_is(tmp_path: Path) -> None:
+    opened(tmp_path, with_table(SECRETS))
+    commit(tmp_path, 0)
+    before = (tmp_path / "sqlwin.json").read_bytes()
+    opened(tmp_path, without_secrets(with_table(SECRETS), DEFAULT))
+    assert (tmp_path / "sqlwin.json").read_bytes() == before
+    assert known(tmp_path) == with_table(SECRETS)
+
+
+def test_a_stream_with_other_sql_counts_from_its_first_micro_batch_that_is_committed(
+    tmp_path: Path,
+) -> None:
+    checkpoint = opened(tmp_path)
+    commit(tmp_path, 4)
+    begin_with(FILES, checkpoint, REWORDED)
+    # killed here, or while micro-batch 5 runs, the state is that of micro-batch 4
+    assert known(tmp_path) == QUERY
+    (tmp_path / "spark/offsets/5").write_text("v1")
+    assert known(tmp_path) == QUERY
+    commit(tmp_path, 5)
+    assert known(tmp_path) == REWORDED
+    # and so it is when a run goes on with it
+    begin_with(FILES, checkpoint, REWORDED)
+    assert json.loads((tmp_path / "sqlwin.json").read_text())["version"] == 1
+    assert known(tmp_path) == REWORDED
+
+
+def test_a_start_that_was_killed_is_forgotten_when_the_old_sql_goes_on(tmp_path: Path) -> None:
+    checkpoint = opened(tmp_path)
+    commit(tmp_path, 4)
+    begin_with(FILES, checkpoint, REWORDED)
+    begin_with(FILES, checkpoint, QUERY)
+    commit(tmp_path, 5)
+    assert known(tmp_path) == QUERY
+
+
+def test_what_a_start_that_failed_has_written_is_put_back(tmp_path: Path) -> None:
+    checkpoint = opened(tmp_path)
+    commit(tmp_path, 4)
+    path = tmp_path / "sqlwin.json"
+    before = path.read_bytes()
+    put_back = begin_with(FILES, checkpoint, REWORDED)
+    assert path.read_bytes() != before
+    put_back()
+    assert path.read_bytes() == before
+    # not where the failure came too late
+    put_back = begin_with(FILES, checkpoint, REWORDED)
+    commit(tmp_path, 5)
+    put_back()
+    assert known(tmp_path) == REWORDED
+
+
+def test_an_older_sqlwin_refuses_a_checkpoint_that_may_be_of_other_sql(tmp_path: Path) -> None:
+    checkpoint = opened(tmp_path)
+    commit(tmp_path, 4)
+    begin_with(FILES, checkpoint, REWORDED)
+    path = tmp_path / "sqlwin.json"
+    assert json.loads(path.read_text())["version"] == 2
+    path.write_text(path.read_text().replace('"version": 2', '"version": 3', 1))
+    with pytest.raises(ExecutionError, match="is of version 3, this sqlwin knows version 2"):
+        known(tmp_path)
+
+
+def test_a_checkpoint_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    checkpoint = opened(tmp_path)
+    commit(tmp_path, 4)
+
+    class Full(LocalFiles):
+        def write_text(self, path: str, text: str) -> None:
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(SetupError, match=f"no checkpoint can be kept in {tmp_path}: No space"):
+        begin_with(Full(), checkpoint, REWORDED)

@@ -91,7 +91,7 @@ def test_what_cannot_be_rescaled_is_told_in_a_line(tmp_path: Path) -> None:
         find_checkpoint(FILES, str(tmp_path / "part"))
     about = tmp_path / "t/sqlwin.json"
     about.write_text(about.read_text().replace('"version": 1', '"version": 7'))
-    with pytest.raises(ExecutionError, match="is of version 7, this sqlwin knows version 1"):
+    with pytest.raises(ExecutionError, match="is of version 7, this sqlwin knows version 2"):
         find_checkpoint(FILES, checkpoint.directory)
     about.write_text("{")
     with pytest.raises(ExecutionError, match="cannot be read"):
