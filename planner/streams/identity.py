@@ -34,6 +34,7 @@ from runtime.spec.identity import (
     KeptReader,
     kind_of,
     window_fields,
+    without_options,
 )
 from runtime.spec.local import PartialColumns
 from runtime.spec.windows import Tumble
@@ -164,10 +165,10 @@ def _folded(node: Node) -> tuple[_JSON, _Columns, list[exp.Expr]]:
 def _base(node: Node) -> _JSON:
     match node:
         case TableScan():
-            return {"table": node.table.lower()}
+            return {"table": without_options(node.table).lower()}
         case SqlQuery():
             relations = {name: form_of(child) for name, child in node.relations}
-            return {"sql": _text(node.query), "relations": relations}
+            return {"sql": without_options(_text(node.query)), "relations": relations}
         case GlobalWindowAggregate():
             local = node.input.inputs[0]
             if isinstance(local, LocalWindowAggregate):

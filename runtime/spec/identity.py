@@ -6,6 +6,7 @@ which names of columns, on which slices, and of which rows.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -42,6 +43,11 @@ _WINDOWS = {
     ("HOP", True): CalendarHop,
     ("CUMULATE", True): CalendarCumulate,
 }
+
+# As they stand in the names of tables and of their views
+_OPTIONS = re.compile(
+    r" /\*\+ OPTIONS\(.*?\) \*/|__options_[0-9a-f]{12}", re.DOTALL | re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -212,3 +218,11 @@ def kind_of(accumulator: Accumulator) -> str:
 def _hashable(value: Any) -> Any:
     is_list = isinstance(value, Sequence) and not isinstance(value, str)
     return tuple(value) if is_list else value
+
+
+def without_options(text: str) -> str:
+    """A text, or the name of a table, without the options that a statement gives to tables.
+
+    Those that make other rows are said of the tables themselves.
+    """
+    return _OPTIONS.sub("", text)

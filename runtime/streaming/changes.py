@@ -7,9 +7,9 @@ those that are kept, as far back as they go. Columns of the state keep their nam
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -176,7 +176,17 @@ def _changed_rows(old: KeptOperator, new: KeptOperator) -> str | None:
     if before != after:
         texts = (" AND ".join(each) or "none" for each in (before, after))
         return "had the conditions {}, now {}".format(*texts)
-    return "reads other rows"
+    read = [_read(each.rows) for each in (old, new)]
+    if None in read or read[0] == read[1]:
+        return "reads other rows"
+    return "read {}, now {}".format(*read)
+
+
+def _read(rows: Mapping[str, Any]) -> str | None:
+    """What rows are of, in short; None: that is not said in a word."""
+    base = rows.get("from", {})
+    found = base.get("sql") or base.get("table")
+    return None if found is None else f"`{found}`"
 
 
 def _source(wanted: KeptAccumulator, kept: Sequence[KeptAccumulator]) -> KeptAccumulator | None:

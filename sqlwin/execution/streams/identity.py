@@ -13,7 +13,7 @@ from planner.nodes.physical import with_rows_by_spark
 from planner.plan import Plan
 from planner.streams.identity import form_of
 from runtime.redaction import Mask
-from runtime.spec.identity import operator_of
+from runtime.spec.identity import operator_of, without_options
 from runtime.spec.table import TableSpec
 from runtime.streaming.execute.local_stage import needs_processing_time
 from runtime.streaming.identity import Identity, may_differ, without_secrets
@@ -25,8 +25,6 @@ from sqlwin.execution.lowered import LoweredStream
 _PARALLELISM = re.compile(r", (?:partitions|buckets)=\[\d+\]")
 # and how what INSERTs share is numbered in their set
 _NUMBER = re.compile(r", reuse_id=\[\d+\]")
-# Options that a statement gives to tables: some may change, see `may_differ`
-_OPTIONS = re.compile(r" /\*\+ OPTIONS\(.*?\) \*/|__options_[0-9a-f]{12}", re.DOTALL)
 
 
 def identity_of(lowered: LoweredStream, options: StreamOptions, mask: Mask) -> Identity:
@@ -92,11 +90,6 @@ def described_tables(entries: Sequence[TableSpec | Registered]) -> dict[str, str
             name, number = f"{base} {number}", number + 1
         tables[name] = _described(entry)
     return tables
-
-
-def without_options(text: str) -> str:
-    """A plan, or the name of a table, without the options that a statement gives to tables."""
-    return _OPTIONS.sub("", text)
 
 
 def _described(entry: TableSpec | Registered) -> str:

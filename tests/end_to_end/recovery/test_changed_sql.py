@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sqlwin
-from runtime.errors import ExecutionError
+from runtime.errors import ExecutionError, SqlwinError
 from tests.marks import among
 
 TUMBLE = "TUMBLE(TABLE r, DESCRIPTOR(ts), INTERVAL '1' MINUTE)"
@@ -105,6 +105,28 @@ ALLOWED = {
     "tumble to hop": (query(TUMBLE), query(HOP.format(3)), 240),
     "hop to tumble": (query(HOP.format(4)), query(TUMBLE), None),
     "wider hop": (query(HOP.format(3)), query(HOP.format(5)), 180),
+    "tumble to cumulate": (query(TUMBLE), query(CUMULATE), 240),
+    "longer steps and fewer aggregates": (
+        query(HOP.format(3), "COUNT(*) AS n, SUM(v) AS t, MAX(x) AS m"),
+        query(HOP.format(6), "MAX(x) AS m", having="HAVING COUNT(*) > 1"),
+        180,
+    ),
+    "sum of doubles": (
+        query(TUMBLE, "SUM(v) AS total, COUNT(v) AS c"),
+        query(TUMBLE, "SUM(v) AS total, AVG(v) AS mean"),
+        None,
+    ),
+    "written otherwise": (
+        query(TUMBLE),
+        f"SELECT a AS k, window_start, window_end, n, total FROM (SELECT k AS a, window_start, window_end, "
+        f"COUNT(*) AS n, SUM(v) AS total FROM TABLE({TUMBLE}) GROUP BY window_end, window_start, k) w",
+        None,
+    ),
+    "conditions in another order": (
+        query(TUMBLE).replace("GROUP BY", "WHERE v > 3 AND x > 1 GROUP BY"),
+        query(TUMBLE).replace("GROUP BY", "WHERE x > 1 AND v > 3 GROUP BY"),
+        None,
+    ),
     "narrower hop": (query(HOP.format(5)), query(HOP.format(2)), None),
     "hop to cumulate": (query(HOP.format(3)), query(CUMULATE), 180),
     "session": (
@@ -151,8 +173,13 @@ REFUSED = {
     ),
     "filter": (
         query(TUMBLE),
-        query(TUMBLE.replace("TABLE r", "(SELECT * FROM r WHERE v > 3)")),
+        query(TUMBLE).replace("GROUP BY", "WHERE v > 3 GROUP BY"),
         "operator 0 had the conditions none, now v > 3",
+    ),
+    "rows of other sql": (
+        query(TUMBLE),
+        query(TUMBLE.replace("TABLE r", "(SELECT * FROM r WHERE v > 3)")),
+        "operator 0 read `r`, now `SELECT * FROM r WHERE v > 3`",
     ),
     "aggregate": (
         query(TUMBLE),
@@ -164,6 +191,44 @@ REFUSED = {
         query(TUMBLE.replace("'1'", "'2'")),
         "operator 0 was TUMBLE(size=1 min), now TUMBLE(size=2 min): it is not made of the slices "
         "that are kept, which are 1 min wide",
+    ),
+    "finer slices": (
+        query(TUMBLE),
+        query(TUMBLE.replace("'1' MINUTE", "'30' SECOND")),
+        "operator 0 was TUMBLE(size=1 min), now TUMBLE(size=30 s): it is not made of the slices "
+        "that are kept, which are 1 min wide",
+    ),
+    "finer slide": (
+        query(HOP.format(4)),
+        query(HOP.format(4).replace("'1' MINUTE", "'30' SECOND")),
+        "operator 0 was HOP(slide=1 min, size=4 min), now HOP(slide=30 s, size=4 min): it is not "
+        "made of the slices that are kept, which are 1 min wide",
+    ),
+    "gaps": (
+        query(HOP.format(1).replace("'1' MINUTE", "'2' MINUTE", 1)),
+        query(TUMBLE),
+        "operator 0 was HOP(slide=2 min, size=1 min), now TUMBLE(size=1 min): rows between its "
+        "windows are not kept",
+    ),
+    "sessions": (
+        query(SESSION.format(2)),
+        query(TUMBLE),
+        "operator 0 was SESSION(gap=2 min), now TUMBLE(size=1 min): sessions are not made of slices",
+    ),
+    "fewer keys": (
+        query(TUMBLE),
+        query(TUMBLE).replace("SELECT k, ", "SELECT ").replace("BY k, ", "BY "),
+        "the keys of operator 0 were k, now none",
+    ),
+    "fewer conditions": (
+        query(TUMBLE).replace("GROUP BY", "WHERE v > 3 GROUP BY"),
+        query(TUMBLE),
+        "operator 0 had the conditions v > 3, now none",
+    ),
+    "distinct": (
+        query(TUMBLE, "COUNT(v) AS n"),
+        query(TUMBLE, "COUNT(DISTINCT v) AS n"),
+        "operator 0 keeps COUNT(v), and COUNT(DISTINCT v) cannot be had of that",
     ),
     "cumulate": (
         query(CUMULATE),
@@ -180,7 +245,12 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(
-    "case", among(REFUSED, long=["aggregate"], slow=[c for c in REFUSED if c != "aggregate"])
+    "case",
+    among(
+        REFUSED,
+        long=["filter", "slices", "aggregate"],
+        slow=[c for c in REFUSED if c not in ("keys", "filter", "slices", "aggregate")],
+    ),
 )
 def test_what_cannot_be_had_of_the_state_is_refused(case: str, restarts: Restarts) -> None:
     before, after, message = REFUSED[case]
@@ -191,6 +261,49 @@ def test_what_cannot_be_had_of_the_state_is_refused(case: str, restarts: Restart
     assert caught.value.message.endswith(f"/ck/kept is another query's: {message}")
     assert "may change" in str(caught.value.hint)
     assert (restarts.directory / "ck/kept/sqlwin.json").read_text() == kept
+
+
+def start_in_vain(restarts: Restarts, sql: str) -> None:
+    """A start that only its last step refuses: what the query gives does not fit the table."""
+    restarts.session.execute(
+        "CREATE TABLE IF NOT EXISTS narrow (k BIGINT) WITH ('connector' = 'memory')"
+    )
+    with pytest.raises(SqlwinError, match="narrow"):
+        restarts.session.execute(f"INSERT INTO narrow {sql}")
+
+
+@pytest.mark.long
+def test_a_start_that_fails_leaves_the_checkpoint_to_the_sql_before(restarts: Restarts) -> None:
+    before, after = query(HOP.format(2)), query(HOP.format(3), "SUM(v) AS total")
+    first = restarts.run(before)
+    path = restarts.directory / "ck/kept/sqlwin.json"
+    kept = path.read_bytes()
+    start_in_vain(restarts, after)
+    assert path.read_bytes() == kept
+    # COUNT(*) is kept on
+    rows = first + restarts.run(before, ends=True)
+    assert sorted(rows, key=str) == restarts.expected(before, 0)
+
+
+@pytest.mark.slow
+def test_a_start_that_fails_does_not_undo_the_one_before(restarts: Restarts) -> None:
+    before, after = query(HOP.format(3)), query(HOP.format(2), "SUM(v) AS total")
+    restarts.run(before)
+    second = restarts.run(after)
+    start_in_vain(restarts, query(HOP.format(4), "SUM(v) AS total"))
+    rows = sorted(second + restarts.run(after, ends=True), key=str)
+    assert rows == restarts.expected(after, 299)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("option", ["max-files-per-trigger", "source.monitor-interval"])
+def test_options_that_change_no_row_may_change(option: str, restarts: Restarts) -> None:
+    sql = query(TUMBLE)
+    first = restarts.run(sql)
+    value = "2" if option == "max-files-per-trigger" else "3 s"
+    hinted = sql.replace("TABLE r", f"TABLE r /*+ OPTIONS('{option}' = '{value}') */")
+    rows = sorted(first + restarts.run(hinted, ends=True), key=str)
+    assert rows == restarts.expected(sql, 0)
 
 
 @pytest.mark.long

@@ -152,7 +152,7 @@ def test_the_first_window_that_is_whole_is_known(
             replace(kept(), rows={**ROWS, "where": ["v > 3"]}),
             "operator 0 had the conditions none, now v > 3",
         ),
-        (replace(kept(), rows={**ROWS, "from": {"table": "s"}}), "operator 0 reads other rows"),
+        (replace(kept(), rows={**ROWS, "from": {"table": "s"}}), "operator 0 read `r`, now `s`"),
     ],
 )
 def test_what_rows_are_may_not_change(changed: KeptOperator, message: str) -> None:

@@ -372,3 +372,13 @@ def test_a_checkpoint_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(SetupError, match=f"no checkpoint can be kept in {tmp_path}: No space"):
         begin_with(Full(), checkpoint, REWORDED)
+
+
+def test_options_in_a_statement_are_no_part_of_what_is_kept(tmp_path: Path) -> None:
+    opened(tmp_path, replace(QUERY, form=({"table": "r"},)))
+    path = tmp_path / "sqlwin.json"
+    for name in ("r /*+ options('max-files-per-trigger' = '2') */", "r__options_0123456789ab"):
+        found = json.loads(path.read_text())
+        found["kept"]["form"] = [{"table": name}]
+        path.write_text(json.dumps(found))
+        assert known(tmp_path).form == ({"table": "r"},)
