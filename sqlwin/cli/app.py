@@ -198,6 +198,11 @@ def run(
     help="Run the queries and INSERTs, and show the rows, bytes, time and memory of each operator.",
 )
 @click.option(
+    "--advise",
+    is_flag=True,
+    help="Show which materialized tables would answer the queries, as statements that make them.",
+)
+@click.option(
     "--for",
     "duration",
     metavar="TIME",
@@ -210,6 +215,7 @@ def explain(
     params: Sequence[tuple[str, str]],
     format: str | None,
     analyze: bool,
+    advise: bool,
     duration: str | None,
     output: str | None,
     no_progress: bool,
@@ -223,6 +229,8 @@ def explain(
     CREATE, DROP, USE, SET and the like are executed, so that tables exist. CREATE TABLE ... AS is
     explained, and the table is not made: what reads it cannot be explained in the same run.
 
+    With --advise rows are counted, on a part of large tables; nothing is made.
+
     \b
     Examples, from the project's root:
       sqlwin explain queries/quickstart.sql
@@ -231,30 +239,36 @@ def explain(
       sqlwin explain queries/streaming/live_dashboard.sql --analyze --for 10s
       sqlwin explain -e "SELECT * FROM range(10)"
       sqlwin explain queries/windows/hop.sql --set table.optimizer.agg-phase-strategy=ONE_PHASE
+      sqlwin explain queries/materialized/departures.sql --advise
     """  # noqa: D301
     if duration is not None:
         if not analyze:
             raise click.UsageError("--for is for --analyze: without it nothing runs")
         spark["settings"] = [*spark["settings"], ("sqlwin.analyze.duration", duration)]
+    if advise and (analyze or format not in (None, "text")):
+        raise click.UsageError("--advise is text, and runs none of the queries")
     check_spark_options(spark["master"], spark["remote"])
     scripts = read_scripts(files, expressions, params)
     options = {**spark, "output": output, "no_progress": no_progress}
-    run_in_engine(options, scripts, starts=analyze)
+    run_in_engine(options, scripts, starts=analyze or advise)
 
-    from sqlwin.cli.explain import explain_scripts, explained_offline
+    from sqlwin.cli.explain import advised_tables, explain_scripts, explained_offline
 
     to_file = output is not None and output != "-"
     if format is None:
         suffix = Path(output).suffix.lower() if output is not None and to_file else ""
         format = EXPLAIN_FORMAT_OF_SUFFIX.get(suffix, "text")
     texts = None
-    if not (analyze or spark["master"] or spark["remote"] or spark["conf"]):
+    if not (analyze or advise or spark["master"] or spark["remote"] or spark["conf"]):
         texts = explained_offline(scripts, dict(spark["settings"]), format)
     with ExitStack() as stack:
         if texts is None:
             run_in_engine(options, scripts)
             file, bar, session = _open(stack, output if to_file else None, no_progress, spark)
-            found = explain_scripts(session, scripts, bar, mode=format, analyze=analyze)
+            if advise:
+                found = advised_tables(session, scripts, bar)
+            else:
+                found = explain_scripts(session, scripts, bar, mode=format, analyze=analyze)
         else:
             file = _output_file(stack, output if to_file else None)
             found = iter(texts)

@@ -35,6 +35,8 @@ class ScriptPlace:
     def placed(self, error: SqlwinError) -> SqlwinError:
         """An error about the statement, with its place in the whole script."""
         error.mask = self.mask
+        if error.file is not None:
+            return error  # of a file that the statement names
         text = self.bound.text
         if error.position is None:
             point_at(error, text)

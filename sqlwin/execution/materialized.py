@@ -52,7 +52,7 @@ _DRAWN = re.compile(
     re.IGNORECASE,
 )
 # A refresh reads the rows, never slices
-_READS_SLICES = frozenset({"answer_from_slices"})
+READS_SLICES = frozenset({"answer_from_slices"})
 
 
 class MaterializedTables:
@@ -98,7 +98,7 @@ class MaterializedTables:
             )
         if is_there and statement.if_not_exists:
             return self._open_same(statement, path)
-        planned = self._planned(statement.name, statement.ast, statement.text)
+        planned = self.planned(statement.name, statement.ast, statement.text)
         definition = self._definition(statement)
         partitions = _partitions(statement, planned.form)
         create_slices(path, name, definition.to_json(), planned.form, partitions)
@@ -274,7 +274,7 @@ class MaterializedTables:
 
         def plan() -> PlannedRows:
             plans.start_statement()
-            return self._planned(entry.name, query.copy(), entry.text)
+            return self.planned(entry.name, query.copy(), entry.text)
 
         buffer_bytes = int(plans.config.get("sqlwin.local.buffer-size"))
         with plans.errors_of(text):
@@ -286,7 +286,7 @@ class MaterializedTables:
 
     # -- what is kept --------------------------------------------------------------------------
 
-    def _planned(self, name: Name, query: exp.Query, text: str) -> PlannedRows:
+    def planned(self, name: Name, query: exp.Query, text: str) -> PlannedRows:
         """The definition over the files that are there now.
 
         Raises:
@@ -300,7 +300,7 @@ class MaterializedTables:
                 subjects=(drawn[0],),
                 hint="take what the rows hold",
             )
-        plan = plans.plan(query, text, without=_READS_SLICES)
+        plan = plans.plan(query, text, without=READS_SLICES)
         if plans.is_stream(plan):
             raise AnalysisError(
                 f"`{'.'.join(name)}` would be of a stream, and slices are of files",
@@ -343,7 +343,7 @@ def _local_aggregate(plan: Plan) -> LocalWindowAggregate:
         if any(isinstance(node, kind) for node in nodes):
             raise _not_kept(f"it {what}", (word,), "keep the window aggregation, and do that above")
     if any(isinstance(node, OnePhaseWindowAggregate) for node in nodes):
-        reason = _refusal(plan, "split_window_aggregate", "its aggregates do not merge")
+        reason = refusal(plan, "split_window_aggregate", "its aggregates do not merge")
         raise _not_kept(reason, _words(reason))
     found = [node for node in nodes if isinstance(node, LocalWindowAggregate)]
     if any(isinstance(node, SharedExchange) for node in nodes) or len(found) > 1:
@@ -357,7 +357,7 @@ def _local_aggregate(plan: Plan) -> LocalWindowAggregate:
     return found[0]
 
 
-def _refusal(plan: Plan, rule: str, otherwise: str) -> str:
+def refusal(plan: Plan, rule: str, otherwise: str) -> str:
     """Why a rule did not apply."""
     reasons = (entry.reason for entry in plan.trace.entries if entry.rule == rule)
     return next((reason for reason in reasons if reason), otherwise)

@@ -34,6 +34,7 @@ from sqlwin.catalog.entries import Name
 from sqlwin.catalog.guards import refuse_kept_table
 from sqlwin.catalog.states import refuse_remote_state
 from sqlwin.config.config import Config
+from sqlwin.execution.advice import Advisor
 from sqlwin.execution.explain import Explanations
 from sqlwin.execution.explain_formats import render
 from sqlwin.execution.inserts import insert_rows, insert_target
@@ -50,6 +51,7 @@ from sqlwin.execution.streams.status import resume_hint, show_streams
 from sqlwin.execution.summary import summary
 from sqlwin.result import Result
 from sqlwin.statements.parse import (
+    Advise,
     AlterMaterializedTable,
     CreateMaterializedTable,
     CreateTable,
@@ -95,6 +97,7 @@ class Runner:
         self.explanations = Explanations(self._plans, self._inserts)
         self._definitions = Definitions(self.catalog)
         self._materialized = MaterializedTables(self._plans)
+        self._advisor = Advisor(self._plans, self._materialized, self._run)
 
     def run(self, statement: Statement) -> Result:
         """Carry out a statement.
@@ -134,6 +137,8 @@ class Runner:
                 return self._inserts.run_set(statement)
             case Explain():
                 return self._explain_statement(statement)
+            case Advise():
+                return Result(statement.text, "explain", text=self._advisor.advice(statement))
             case CreateTable():
                 return self._create_table(statement)
             case CreateView():

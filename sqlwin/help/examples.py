@@ -38,7 +38,7 @@ STATEMENTS = (
     ),
     StatementHelp(
         "EXPLAIN",
-        "EXPLAIN [PLAN FOR | detail, ...] statement",
+        "EXPLAIN [PLAN FOR | detail, ...] statement\nEXPLAIN ADVISE 'file', ... | query",
         "What a query or INSERT would do: the trees, the slices, the rules that applied, and\n"
         "why the others did not. [explain.md](explain.md) has the details.",
         "EXPLAIN SELECT COUNT(*) FROM bids;",

@@ -1,4 +1,4 @@
-"""Reads CREATE and ALTER MATERIALIZED TABLE, as Flink has them."""
+"""Reads CREATE and ALTER MATERIALIZED TABLE, as Flink has them, and EXPLAIN ADVISE."""
 
 from __future__ import annotations
 
@@ -89,6 +89,22 @@ def read_alter_materialized(parser: SqlWinParser) -> dict[str, Any]:
             hint="REFRESH finds by itself which files are new" if said == "REFRESH" else None,
         )
     return {"name": name, "action": said}
+
+
+def read_advise(parser: SqlWinParser) -> tuple[str, ...]:
+    """The files that EXPLAIN ADVISE names.
+
+    Raises:
+        SqlSyntaxError: what stands there are none; with position.
+    """
+    parser._match_text_seq("EXPLAIN", "ADVISE")
+    message, example = "EXPLAIN ADVISE takes files or a query", "EXPLAIN ADVISE 'dashboards.sql'"
+    files = [read_string(parser, message, example)]
+    while parser._match(TokenType.COMMA):
+        files.append(read_string(parser, "a file is to stand here", "'a.sql', 'b.sql'"))
+    if parser._curr:
+        parser.fail("between files stand commas", parser._curr, hint=f"for example {example}")
+    return tuple(files)
 
 
 def _expect_equals(parser: SqlWinParser) -> None:

@@ -19,8 +19,13 @@ from sqlwin.parser.parser import SqlWinParser, parser_of, tokenize
 from sqlwin.parser.signatures import SIGNATURES, holds_window_function
 from sqlwin.parser.strings import string_value
 from sqlwin.statements.ddl import read_create_table, read_create_view
-from sqlwin.statements.materialized import read_alter_materialized, read_create_materialized
+from sqlwin.statements.materialized import (
+    read_advise,
+    read_alter_materialized,
+    read_create_materialized,
+)
 from sqlwin.statements.nodes import (
+    Advise,
     AlterMaterializedTable,
     CreateMaterializedTable,
     CreateTable,
@@ -52,6 +57,7 @@ from sqlwin.statements.split import StatementText, split, words
 from sqlwin.statements.tokens import has_clause, is_flink_table, is_word, statement_set_body
 
 __all__ = [
+    "Advise",
     "AlterMaterializedTable",
     "CreateMaterializedTable",
     "CreateTable",
@@ -264,6 +270,8 @@ class _Reader:
         i = 1
         if self._is("PLAN", "FOR", at=1):
             i = 3
+        elif self._is("ADVISE", at=1):
+            return self._advise()
         else:
             while any(self._is(detail, at=i) for detail in EXPLAIN_DETAILS):
                 details.append(self.tokens[i].text.upper())
@@ -273,9 +281,18 @@ class _Reader:
         if i == len(self.tokens):
             self._fail("EXPLAIN needs a statement", self.tokens[-1], hint="EXPLAIN SELECT ...")
         inner = self._part(self.tokens[i], self.tokens[-1])
-        if isinstance(inner, Explain):
+        if isinstance(inner, Advise | Explain):
             self._fail("EXPLAIN cannot explain itself", self.tokens[i])
         return Explain(self.text, self.offset, inner, tuple(details))
+
+    def _advise(self) -> Advise:
+        if len(self.tokens) > 2 and self.tokens[2].token_type not in STRINGS:
+            inner = self._part(self.tokens[2], self.tokens[-1])
+            if isinstance(inner, Advise | Explain):
+                self._fail("EXPLAIN cannot explain itself", self.tokens[2])
+            return Advise(self.text, self.offset, statement=inner)
+        files = parser_of().run(read_advise, self.tokens, self.text)
+        return Advise(self.text, self.offset, files=files)
 
     def _part(self, first: Token, last: Token) -> Statement:
         """A statement inside this one."""
