@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from planner.explain.windows import window_text
 from planner.sql.intervals import render_duration
@@ -16,16 +17,43 @@ from runtime.spec.stream_steps import (
     StreamStep,
     StreamWindowStep,
 )
-from runtime.spec.windows import SessionWindow, Window
+from runtime.spec.windows import (
+    CalendarCumulate,
+    CalendarHop,
+    Cumulate,
+    Hop,
+    SessionWindow,
+    Window,
+    is_overlapping,
+)
 
 
-def explain_stream(step: Step, key_groups: int, watermark_policy: str) -> str:
+@dataclass(frozen=True)
+class Firing:
+    """When windows are emitted besides at their end.
+
+    Attributes:
+        is_early: before it.
+        is_late: again, for late rows.
+    """
+
+    is_early: bool = False
+    is_late: bool = False
+
+
+_AT_THE_END = Firing()
+
+
+def explain_stream(
+    step: Step, key_groups: int, watermark_policy: str, firing: Firing = _AT_THE_END
+) -> str:
     """The section of EXPLAIN about a stream.
 
     Args:
         step: the query's steps.
         key_groups: into how many groups of keys the state is cut.
         watermark_policy: `min` or `max` of the sources' watermarks.
+        firing: when windows are emitted.
     """
     lines = ["== Stream =="]
     operators = list(_operators(step))
@@ -33,7 +61,7 @@ def explain_stream(step: Step, key_groups: int, watermark_policy: str) -> str:
         lines.append("no window operator: rows are emitted as they come in, without state")
     for operator in operators:
         if isinstance(operator, StreamWindowStep):
-            lines += _lines(operator, key_groups, watermark_policy)
+            lines += _lines(operator, key_groups, watermark_policy, firing)
         else:
             lines += [_head(operator), f"  {_STATELESS}"]
     return "\n".join(lines) + "\n"
@@ -62,6 +90,7 @@ def explain_shared(
         _key_groups(local, key_groups),
         f"  state: one partial for each key and live slice of {width}, in wider slices where only "
         f"wider windows still need it: {_kept(local)}",
+        "  read to emit a window: all its slices; of shared ones no running aggregates are kept",
         "  a window is emitted when the watermark reaches its end",
     ]
     for reader in step.readers:
@@ -118,7 +147,7 @@ def _head(step: StreamRegroupStep | StreamRankStep | StreamJoinStep) -> str:
 _STATELESS = "no state: all results of a window come in one micro-batch"
 
 
-def _lines(step: StreamWindowStep, key_groups: int, policy: str) -> Iterator[str]:
+def _lines(step: StreamWindowStep, key_groups: int, policy: str, firing: Firing) -> Iterator[str]:
     local = step.input
     window = window_text(local.window, f"time_col=[{local.time_column}]")
     yield f"StreamWindowOperator(number=[{step.number}], window=[{window}]):"
@@ -129,6 +158,8 @@ def _lines(step: StreamWindowStep, key_groups: int, policy: str) -> Iterator[str
         late, followed = _late(local.window, local.mode.late_rows), "the watermark"
     yield _key_groups(local, key_groups)
     yield f"  state: {_state(local.window)}: {_kept(local)}"
+    if (read := read_to_emit(local.window, firing)) is not None:
+        yield f"  read to emit a window: {read}"
     if local.mode.first is not None:
         rank = f"{local.mode.first.function} in their slice is above {local.mode.first.last}"
         yield f"  left out where they are read: rows whose {rank}"
@@ -172,6 +203,29 @@ def _state(window: Window) -> str:
         f"one partial for each key and live slice of {width}, at most "
         f"{window.slices_per_window} of them in a window"
     )
+
+
+def read_to_emit(window: Window, firing: Firing) -> str | None:
+    """What of a stream's state is read to emit a window; None: one slice, or session, a key.
+
+    Args:
+        window: the window.
+        firing: when windows are emitted.
+    """
+    match window:
+        case Cumulate() | CalendarCumulate():
+            if firing.is_late:
+                return "the total of steps that are closed for good, and all steps since"
+            return "the total so far and the last step"
+        case Hop() | CalendarHop() if is_overlapping(window):
+            if firing.is_early:
+                return "all slices of those that rows came for, as windows are emitted together"
+            spans = "of running aggregates three partials for each key; of few rows all its slices"
+            again = "; for late rows all slices of the windows that have these"
+            return spans + again if firing.is_late else spans
+        case Hop() | CalendarHop() if window.slices_per_window > 1:
+            return "all its slices"
+    return None
 
 
 def _late(window: Window, target: str | None) -> str:

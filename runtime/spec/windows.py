@@ -173,6 +173,9 @@ AlignedWindow = Tumble | Hop | Cumulate | CalendarWindow
 Window = AlignedWindow | SessionWindow
 
 
+# With fewer windows a slice its slices are merged as they are
+_MANY_WINDOWS = 6
+
 # What partials of sessions carry besides the accumulators, BIGINT microseconds: the times of the
 # first and the last of the rows that went in.
 FIRST_TIME, LAST_TIME = "$first_time", "$last_time"
@@ -188,3 +191,15 @@ def window_kind(window: object) -> str:
     if isinstance(window, SessionWindow):
         return "SESSION"
     return type(window).__name__.removeprefix("Calendar").upper()
+
+
+def windows_per_slice(window: Hop | CalendarHop) -> int:
+    """In how many windows a slice is at most."""
+    if isinstance(window, Hop):
+        return -(-window.size_us // window.slide_us)
+    return -(-window.size_months // window.slide_months)
+
+
+def is_overlapping(window: Window) -> bool:
+    """Whether running aggregates are worth it in a stream's state, if there are many rows."""
+    return isinstance(window, Hop | CalendarHop) and windows_per_slice(window) >= _MANY_WINDOWS

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 
-from planner.explain.streams import explain_stream
+from planner.explain.streams import Firing, explain_stream
 from planner.lowering.batch import Labels
 from planner.lowering.stream.statement_set import StreamSetSteps, lower_stream_set
 from planner.lowering.stream.steps import (
@@ -154,7 +154,10 @@ class LoweredStream:
             StreamRefusal: late rows cannot be kept.
         """
         assert isinstance(self.steps, StreamSteps)
-        return explain_stream(self.steps.whole, options.key_groups, options.watermark_policy)
+        firing = Firing(options.early_fire.is_on, options.allowed_lateness_us > 0)
+        return explain_stream(
+            self.steps.whole, options.key_groups, options.watermark_policy, firing
+        )
 
 
 @dataclass(frozen=True)

@@ -26,12 +26,12 @@ from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_values,
 from runtime.compute.kernels.merge import merge_slices
 from runtime.local.streaming.messages import SLICE_END, LateRows
 from runtime.spec.stream import FINAL_US, LATE_ROW
-from runtime.spec.windows import CalendarHop, Hop
+from runtime.spec.windows import CalendarHop, Hop, is_overlapping
 from runtime.streaming.operators.base import Emitted, KeyGroupOperator, MicroBatch, Output
 from runtime.streaming.operators.updates import Moment, Range, UpdateLog, UpdateRules, union
 from runtime.streaming.state.blobs import BlobStore, Owner
 from runtime.streaming.state.contents import blobs_of
-from runtime.streaming.state.running import RunningAggregates, is_overlapping
+from runtime.streaming.state.running import RunningAggregates
 from runtime.streaming.state.shared_slices import Reader, SharedSpec, SliceLevels
 from runtime.streaming.state.slices import slices_between
 from runtime.streaming.watermarks import WatermarkRules, Watermarks, closed_until_us, later_us

@@ -42,7 +42,7 @@ from runtime.compute.kernels.columns import Int64Array, int64_values, one_chunk
 from runtime.compute.kernels.compact import merge_equal_slices
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.aggregates import Accumulator, CollectRows, CollectSet
-from runtime.spec.windows import CalendarHop, Hop, Window
+from runtime.spec.windows import CalendarHop, Hop, windows_per_slice
 from runtime.streaming.state.blobs import BlobStore, decode_table, encode_state, known_blob
 from runtime.streaming.state.slices import CACHE
 from runtime.streaming.state.table_cache import unique_name
@@ -52,8 +52,6 @@ from runtime.streaming.state.table_cache import unique_name
 _BLOCKS = 4
 # A block has so many suffixes of lists at most.
 _SUFFIXES_OF_LISTS = 4
-# With fewer slices a window they are merged as they are
-_FEW_SLICES = 6
 # Fewer partials are merged sooner than spans are kept
 FEW_ROWS = 1 << 16
 # Spans are worth it where a key has so many slices in a window, and until it has half of that.
@@ -117,7 +115,7 @@ class RunningAggregates:
         self._slice_end = slice_end
         self._accumulators = accumulators
         self._store = store
-        self._block = max(1, _n_slides(window) // _BLOCKS)
+        self._block = max(1, windows_per_slice(window) // _BLOCKS)
         grows = any(isinstance(each, CollectSet | CollectRows) for each in accumulators)
         self._stride = -(-self._block // _SUFFIXES_OF_LISTS) if grows else 1
         facts = facts or {}
@@ -429,18 +427,6 @@ class RunningAggregates:
         """The end of the block that begins at a time, or that it is in."""
         cell = self._cell(time_us)
         return self._end(cell - cell % self._block + self._block - 1)
-
-
-def is_overlapping(window: Window) -> bool:
-    """Whether running aggregates are worth it for a window, if there are many rows."""
-    return isinstance(window, Hop | CalendarHop) and _n_slides(window) >= _FEW_SLICES
-
-
-def _n_slides(window: Hop | CalendarHop) -> int:
-    """In how many windows a slice is at most."""
-    if isinstance(window, Hop):
-        return -(-window.size_us // window.slide_us)
-    return -(-window.size_months // window.slide_months)
 
 
 def _span(facts: list[Any]) -> Span:

@@ -31,9 +31,8 @@ from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_values,
 from runtime.compute.windows.aligned import SliceAssigner, slice_assigner
 from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.stream_steps import StreamReader
-from runtime.spec.windows import CalendarCumulate, Cumulate, SessionWindow, Tumble
+from runtime.spec.windows import CalendarCumulate, Cumulate, SessionWindow, Tumble, is_overlapping
 from runtime.streaming.state.blobs import BlobStore
-from runtime.streaming.state.running import is_overlapping
 from runtime.streaming.state.slices import SliceState, slab_us
 
 _NO_ENDS: Int64Array = np.zeros(0, np.int64)

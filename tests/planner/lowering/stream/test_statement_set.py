@@ -251,6 +251,7 @@ SharedWindowOperator(reuse_id=[1], inserts=[minutes, moving, hours]):
   key groups: 4, by k
   state: one partial for each key and live slice of 1 min, in wider slices where only wider \
 windows still need it: k, $slice_end, s$0, m$0
+  read to emit a window: all its slices; of shared ones no running aggregates are kept
   a window is emitted when the watermark reaches its end
   minutes: TUMBLE(time_col=[ts], size=[1 min]): a row that comes after that is late: dropped \
 and counted

@@ -1,0 +1,43 @@
+"""EXPLAIN of a stream says where a window costs more to emit than what changed."""
+
+from __future__ import annotations
+
+import pytest
+
+from planner.explain.streams import Firing, read_to_emit
+from runtime.spec.windows import CalendarHop, Cumulate, Hop, SessionWindow, Tumble, Window
+
+MINUTE = 60_000_000
+EARLY, LATE = Firing(is_early=True), Firing(is_late=True)
+
+
+@pytest.mark.parametrize("firing", [Firing(), EARLY, LATE], ids=["end", "early", "late"])
+@pytest.mark.parametrize(
+    "window", [Tumble(MINUTE), SessionWindow(MINUTE, ()), Hop(MINUTE, MINUTE)], ids=str
+)
+def test_one_slice_or_session_is_not_worth_a_word(window: Window, firing: Firing) -> None:
+    assert read_to_emit(window, firing) is None
+
+
+@pytest.mark.parametrize("window", [Hop(MINUTE, 60 * MINUTE), CalendarHop(1, 12)], ids=["h", "y"])
+def test_of_a_hop_it_says_when_running_aggregates_are_read(window: Window) -> None:
+    running = "of running aggregates three partials for each key; of few rows all its slices"
+    assert read_to_emit(window, Firing()) == running
+    assert read_to_emit(window, LATE) == (
+        f"{running}; for late rows all slices of the windows that have these"
+    )
+    assert read_to_emit(window, EARLY) == (
+        "all slices of those that rows came for, as windows are emitted together"
+    )
+
+
+def test_windows_that_overlap_little_are_merged_from_slices() -> None:
+    assert read_to_emit(Hop(MINUTE, 3 * MINUTE), Firing()) == "all its slices"
+
+
+def test_of_cumulate_it_says_how_far_the_total_goes() -> None:
+    window = Cumulate(MINUTE, 60 * MINUTE)
+    assert read_to_emit(window, Firing()) == "the total so far and the last step"
+    assert read_to_emit(window, LATE) == (
+        "the total of steps that are closed for good, and all steps since"
+    )
