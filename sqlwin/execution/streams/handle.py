@@ -31,14 +31,13 @@ from runtime.streaming.status import StreamStatus, Tally, has_seen_end, stream_s
 from sqlwin.execution.errors import StatementErrors
 from sqlwin.execution.streams.checkpoint import remove_checkpoint
 from sqlwin.execution.streams.history import History
+from sqlwin.execution.streams.options import is_opening
 
 T = TypeVar("T")
 
 _POLL_SECONDS = 0.1
 # For how long a micro-batch may go on after it was asked to be the last
 GRACE_SECONDS = 60.0
-# What Spark says of a stream before it looks for its first rows
-_INITIALIZING = "Initializing"
 # What Spark says where a file of the state is not what it wrote
 _STATE_IS_DAMAGED = ("CANNOT_LOAD_STATE_STORE", "ChecksumException")
 
@@ -149,7 +148,7 @@ class Stream:
 
     def is_starting(self) -> bool:
         """Whether Spark still opens its sources, for which it may start processes."""
-        return self._is_active() and str(self.query.status["message"]).startswith(_INITIALIZING)
+        return self._is_active() and is_opening(self.query)
 
     def status(self) -> StreamStatus:
         """How it stands, as of its last micro-batch."""

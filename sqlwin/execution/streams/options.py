@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
 from pyspark.sql import SparkSession
 from pyspark.sql.conf import RuntimeConfig
+from pyspark.sql.streaming.query import StreamingQuery
 
 from runtime.connectors.filesystem.stream import monitor_interval_us
 from runtime.spark.clusters import stream_partitions
@@ -36,6 +38,13 @@ _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _LOCAL_FILE_MANAGER = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
+
+# What Spark says of a stream before it looks for its first rows
+_INITIALIZING = "Initializing"
+# For so long a start waits for the sources of its stream; a source in Python is a process that
+# takes longer, and goes by none of these settings
+_OPENED_SECONDS = 2.0
+_POLL_SECONDS = 0.005
 
 
 def stream_options(config: Config, key_groups: int = 1, partitions: int = 1) -> StreamOptions:
@@ -100,6 +109,9 @@ def stream_settings(
 ) -> Iterator[None]:
     """The settings that Spark takes over from its session when a stream is started in the block.
 
+    Spark takes most of them at the start, and those by which a source of files writes its log when
+    it opens the source, a moment later; see `await_sources`.
+
     Args:
         conf: the session's settings, which are afterwards as they were.
         partitions: the parallelism of the stream's state.
@@ -123,3 +135,15 @@ def stream_settings(
                 conf.unset(key)
             else:
                 conf.set(key, old)
+
+
+def is_opening(query: StreamingQuery) -> bool:
+    """Whether Spark still opens a stream's sources, for which it may start processes."""
+    return query.isActive and str(query.status["message"]).startswith(_INITIALIZING)
+
+
+def await_sources(query: StreamingQuery, at_most_s: float = _OPENED_SECONDS) -> None:
+    """Wait until Spark has opened a stream's sources, for some time at most."""
+    until = time.monotonic() + at_most_s
+    while is_opening(query) and time.monotonic() < until:
+        time.sleep(_POLL_SECONDS)

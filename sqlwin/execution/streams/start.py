@@ -30,6 +30,7 @@ from sqlwin.execution.streams.checkpoint import (
 from sqlwin.execution.streams.handle import Setup, Stream, take_reports
 from sqlwin.execution.streams.identity import identity_of
 from sqlwin.execution.streams.options import (
+    await_sources,
     planned_options,
     stream_options,
     stream_settings,
@@ -137,6 +138,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
         with stream_settings(spark.conf, checkpoint.partitions, is_local=is_on_disk):
             put_back.callback(begin_with(files, checkpoint, identity, config.mask))
             query = start(run)
+            await_sources(query)
         stream = Stream(number, setup, query, run, checkpoint, identity, files)
         run.at_end += [own_sources.stop, in_use.close]
         own_sources.start(stream.fail, lambda: not stream.query.isActive)

@@ -23,7 +23,7 @@ import sqlwin
 from runtime.spark.clusters import stream_partitions
 from runtime.streaming.heartbeat import is_heartbeat
 from runtime.streaming.source_reads import reads_of_sources, rows_read
-from sqlwin.execution.streams.options import stream_settings
+from sqlwin.execution.streams.options import await_sources, stream_settings
 from tests.bench import cases
 from tests.bench.cases import Case
 from tests.bench.data import DISORDER_SECONDS
@@ -135,6 +135,7 @@ def measure(
             # all engines under the settings that sqlwin has for the streams that it starts
             with stream_settings(spark.conf, stream_partitions(spark), is_local=True):
                 query = writer.start()
+                await_sources(query)
             query.awaitTermination()
             seconds = time.monotonic() - started
         progress = list(query.recentProgress)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from runtime.spark.session import ARROW_BYTES, SMALL_ARROW_BYTES
-from sqlwin.execution.streams.options import stream_settings
+from sqlwin.execution.streams.options import await_sources, stream_settings
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -63,3 +63,36 @@ def test_checkpoints_on_this_machine_are_written_without_other_processes(
         seen = dict(conf)
     assert seen.get(FILE_MANAGER, "").rpartition(".")[2] == during
     assert conf == before
+
+
+class Query:
+    """A stream that says so many times that it opens its sources."""
+
+    def __init__(self, n_times: int, *, fails: bool = False) -> None:
+        self.n_left = n_times
+        self._fails = fails
+
+    @property
+    def isActive(self) -> bool:
+        return not (self._fails and self.n_left < 3)
+
+    @property
+    def status(self) -> dict[str, str]:
+        self.n_left -= 1
+        is_done = self.n_left < 0
+        return {"message": "Getting offsets from X" if is_done else "Initializing sources"}
+
+
+def test_a_start_waits_until_spark_has_opened_the_sources_or_failed_to() -> None:
+    opens: Any = Query(5)
+    await_sources(opens)
+    assert opens.n_left == -1
+    fails: Any = Query(5, fails=True)
+    await_sources(fails)
+    assert fails.n_left == 2
+
+
+def test_a_start_does_not_wait_for_ever() -> None:
+    never: Any = Query(1_000_000)
+    await_sources(never, at_most_s=0.02)
+    assert 0 < never.n_left < 1_000_000
