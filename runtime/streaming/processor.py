@@ -18,6 +18,7 @@ from pyspark.sql.streaming.stateful_processor import (
     StatefulProcessor,
     StatefulProcessorHandle,
 )
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from runtime.compute.arrow.blobs import pieces, to_blob
 from runtime.errors import ExecutionError
@@ -47,6 +48,9 @@ from runtime.streaming.watermarks import is_idle, reduced
 _MS = 1_000
 # What Spark keeps the state by
 STATE_NAME = "blobs"
+# As types: a DDL text would be parsed by the JVM in four round trips of each task
+_NAMES = StructType([StructField("name", StringType())])
+_BLOBS = StructType([StructField("blob", BinaryType())])
 
 OperatorSpec = WindowSpec | SessionSpec | GeneralSpec
 
@@ -106,7 +110,7 @@ class WindowProcessor(StatefulProcessor):
         prepare_worker()
         # of this task in this micro-batch, and of no other
         self._told = None
-        self._blobs = handle.getMapState(STATE_NAME, "name string", "blob binary")
+        self._blobs = handle.getMapState(STATE_NAME, _NAMES, _BLOBS)
 
     def handleInputRows(
         self,
