@@ -274,8 +274,11 @@ def test_the_run_after_the_first_one_maps_its_classes_and_survives_a_spoiled_arc
     assert "org.apache.spark.sql.classic.SparkSession" in run_and_list_mapped_classes(work)
 
     # With a seal that fits, as if the disk had lost what was written: the JVM crashes on it.
-    archive.chmod(0o600)
-    os.truncate(archive, archive.stat().st_size // 2)
+    # A file of its own: the JVM of the run before may still be ending, with the old one mapped.
+    spoiled = archive.with_suffix(".half")
+    spoiled.write_bytes(archive.read_bytes()[: archive.stat().st_size // 2])
+    spoiled.chmod(0o600)
+    spoiled.replace(archive)
     class_archive.seal_path(archive).write_text(class_archive.seal_of(archive))
     assert class_archive.is_usable(archive)
     assert run_and_list_mapped_classes(work) == set()
