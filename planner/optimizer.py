@@ -42,6 +42,7 @@ class Options:
         strict_flink: whether to refuse what Flink does not take.
         rewrites_to_slices: whether slices of materialized tables answer queries over their bases.
         reads_stale: whether slices answer without the rows that are not in them yet.
+        refused_slices: name of a materialized table, and why it does not answer this query.
     """
 
     agg_phase_strategy: str = "AUTO"
@@ -52,6 +53,7 @@ class Options:
     strict_flink: bool = False
     rewrites_to_slices: bool = True
     reads_stale: bool = False
+    refused_slices: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from planner.binder.binder import bind
 from planner.binder.strict_flink import check_plan
 from planner.catalog import Catalog
+from planner.materialized.inserted import check_kept_rows
+from planner.materialized.tiers import too_wide
 from planner.nodes.logical import LeftToSpark, Node, Sink
 from planner.nodes.physical import SharedExchange, to_physical
 from planner.optimizer import Options, Trace, optimize, optimize_together
@@ -133,13 +135,28 @@ def plan_together(drafts: Sequence[Draft], options: Options) -> list[Plan]:
             trace.add_disabled(SHARING_RULE.__name__)
     else:
         plans = SHARING_RULE(plans, traces, options, [draft.apart for draft in drafts])
-    plans = optimize_together(plans, SCAN_STAGES, options, traces)
+    plans = _read(plans, options, traces)
+    for draft, plan in zip(drafts, plans, strict=True):
+        check_kept_rows(plan, draft.trace)
     plans = with_parallelism(plans, options.parallelism)
     alone = with_parallelism([draft.physical for draft in drafts], options.parallelism)
     return [
         _finished(draft, plan, by_itself, options)
         for draft, plan, by_itself in zip(drafts, plans, alone, strict=True)
     ]
+
+
+def _read(plans: Sequence[Node], options: Options, traces: Sequence[Trace]) -> list[Node]:
+    """Plans with what reads their tables: of slices, those that are as fine as is needed."""
+    before = [list(trace.entries) for trace in traces]
+    while True:
+        found = optimize_together(plans, SCAN_STAGES, options, traces)
+        refused = tuple(each for plan in found for each in too_wide(plan))
+        if not refused:
+            return found
+        options = replace(options, refused_slices=(*options.refused_slices, *refused))
+        for trace, entries in zip(traces, before, strict=True):
+            trace.entries[:] = entries
 
 
 def _finished(draft: Draft, physical: Node, alone: Node, options: Options) -> Plan:

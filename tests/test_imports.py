@@ -79,7 +79,8 @@ MAY_IMPORT = {
         "planner.aggregates planner.catalog planner.nodes planner.sql runtime.spec sqlglot"
     ),
     "planner.materialized": (
-        "planner.arrow planner.catalog planner.nodes planner.sql runtime.spec"
+        "planner.arrow planner.catalog planner.nodes planner.optimizer planner.sql runtime.errors "
+        "runtime.spec sqlglot"
     ),
     "planner.streams": (
         "planner.aggregates planner.catalog planner.lowering planner.nodes planner.optimizer "
@@ -103,7 +104,7 @@ MAY_IMPORT = {
         "runtime.spec sqlglot"
     ),
     "planner": (
-        "planner.binder planner.catalog planner.nodes planner.optimizer "
+        "planner.binder planner.catalog planner.materialized planner.nodes planner.optimizer "
         "planner.rules planner.streams runtime.spec sqlglot"
     ),
     # -- sqlwin: sessions, statements, and what users see --

@@ -18,7 +18,7 @@ from planner.streams.tables import streams_of
 from runtime.spec.expressions import ColumnRef, column_refs
 from runtime.spec.local import FileScan, SliceRows
 from runtime.spec.scan import ScanSource
-from runtime.spec.slices import SLICE_END, SliceTable
+from runtime.spec.slices import SLICE_END, SliceTable, is_inserted_rows
 from runtime.spec.table import Column
 
 
@@ -61,7 +61,7 @@ def answer_from_slices(node: Node, options: Options) -> Node | Refusal | None:
     tables = [table for table in opened if not isinstance(table, str)]
     if not opened or _is_expanded(node.input) or streams_of(node.input, catalog):
         return None
-    if not options.rewrites_to_slices:
+    if not options.rewrites_to_slices and not any(map(is_inserted_rows, _tables(node))):
         return Refusal("sqlwin.materialized.rewrite is false")
     try:
         found = local_expressions(
@@ -72,8 +72,11 @@ def answer_from_slices(node: Node, options: Options) -> Node | Refusal | None:
     base = ".".join(found.rows.table).lower()
     answers: list[SliceScan] = []
     reasons = [table for table in opened if isinstance(table, str)]
+    refused = dict(options.refused_slices)
     for table in tables:
-        if table.form.base == base:
+        if table.name in refused:
+            answer: SliceScan | str = refused[table.name]
+        elif table.form.base == base:
             answer = _answer(table, node, found, options, catalog)
         else:
             answer = f"it is over {table.form.base}"
@@ -120,6 +123,11 @@ def _answer(
     catalog: Catalog,
 ) -> SliceScan | str:
     """The node answered from one table, or why that cannot be."""
+    if table.is_inserted and not is_inserted_rows(table.form.base) and not options.reads_stale:
+        return (
+            f"its rows come by INSERT, and may be others than those of {table.form.base}: "
+            "'sqlwin.materialized.stale-read' = 'allow' takes them"
+        )
     derivation = derived(table.form, node, found, options.time_zone)
     if isinstance(derivation, str):
         return derivation

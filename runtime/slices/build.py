@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from runtime.compute.arrow.blobs import from_blobs
@@ -48,6 +48,7 @@ from runtime.scan.splits import Split
 from runtime.scan.stores import Store
 from runtime.slices.changes import Intervals, even_bounds
 from runtime.slices.store import SliceFile, StoredSlices, stored_schema
+from runtime.slices.tiers import cuts_of, in_tiers
 from runtime.spark.clusters import check_seen_by_all
 from runtime.spark.errors import translated_errors
 from runtime.spark.jobs import run_interruptibly
@@ -55,7 +56,7 @@ from runtime.spark.workers import prepare_worker
 from runtime.spec.expressions import ColumnRef
 from runtime.spec.local import ScanLocalStep
 from runtime.spec.scan import ScanFile
-from runtime.spec.slices import SLICE_END, LocalForm
+from runtime.spec.slices import SLICE_END, UNTOUCHED, LocalForm, Reached
 
 JobsRun = Callable[[], AbstractContextManager[None]]
 
@@ -99,12 +100,14 @@ class Inputs:
         again: files of it of which rows in `intervals` are wanted.
         kept: data files of the table of slices, of which those outside of `intervals` are wanted.
         intervals: slices.
+        reached: what becomes of old slices.
     """
 
     added: BaseRows | None = None
     again: BaseRows | None = None
     kept: Sequence[SliceFile] = ()
     intervals: Intervals = ()
+    reached: Reached = UNTOUCHED
 
 
 @dataclass(frozen=True)
@@ -139,7 +142,7 @@ class _Portion:
 
 
 @dataclass(frozen=True)
-class _Found:
+class Seen:
     """What a task has seen: the first and the last slice of each file, and how many rows."""
 
     ranges: dict[str, tuple[int, int]]
@@ -198,36 +201,60 @@ def build(
     n_rows = sum(part.n_rows for each in portions for part in each.split)
     n_rows += sum(file.n_rows for file in inputs.kept)
     n_buckets = max(1, min(n_rows // _ROWS_PER_BUCKET, _MOST_BUCKETS))
-    cuts = _TimeCuts(form, n_buckets, _bounds(bases, inputs.kept, n_buckets, store))
+    bounds = _bounds(bases, inputs.kept, n_buckets, store)
+    if bounds or n_buckets == 1:
+        bounds = tuple(sorted({*bounds, *cuts_of(inputs.reached)}))
+        n_buckets = len(bounds) + 1
+    cuts = TimeCuts(form, n_buckets, bounds, inputs.reached)
     numbers, sent = item_rows(spark, portions)
-    step = None if not bases else _without_files(bases[0][0].step)
+    step = None if not bases else without_files(bases[0][0].step)
     read = _read(step, plan, columns, sent, store, cuts, inputs.intervals)
+    return written(table, numbers.mapInArrow(read, BLOB_DDL), mark, n_buckets, jobs_run)
+
+
+def written(
+    table: StoredSlices,
+    partials: DataFrame,
+    mark: str,
+    n_buckets: int,
+    jobs_run: JobsRun = nullcontext,
+) -> Built:
+    """Write partials in buckets of time, a file or more each.
+
+    Args:
+        table: the table.
+        partials: rows of `BLOB_DDL`, as `TimeCuts` makes them, and what tasks have seen.
+        mark: what is in the names of the files.
+        n_buckets: how many buckets there are.
+        jobs_run: a block in which jobs of Spark's run.
+    """
+    spark, form = partials.sparkSession, table.form
     n_tasks = min(n_buckets, spark.sparkContext.defaultParallelism * 2)
-    placed = place_blobs(numbers.mapInArrow(read, BLOB_DDL), n_tasks)
+    placed = place_blobs(partials, n_tasks)
     schema = to_arrow_schema(stored_schema(form), timezone="UTC")
     types = {f.name: f.dataType.simpleString() for f in stored_schema(form).fields}
     of_partitions = tuple((name, types[name]) for name in table.partitions)
     new = NewFiles(
         table.path, mark, schema, table.partitions, partial(hive_directory, of_partitions), True
     )
-    written = placed.mapInArrow(_write(form, new, n_buckets), "file binary")
+    files = placed.mapInArrow(_write(form, new, n_buckets), "file binary")
     with jobs_run(), translated_errors():
-        rows = run_interruptibly(spark, written.collect)
+        rows = run_interruptibly(spark, files.collect)
     found = [pickle.loads(row["file"]) for row in rows]
     ranges: dict[str, tuple[int, int]] = {}
     for seen in found:
-        if isinstance(seen, _Found):
+        if isinstance(seen, Seen):
             _widen(ranges, seen.ranges)
     return Built(
         mark,
         tuple(each for each in found if isinstance(each, WrittenFile)),
         ranges,
-        sum(each.n_read for each in found if isinstance(each, _Found)),
+        sum(each.n_read for each in found if isinstance(each, Seen)),
     )
 
 
 @dataclass(frozen=True)
-class _TimeCuts:
+class TimeCuts:
     """Partials into buckets of time.
 
     Attributes:
@@ -235,13 +262,17 @@ class _TimeCuts:
         n_buckets: how many buckets there are.
         bounds: the last slice end of each but the last one; none where times are not known: then
             stretches of slices go round.
+        reached: what becomes of old slices.
     """
 
     form: LocalForm
     n_buckets: int
     bounds: tuple[int, ...]
+    reached: Reached = UNTOUCHED
 
     def __call__(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Partials as blobs, by buckets."""
+        table = in_tiers(table, self.form.grid, self.reached)
         if table.num_rows == 0:
             return
         ends = int64_values(one_chunk(table.column(SLICE_END)))
@@ -259,7 +290,7 @@ def _read(
     columns: Mapping[str, str] | None,
     portions: Sequence[_Portion],
     store: Store | None,
-    cuts: _TimeCuts,
+    cuts: TimeCuts,
     intervals: Intervals,
 ) -> ArrowFunction:
     """What a task makes of its portions: partials in buckets of time, and what it has seen."""
@@ -267,7 +298,7 @@ def _read(
     schema = to_arrow_schema(stored_schema(form), timezone="UTC")
     assigner = slice_assigner(form.grid)
 
-    def of_base(portion: _Portion, seen: _Found) -> Iterator[pa.RecordBatch]:
+    def of_base(portion: _Portion, seen: Seen) -> Iterator[pa.RecordBatch]:
         assert step is not None and plan is not None and columns is not None
         scan = ScanRows(step, store)
 
@@ -282,17 +313,17 @@ def _read(
                     yield found
 
         def cut(table: pa.Table) -> Iterator[pa.RecordBatch]:
-            named = pa.table([table.column(columns[name]) for name in schema.names], schema.names)
+            named = as_kept(table, columns, schema)
             if portion.is_again:
                 named = named.filter(_inside(named.column(SLICE_END), intervals))
-            yield from cuts(named.cast(schema))
+            yield from cuts(named)
 
         yield from aggregate(plan, rows(), cut)
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
         pa.set_io_thread_count(1 if store is None else STORE_READERS)
-        seen, n_read = _Found({}, 0), 0
+        seen, n_read = Seen({}, 0), 0
         for row in (row for batch in batches for row in batch.to_pylist()):
             portion = portions[row[SPLIT]] if portions else pickle.loads(row["$files"])
             if portion.split:
@@ -304,13 +335,17 @@ def _read(
                         table = pa.Table.from_batches([batch])
                         is_gone = _inside(table.column(SLICE_END), intervals)
                         yield from cuts(table.filter(pc.invert(is_gone)).cast(schema))
-        blob = pickle.dumps(_Found(seen.ranges, n_read))
-        yield pa.RecordBatch.from_arrays(
-            [pa.array([cuts.n_buckets], pa.int32()), pa.array([blob], pa.binary())],
-            names=["bucket", "partials"],
-        )
+        yield seen_rows(Seen(seen.ranges, n_read), cuts.n_buckets)
 
     return run
+
+
+def seen_rows(seen: Seen, n_buckets: int) -> pa.RecordBatch:
+    """What a task has seen, beside its partials: in the bucket that is none of theirs."""
+    blob = pa.array([pickle.dumps(seen)], pa.binary())
+    return pa.RecordBatch.from_arrays(
+        [pa.array([n_buckets], pa.int32()), blob], names=["bucket", "partials"]
+    )
 
 
 def _write(form: LocalForm, new: NewFiles, n_buckets: int) -> ArrowFunction:
@@ -343,6 +378,12 @@ def _write(form: LocalForm, new: NewFiles, n_buckets: int) -> ArrowFunction:
     return run
 
 
+def as_kept(table: pa.Table, columns: Mapping[str, str], schema: pa.Schema) -> pa.Table:
+    """Partials of a local stage under the names and types that are kept."""
+    arrays = [table.column(columns[name]) for name in schema.names]
+    return pa.table(arrays, schema.names).cast(schema)
+
+
 def _inside(ends: pa.ChunkedArray, intervals: Intervals) -> pa.Array:
     """Which slice ends are in the intervals."""
     if not intervals:
@@ -373,7 +414,7 @@ def _by_size(files: Sequence[SliceFile]) -> Iterator[list[str]]:
         yield paths
 
 
-def _without_files(step: ScanLocalStep) -> ScanLocalStep:
+def without_files(step: ScanLocalStep) -> ScanLocalStep:
     """The step as tasks need it: which files there are is said by the portions."""
     files = replace(step.source.files, files=(), others=())
     return replace(step, source=replace(step.source, files=files))

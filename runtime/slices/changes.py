@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -60,12 +60,17 @@ class Changes:
         return not (self.added or self.n_changed or self.n_gone)
 
 
-def changes(listed: Iterable[BaseFile], manifest: Iterable[BaseFile]) -> Changes:
+def changes(
+    listed: Iterable[BaseFile],
+    manifest: Iterable[BaseFile],
+    widened: Callable[[Intervals], Intervals] = lambda intervals: intervals,
+) -> Changes:
     """What to do so that slices hold the rows of the files that are there now.
 
     Args:
         listed: the files that are there.
         manifest: the files that are in the slices.
+        widened: makes intervals of whole slices of them, where old ones were merged.
     """
     now = {file.path: file for file in listed}
     kept: list[BaseFile] = []
@@ -78,7 +83,7 @@ def changes(listed: Iterable[BaseFile], manifest: Iterable[BaseFile]) -> Changes
             lost.append(file)
     in_already = {file.path for file in kept}
     added = tuple(file for path, file in now.items() if path not in in_already)
-    intervals = united((f.first_us, f.last_us) for f in lost)
+    intervals = widened(united((f.first_us, f.last_us) for f in lost))
     again = tuple(f for f in kept if overlaps(intervals, f.first_us, f.last_us))
     n_gone = sum(file.path not in now for file in lost)
     return Changes(added, again, tuple(kept), intervals, len(lost) - n_gone, n_gone)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -16,7 +17,15 @@ from runtime.connectors.lake.parquet_files import remove_files
 from runtime.errors import CatalogError, ExecutionError
 from runtime.files import is_local_path
 from runtime.slices.build import BaseRows, Built, Inputs, JobsRun, build
-from runtime.slices.changes import BaseFile, Changes, changes, covers, overlaps, with_ranges
+from runtime.slices.changes import (
+    BaseFile,
+    Changes,
+    Intervals,
+    changes,
+    covers,
+    overlaps,
+    with_ranges,
+)
 from runtime.slices.store import (
     ChangedMeanwhile,
     SliceFile,
@@ -25,8 +34,9 @@ from runtime.slices.store import (
     open_slices,
     remove_leftovers,
 )
+from runtime.slices.tiers import due, is_touched, widened
 from runtime.spec.scan import DEFAULT_BUFFER_BYTES, PartitionValue, ScanFile
-from runtime.spec.slices import LocalForm
+from runtime.spec.slices import LocalForm, Reached
 
 # So often a commit is tried again after somebody else was quicker
 MOST_ATTEMPTS = 20
@@ -106,25 +116,28 @@ def refresh(
             settings are others.
         ExecutionError: a file cannot be read or written.
     """
-    done: tuple[Changes, Built] | None = None
+    done: tuple[Changes, Built, Reached] | None = None
     try:
         for _ in range(MOST_ATTEMPTS):
             planned = plan()
             table = open_slices(path, name)
             check_form(table, planned.form)
             files = planned.rows.step.source.files
-            todo = changes(map(as_it_is, (*files.files, *files.others)), table.manifest)
+            listed = map(as_it_is, (*files.files, *files.others))
+            todo = changes(listed, table.manifest, partial(_widened, table))
             reached("listed")
             if todo.is_nothing:
                 return Refreshed(table.version)
             gone = [f for f in table.files if overlaps(todo.intervals, f.first_us, f.last_us)]
             # after a commit of somebody else that has nothing to do with these files
-            if done is not None and (todo.intervals or done[0].added != todo.added):
+            if done is not None and (
+                todo.intervals or done[0].added != todo.added or done[2] != table.reached
+            ):
                 remove_files(path, done[1].mark)
                 done = None
             if done is None:
                 built = _built(spark, table, planned.rows, todo, gone, buffer_bytes, jobs_run)
-                done = todo, built
+                done = todo, built, table.reached
             built = done[1]
             reached("built")
             manifest = (*todo.kept, *with_ranges(todo.added, dict(built.ranges)))
@@ -173,7 +186,8 @@ def compact(
         return 0
     mark = uuid.uuid4().hex
     with _removed_on_error(path, mark):
-        built = build(spark, table, Inputs(kept=few), mark, DEFAULT_BUFFER_BYTES, jobs_run)
+        inputs = Inputs(kept=few, reached=table.reached)
+        built = build(spark, table, inputs, mark, DEFAULT_BUFFER_BYTES, jobs_run)
         reached("compacted")
         try:
             commit(table, mark, built.files, few, None)
@@ -183,6 +197,56 @@ def compact(
     reached("replaced")
     remove_leftovers(open_slices(path, name))
     return len(few) - len(built.files)
+
+
+def settle(
+    spark: SparkSession,
+    path: str,
+    name: str,
+    jobs_run: JobsRun = nullcontext,
+    reached: Callable[[str], None] = _nothing,
+) -> int:
+    """Merge old slices to wider ones and drop the oldest, as the table's rules say; files written.
+
+    All at once, as one version. Somebody who works on the table at the same time goes first: then
+    nothing is done, and the next time it is.
+
+    Args:
+        spark: the session.
+        path: the directory of the table.
+        name: what it is called.
+        jobs_run: a block in which jobs of Spark's run.
+        reached: is called where a test may want to interrupt: `tiered`, `settled`.
+
+    Raises:
+        ExecutionError: a file cannot be read or written, or a sum overflows its type.
+    """
+    table = open_slices(path, name)
+    if not table.rules or not table.files:
+        return 0
+    newest_us = max(file.last_us for file in table.files)
+    wanted = due(table.rules, table.form.grid, table.reached, table.files[0].first_us, newest_us)
+    if wanted == table.reached:
+        return 0
+    touched = [f for f in table.files if is_touched(f.first_us, f.last_us, table.reached, wanted)]
+    since_us = wanted.since_us
+    rest = [file for file in touched if since_us is None or file.last_us > since_us]
+    mark = uuid.uuid4().hex
+    with _removed_on_error(path, mark):
+        inputs = Inputs(kept=rest, reached=wanted)
+        built = build(spark, table, inputs, mark, DEFAULT_BUFFER_BYTES, jobs_run)
+        reached("tiered")
+        try:
+            commit(table, mark, built.files, touched, None, moved=wanted)
+        except ChangedMeanwhile:
+            remove_files(path, mark)
+            return 0
+    reached("settled")
+    return len(built.files)
+
+
+def _widened(table: StoredSlices, intervals: Intervals) -> Intervals:
+    return widened(intervals, table.form.grid, table.reached)
 
 
 def small_files(files: Iterable[SliceFile]) -> list[SliceFile]:
@@ -237,6 +301,7 @@ def _built(
         rows.of(file.path for file in todo.again) if todo.again else None,
         [f for f in gone if not covers(todo.intervals, f.first_us, f.last_us)],
         todo.intervals,
+        table.reached,
     )
     with _removed_on_error(table.path, mark):
         return build(spark, table, inputs, mark, buffer_bytes, jobs_run)

@@ -19,7 +19,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -35,19 +35,26 @@ from runtime.connectors.lake.delta import add_actions
 from runtime.connectors.lake.delta_write import is_committed, partition_texts, statistics_text
 from runtime.connectors.lake.parquet_files import WrittenFile
 from runtime.connectors.lake.table import plain_values
-from runtime.errors import CatalogError, ErrorKind, ExecutionError, SetupError
+from runtime.errors import CatalogError, ErrorKind, ExecutionError
 from runtime.slices.changes import BaseFile
+from runtime.slices.faults import broken, package
+from runtime.slices.tiers import TierRules
 from runtime.spec.scan import PartitionValue
-from runtime.spec.slices import SLICE_END, LocalForm, form_from_json, form_to_json
+from runtime.spec.slices import SLICE_END, LocalForm, Reached, Tier, form_from_json, form_to_json
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-# Of what is kept, not of the Delta table: a higher one is not read
-FORMAT = 1
+# Of what is kept, not of the Delta table: a higher one is not read. 2: rows may come by INSERT,
+# and older versions of sqlwin would take them for rows of the base table.
+FORMAT = 2
+_PLAIN_FORMAT = 1
+NO_RULES = TierRules()
 _FORMAT, _DEFINITION, _FORM = "sqlwin.format", "sqlwin.definition", "sqlwin.form"
-_SUSPENDED = "sqlwin.suspended"
+_SUSPENDED, _RULES = "sqlwin.suspended", "sqlwin.rules"
 _MANIFEST = "sqlwin.manifest"
+# How far old slices are merged and dropped: the times, as versions of transaction identifiers
+_TIER, _SINCE = "sqlwin.tier.", "sqlwin.since"
 _MANIFESTS = "_sqlwin"
 # What no version names is removed when it is so old: whoever writes longer than that is no more
 RETENTION_HOURS = 168
@@ -98,6 +105,7 @@ class StoredSlices:
         name: what the materialized table is called.
         definition: what CREATE said.
         form: what the slices are.
+        rules: what becomes of old slices.
     """
 
     path: str
@@ -105,11 +113,28 @@ class StoredSlices:
     name: str
     definition: Mapping[str, Any]
     form: LocalForm
+    rules: TierRules = NO_RULES
+
+    @cached_property
+    def reached(self) -> Reached:
+        """What has become of old slices in this version."""
+        found = [
+            (width_us, self.delta.transaction_version(f"{_TIER}{width_us}"))
+            for width_us, _ in self.rules.widths
+        ]
+        tiers = tuple(Tier(width, until) for width, until in found if until is not None)
+        since_us = self.delta.transaction_version(_SINCE) if self.rules else None
+        return Reached(tiers, since_us)
 
     @property
     def version(self) -> int:
         """The version that was opened."""
         return int(self.delta.version())
+
+    def last_batch(self, stream: str) -> int:
+        """The number of the last micro-batch of a stream whose rows are in it; -1: of none."""
+        number = self.delta.transaction_version(stream)
+        return -1 if number is None else number
 
     @property
     def is_suspended(self) -> bool:
@@ -188,15 +213,26 @@ def create_slices(
     definition: Mapping[str, Any],
     form: LocalForm,
     partitions: Sequence[str] = (),
+    format_: int = _PLAIN_FORMAT,
+    rules: TierRules = NO_RULES,
 ) -> None:
     """Make a table without slices: table and definition are there at once, as version 0.
+
+    Args:
+        path: its directory.
+        name: what it is called.
+        definition: what CREATE said.
+        form: what the slices are.
+        partitions: the partition columns.
+        format_: what a reader has to know.
+        rules: what becomes of old slices.
 
     Raises:
         CatalogError: something is there, or a column has a type that Delta does not have.
         ExecutionError: it cannot be written.
         SetupError: the package is missing.
     """
-    with _package(name):
+    with package(name):
         from deltalake import DeltaTable, Schema
         from deltalake.exceptions import DeltaError
     if os.path.exists(path) and (not os.path.isdir(path) or os.listdir(path)):
@@ -214,10 +250,12 @@ def create_slices(
             f"`{name}` cannot be made: Delta tables have no such column: {error}", subjects=(name,)
         ) from error
     properties = {
-        _FORMAT: str(FORMAT),
+        _FORMAT: str(format_),
         _DEFINITION: json.dumps(definition),
         _FORM: json.dumps(form_to_json(form)),
     }
+    if rules:
+        properties |= {_FORMAT: str(FORMAT), _RULES: json.dumps(asdict(rules))}
     try:
         DeltaTable.create(
             path,
@@ -228,7 +266,7 @@ def create_slices(
             raise_if_key_not_exists=False,
         )
     except (DeltaError, OSError) as error:
-        raise _broken(name, path, error) from error
+        raise broken(name, path, error) from error
 
 
 def open_slices(path: str, name: str = "", version: int | None = None) -> StoredSlices:
@@ -244,7 +282,7 @@ def open_slices(path: str, name: str = "", version: int | None = None) -> Stored
         ExecutionError: it cannot be read, or the version is gone.
         SetupError: the package is missing.
     """
-    with _package(name or path):
+    with package(name or path):
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError, TableNotFoundError
     called = f"materialized table `{name}`" if name else "materialized table"
@@ -258,13 +296,13 @@ def open_slices(path: str, name: str = "", version: int | None = None) -> Stored
     try:
         delta = DeltaTable(path, version=version)
     except TableNotFoundError as error:
-        raise _broken(name, path, error) from error
+        raise broken(name, path, error) from error
     except DeltaError as error:
         if version is not None:
             raise ExecutionError(
                 f"{called}: version {version} of {path} is gone", subjects=(name,)
             ) from error
-        raise _broken(name, path, error) from error
+        raise broken(name, path, error) from error
     metadata = delta.metadata()
     found = metadata.configuration
     if _FORM not in found or _DEFINITION not in found:
@@ -274,18 +312,20 @@ def open_slices(path: str, name: str = "", version: int | None = None) -> Stored
             hint="read it with CREATE TABLE ... WITH ('connector' = 'delta', 'path' = ...)",
         )
     format_ = found.get(_FORMAT, "")
-    if format_ != str(FORMAT):
+    if not format_.isdecimal() or not _PLAIN_FORMAT <= int(format_) <= FORMAT:
         raise CatalogError(
-            f"{called}: {path} has the format {format_ or '?'}, and this sqlwin knows {FORMAT}",
+            f"{called}: {path} has the format {format_ or '?'}, and this sqlwin knows up to "
+            f"{FORMAT}",
             subjects=(name,),
             hint="take the version of sqlwin that wrote it, or a newer one",
         )
     try:
         form = form_from_json(json.loads(found[_FORM]))
         definition = json.loads(found[_DEFINITION])
+        rules = _rules_from(json.loads(found.get(_RULES, "{}")))
     except (KeyError, TypeError, ValueError) as error:
-        raise _broken(name, path, error) from error
-    return StoredSlices(path, delta, metadata.name or name, definition, form)
+        raise broken(name, path, error) from error
+    return StoredSlices(path, delta, metadata.name or name, definition, form, rules)
 
 
 def commit(
@@ -295,6 +335,8 @@ def commit(
     gone: Sequence[SliceFile],
     manifest: Sequence[BaseFile] | None,
     reached: Callable[[str], None] = lambda _: None,
+    batch: tuple[str, int] | None = None,
+    moved: Reached | None = None,
 ) -> int:
     """Make files, less others, the version that follows the one that was opened; its number.
 
@@ -306,6 +348,8 @@ def commit(
         manifest: the files of the base table that are in the next version; None: as before, when
             slices are written anew that hold the same rows.
         reached: is called with `manifest` before the version is written.
+        batch: the stream and the micro-batch whose rows are in the files.
+        moved: what has become of old slices in the next version; None: no more than before.
 
     Raises:
         ChangedMeanwhile: somebody else was quicker.
@@ -316,7 +360,9 @@ def commit(
     from deltalake.exceptions import DeltaError
     from deltalake.transaction import AddAction
 
-    path, changes_rows = table.path, manifest is not None
+    path = table.path
+    # a compaction takes files away, and changes no rows
+    changes_rows = manifest is not None or not gone or moved is not None
     now_ms = int(time.time() * 1000)
     partitions = table.partitions
     types = {f.name: f.dataType.simpleString() for f in stored_schema(table.form).fields}
@@ -344,8 +390,13 @@ def commit(
     ]
     number = None if manifest is None else _write_manifest(table, manifest)
     reached("manifest")
-    transactions = None if number is None else [Transaction(_MANIFEST, number)]
-    properties = CommitProperties(max_commit_retries=0, app_transactions=transactions)
+    transactions = [] if number is None else [Transaction(_MANIFEST, number)]
+    transactions += [] if batch is None else [Transaction(*batch)]
+    if moved is not None:
+        transactions += [Transaction(f"{_TIER}{t.width_us}", t.until_us) for t in moved.tiers]
+        if moved.since_us is not None:
+            transactions.append(Transaction(_SINCE, moved.since_us))
+    properties = CommitProperties(max_commit_retries=0, app_transactions=transactions or None)
     try:
         table.delta.create_write_transaction(
             actions,
@@ -356,11 +407,12 @@ def commit(
         )
     except (DeltaError, OSError) as error:
         newest = DeltaTable(path)
-        is_ours = (
-            is_committed(path, mark)
-            if number is None
-            else newest.transaction_version(_MANIFEST) == number
-        )
+        if number is not None:
+            is_ours = newest.transaction_version(_MANIFEST) == number
+        elif files:
+            is_ours = is_committed(path, mark)
+        else:
+            is_ours = newest.version() > table.version and open_slices(path).reached == moved
         # what comes after the commit, such as a checkpoint of the log, may have failed
         if not is_ours:
             if number is not None:
@@ -368,7 +420,7 @@ def commit(
                     os.remove(_manifest_path(path, number))
             if newest.version() != table.version:
                 raise ChangedMeanwhile from error
-            raise _broken(table.name, path, error) from error
+            raise broken(table.name, path, error) from error
     return int(DeltaTable(path).version())
 
 
@@ -385,7 +437,7 @@ def set_suspended(table: StoredSlices, is_suspended: bool) -> None:
             {_SUSPENDED: str(is_suspended).lower()}, raise_if_not_exists=False
         )
     except (DeltaError, OSError) as error:
-        raise _broken(table.name, table.path, error) from error
+        raise broken(table.name, table.path, error) from error
 
 
 def remove_leftovers(table: StoredSlices) -> None:
@@ -404,6 +456,11 @@ def remove_leftovers(table: StoredSlices) -> None:
                 os.remove(entry.path)
 
 
+def _rules_from(found: Mapping[str, Any]) -> TierRules:
+    widths = ((int(width), int(age)) for width, age in found.get("widths", ()))
+    return TierRules(tuple(widths), found.get("retention_us"))
+
+
 def _write_manifest(table: StoredSlices, files: Sequence[BaseFile]) -> int:
     """A new manifest, and its number."""
     number = secrets.randbits(62)
@@ -419,35 +476,9 @@ def _write_manifest(table: StoredSlices, files: Sequence[BaseFile]) -> int:
     except OSError as error:
         with suppress(OSError):
             os.remove(path)
-        raise _broken(table.name, table.path, error) from error
+        raise broken(table.name, table.path, error) from error
     return number
 
 
 def _manifest_path(path: str, number: int) -> str:
     return f"{path}/{_MANIFESTS}/manifest-{number}.parquet"
-
-
-def _broken(name: str, path: str, error: Exception) -> ExecutionError:
-    said = " ".join(str(error).split()) or type(error).__name__
-    return ExecutionError(
-        f"materialized table `{name}` at {path}: {said}" if name else f"{path}: {said}",
-        subjects=(name,) if name else (),
-    )
-
-
-class _package:
-    """A block that imports the package, with an error that says how it is installed."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, ImportError):
-            raise SetupError(
-                f"materialized table `{self._name}` needs the package deltalake: {error}",
-                subjects=(self._name,),
-                hint="pip install 'sqlwin[lake]'",
-            ) from error

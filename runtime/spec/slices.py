@@ -23,6 +23,9 @@ from runtime.spec.windows import CalendarTumble, Tumble
 # wall clock of the windows
 SLICE_END = "slice_end"
 
+# Behind the name of a materialized table: the rows that were inserted, of which it keeps slices
+_INSERTED = "__inserted_rows"
+
 # Slices are the windows of a TUMBLE
 SliceGrid = Tumble | CalendarTumble
 
@@ -96,6 +99,40 @@ class LocalForm:
 
 
 @dataclass(frozen=True)
+class Tier:
+    """Old slices that were merged to wide ones.
+
+    Attributes:
+        width_us: how wide they are, microseconds.
+        until_us: the end of the last one of them.
+    """
+
+    width_us: int
+    until_us: int
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What has become of old slices.
+
+    Attributes:
+        tiers: those that were merged, from the finest on: each ends earlier than the one before.
+        since_us: slices that end here or before were dropped; None: none were.
+    """
+
+    tiers: tuple[Tier, ...] = ()
+    since_us: int | None = None
+
+    def __bool__(self) -> bool:
+        """Whether any are not as they were made."""
+        return bool(self.tiers) or self.since_us is not None
+
+
+# Slices are as they were made
+UNTOUCHED = Reached()
+
+
+@dataclass(frozen=True)
 class SliceTable:
     """A materialized table at one version of its table of slices.
 
@@ -105,6 +142,8 @@ class SliceTable:
         version: the version.
         form: what the slices are.
         definition_sql: the query that defines it.
+        is_inserted: whether its rows come by INSERT, and not with the files of the base table.
+        reached: what has become of old slices.
     """
 
     name: str
@@ -112,6 +151,8 @@ class SliceTable:
     version: int
     form: LocalForm
     definition_sql: str = ""
+    is_inserted: bool = False
+    reached: Reached = UNTOUCHED
 
 
 @dataclass(frozen=True)
@@ -132,6 +173,21 @@ class SliceFiles:
     n_bytes: int
     tail: ScanSource | None = None
     tail_files: int = 0
+
+
+def inserted_rows(name: str) -> str:
+    """What queries call the rows that were inserted into a materialized table."""
+    return f"{name.replace('.', '_')}{_INSERTED}"
+
+
+def table_of_rows(table: str) -> str:
+    """The materialized table that a table's rows were inserted into."""
+    return table.removesuffix(_INSERTED)
+
+
+def is_inserted_rows(table: str) -> bool:
+    """Whether a table stands for rows that were inserted, of which slices alone are kept."""
+    return table.endswith(_INSERTED)
 
 
 def form_to_json(form: LocalForm) -> dict[str, Any]:

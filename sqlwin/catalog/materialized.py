@@ -18,7 +18,7 @@ from runtime.slices.changes import changes
 from runtime.slices.refresh import as_it_is
 from runtime.slices.store import StoredSlices, open_slices
 from runtime.spec.scan import Messages, ScanFile, ScanSource
-from runtime.spec.slices import SliceFiles, SliceTable
+from runtime.spec.slices import SliceFiles, SliceTable, inserted_rows
 from runtime.spec.table import TableColumn, TableSpec, Watermark
 
 Name = tuple[str, ...]
@@ -35,6 +35,10 @@ class Definition:
         partitioned_by: the columns of PARTITIONED BY.
         freshness: FRESHNESS, or an empty text.
         comment: COMMENT, if there is one.
+        refresh_mode: `FULL`: its rows are those of the base table's files; `CONTINUOUS`: they come
+            by INSERT.
+        columns: of a CONTINUOUS one, the columns of its base table.
+        options: the options beside 'path'.
     """
 
     query: str
@@ -43,6 +47,14 @@ class Definition:
     partitioned_by: tuple[str, ...] = ()
     freshness: str = ""
     comment: str | None = None
+    refresh_mode: str = "FULL"
+    columns: tuple[TableColumn, ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_inserted(self) -> bool:
+        """Whether its rows come by INSERT."""
+        return self.refresh_mode == "CONTINUOUS"
 
     def to_json(self) -> dict[str, Any]:
         """It as what JSON can hold."""
@@ -66,6 +78,10 @@ class Definition:
             tuple(found["partitioned_by"]),
             found["freshness"],
             found["comment"],
+            # older tables have no others
+            found.get("refresh_mode", "FULL"),
+            tuple(TableColumn(**column) for column in found.get("columns", ())),
+            tuple((key, value) for key, value in found.get("options", ())),
         )
 
 
@@ -155,7 +171,8 @@ class OpenedSlices:
         found: list[SliceTable | str] = []
         for entry in self._catalog.materialized():
             name = ".".join(entry.name)
-            if not any(table.name.lower() == base for table in entry.definition.tables):
+            is_rows = base == inserted_rows(name).lower()
+            if not is_rows and not any(t.name.lower() == base for t in entry.definition.tables):
                 continue
             try:
                 stored = self.stored(entry.path, name)
@@ -163,8 +180,20 @@ class OpenedSlices:
                 # the rows are there all the same
                 found.append(f"{name}: {error.message}")
                 continue
-            if stored.form.base == base and self.other_table(entry.definition) is None:
-                found.append(SliceTable(name, entry.path, stored.version, stored.form, entry.text))
+            is_base = stored.form.base == base and self.other_table(entry.definition) is None
+            if is_base or is_rows:
+                form = replace(stored.form, base=base)
+                found.append(
+                    SliceTable(
+                        name,
+                        entry.path,
+                        stored.version,
+                        form,
+                        entry.text,
+                        entry.definition.is_inserted,
+                        stored.reached,
+                    )
+                )
         return found
 
     def files(
@@ -196,7 +225,8 @@ class OpenedSlices:
             sum(file.n_rows for file in kept),
             sum(file.n_bytes for file in kept),
         )
-        if columns is None:
+        # what was inserted is nowhere else
+        if columns is None or table.is_inserted:
             return files
         base = next(t.name for t in self.base_tables(table) if t.name.lower() == table.form.base)
         name = (base,) if path_of_files(base) is not None else tuple(base.split("."))
@@ -285,6 +315,29 @@ def tables_of(query: exp.Expr) -> list[Name]:
     return sorted(n for n in names if not (len(n) == 1 and n[0].lower() in ctes))
 
 
+def rows_of(entry: Kept) -> TableSpec:
+    """The table that stands for the rows that were inserted into one; it has none itself."""
+    columns = (
+        column if column.metadata is None else replace(column, metadata=None)
+        for column in entry.definition.columns
+    )
+    return TableSpec(inserted_rows(".".join(entry.name)), "memory", tuple(columns))
+
+
+def over_inserted_rows(query: exp.Query, entry: Kept) -> exp.Query:
+    """The query of one over the rows that were inserted, in place of its base table; in place."""
+    (base,) = (table.name.lower() for table in entry.definition.tables)
+    rows = exp.to_identifier(inserted_rows(".".join(entry.name)), quoted=True)
+    for table in list(query.find_all(exp.Table)):
+        if ".".join(part.name for part in table.parts).lower() == base:
+            alias = table.args.get("alias") or exp.TableAlias(this=table.this.copy())
+            for part in ("db", "catalog"):
+                table.set(part, None)
+            table.set("this", rows.copy())
+            table.set("alias", alias)
+    return query
+
+
 def create_statement(entry: Kept) -> str:
     """The statement that would make a materialized table again."""
     definition = entry.definition
@@ -295,10 +348,12 @@ def create_statement(entry: Kept) -> str:
         lines.append(
             f"PARTITIONED BY ({', '.join(f'`{each}`' for each in definition.partitioned_by)})"
         )
-    lines.append(f"WITH ('path' = {quote_string(entry.path)})")
+    options = [("path", entry.path), *definition.options]
+    listed = ", ".join(f"{quote_string(key)} = {quote_string(value)}" for key, value in options)
+    lines.append(f"WITH ({listed})")
     if definition.freshness:
         lines.append(f"FRESHNESS = {definition.freshness}")
-    lines.append(f"REFRESH_MODE = FULL\nAS {definition.query}")
+    lines.append(f"REFRESH_MODE = {definition.refresh_mode}\nAS {definition.query}")
     return "\n".join(lines)
 
 

@@ -27,7 +27,7 @@ from runtime.errors import SqlwinError
 from runtime.spec.scan import ScanSource
 from runtime.spec.windows import Tumble
 from sqlwin.catalog.entries import Name
-from sqlwin.execution.materialized import READS_SLICES, MaterializedTables, refusal
+from sqlwin.execution.kept_rows import READS_SLICES, planned_rows, refusal
 from sqlwin.execution.planning import Plans
 from sqlwin.parser.parser import parse_query
 from sqlwin.statements.parse import (
@@ -86,18 +86,15 @@ class Advisor:
 
     Args:
         plans: the session's.
-        materialized: its materialized tables.
         carry_out: runs a statement that later ones go by.
     """
 
     def __init__(
         self,
         plans: Plans,
-        materialized: MaterializedTables,
         carry_out: Callable[[Statement], object],
     ) -> None:
         self._plans = plans
-        self._materialized = materialized
         self._carry_out = carry_out
         self._samples: dict[tuple[str, ...], str | None] = {}
         self._shares: dict[tuple[str, ...], float] = {}
@@ -278,7 +275,7 @@ class Advisor:
             name = self._name(table.shape, names)
             text = table.shape.query()
             try:
-                planned = self._materialized.planned((name,), _tree(text), text)
+                planned = planned_rows(self._plans, (name,), _tree(text), text)
             except SqlwinError as error:
                 for asked, _ in members:
                     asked.reasons.append(error.message)

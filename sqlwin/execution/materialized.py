@@ -6,36 +6,26 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 import pyarrow as pa
-from sqlglot import exp
 
-from planner.arrow.partials import local_expressions
-from planner.materialized.form import kept_columns, local_form
-from planner.nodes.logical import Node, WindowDeduplicate, WindowJoin, WindowRank
-from planner.nodes.physical import (
-    LocalWindowAggregate,
-    OnePhaseWindowAggregate,
-    ScanLocalWindowAggregate,
-    SharedExchange,
-)
-from planner.plan import Plan
 from planner.sql.intervals import render_duration, render_months
-from runtime.errors import AnalysisError, CatalogError, SqlwinError
+from runtime.errors import AnalysisError, CatalogError
 from runtime.files import is_local_path
-from runtime.slices.build import BaseRows
-from runtime.slices.refresh import PlannedRows, Refreshed, compact, refresh
-from runtime.slices.store import create_slices, set_suspended
+from runtime.slices.refresh import PlannedRows, Refreshed, compact, refresh, settle
+from runtime.slices.store import FORMAT, StoredSlices, create_slices, set_suspended
 from runtime.spark.files import resolve
 from runtime.spark.session import is_remote
-from runtime.spec.local import ArrowBuffer, LocalStep
-from runtime.spec.slices import SLICE_END, LocalForm
-from runtime.spec.windows import SessionWindow, Tumble
+from runtime.spec.slices import LocalForm
+from runtime.spec.windows import Tumble
 from sqlwin.catalog.entries import MaterializedTable, Name
 from sqlwin.catalog.materialized import Definition, directories_in, tables_of
+from sqlwin.execution.kept_rows import kept_rows, planned_rows
 from sqlwin.execution.planning import Plans
+from sqlwin.execution.slices_facts import described_slices
+from sqlwin.execution.slices_options import RETENTION, TIERS, rules_of
 from sqlwin.result import Result
 from sqlwin.statements.parse import (
     AlterMaterializedTable,
@@ -43,16 +33,6 @@ from sqlwin.statements.parse import (
     Drop,
     ShowMaterializedTables,
 )
-
-# What gives another value each time; what is kept would be one of them
-_DRAWN = re.compile(
-    r"\b(RAND|RANDN|RANDOM|SHUFFLE|UUID|NOW|CURRENT_TIMESTAMP|CURRENT_DATE|CURRENT_TIME|"
-    r"LOCALTIMESTAMP|LOCALTIME|PROCTIME|CURRENT_ROW_TIMESTAMP|INPUT_FILE_NAME|"
-    r"MONOTONICALLY_INCREASING_ID|SPARK_PARTITION_ID)\b",
-    re.IGNORECASE,
-)
-# A refresh reads the rows, never slices
-READS_SLICES = frozenset({"answer_from_slices"})
 
 
 class MaterializedTables:
@@ -89,19 +69,15 @@ class MaterializedTables:
         if statement.ast is None:
             opened = catalog.open_materialized(statement.name, path)
             return _ok(statement.text, f"`{name}` is opened: {self._described(opened)}")
-        if statement.refresh_mode == "CONTINUOUS":
-            raise AnalysisError(
-                "REFRESH_MODE = CONTINUOUS is not supported",
-                subjects=("CONTINUOUS", name),
-                hint=f"leave it out, and run ALTER MATERIALIZED TABLE {name} REFRESH as often as "
-                "it is to be fresh",
-            )
         if is_there and statement.if_not_exists:
             return self._open_same(statement, path)
-        planned = self.planned(statement.name, statement.ast, statement.text)
+        if statement.refresh_mode == "CONTINUOUS":
+            return self._create_continuous(statement, path)
+        planned = planned_rows(self._plans, statement.name, statement.ast, statement.text)
         definition = self._definition(statement)
         partitions = _partitions(statement, planned.form)
-        create_slices(path, name, definition.to_json(), planned.form, partitions)
+        rules = rules_of(statement.options, planned.form)
+        create_slices(path, name, definition.to_json(), planned.form, partitions, rules=rules)
         try:
             opened = catalog.open_materialized(statement.name, path)
             done = self._refreshed(opened, statement.text)
@@ -115,6 +91,33 @@ class MaterializedTables:
         )
         return Result(statement.text, "insert", message, row_count=done.n_read)
 
+    def _create_continuous(self, statement: CreateMaterializedTable, path: str) -> Result:
+        """Make one without rows, which come by INSERT."""
+        assert statement.ast is not None
+        name = ".".join(statement.name)
+        kept = kept_rows(self._plans, statement.ast, statement.text)
+        definition = self._definition(statement)
+        if len(definition.tables) != 1 or definition.views:
+            view = ".".join(definition.views[0][0]) if definition.views else name
+            raise AnalysisError(
+                "REFRESH_MODE = CONTINUOUS takes a query over one table, and over no view",
+                subjects=(view, "CONTINUOUS", name),
+                hint="write in the query what the view says",
+            )
+        (table,) = definition.tables
+        columns = table.columns or self._plans.catalog.columns_in(table)
+        definition = replace(definition, refresh_mode="CONTINUOUS", columns=columns)
+        partitions = _partitions(statement, kept.form)
+        rules = rules_of(statement.options, kept.form)
+        create_slices(path, name, definition.to_json(), kept.form, partitions, FORMAT, rules)
+        try:
+            self._plans.catalog.open_materialized(statement.name, path)
+        except BaseException:
+            self._plans.catalog.forget(statement.name)
+            _remove(path)
+            raise
+        return _ok(statement.text, f"`{name}` is made; INSERT INTO {name} brings its rows")
+
     def alter(self, statement: AlterMaterializedTable) -> Result:
         """REFRESH, SUSPEND or RESUME one.
 
@@ -123,6 +126,13 @@ class MaterializedTables:
         """
         entry = self._entry(statement.name)
         name = ".".join(entry.name)
+        if entry.definition.is_inserted:
+            raise AnalysisError(
+                f"`{name}` has REFRESH_MODE = CONTINUOUS: its rows come by INSERT, and there is no "
+                f"{statement.action}",
+                subjects=(statement.action, name),
+                hint=f"INSERT INTO {name} takes the query of its definition, over any table",
+            )
         if statement.action != "REFRESH":
             is_suspended = statement.action == "SUSPEND"
             set_suspended(self._plans.catalog.slices.stored(entry.path, name), is_suspended)
@@ -167,12 +177,17 @@ class MaterializedTables:
                 f"{sum(file.n_bytes for file in stored.files):,}",
                 str(stored.version),
                 entry.definition.freshness.removeprefix("INTERVAL "),
-                "suspended" if stored.is_suspended else "active",
+                _status(entry, stored),
                 entry.path,
             )
             for column, value in zip(_SHOWN, values, strict=True):
                 rows[column].append(value)
         return pa.table({name: pa.array(column, pa.string()) for name, column in rows.items()})
+
+    def described(self, entry: MaterializedTable) -> pa.Table:
+        """Facts about one: what is kept, of which time, since when."""
+        stored = self._plans.catalog.slices.stored(entry.path, ".".join(entry.name))
+        return described_slices(entry, stored)
 
     def open_directory(self) -> None:
         """Open what is in the directory that 'sqlwin.materialized.dir' names.
@@ -222,12 +237,12 @@ class MaterializedTables:
 
     def _path(self, statement: CreateMaterializedTable) -> str:
         options = {key.lower(): value for key, value in statement.options}
-        unknown = sorted(set(options) - {"path"})
+        unknown = sorted(set(options) - {"path", TIERS, RETENTION})
         if unknown:
             raise CatalogError(
                 f"a materialized table has no option '{unknown[0]}'",
                 subjects=(f"'{unknown[0]}'",),
-                hint="it takes 'path'",
+                hint=f"it takes 'path', '{TIERS}' and '{RETENTION}'",
             )
         name = ".".join(statement.name)
         root = str(self._plans.config.get("sqlwin.materialized.dir") or "")
@@ -249,6 +264,9 @@ class MaterializedTables:
             statement.partitioned_by,
             statement.freshness or "",
             statement.comment,
+            options=tuple(
+                (key.lower(), value) for key, value in statement.options if key.lower() != "path"
+            ),
         )
 
     def _open_same(self, statement: CreateMaterializedTable, path: str) -> Result:
@@ -274,111 +292,16 @@ class MaterializedTables:
 
         def plan() -> PlannedRows:
             plans.start_statement()
-            return self.planned(entry.name, query.copy(), entry.text)
+            return planned_rows(plans, entry.name, query.copy(), entry.text)
 
         buffer_bytes = int(plans.config.get("sqlwin.local.buffer-size"))
         with plans.errors_of(text):
             done = refresh(plans.spark, entry.path, name, plan, plans.jobs_run, buffer_bytes)
+            settle(plans.spark, entry.path, name, plans.jobs_run)
             if done.n_written:
                 compact(plans.spark, entry.path, name, plans.jobs_run)
         plans.start_statement()
         return done
-
-    # -- what is kept --------------------------------------------------------------------------
-
-    def planned(self, name: Name, query: exp.Query, text: str) -> PlannedRows:
-        """The definition over the files that are there now.
-
-        Raises:
-            AnalysisError: it cannot be kept.
-        """
-        plans = self._plans
-        drawn = _DRAWN.search(_without_strings(text))
-        if drawn is not None:
-            raise AnalysisError(
-                f"{drawn[1].upper()} is another value each time, and slices keep one",
-                subjects=(drawn[0],),
-                hint="take what the rows hold",
-            )
-        plan = plans.plan(query, text, without=READS_SLICES)
-        if plans.is_stream(plan):
-            raise AnalysisError(
-                f"`{'.'.join(name)}` would be of a stream, and slices are of files",
-                subjects=tuple(".".join(each) for each in tables_of(query)),
-                hint="SET 'execution.runtime-mode' = 'batch' where its table is bounded",
-            )
-        node = _local_aggregate(plan)
-        form = local_form(node, plans.catalog, plans.time_zone)
-        if isinstance(form, str):
-            words = ("SESSION",) if isinstance(node.window, SessionWindow) else _words(form)
-            raise _not_kept(form, words)
-        if not isinstance(node, ScanLocalWindowAggregate):
-            refused = [e for e in plan.trace.entries if e.rule == "push_local_aggregate_into_scan"]
-            reason = next(
-                (e.reason for e in refused if e.reason), "the Arrow scan does not read it"
-            )
-            raise _not_kept(reason, tuple(".".join(each) for each in tables_of(query)))
-        found = local_expressions(
-            node.input, node.keys, node.plans, node.time_column, plans.catalog, plans.time_zone
-        )
-        columns = {kept: own for own, kept in kept_columns(found, form)}
-        step = LocalStep(
-            node.scan, ArrowBuffer(), form.grid, node.time_column, node.time_type, node.slice_end
-        )
-        return PlannedRows(form, BaseRows(step, {**columns, SLICE_END: node.slice_end}))
-
-
-def _local_aggregate(plan: Plan) -> LocalWindowAggregate:
-    """The one window aggregate of a plan, before its exchange.
-
-    Raises:
-        AnalysisError: there is none, there are several, or something above needs all rows at once.
-    """
-    nodes = list(_nodes(plan.physical))
-    for kind, what, word in (
-        (WindowRank, "ranks rows of windows", "ROW_NUMBER"),
-        (WindowDeduplicate, "keeps one row of a window", "ROW_NUMBER"),
-        (WindowJoin, "joins windows", "JOIN"),
-    ):
-        if any(isinstance(node, kind) for node in nodes):
-            raise _not_kept(f"it {what}", (word,), "keep the window aggregation, and do that above")
-    if any(isinstance(node, OnePhaseWindowAggregate) for node in nodes):
-        reason = refusal(plan, "split_window_aggregate", "its aggregates do not merge")
-        raise _not_kept(reason, _words(reason))
-    found = [node for node in nodes if isinstance(node, LocalWindowAggregate)]
-    if any(isinstance(node, SharedExchange) for node in nodes) or len(found) > 1:
-        raise _not_kept("it has several window aggregations", ("UNION", "JOIN", "SELECT"))
-    if not found:
-        raise _not_kept(
-            "it has no window aggregation",
-            ("SELECT",),
-            "GROUP BY window_start, window_end over TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), ...))",
-        )
-    return found[0]
-
-
-def refusal(plan: Plan, rule: str, otherwise: str) -> str:
-    """Why a rule did not apply."""
-    reasons = (entry.reason for entry in plan.trace.entries if entry.rule == rule)
-    return next((reason for reason in reasons if reason), otherwise)
-
-
-def _nodes(node: Node) -> list[Node]:
-    return [node, *(below for child in node.inputs for below in _nodes(child))]
-
-
-def _not_kept(reason: str, words: Sequence[str], hint: str | None = None) -> SqlwinError:
-    return AnalysisError(f"it cannot be kept as slices: {reason}", subjects=(*words,), hint=hint)
-
-
-def _words(reason: str) -> tuple[str, ...]:
-    """What of a query a reason may name: its first words up to a blank, longest first."""
-    start = reason.partition(" ")[0]
-    return (start, start.partition("(")[0])
-
-
-def _without_strings(text: str) -> str:
-    return re.sub(r"'[^']*'|`[^`]*`|--[^\n]*", lambda found: " " * len(found[0]), text)
 
 
 def _partitions(statement: CreateMaterializedTable, form: LocalForm) -> tuple[str, ...]:
@@ -413,6 +336,12 @@ _SHOWN = (
     "status",
     "path",
 )
+
+
+def _status(entry: MaterializedTable, stored: StoredSlices) -> str:
+    if entry.definition.is_inserted:
+        return "continuous"
+    return "suspended" if stored.is_suspended else "active"
 
 
 def _grid(form: LocalForm) -> str:

@@ -30,7 +30,7 @@ from runtime.spark.session import is_remote
 from runtime.spec.table import TableSpec
 from sqlwin.catalog import listings
 from sqlwin.catalog.definitions import Definitions
-from sqlwin.catalog.entries import Name
+from sqlwin.catalog.entries import MaterializedTable, Name
 from sqlwin.catalog.guards import refuse_kept_table
 from sqlwin.catalog.states import refuse_remote_state
 from sqlwin.config.config import Config
@@ -97,7 +97,7 @@ class Runner:
         self.explanations = Explanations(self._plans, self._inserts)
         self._definitions = Definitions(self.catalog)
         self._materialized = MaterializedTables(self._plans)
-        self._advisor = Advisor(self._plans, self._materialized, self._run)
+        self._advisor = Advisor(self._plans, self._run)
 
     def run(self, statement: Statement) -> Result:
         """Carry out a statement.
@@ -190,6 +190,10 @@ class Runner:
                 with self._plans.errors_of(statement.text), self._plans.jobs_run():
                     table = show_state(self.spark, statement.directory)
                 table = listings.masked(table, mask)
+            case Describe(is_extended=True) if isinstance(
+                entry := self.catalog.entry(statement.name), MaterializedTable
+            ):
+                table = listings.masked(self._materialized.described(entry), mask)
             case Describe() if self.catalog.entry(statement.name) is not None:
                 table = listings.describe(self.catalog, statement.name, self.spark)
                 table = listings.masked(table, mask)

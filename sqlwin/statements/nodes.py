@@ -276,6 +276,7 @@ class Describe(Statement):
     """DESCRIBE [EXTENDED] a table or view."""
 
     name: Name
+    is_extended: bool = False
 
 
 @dataclass(frozen=True)

@@ -388,10 +388,9 @@ class _Reader:
 
     def _describe(self) -> Statement | None:
         i = 2 if self._is("TABLE", at=1) else 1
-        if self._is("EXTENDED", at=i) or self._is("FORMATTED", at=i):
-            i += 1
-        name = self._name_or_files(i)
-        return None if name is None else Describe(self.text, self.offset, name)
+        is_extended = self._is("EXTENDED", at=i) or self._is("FORMATTED", at=i)
+        name = self._name_or_files(i + is_extended)
+        return None if name is None else Describe(self.text, self.offset, name, is_extended)
 
     def _summarize(self) -> Statement:
         ast = parser_of().run(read_rows, self.tokens, self.text)

@@ -1,0 +1,219 @@
+"""What a query keeps as slices: its one window aggregation, planned, or why it cannot be kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from planner.arrow.partials import LocalExpressions, local_expressions
+from planner.materialized.form import kept_columns, local_form
+from planner.nodes.logical import Node, WindowDeduplicate, WindowJoin, WindowRank
+from planner.nodes.physical import (
+    LocalWindowAggregate,
+    OnePhaseWindowAggregate,
+    ScanLocalWindowAggregate,
+    SharedExchange,
+)
+from planner.plan import Plan
+from planner.sql.build import alias, identifier
+from runtime.errors import AnalysisError, SqlwinError
+from runtime.slices.build import BaseRows
+from runtime.slices.refresh import PlannedRows
+from runtime.spec.local import ArrowBuffer, FileScan, LocalStep
+from runtime.spec.scan import ScanSource
+from runtime.spec.slices import SLICE_END, LocalForm
+from runtime.spec.windows import SessionWindow
+from sqlwin.catalog.entries import Name
+from sqlwin.catalog.materialized import tables_of
+from sqlwin.execution.planning import Plans
+
+# What gives another value each time; what is kept would be one of them
+_DRAWN = re.compile(
+    r"\b(RAND|RANDN|RANDOM|SHUFFLE|UUID|NOW|CURRENT_TIMESTAMP|CURRENT_DATE|CURRENT_TIME|"
+    r"LOCALTIMESTAMP|LOCALTIME|PROCTIME|CURRENT_ROW_TIMESTAMP|INPUT_FILE_NAME|"
+    r"MONOTONICALLY_INCREASING_ID|SPARK_PARTITION_ID)\b",
+    re.IGNORECASE,
+)
+# A refresh reads the rows, never slices
+READS_SLICES = frozenset({"answer_from_slices"})
+# An INSERT takes rows of whatever Spark reads
+_READS_FILES = frozenset({"push_local_aggregate_into_scan"})
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """The local window aggregate of a query, over rows of Spark's.
+
+    Attributes:
+        form: what its slices are.
+        rows: how rows become partials.
+        query: the columns of its table that this takes.
+    """
+
+    form: LocalForm
+    rows: BaseRows
+    query: exp.Query
+
+
+def planned_rows(plans: Plans, name: Name, query: exp.Query, text: str) -> PlannedRows:
+    """A definition over the files that are there now.
+
+    Args:
+        plans: the session's.
+        name: the materialized table.
+        query: its query.
+        text: the query's text.
+
+    Raises:
+        AnalysisError: it cannot be kept.
+    """
+    refuse_drawn(text)
+    plan = plans.plan(query, text, without=READS_SLICES)
+    if plans.is_stream(plan):
+        raise AnalysisError(
+            f"`{'.'.join(name)}` would be of a stream, and its slices are of files",
+            subjects=tuple(".".join(each) for each in tables_of(query)),
+            hint="write REFRESH_MODE = CONTINUOUS, and INSERT INTO it; or SET "
+            "'execution.runtime-mode' = 'batch' where its table is bounded",
+        )
+    node, form, found = _kept(plans, plan)
+    if not isinstance(node, ScanLocalWindowAggregate):
+        refused = [e for e in plan.trace.entries if e.rule == "push_local_aggregate_into_scan"]
+        reason = next((e.reason for e in refused if e.reason), "the Arrow scan does not read it")
+        raise _not_kept(reason, tuple(".".join(each) for each in tables_of(query)))
+    step = LocalStep(
+        node.scan, ArrowBuffer(), form.grid, node.time_column, node.time_type, node.slice_end
+    )
+    return PlannedRows(form, BaseRows(step, _columns(node, form, found)))
+
+
+def kept_rows(plans: Plans, query: exp.Query, text: str) -> KeptRows:
+    """What a query keeps of whatever table Spark reads, as a batch or as a stream.
+
+    Args:
+        plans: the session's.
+        query: the query.
+        text: its text.
+
+    Raises:
+        AnalysisError: it cannot be kept.
+    """
+    refuse_drawn(text)
+    plan = plans.plan(query, text, without=READS_SLICES | _READS_FILES)
+    node, form, found = _kept(plans, plan)
+    table = ".".join(found.rows.table)
+    scan = FileScan(
+        found.keys,
+        found.partials,
+        ScanSource(table, (), found.columns),
+        found.time,
+        plans.time_zone,
+        found.rows.filters,
+    )
+    step = LocalStep(
+        scan, ArrowBuffer(), form.grid, node.time_column, node.time_type, node.slice_end
+    )
+    *above, name = map(identifier, found.rows.table)
+    source = exp.Table(this=name, **dict(zip(("db", "catalog"), reversed(above), strict=False)))
+    items = [alias(_column(column.name), column.name) for column in found.columns]
+    rows = exp.Select(expressions=items, from_=exp.From(this=source))
+    return KeptRows(form, BaseRows(step, _columns(node, form, found)), rows)
+
+
+def refuse_drawn(text: str) -> None:
+    """Refuse a query with a function that gives another value each time.
+
+    Raises:
+        AnalysisError: it has one.
+    """
+    drawn = _DRAWN.search(_without_strings(text))
+    if drawn is not None:
+        raise AnalysisError(
+            f"{drawn[1].upper()} is another value each time, and slices keep one",
+            subjects=(drawn[0],),
+            hint="take what the rows hold",
+        )
+
+
+def _kept(plans: Plans, plan: Plan) -> tuple[LocalWindowAggregate, LocalForm, LocalExpressions]:
+    node = _local_aggregate(plan)
+    form = local_form(node, plans.catalog, plans.time_zone)
+    if isinstance(form, str):
+        words = ("SESSION",) if isinstance(node.window, SessionWindow) else _words(form)
+        raise _not_kept(form, words)
+    found = local_expressions(
+        node.input, node.keys, node.plans, node.time_column, plans.catalog, plans.time_zone
+    )
+    return node, form, found
+
+
+def _columns(
+    node: LocalWindowAggregate, form: LocalForm, found: LocalExpressions
+) -> dict[str, str]:
+    """For each column that is kept, the one that the local stage calls it."""
+    return {kept: own for own, kept in kept_columns(found, form)} | {SLICE_END: node.slice_end}
+
+
+def _column(name: str) -> exp.Expr:
+    """A column, or a field of one."""
+    first, *fields = map(identifier, name.split("."))
+    found: exp.Expr = exp.Column(this=first)
+    for field in fields:
+        found = exp.Dot(this=found, expression=field)
+    return found
+
+
+def _local_aggregate(plan: Plan) -> LocalWindowAggregate:
+    """The one window aggregate of a plan, before its exchange.
+
+    Raises:
+        AnalysisError: there is none, there are several, or something above needs all rows at once.
+    """
+    nodes = list(_nodes(plan.physical))
+    for kind, what, word in (
+        (WindowRank, "ranks rows of windows", "ROW_NUMBER"),
+        (WindowDeduplicate, "keeps one row of a window", "ROW_NUMBER"),
+        (WindowJoin, "joins windows", "JOIN"),
+    ):
+        if any(isinstance(node, kind) for node in nodes):
+            raise _not_kept(f"it {what}", (word,), "keep the window aggregation, and do that above")
+    if any(isinstance(node, OnePhaseWindowAggregate) for node in nodes):
+        reason = refusal(plan, "split_window_aggregate", "its aggregates do not merge")
+        raise _not_kept(reason, _words(reason))
+    found = [node for node in nodes if isinstance(node, LocalWindowAggregate)]
+    if any(isinstance(node, SharedExchange) for node in nodes) or len(found) > 1:
+        raise _not_kept("it has several window aggregations", ("UNION", "JOIN", "SELECT"))
+    if not found:
+        raise _not_kept(
+            "it has no window aggregation",
+            ("SELECT",),
+            "GROUP BY window_start, window_end over TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), ...))",
+        )
+    return found[0]
+
+
+def refusal(plan: Plan, rule: str, otherwise: str) -> str:
+    """Why a rule did not apply."""
+    reasons = (entry.reason for entry in plan.trace.entries if entry.rule == rule)
+    return next((reason for reason in reasons if reason), otherwise)
+
+
+def _nodes(node: Node) -> list[Node]:
+    return [node, *(below for child in node.inputs for below in _nodes(child))]
+
+
+def _not_kept(reason: str, words: Sequence[str], hint: str | None = None) -> SqlwinError:
+    return AnalysisError(f"it cannot be kept as slices: {reason}", subjects=(*words,), hint=hint)
+
+
+def _words(reason: str) -> tuple[str, ...]:
+    """What of a query a reason may name: its first words up to a blank, longest first."""
+    start = reason.partition(" ")[0]
+    return (start, start.partition("(")[0])
+
+
+def _without_strings(text: str) -> str:
+    return re.sub(r"'[^']*'|`[^`]*`|--[^\n]*", lambda found: " " * len(found[0]), text)

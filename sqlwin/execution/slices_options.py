@@ -1,0 +1,102 @@
+"""What CREATE MATERIALIZED TABLE says of old slices: `slices.tiers` and `slices.retention`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+from planner.materialized.form import grid_text
+from planner.sql.intervals import render_duration
+from runtime.errors import CatalogError, SqlwinError
+from runtime.slices.tiers import TierRules
+from runtime.spec.slices import LocalForm
+from runtime.spec.windows import DAY_US, Tumble
+from sqlwin.config.values import parse_duration
+
+TIERS, RETENTION = "slices.tiers", "slices.retention"
+_TIER = re.compile(r"(?P<width>.+?)(?:\s+for\s+(?P<age>.+))?", re.IGNORECASE)
+# Longer than the units of a setting
+_LONG = {"w": 7, "week": 7, "weeks": 7, "y": 365, "year": 365, "years": 365}
+_LONG_UNIT = re.compile(r"(\d+)\s*([a-z]+)", re.IGNORECASE)
+_EXAMPLE = "'1 min for 7 d, 1 h for 1 y, 1 d'"
+
+
+def rules_of(options: Sequence[tuple[str, str]], form: LocalForm) -> TierRules:
+    """What becomes of old slices.
+
+    Args:
+        options: those of WITH.
+        form: what the slices are.
+
+    Raises:
+        CatalogError: a value is none, or does not go with the slices.
+    """
+    given = {key.lower(): value for key, value in options}
+    tiers = _tiers(given[TIERS], form) if TIERS in given else ()
+    if RETENTION not in given:
+        return TierRules(tiers)
+    text = given[RETENTION]
+    retention_us = _duration(RETENTION, text, text)
+    if tiers and retention_us <= tiers[-1][1]:
+        age = render_duration(tiers[-1][1])
+        raise _wrong(RETENTION, text, f"it has to be longer than the tiers: {age}")
+    if retention_us < form.grid.slice_width_us:
+        raise _wrong(RETENTION, text, f"slices of {grid_text(form.grid)} are wider")
+    return TierRules(tiers, retention_us)
+
+
+def _tiers(text: str, form: LocalForm) -> tuple[tuple[int, int], ...]:
+    """Width and age of each tier but the first."""
+    grid = form.grid
+    if not isinstance(grid, Tumble):
+        raise _wrong(TIERS, text, f"slices of {grid_text(grid)} are not merged")
+    found: list[tuple[int, int | None]] = []
+    for part in text.split(","):
+        match = _TIER.fullmatch(part.strip())
+        if match is None:
+            raise _wrong(TIERS, text, f"it is a list such as {_EXAMPLE}")
+        age = match["age"]
+        width_us = _duration(TIERS, match["width"], text)
+        found.append((width_us, None if age is None else _duration(TIERS, age, text)))
+    if found[0][0] != grid.size_us:
+        own = grid_text(grid)
+        raise _wrong(TIERS, text, f"the first tier is of the slices that the query needs: {own}")
+    for (width_us, age_us), (wider_us, next_us) in pairwise(found):
+        if age_us is None:
+            raise _wrong(TIERS, text, "only the last tier goes without FOR")
+        shown, wider = render_duration(width_us), render_duration(wider_us)
+        if wider_us <= width_us or wider_us % width_us:
+            raise _wrong(TIERS, text, f"{wider} is no number of slices of {shown}")
+        if age_us < wider_us:
+            age = render_duration(age_us)
+            raise _wrong(TIERS, text, f"{shown} for {age} is shorter than a slice of {wider}")
+        if next_us is not None and next_us <= age_us:
+            ages = render_duration(age_us), render_duration(next_us)
+            raise _wrong(TIERS, text, "ages count from now, and {1} is not above {0}".format(*ages))
+    ages_us = [age_us for _, age_us in found[:-1]]
+    widths_us = [width_us for width_us, _ in found[1:]]
+    return tuple((w, a) for w, a in zip(widths_us, ages_us, strict=True) if a is not None)
+
+
+def _duration(key: str, text: str, whole: str) -> int:
+    match = _LONG_UNIT.fullmatch(text.strip())
+    if match is not None and match[2].lower() in _LONG:
+        return int(match[1]) * _LONG[match[2].lower()] * DAY_US
+    try:
+        us = parse_duration(key, text.strip())
+    except SqlwinError as error:
+        raise _wrong(
+            key, whole, f"'{text.strip()}' is no duration such as 7 d, 1 h or 1 y"
+        ) from error
+    if us <= 0:
+        raise _wrong(key, whole, f"'{text.strip()}' is nothing")
+    return us
+
+
+def _wrong(key: str, text: str, why: str) -> CatalogError:
+    return CatalogError(
+        f"option '{key}' is '{text}': {why}",
+        subjects=(f"'{text}'", f"'{key}'"),
+        hint=f"such as '{key}' = {_EXAMPLE if key == TIERS else repr('2 y')}",
+    )

@@ -1,0 +1,63 @@
+"""'slices.tiers' and 'slices.retention': what they say, and what is wrong in one line."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from runtime.errors import CatalogError
+from runtime.slices.tiers import TierRules
+from runtime.spec.slices import LocalForm
+from runtime.spec.windows import DAY_US, CalendarTumble, Tumble
+from sqlwin.execution.slices_options import rules_of
+
+MINUTE_US = 60_000_000
+HOUR_US = 60 * MINUTE_US
+FORM = LocalForm("t", "ts", "timestamp_ntz", "", Tumble(MINUTE_US), (), (), ())
+
+
+def test_each_tier_but_the_first_begins_at_the_age_of_the_one_before() -> None:
+    options = [
+        ("Slices.Tiers", "1 min for 7 d, 1 h FOR 1 y, 1 day"),
+        ("slices.retention", "3 years"),
+    ]
+    widths = ((HOUR_US, 7 * DAY_US), (DAY_US, 365 * DAY_US))
+    assert rules_of(options, FORM) == TierRules(widths, 3 * 365 * DAY_US)
+    assert not rules_of([("path", "/m")], FORM)
+
+
+@pytest.mark.parametrize(
+    ("tiers", "why"),
+    [
+        ("", "it is a list such as"),
+        ("1 min for ever, 1 h", "'ever' is no duration"),
+        ("1 h for 7 d", "the first tier is of the slices that the query needs: 1 min"),
+        ("1 min for 7 d, 90 s", "1 min 30 s is no number of slices of 1 min"),
+        ("1 min for 7 d, 1 min", "1 min is no number of slices of 1 min"),
+        ("1 min, 1 h", "only the last tier goes without FOR"),
+        ("1 min for 2 h, 1 d", "1 min for 2 h is shorter than a slice of 1 d"),
+        ("1 min for 7 d, 1 h for 3 d", "ages count from now, and 3 d is not above 7 d"),
+        ("1 min for 0 d, 1 h", "'0 d' is nothing"),
+    ],
+)
+def test_a_wrong_tier_is_named(tiers: str, why: str) -> None:
+    with pytest.raises(CatalogError, match=why) as found:
+        rules_of([("slices.tiers", tiers)], FORM)
+    assert "\n" not in found.value.message
+
+
+@pytest.mark.parametrize(
+    ("retention", "why"), [("5 d", "longer than the tiers: 7 d"), ("soon", "no duration")]
+)
+def test_a_wrong_retention_is_named(retention: str, why: str) -> None:
+    options = [("slices.tiers", "1 min for 7 d, 1 h"), ("slices.retention", retention)]
+    with pytest.raises(CatalogError, match=why):
+        rules_of(options, FORM)
+
+
+def test_slices_of_months_are_not_merged_but_dropped() -> None:
+    months = replace(FORM, grid=CalendarTumble(1))
+    with pytest.raises(CatalogError, match="slices of 1 month are not merged"):
+        rules_of([("slices.tiers", "1 min for 7 d, 1 h")], months)
+    assert rules_of([("slices.retention", "2 y")], months) == TierRules((), 730 * DAY_US)
