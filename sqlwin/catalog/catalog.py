@@ -40,7 +40,7 @@ from runtime.spark.session import is_remote
 from runtime.spec.aggregates import UserAggregate
 from runtime.spec.expressions import Expression
 from runtime.spec.scan import Messages, ScanSource, StreamFiles
-from runtime.spec.slices import SliceFiles, SliceTable
+from runtime.spec.slices import SliceFiles, SliceTable, inserted_rows, is_inserted_rows
 from runtime.spec.table import Column, TableColumn, TableSpec
 from sqlwin.catalog.entries import (
     Entry,
@@ -54,7 +54,13 @@ from sqlwin.catalog.entries import (
     type_ddl,
 )
 from sqlwin.catalog.files import FilesByName, described_by_files, described_elsewhere
-from sqlwin.catalog.materialized import Definition, OpenedSlices, name_of
+from sqlwin.catalog.materialized import (
+    Definition,
+    OpenedSlices,
+    name_of,
+    over_inserted_rows,
+    rows_of,
+)
 from sqlwin.catalog.options import ChangedTables
 from sqlwin.catalog.scannable import not_scannable
 from sqlwin.catalog.spark_views import SparkViews
@@ -115,8 +121,9 @@ class SessionCatalog:
 
     def tables(self) -> list[Entry]:
         """Tables and registered DataFrames, by name."""
-        kept = [e for e in self._entries.values() if not isinstance(e, View)]
-        return sorted(kept, key=entry_name)
+        kept = (e for e in self._entries.values() if not isinstance(e, View))
+        shown = (e for e in kept if not is_inserted_rows(entry_name(e)[-1]))
+        return sorted(shown, key=entry_name)
 
     def views(self) -> list[View]:
         """Views, by name; materialized tables are none."""
@@ -159,6 +166,9 @@ class SessionCatalog:
         )
         self._check_tables(entry)
         self.add(name, entry, replace=False, if_not_exists=False)
+        if definition.is_inserted:
+            rows = rows_of(entry)
+            self.add((rows.name,), rows, replace=True, if_not_exists=False)
         return entry
 
     def _check_tables(self, entry: MaterializedTable) -> None:
@@ -224,6 +234,8 @@ class SessionCatalog:
         self._shown.discard(key)
         self._spark.catalog.dropTempView(_spark_name(key))
         self._forget_changed(key)
+        if isinstance(entry, MaterializedTable) and entry.definition.is_inserted:
+            self.forget((inserted_rows(".".join(entry.name)),))
         return True
 
     def forget(self, name: Name) -> None:
@@ -275,9 +287,11 @@ class SessionCatalog:
         entry = self.entry(name)
         if not isinstance(entry, View):
             return None
+        query = entry.query.copy()
         if isinstance(entry, MaterializedTable):
             self._check_tables(entry)
-        query = entry.query.copy()
+            if entry.definition.is_inserted:
+                query = over_inserted_rows(query, entry)
         for part in query.walk():
             for place in ("line", "col", "start", "end"):
                 part.meta.pop(place, None)
@@ -351,9 +365,10 @@ class SessionCatalog:
     def is_changed_table(self, name: str) -> bool:
         """Whether Spark knows a table by this name that some statement alone gives it.
 
-        It has other options there, or is files by their path.
+        It has other options there, is files by their path, or rows of which slices are kept.
         """
-        return self._changed.has_view(name) or self._files.has_view(name)
+        is_ours = self._changed.has_view(name) or self._files.has_view(name)
+        return is_ours or is_inserted_rows(name.lower())
 
     def connector(self, name: Name) -> str | None:
         """The connector of a session table, or None."""

@@ -26,6 +26,7 @@ from runtime.scan.metadata import find_source
 from runtime.scan.wall_clock import is_known_zone
 from runtime.spec.expressions import Expression
 from runtime.spec.scan import ScanSource, StreamFiles
+from runtime.spec.slices import is_inserted_rows
 from runtime.spec.table import Column, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.entries import Name
@@ -159,6 +160,9 @@ def open_directory(catalog: OfflineCatalog, root: str) -> None:
 
 def _table_schema(spec: TableSpec) -> Schema:
     """The columns of a table of files, as Spark reads them."""
+    has_more = any(column.computed or column.metadata for column in spec.columns)
+    if is_inserted_rows(spec.name) and not has_more:
+        return tuple(Column(c.name, _declared(c.type or "")) for c in spec.columns)
     values = option_values(spec)
     path = values.get("path", "")
     if spec.connector.lower() != "filesystem" or spec.partitioned_by or _SCHEME.match(path):
@@ -168,7 +172,7 @@ def _table_schema(spec: TableSpec) -> Schema:
         raise NeedsSpark
     files = [file for file, _ in listing.files]
     file_format = format_of(values)
-    if any(column.computed or column.metadata for column in spec.columns):
+    if has_more:
         raise NeedsSpark
     declared = tuple(Column(c.name, _declared(c.type or "")) for c in spec.columns)
     if file_format in ("csv", "json") and declared:

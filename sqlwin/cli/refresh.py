@@ -49,6 +49,9 @@ def refresh_all(session: Session, targets: Sequence[str], bar: ProgressBar) -> N
             if status.get(name.lower()) == "suspended":
                 click.echo(f"`{name}` is suspended, and left as it is", err=True)
                 continue
+            if status.get(name.lower()) == "continuous":
+                click.echo(f"`{name}` is continuous: INSERTs bring its rows", err=True)
+                continue
             started = time.monotonic()
             quoted = ".".join("`" + part.replace("`", "``") + "`" for part in name.split("."))
             with bar.waiting(f"Refreshing {name}"):

@@ -39,6 +39,8 @@ def insert_target(catalog: SessionCatalog, name: Name) -> TableSpec | None:
         if isinstance(entry, MaterializedTable):
             kind = "a materialized table"
             hint = f"ALTER MATERIALIZED TABLE {'.'.join(name)} REFRESH takes in new files"
+            if entry.definition.is_inserted:
+                hint = "write the INSERT by itself; EXPLAIN takes its query"
         raise CatalogError(
             f"cannot insert into `{'.'.join(name)}`: it is {kind}",
             subjects=(".".join(name),),

@@ -22,6 +22,7 @@ from runtime.spark.files import resolve
 from runtime.spark.jobs import Outcome, run_interruptibly, run_side_by_side
 from runtime.spec.steps import Step
 from runtime.spec.table import TableSpec
+from sqlwin.catalog.entries import MaterializedTable
 from sqlwin.catalog.options import idle_notes
 from sqlwin.execution.analyze import Watched
 from sqlwin.execution.inserts import (
@@ -33,6 +34,7 @@ from sqlwin.execution.inserts import (
 )
 from sqlwin.execution.lowered import LoweredBatch, lower_set
 from sqlwin.execution.planning import Plans
+from sqlwin.execution.slices_insert import insert_into_slices
 from sqlwin.execution.streams.handle import Stream, StreamPart
 from sqlwin.execution.streams.results import insert_result
 from sqlwin.execution.streams.sinks import IntoTables, into_table
@@ -60,6 +62,12 @@ class Inserts:
 
     def insert(self, statement: Insert) -> Result:
         """Run an INSERT; over a stream, start it."""
+        entry = self._plans.catalog.entry(statement.name)
+        if isinstance(entry, MaterializedTable):
+            done = insert_into_slices(self._plans, statement, entry)
+            if isinstance(done, Result):
+                return replace(done, scan_counts=self._plans.scan_counts)
+            return self.started(statement.text, [(".".join(statement.name), done)])
         table = target_of(self._plans.catalog, statement)  # refused before anything runs
         plan = self._plans.plan(statement.ast, statement.text)
         self._add_notes(statement, table)

@@ -20,11 +20,13 @@ from runtime.connectors.stream_sinks import (
     StreamRun,
     Take,
     check_sink,
+    for_each,
     start_discarding,
     start_taking,
     start_writing,
 )
 from runtime.errors import AnalysisError, nearest
+from runtime.slices.append import InsertedRows, append
 from runtime.spec.steps import Step
 from runtime.spec.stream import ROW_KIND, StreamSource
 from runtime.spec.table import LATE_ROWS, TableSpec
@@ -87,13 +89,29 @@ class TakeRows:
 
 
 @dataclass(frozen=True)
+class IntoSlices:
+    """A materialized table, whose slices take the rows of each micro-batch once.
+
+    Attributes:
+        into: the table, and how rows become partials.
+    """
+
+    into: InsertedRows
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return self.into.name
+
+
+@dataclass(frozen=True)
 class Discard:
     """Nowhere: the rows are thrown away."""
 
     name = "nowhere"
 
 
-StreamSink = IntoTable | IntoTables | TakeRows | Discard
+StreamSink = IntoTable | IntoTables | IntoSlices | TakeRows | Discard
 
 
 def into_table(insert: Insert, table: TableSpec | None) -> IntoTable:
@@ -154,6 +172,11 @@ def write_stream(
         match sink:
             case IntoTable():
                 return start_writing(rows, partial(_arranged, sink=sink), sink.table, run)
+            case IntoSlices():
+                writer = f"sqlwin-{run.writer}"
+                return for_each(
+                    rows, run, lambda found, batch: append(found, sink.into, (writer, batch))
+                )
             case TakeRows():
                 return start_taking(rows, arrow_ready, run, sink.take)
             case Discard():

@@ -1,4 +1,7 @@
-"""A refresh that is killed, as a program of its own: `python killed.py DIRECTORY POINT`."""
+"""What keeps slices and is killed, as a program of its own: `python killed.py DIRECTORY POINT [WHAT]`.
+
+WHAT is `refresh`, or `stream`: then POINT is `NAME N`, the Nth time that it is reached.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,8 @@ from pathlib import Path
 
 import sqlwin
 import sqlwin.execution.materialized as statements
-from tests.end_to_end.materialized.base import TABLE
+import sqlwin.execution.streams.sinks as sinks
+from tests.end_to_end.materialized.base import QUERY, TABLE
 
 CONF = {
     "spark.sql.shuffle.partitions": "2",
@@ -19,20 +23,46 @@ CONF = {
 }
 
 
-def main(directory: Path, point: str) -> None:
-    """Refresh the materialized table in a directory, and die at a point."""
+# The files of `in` one by one; the program is over when all are in
+LIVE = """CREATE TABLE live (ts TIMESTAMP(6), city STRING, fare INT) WITH (
+  'connector' = 'filesystem', 'path' = '{}/in', 'format' = 'parquet',
+  'max-files-per-trigger' = '1')"""
+INSERT = f"INSERT INTO m {QUERY.replace('TABLE trips', 'TABLE live')}"
+
+
+def main(directory: Path, point: str, what: str = "refresh") -> None:
+    """Refresh the materialized table in a directory, or run a stream into it; die at a point."""
+    name, _, number = point.partition(" ")
+    seen: list[str] = []
 
     def reached(where: str) -> None:
-        if where == point:
+        seen.append(where)
+        if where == name and seen.count(name) == int(number or 1):
             os.kill(os.getpid(), signal.SIGKILL)
 
     statements.refresh = partial(statements.refresh, reached=reached)
     statements.compact = partial(statements.compact, reached=reached)
+    statements.settle = partial(statements.settle, reached=reached)
+    sinks.append = partial(sinks.append, reached=reached)
+    if what == "stream":
+        with sqlwin.connect(master="local[2]", conf=CONF) as session:
+            run_stream(session, directory)
+        return
     with sqlwin.connect(master="local[2]", conf=CONF) as session:
         session.execute(TABLE.format(directory / "in"))
         session.execute(f"CREATE MATERIALIZED TABLE m WITH ('path' = '{directory / 'm'}')")
         session.execute("ALTER MATERIALIZED TABLE m REFRESH")
 
 
+def run_stream(session: sqlwin.Session, directory: Path) -> None:
+    """Run the stream of `live` into `m` until all of its files are in."""
+    session.execute(f"CREATE MATERIALIZED TABLE m WITH ('path' = '{directory / 'm'}')")
+    session.execute(LIVE.format(directory))
+    session.execute(f"SET 'execution.checkpointing.dir' = '{directory / 'checkpoints'}'")
+    session.execute("SET 'execution.runtime-mode' = 'streaming'")
+    session.execute("SET 'table.dml-sync' = 'true'")
+    session.execute(INSERT)
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), *sys.argv[2:])

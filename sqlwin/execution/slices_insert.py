@@ -1,0 +1,97 @@
+"""INSERT INTO a materialized table: rows of a batch or a stream into its slices."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from planner.sql.build import to_sql
+from runtime.errors import AnalysisError
+from runtime.slices.append import InsertedRows, append
+from runtime.slices.refresh import check_form
+from sqlwin.catalog.entries import MaterializedTable
+from sqlwin.catalog.materialized import tables_of
+from sqlwin.execution.kept_rows import kept_rows
+from sqlwin.execution.planning import Plans
+from sqlwin.execution.streams.handle import Stream
+from sqlwin.execution.streams.sinks import IntoSlices
+from sqlwin.execution.streams.start import start_stream
+from sqlwin.result import Result
+from sqlwin.statements.parse import Insert
+
+_ROWS = "rows"
+
+
+def insert_into_slices(
+    plans: Plans, statement: Insert, entry: MaterializedTable
+) -> Result | Stream | str:
+    """Put rows into the slices of a materialized table.
+
+    Args:
+        plans: the session's.
+        statement: the INSERT.
+        entry: the table.
+
+    Returns:
+        What an INSERT of a batch gives; of a stream the stream, which puts the rows of each of its
+        micro-batches there, or why there is nothing to do.
+
+    Raises:
+        SqlwinError: its query is not that of the definition, or its rows cannot be read.
+    """
+    name = ".".join(entry.name)
+    _check(statement, entry)
+    kept = kept_rows(plans, statement.ast, statement.text)
+    stored = plans.catalog.slices.stored(entry.path, name)
+    check_form(stored, replace(kept.form, base=stored.form.base))
+    buffer_bytes = int(plans.config.get("sqlwin.local.buffer-size"))
+    into = InsertedRows(entry.path, name, kept.rows, buffer_bytes)
+    plan = plans.plan(kept.query, statement.text)
+    if plans.is_stream(plan):
+        return start_stream(plans, plans.lower_stream(plan), IntoSlices(into), statement.text)
+    rows = plans.dataframe(plans.lower(plan))
+    with plans.errors_of(statement.text):
+        n_rows = append(rows, into, jobs_run=plans.jobs_run)
+    plans.start_statement()
+    said = f"INSERT INTO {name}: {n_rows:,} row{'' if n_rows == 1 else 's'}"
+    return Result(statement.text, "insert", said, row_count=n_rows)
+
+
+def _check(statement: Insert, entry: MaterializedTable) -> None:
+    """Check that an INSERT says no more than the definition, but for its table.
+
+    Raises:
+        AnalysisError: it does, or rows of files are what the table keeps.
+    """
+    name = ".".join(entry.name)
+    if not entry.definition.is_inserted:
+        raise AnalysisError(
+            f"cannot insert into `{name}`: its slices are those of the files of "
+            f"`{'.'.join(tables_of(entry.query)[0])}`",
+            subjects=(name,),
+            hint=f"ALTER MATERIALIZED TABLE {name} REFRESH takes in new files; one with "
+            "REFRESH_MODE = CONTINUOUS takes INSERTs",
+        )
+    if statement.overwrite or statement.columns or statement.static or statement.options:
+        raise AnalysisError(
+            f"INSERT INTO `{name}` takes a query and nothing else: rows are added to its slices",
+            subjects=("OVERWRITE" if statement.overwrite else name, name),
+            hint=f"INSERT INTO {name} SELECT ...",
+        )
+    if _form(statement.ast) != _form(entry.query):
+        raise AnalysisError(
+            f"INSERT INTO `{name}` takes the query of its definition, over any table",
+            subjects=("SELECT", name),
+            hint=f"SHOW CREATE MATERIALIZED TABLE {name} says what it is",
+        )
+
+
+def _form(query: exp.Query) -> str:
+    """The text of a query, whatever it reads and whatever the names are quoted in."""
+    query = query.copy()
+    for table in list(query.find_all(exp.Table)):
+        table.replace(exp.Table(this=exp.to_identifier(_ROWS)))
+    for part in query.find_all(exp.Identifier):
+        part.set("quoted", False)
+    return to_sql(query)

@@ -1,0 +1,159 @@
+"""REFRESH_MODE = CONTINUOUS: slices of rows that come by INSERT, from batches and from streams."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sqlwin
+from runtime.errors import AnalysisError, SqlwinError
+from runtime.slices.store import open_slices
+from sqlwin.execution.offline import OfflineSession
+from tests.end_to_end.materialized.base import QUERY, TABLE, kept, random_rows, slices_of
+from tests.end_to_end.materialized.killed import run_stream
+from tests.end_to_end.materialized.test_lakes import WINDOWS
+from tests.marks import among
+
+PROGRAM = Path(__file__).with_name("killed.py")
+HOURS = QUERY.replace("'10' MINUTE", "'30' MINUTE").replace("'1' HOUR", "'3' HOUR")
+
+
+@pytest.fixture
+def history(fresh_session: sqlwin.Session, tmp_path: Path) -> pa.Table:
+    """Rows of the table `trips`, which are in the CONTINUOUS table `m`."""
+    rows = random_rows(random.Random(3), 400, 0, 700)
+    (tmp_path / "trips").mkdir()
+    pq.write_table(rows, tmp_path / "trips" / "0.parquet")
+    fresh_session.execute(TABLE.format(tmp_path / "trips"))
+    fresh_session.execute(
+        f"CREATE MATERIALIZED TABLE m WITH ('path' = '{tmp_path / 'm'}') "
+        f"REFRESH_MODE = CONTINUOUS AS {QUERY}"
+    )
+    assert kept(tmp_path / "m") == {}
+    assert "400 rows" in fresh_session.execute(f"INSERT INTO m {QUERY}")[0].message
+    assert kept(tmp_path / "m") == slices_of(rows)
+    return rows
+
+
+def write_live(directory: Path, n_files: int) -> pa.Table:
+    """Files of a stream, whose times overlap: there are late rows."""
+    draw = random.Random(4)
+    (directory / "in").mkdir()
+    tables = [random_rows(draw, 100, 60 * i, 60 * i + 400) for i in range(n_files)]
+    for number, table in enumerate(tables):
+        pq.write_table(table, directory / "in" / f"{number}.parquet")
+    return pa.concat_tables(tables)
+
+
+@pytest.mark.long
+def test_history_and_live_are_one_table(
+    fresh_session: sqlwin.Session, tmp_path: Path, history: pa.Table
+) -> None:
+    live = write_live(tmp_path, 3)
+    rows = pa.concat_tables([history, live])
+    fresh_session.execute("DROP MATERIALIZED TABLE IF EXISTS none")
+    other = sqlwin.connect(fresh_session.spark.newSession())
+    run_stream(other, tmp_path)
+    assert kept(tmp_path / "m") == slices_of(rows)
+
+    # its windows, in this session too: of history and of the stream, and of nothing else
+    assert "tail=" not in fresh_session.explain("SELECT * FROM m")
+    query = "SELECT city, window_end, n, s, low FROM m"
+    found = [tuple(row.values()) for row in fresh_session.sql(query).toArrow().to_pylist()]
+    assert sorted(map(repr, found)) == sorted(map(repr, duckdb.sql(WINDOWS).fetchall()))
+    # a stream that is started again has nothing to do
+    version = open_slices(str(tmp_path / "m")).version
+    run_stream(sqlwin.connect(fresh_session.spark.newSession()), tmp_path)
+    assert open_slices(str(tmp_path / "m")).version == version
+
+    # other windows over the base table see them where stale reads are allowed
+    assert "SliceScan" not in fresh_session.explain(HOURS)
+    fresh_session.execute("SET 'sqlwin.materialized.stale-read' = 'allow'")
+    assert "SliceScan" in fresh_session.explain(HOURS)
+    n_rows = fresh_session.sql(f"SELECT SUM(n) AS n FROM ({HOURS})").toArrow()["n"][0].as_py()
+    assert n_rows == 6 * (len(rows) - rows["ts"].null_count)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "point",
+    among(["built 2", "committed 2", "committed 1"], slow=["built 2", "committed 1"]),
+)
+def test_a_stream_that_is_killed_counts_each_micro_batch_once(
+    fresh_session: sqlwin.Session, tmp_path: Path, history: pa.Table, point: str
+) -> None:
+    live = write_live(tmp_path, 3)
+    program = [sys.executable, str(PROGRAM), str(tmp_path), point, "stream"]
+    killed = subprocess.run(program, timeout=180, capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    assert kept(tmp_path / "m") != slices_of(pa.concat_tables([history, live]))
+    subprocess.run([*program[:3], "never", "stream"], timeout=180, check=True, capture_output=True)
+    assert kept(tmp_path / "m") == slices_of(pa.concat_tables([history, live]))
+
+
+@pytest.mark.slow
+def test_what_its_slices_do_not_answer_is_refused_and_never_empty(
+    fresh_session: sqlwin.Session, history: pa.Table
+) -> None:
+    def refused(sql: str, words: str, error: type[SqlwinError] = AnalysisError) -> None:
+        with pytest.raises(error, match=words):
+            fresh_session.execute(sql)[0].toArrow()
+
+    refused("ALTER MATERIALIZED TABLE m REFRESH", "its rows come by INSERT, and there is no")
+    refused(f"INSERT OVERWRITE m {QUERY}", "takes a query and nothing else")
+    refused(
+        f"INSERT INTO m {QUERY.replace('SUM(fare)', 'MAX(fare)')}", "the query of its definition"
+    )
+    refused(f"INSERT INTO m {QUERY} HAVING COUNT(*) > 1", "the query of its definition")
+    refused("SELECT * FROM `m__inserted_rows`", "keeps slices of the rows that were inserted")
+    for setting, value in (
+        ("table.optimizer.agg-phase-strategy", "ONE_PHASE"),
+        ("sqlwin.optimizer.disabled-rules", "answer_from_slices"),
+    ):
+        fresh_session.execute(f"SET '{setting}' = '{value}'")
+        refused("SELECT * FROM m", "keeps slices of the rows that were inserted")
+        fresh_session.execute(f"RESET '{setting}'")
+    fresh_session.execute("SET 'sqlwin.materialized.rewrite' = 'false'")
+    assert fresh_session.sql("SELECT * FROM m").toArrow().num_rows
+    fresh_session.execute("RESET 'sqlwin.materialized.rewrite'")
+    (shown,) = fresh_session.execute("SHOW MATERIALIZED TABLES")[0].table.to_pylist()
+    assert shown["status"] == "continuous"
+    names = fresh_session.execute("SHOW TABLES")[0].table.to_pylist()
+    assert not any("inserted_rows" in str(row) for row in names)
+    said = fresh_session.execute("SHOW CREATE MATERIALIZED TABLE m")[0].table.to_pylist()
+    assert "REFRESH_MODE = CONTINUOUS" in str(said)
+    fresh_session.execute("DROP MATERIALIZED TABLE m")
+    refused("SELECT * FROM `m__inserted_rows`", "m__inserted_rows", SqlwinError)
+
+
+@pytest.mark.slow
+def test_a_continuous_table_takes_one_table_and_no_view(
+    fresh_session: sqlwin.Session, tmp_path: Path, history: pa.Table
+) -> None:
+    fresh_session.execute("CREATE VIEW rides AS SELECT ts, city, fare FROM trips WHERE fare > 0")
+    with pytest.raises(AnalysisError, match="over one table, and over no view"):
+        fresh_session.execute(
+            f"CREATE MATERIALIZED TABLE v WITH ('path' = '{tmp_path / 'v'}') "
+            f"REFRESH_MODE = CONTINUOUS AS {QUERY.replace('trips', 'rides')}"
+        )
+    assert not (tmp_path / "v").exists()
+
+
+@pytest.mark.slow
+def test_its_windows_are_made_in_process_without_spark(
+    fresh_session: sqlwin.Session, tmp_path: Path, history: pa.Table
+) -> None:
+    query = "SELECT city, window_end, n, s, low FROM m WHERE city = 'a'"
+    script = f"CREATE MATERIALIZED TABLE m WITH ('path' = '{tmp_path / 'm'}'); {query}"
+    found = OfflineSession({}).results(script)[-1].toArrow()
+    wanted = fresh_session.sql(query).toArrow()
+    assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, wanted.to_pylist()))
+    assert found.num_rows
