@@ -27,8 +27,8 @@ from runtime.errors import SqlwinError
 from runtime.spec.scan import ScanSource
 from runtime.spec.windows import Tumble
 from sqlwin.catalog.entries import Name
-from sqlwin.execution.kept_rows import READS_SLICES, planned_rows, refusal
 from sqlwin.execution.planning import Plans
+from sqlwin.execution.slices.kept_rows import READS_SLICES, planned_rows, refusal
 from sqlwin.parser.parser import parse_query
 from sqlwin.statements.parse import (
     Advise,

@@ -22,10 +22,10 @@ from runtime.spec.slices import LocalForm
 from runtime.spec.windows import Tumble
 from sqlwin.catalog.entries import MaterializedTable, Name
 from sqlwin.catalog.materialized import Definition, directories_in, tables_of
-from sqlwin.execution.kept_rows import kept_rows, planned_rows
 from sqlwin.execution.planning import Plans
-from sqlwin.execution.slices_facts import described_slices
-from sqlwin.execution.slices_options import RETENTION, TIERS, rules_of
+from sqlwin.execution.slices.facts import described_slices
+from sqlwin.execution.slices.kept_rows import kept_rows, planned_rows
+from sqlwin.execution.slices.options import RETENTION, TIERS, rules_of
 from sqlwin.result import Result
 from sqlwin.statements.parse import (
     AlterMaterializedTable,

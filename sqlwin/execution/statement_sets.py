@@ -34,7 +34,7 @@ from sqlwin.execution.inserts import (
 )
 from sqlwin.execution.lowered import LoweredBatch, lower_set
 from sqlwin.execution.planning import Plans
-from sqlwin.execution.slices_insert import insert_into_slices
+from sqlwin.execution.slices.insert import insert_into_slices
 from sqlwin.execution.streams.handle import Stream, StreamPart
 from sqlwin.execution.streams.results import insert_result
 from sqlwin.execution.streams.sinks import IntoTables, into_table

@@ -12,8 +12,8 @@ from runtime.slices.append import InsertedRows, append
 from runtime.slices.refresh import check_form
 from sqlwin.catalog.entries import MaterializedTable
 from sqlwin.catalog.materialized import tables_of
-from sqlwin.execution.kept_rows import kept_rows
 from sqlwin.execution.planning import Plans
+from sqlwin.execution.slices.kept_rows import kept_rows
 from sqlwin.execution.streams.handle import Stream
 from sqlwin.execution.streams.sinks import IntoSlices
 from sqlwin.execution.streams.start import start_stream

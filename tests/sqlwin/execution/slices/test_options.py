@@ -10,7 +10,7 @@ from runtime.errors import CatalogError
 from runtime.slices.tiers import TierRules
 from runtime.spec.slices import LocalForm
 from runtime.spec.windows import DAY_US, CalendarTumble, Tumble
-from sqlwin.execution.slices_options import rules_of
+from sqlwin.execution.slices.options import rules_of
 
 MINUTE_US = 60_000_000
 HOUR_US = 60 * MINUTE_US
