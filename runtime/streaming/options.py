@@ -10,6 +10,8 @@ from runtime.streaming.own_sources import OwnSources
 from runtime.streaming.state.blobs import Owner
 from runtime.streaming.state.key_groups import head_groups, key_group_numbers
 
+BUCKET_BYTES = 64 << 20
+
 
 @dataclass(frozen=True)
 class Firing:
@@ -52,6 +54,8 @@ class StreamOptions:
             come late.
         cells_per_group: how many cells a key group of the general operator has; kept with the
             checkpoint too.
+        bucket_bytes: so many bytes of rows of a key group are put together at a time; one with more
+            is cut into sub-buckets.
         early_fire: windows are emitted before their end too.
         late_fire: how often windows with late rows are emitted again within the allowed
             lateness; off: with every micro-batch that brought some.
@@ -68,6 +72,7 @@ class StreamOptions:
     max_jump_us: int | None = None
     allowed_lateness_us: int = 0
     cells_per_group: int = CELLS_PER_GROUP
+    bucket_bytes: int = BUCKET_BYTES
     early_fire: Firing = Firing()
     late_fire: Firing = Firing()
 

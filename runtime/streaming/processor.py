@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -37,10 +38,12 @@ from runtime.local.streaming.messages import (
 from runtime.spark.workers import prepare_worker
 from runtime.streaming.general.key_group import GeneralGroup, GeneralSpec
 from runtime.streaming.held import watermarks_are_held
-from runtime.streaming.operators.base import KeyGroupOperator, MicroBatch, Status
+from runtime.streaming.operators.base import KeyGroupOperator, MicroBatch, Output, Status
+from runtime.streaming.operators.buckets import Bound, process
 from runtime.streaming.operators.session import SessionOperator, SessionSpec
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
 from runtime.streaming.state.blobs import BlobStore
+from runtime.streaming.state.buckets import Place
 from runtime.streaming.status import STATUS, STATUS_DDL
 from runtime.streaming.wall_clock import wall_watermark_us
 from runtime.streaming.watermarks import is_idle, reduced
@@ -68,14 +71,18 @@ class ProcessorSpec:
         operator: the operator.
         time_types: of the sources; see `StreamSource`.
         time_zone: the zone of the wall clock that windows are on.
-        heads: the key groups that come first in their tasks.
+        numbers: those of the key groups.
+        heads: of the key groups that come first in their tasks.
+        bucket_bytes: so many bytes of rows of a key group are put together at a time.
         names: what columns of messages are called in state, by their own names.
     """
 
     operator: OperatorSpec
     time_types: tuple[str, ...]
     time_zone: str
+    numbers: tuple[int, ...]
     heads: tuple[int, ...]
+    bucket_bytes: int
     names: tuple[tuple[str, str], ...] = ()
 
 
@@ -145,7 +152,8 @@ class WindowProcessor(StatefulProcessor):
         told = self._told_to(key[0], progress, clock_us)
         is_held = watermarks_are_held()
         results = self._run(
-            MicroBatch(partials, told.progress, n_null_times, told.clock_us, candidates, is_held)
+            key[0],
+            MicroBatch(partials, told.progress, n_null_times, told.clock_us, candidates, is_held),
         )
         if self._figures is None:
             yield from results
@@ -191,9 +199,8 @@ class WindowProcessor(StatefulProcessor):
     def close(self) -> None:
         """Called by Spark at the end; there is nothing to close."""
 
-    def _run(self, batch: MicroBatch) -> Iterator[Row]:
-        operator = _operator(self._spec.operator, _MapStateStore(self._blobs))
-        for output in operator.process(batch):
+    def _run(self, group: int, batch: MicroBatch) -> Iterator[Row]:
+        for output in self._outputs(group, batch):
             result, reader = output.result, output.reader
             if isinstance(result, Status):
                 status = self._status(result, batch.clock_us)
@@ -206,6 +213,17 @@ class WindowProcessor(StatefulProcessor):
                 self._figures.add(rows_out=result.num_rows)
             for piece in pieces(pa.Table.from_batches([result])):
                 yield _row(reader, to_blob(piece), None)
+
+    def _outputs(self, group: int, batch: MicroBatch) -> Iterator[Output]:
+        """What the operator of a key group gives for a micro-batch."""
+        spec, store = self._spec.operator, _MapStateStore(self._blobs)
+        if isinstance(spec, GeneralSpec):
+            return GeneralGroup(spec, store).process(batch)
+        numbers = self._spec.numbers
+        place = Place(spec.by or (), len(numbers), numbers.index(group))
+        return process(
+            store, partial(_operator, spec), batch, Bound(place, self._spec.bucket_bytes)
+        )
 
     def _named(self, table: pa.Table) -> pa.Table:
         """A table under the names that state has."""
@@ -264,10 +282,8 @@ def _late_rows(late: LateRows, reader: int = 0) -> Iterator[Row]:
         yield _row(reader, to_blob(piece), late.watermark_us)
 
 
-def _operator(spec: OperatorSpec, store: BlobStore) -> KeyGroupOperator:
+def _operator(spec: WindowSpec | SessionSpec, store: BlobStore) -> KeyGroupOperator:
     match spec:
-        case GeneralSpec():
-            return GeneralGroup(spec, store)
         case SessionSpec():
             return SessionOperator(spec, store)
         case WindowSpec():

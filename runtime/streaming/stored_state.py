@@ -28,6 +28,7 @@ from runtime.spec.stream import FINAL_US
 from runtime.streaming.checkpoint import Checkpoint, committed, find_checkpoint
 from runtime.streaming.identity import Identity
 from runtime.streaming.state.blobs import FACTS, decode_facts
+from runtime.streaming.state.buckets import BUCKETS, facts_name, is_facts
 from runtime.streaming.state.contents import Blob, Decoder, Kind, blobs_of, closed_until_us
 
 KEY_GROUP, STATE_WATERMARK = "key_group", "watermark"
@@ -59,6 +60,7 @@ class StoredOperator:
         spark_id: the number that Spark gives it.
         operator: what the checkpoint says of it; None: nothing.
         facts: what each key group remembers.
+        buckets: what each sub-bucket of those that have any remembers, by key group.
         sizes: the bytes of each blob, by key group and name.
     """
 
@@ -66,6 +68,7 @@ class StoredOperator:
     spark_id: int
     operator: KeptOperator | None
     facts: Mapping[int, Mapping[str, Any]]
+    buckets: Mapping[int, Sequence[Mapping[str, Any]]]
     sizes: Mapping[tuple[int, str], int]
 
     @cached_property
@@ -74,7 +77,8 @@ class StoredOperator:
         return {
             (group, name): blob
             for group, facts in self.facts.items()
-            for name, blob in blobs_of(facts).items()
+            for part in (facts, *self.buckets.get(group, ()))
+            for name, blob in blobs_of(part).items()
         }
 
     @property
@@ -184,16 +188,16 @@ def open_state(
         raise ExecutionError(f"the stream of {directory} keeps no state")
     chosen = known[-1] if version is None else version
     found = [_operator(spark, checkpoint, chosen, each) for each in ids]
-    said = [_number(facts) for facts, _ in found]
+    said = [_number(facts) for facts, *_ in found]
     # Spark numbers them from the result to the sources; an older sqlwin did not say
     is_known = len(ids) == 1 or None not in said
     numbers = said if is_known else list(reversed(range(len(ids))))
     kept = identity.operators if is_known else ()
     operators = []
-    for place, each, (facts, sizes) in zip(numbers, ids, found, strict=True):
+    for place, each, read in zip(numbers, ids, found, strict=True):
         number = place or 0
         operator = kept[number] if number < len(kept) else None
-        operators.append(StoredOperator(number, each, operator, facts, sizes))
+        operators.append(StoredOperator(number, each, operator, *read))
     ordered = tuple(sorted(operators, key=lambda each: each.number))
     return StoredState(checkpoint, identity, chosen, ordered)
 
@@ -287,22 +291,33 @@ def _time(time_us: int | None) -> int | None:
 
 def _operator(
     spark: SparkSession, checkpoint: Checkpoint, version: int, spark_id: int
-) -> tuple[dict[int, dict[str, Any]], dict[tuple[int, str], int]]:
-    """The facts of each key group of an operator, and the sizes of all blobs."""
+) -> tuple[dict[int, dict[str, Any]], dict[int, list[dict[str, Any]]], dict[tuple[int, str], int]]:
+    """The facts of each key group of an operator, those of sub-buckets, and the sizes of blobs."""
     blobs = _blobs(spark, checkpoint, version, spark_id)
-    is_facts = F.col("name") == FACTS
+    # as `is_facts` says
+    has_facts = (F.col("name") == FACTS) | F.col("name").startswith(f"{FACTS}.")
     rows = _collected(
         checkpoint,
         blobs.select(
             "key_group",
             "name",
             F.octet_length("blob").alias("size"),
-            F.when(is_facts, F.col("blob")),
+            F.when(has_facts, F.col("blob")),
         ),
     )
-    facts = {group: decode_facts(bytes(blob)) for group, _, _, blob in rows if blob is not None}
-    sizes = {(group, name): size for group, name, size, _ in rows if name != FACTS}
-    return facts, sizes
+    known = {(group, name): bytes(blob) for group, name, _, blob in rows if blob is not None}
+    facts = {group: decode_facts(blob) for (group, name), blob in known.items() if name == FACTS}
+    try:
+        buckets = {
+            group: [decode_facts(known[group, facts_name(n)]) for n in range(own.get(BUCKETS, 0))]
+            for group, own in facts.items()
+        }
+    except KeyError as error:
+        raise ExecutionError(
+            f"the state in {checkpoint.directory} is damaged: it lacks the blob {error.args[0][1]}"
+        ) from error
+    sizes = {(group, name): size for group, name, size, _ in rows if not is_facts(name)}
+    return facts, buckets, sizes
 
 
 def _contents(

@@ -194,6 +194,13 @@ SETTINGS: dict[str, Setting] = {
             spark_conf="spark.sqlwin.sharedLocalPaths",
         ),
         Setting(
+            "sqlwin.state.bucket-bytes",
+            Type.MEMORY,
+            "64 mb",
+            "a stream puts about so many bytes of rows of a key group together at a time: one with "
+            "more is cut into sub-buckets, which are processed one after the other",
+        ),
+        Setting(
             "sqlwin.state.key-groups",
             Type.INT_OR_AUTO,
             AUTO,

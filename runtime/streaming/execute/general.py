@@ -87,7 +87,7 @@ def general_stream(
     messages = rows.mapInArrow(
         _to_groups(keys, len(step.sources), numbers, heads, options.cells_per_group), MESSAGE_DDL
     )
-    emitted = observed(operator_output(messages, operator, step, heads), number)
+    emitted = observed(operator_output(messages, operator, step, options), number)
     results = decoded(emitted.where(F.col("windows").isNotNull()), result)
     return results.drop(*(mark.name for mark in MARKS))
 

@@ -48,7 +48,7 @@ def operator_output(
     messages: DataFrame,
     operator: OperatorSpec,
     step: Streaming | StreamRowsStep,
-    heads: tuple[int, ...],
+    options: StreamOptions,
     figures: TaskFigures | None = None,
     names: tuple[tuple[str, str], ...] = (),
 ) -> DataFrame:
@@ -58,7 +58,7 @@ def operator_output(
         messages: rows of MESSAGE_DDL.
         operator: the operator.
         step: what makes the messages.
-        heads: the key groups that come first in their tasks.
+        options: how the stream runs.
         figures: where its tasks put what they count; None where nobody asked.
         names: what columns of the messages are called in state.
 
@@ -74,9 +74,11 @@ def operator_output(
     for key, value in _STATE_SETTINGS.items():
         messages.sparkSession.conf.set(key, value)
     import_what_was_sent(messages.sparkSession)
-    processor = WindowProcessor(
-        ProcessorSpec(operator, types, step.time_zone, heads, names), figures
+    numbers, heads = options.numbers_of_groups(bool(operator.by))
+    spec = ProcessorSpec(
+        operator, types, step.time_zone, numbers, heads, options.bucket_bytes, names
     )
+    processor = WindowProcessor(spec, figures)
     groups = messages.groupBy("key_group")
     return groups.transformWithState(processor, OUTPUT_DDL, "Append", "None")
 

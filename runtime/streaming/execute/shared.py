@@ -88,7 +88,7 @@ def shared_windows(
         owner=options.owner_of(0),
         by=plan.grouped_by,
     )
-    output = operator_output(stage.messages, operator, local.mode, plan.heads)
+    output = operator_output(stage.messages, operator, local.mode, options)
     for number in range(len(step.readers)):
         output = observed(output, number, F.col("reader") == number)
     partials = from_arrow_schema(plan.buffer.schema, prefer_timestamp_ntz=True)

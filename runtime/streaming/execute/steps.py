@@ -116,9 +116,7 @@ def _windows(
     operator = _operator_spec(step, aggregation, stage.plan, options)
     tasks = None if meter is None else meter.tasks(step.label)
     renamed = options.names_of(step.number).columns
-    emitted = operator_output(
-        stage.messages, operator, local.mode, stage.plan.heads, tasks, renamed
-    )
+    emitted = operator_output(stage.messages, operator, local.mode, options, tasks, renamed)
     output = observed(emitted, step.number)
     partials = from_arrow_schema(stage.plan.buffer.schema, prefer_timestamp_ntz=True)
     windows = windows_schema(partials, step.aggregation)

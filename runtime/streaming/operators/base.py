@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from runtime.local.streaming.messages import LateRows, Progress
 from runtime.streaming.state.blobs import FACTS, BlobStore, Owner, decode_facts, encode_facts
+from runtime.streaming.state.buckets import MOST
 from runtime.streaming.state.split import BY
 from runtime.streaming.watermarks import (
     WatermarkRules,
@@ -128,6 +129,11 @@ class KeyGroupOperator(ABC):
 
     Raises:
         ExecutionError: the state is of another checkpoint.
+
+    Attributes:
+        most_bytes: the most bytes of rows that it has put together at a time.
+        enough_bytes: where it was more, it is remembered; None: it is not.
+        facts: what it has written of what it remembers, as JSON has it.
     """
 
     def __init__(self, spec: KeyGroupSpec, store: BlobStore) -> None:
@@ -138,6 +144,14 @@ class KeyGroupOperator(ABC):
         if spec.owner is not None and self._known:
             spec.owner.check(self._known)
         self._watermarks = watermarks_of(self._known, spec.n_sources, spec.run)
+        self.most_bytes = 0
+        self.enough_bytes: int | None = None
+        self.facts: dict[str, Any] = {}
+
+    @property
+    def most_bytes_before(self) -> int:
+        """The most bytes of rows at a time in the micro-batch before, if that was too much."""
+        return int(self._known.get(MOST, 0))
 
     def process(self, batch: MicroBatch) -> Iterator[Output]:
         """Take a micro-batch in: windows and late rows, and at the very end the status.
@@ -150,16 +164,23 @@ class KeyGroupOperator(ABC):
         before = self._watermarks
         rules = self._common.rules
         after = advance(before, batch.progress, rules, batch.clock_us, is_held=batch.is_held)
+        self._note_bytes(*batch.partials)
         n_late = yield from self._emit(batch, before, after)
         self._watermarks = after
         owner = self._common.owner
         signed = {} if owner is None else owner.signed()
         if self._common.by is not None:
             signed[BY] = self._common.by
-        facts = {**watermark_facts(after, self._common.run), **signed, **self._facts()}
-        self._store.put(FACTS, encode_facts(facts))
+        if self.enough_bytes is not None and self.most_bytes > self.enough_bytes:
+            signed[MOST] = self.most_bytes
+        self.facts = {**watermark_facts(after, self._common.run), **signed, **self._facts()}
+        self._store.put(FACTS, encode_facts(self.facts))
         for reader, n_rows in enumerate(n_late):
             yield Output(self._status(reader, n_rows, batch), reader)
+
+    def _note_bytes(self, *tables: pa.Table) -> None:
+        """Note that these tables are put together."""
+        self.most_bytes = max(self.most_bytes, sum(table.nbytes for table in tables))
 
     @abstractmethod
     def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:

@@ -203,6 +203,7 @@ class SessionOperator(KeyGroupOperator):
             tables.append(new.drop_columns([self._spec.row_count]))
         if not tables:
             return None, np.zeros(0, np.int64)
+        self._note_bytes(*tables)
         return pa.concat_tables(tables), np.concatenate(counts)
 
     def _may_end(self, new: pa.Table | None, candidates: pa.Table | None, fires: int) -> BoolArray:
@@ -287,6 +288,7 @@ class SessionOperator(KeyGroupOperator):
             n_rows += n_rows_of_run
         chunks = [chunk for chunk in self._chunks if chunk.run in alike]
         table = pa.concat_tables([*self._take(chunks), table])
+        self._note_bytes(table)
         session, _, first_us = self._sessions(table)
         self._write(self._merged(table, np.ones(len(table), np.bool_), first_us.take(session)))
 

@@ -142,6 +142,7 @@ class WindowOperator(KeyGroupOperator):
                 for windows in self._fire(number, new, moment):
                     yield Output(windows, number)
         self._slices.keep(accepted, closed[1])
+        self.most_bytes = max(self.most_bytes, self._slices.most_bytes)
         self._closed_us = closed[1]
         return n_late
 
@@ -236,6 +237,7 @@ class WindowOperator(KeyGroupOperator):
         tables = list(self._slices.read(number, *ends))
         tables += [reader.own_table(table, self._spec.shared.slice_end) for table in new]
         n_results = 0
+        self._note_bytes(*tables)
         if tables:
             for batch in merge_slices(pa.concat_tables(tables), aggregation, window_ends=ends):
                 n_results += batch.num_rows
@@ -257,6 +259,7 @@ class WindowOperator(KeyGroupOperator):
         for end in window_ends:
             table, n_results = running.window(end, slices), 0
             if table is not None:
+                self._note_bytes(table)
                 for batch in merge_slices(table, aggregation, window_ends=(end - 1, end)):
                     n_results += batch.num_rows
                     yield batch

@@ -21,6 +21,9 @@ _VERSION = 2
 # The same of a packed table. Tables of state that an older sqlwin wrote are of the version above,
 # as small ones are to this day.
 _PACKED = 3
+# The same of the facts of a key group whose state is in sub-buckets, which an older sqlwin would
+# take for none
+_IN_BUCKETS = 4
 _WORTH_PACKING = 1024
 
 
@@ -128,9 +131,20 @@ def with_columns(
     return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
 
-def encode_facts(facts: dict[str, Any]) -> bytes:
-    """Small facts, as JSON has them, as a blob."""
-    return versioned(json.dumps(facts, separators=(",", ":")).encode())
+def encode_facts(facts: dict[str, Any], *, are_in_buckets: bool = False) -> bytes:
+    """Small facts, as JSON has them, as a blob.
+
+    Args:
+        facts: the facts.
+        are_in_buckets: whether they are of a key group whose state is in sub-buckets.
+    """
+    contents = json.dumps(facts, separators=(",", ":")).encode()
+    return bytes([_IN_BUCKETS]) + contents if are_in_buckets else versioned(contents)
+
+
+def tells_of_buckets(blob: bytes) -> bool:
+    """Whether facts are those of a key group whose state is in sub-buckets."""
+    return blob[:1] == bytes([_IN_BUCKETS])
 
 
 def decode_facts(blob: bytes) -> dict[str, Any]:
@@ -139,7 +153,8 @@ def decode_facts(blob: bytes) -> dict[str, Any]:
     Raises:
         ExecutionError: the blob is of another version.
     """
-    facts: dict[str, Any] = json.loads(blob[checked(blob) :])
+    begin = 1 if tells_of_buckets(blob) else checked(blob)
+    facts: dict[str, Any] = json.loads(blob[begin:])
     return facts
 
 

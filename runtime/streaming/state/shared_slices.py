@@ -145,6 +145,11 @@ class SliceLevels:
         """The size of their blobs."""
         return sum(level.state.n_bytes for level in self._levels.values())
 
+    @property
+    def most_bytes(self) -> int:
+        """The most bytes of partials that were merged at a time, in this micro-batch."""
+        return max((level.state.most_bytes for level in self._levels.values()), default=0)
+
     def chunk_ends(self, reader: int) -> tuple[Int64Array, Int64Array]:
         """The oldest and the newest slice end of each chunk that a reader may read."""
         pairs = [level.state.chunk_ends() for level in self._of(reader)]

@@ -115,6 +115,9 @@ class SliceState:
         accumulators: the accumulators by their partial columns.
         narrow_us: the same where a slice has many rows; None: as above.
         sources: of columns that older chunks may lack, those that they are computed from.
+
+    Attributes:
+        most_bytes: the most bytes of partials that were merged at a time, in this micro-batch.
     """
 
     def __init__(
@@ -138,6 +141,7 @@ class SliceState:
         self._accumulators = accumulators
         self._values = [slice_end, *(name for each in accumulators for name in each.columns)]
         self._sources = sources or {}
+        self.most_bytes = 0
         self._slabs: dict[int, _Slab] = {
             slab: _Slab(n_merged, [Chunk(*chunk) for chunk in chunks])
             for slab, n_merged, chunks in facts or ()
@@ -259,6 +263,7 @@ class SliceState:
         self._forget_empty_slabs()
 
     def _merged(self, tables: list[pa.Table]) -> pa.Table:
+        self.most_bytes = max(self.most_bytes, sum(table.nbytes for table in tables))
         return merge_equal_slices(
             pa.concat_tables(tables), self._n_keys, self._slice_end, self._accumulators
         )

@@ -7,7 +7,7 @@ all of them get the watermarks, and whatever else is known beside them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,12 +20,23 @@ from runtime.errors import ExecutionError
 from runtime.spec.windows import FIRST_TIME, LAST_TIME
 from runtime.streaming.state.blobs import (
     FACTS,
+    BlobStore,
     checked,
     decode_facts,
     decode_table,
     encode_facts,
     encode_state,
 )
+from runtime.streaming.state.buckets import (
+    BUCKETS,
+    MOST,
+    BucketStore,
+    Place,
+    StoredBlobs,
+    facts_name,
+    facts_of_buckets,
+)
+from runtime.streaming.state.contents import blobs_of
 from runtime.streaming.state.table_cache import unique_name
 
 # Of the facts, the columns by whose values keys are in key groups
@@ -81,8 +92,95 @@ def split_group(blobs: Blobs, group: int, split: Split) -> list[dict[str, bytes]
     if split.into == 1:
         return [dict(blobs)]
     facts = decode_facts(_known(blobs, FACTS))
-    splitter = _Splitter(blobs, facts, group, split)
-    return [splitter.blobs(number) for number in range(split.into)]
+    n_buckets = facts.get(BUCKETS, 1)
+    if n_buckets == 1:
+        return _halves(blobs, facts, group, split)
+    try:
+        of_buckets = facts_of_buckets(blobs, facts)
+    except KeyError as error:
+        raise _damaged(f"it lacks the blob {error.args[0]}") from error
+    if split.into <= n_buckets:
+        each = n_buckets // split.into
+        return [
+            _together(blobs, facts, of_buckets[number * each : (number + 1) * each])
+            for number in range(split.into)
+        ]
+    cut = Split(split.n_groups * n_buckets, split.into // n_buckets, split.cells)
+    return [
+        half
+        for bucket, own in enumerate(of_buckets)
+        for half in _halves(blobs, own, group * n_buckets + bucket, cut)
+    ]
+
+
+def split_buckets(store: BlobStore, facts: dict[str, Any], place: Place, n_buckets: int) -> None:
+    """Cut the state of a key group into more sub-buckets, a blob at a time; its facts are left.
+
+    Args:
+        store: the state of the key group.
+        facts: its facts.
+        place: which keys it has.
+        n_buckets: how many sub-buckets it is to have, a multiple of those that it has.
+
+    Raises:
+        ExecutionError: the state lacks something.
+    """
+    before = facts.get(BUCKETS, 0)
+    into = n_buckets // max(1, before)
+    cut = Split(place.n_groups * max(1, before), into, into)
+    # those that come last first: the facts of new ones are in the places of later old ones
+    for bucket in reversed(range(max(1, before))):
+        own = BucketStore(store, bucket) if before else store
+        blobs = StoredBlobs(own)
+        known = decode_facts(_known(blobs, FACTS))
+        number = place.group * max(1, before) + bucket
+        splitter = _Splitter(blobs, known, number, cut, lambda _, name, blob: store.put(name, blob))
+        for blob in blobs_of(known).values():
+            store.remove(blob.name)
+            if blob.taken is not None:
+                store.remove(blob.taken)
+        own.remove(FACTS)
+        for half in range(into):
+            store.put(facts_name(bucket * into + half), splitter.facts(half))
+
+
+def _halves(
+    blobs: Blobs, facts: dict[str, Any], group: int, split: Split
+) -> list[dict[str, bytes]]:
+    """The blobs of the key groups that one without sub-buckets becomes."""
+    new: list[dict[str, bytes]] = [{} for _ in range(split.into)]
+
+    def put(number: int, name: str, blob: bytes) -> None:
+        new[number][name] = blob
+
+    splitter = _Splitter(blobs, facts, group, split, put)
+    for number, of_group in enumerate(new):
+        of_group[FACTS] = splitter.facts(number)
+    return new
+
+
+def _together(
+    blobs: Blobs, facts: dict[str, Any], of_buckets: list[dict[str, Any]]
+) -> dict[str, bytes]:
+    """The blobs of a key group that some sub-buckets are.
+
+    Args:
+        blobs: those of all.
+        facts: of the key group that they were of.
+        of_buckets: their own facts.
+    """
+    if len(of_buckets) == 1:
+        new = {FACTS: encode_facts(of_buckets[0])}
+    else:
+        own = {**facts, BUCKETS: len(of_buckets)}
+        new = {FACTS: encode_facts(own, are_in_buckets=True)}
+        new |= {facts_name(n): encode_facts(each) for n, each in enumerate(of_buckets)}
+    for each in of_buckets:
+        for blob in blobs_of(each).values():
+            for name in (blob.name, blob.taken):
+                if name is not None:
+                    new[name] = _known(blobs, name)
+    return new
 
 
 class _Splitter:
@@ -93,16 +191,25 @@ class _Splitter:
         facts: what is remembered of it.
         group: which it is.
         split: how it is cut.
+        put: writes a blob of one of the new key groups.
     """
 
-    def __init__(self, blobs: Blobs, facts: dict[str, Any], group: int, split: Split) -> None:
+    def __init__(
+        self,
+        blobs: Blobs,
+        facts: dict[str, Any],
+        group: int,
+        split: Split,
+        put: Callable[[int, str, bytes], None],
+    ) -> None:
         self._old = blobs
         self._group = group
         self._split = split
         self._by: list[str] = facts[BY]
-        self._new: list[dict[str, bytes]] = [{} for _ in range(split.into)]
+        self._write = put
         # running aggregates hold nothing that slices do not, and are made again
-        kept = {name: fact for name, fact in facts.items() if name != "running"}
+        left_out = ("running", MOST)
+        kept = {name: fact for name, fact in facts.items() if name not in left_out}
         self._facts = [dict(kept) for _ in range(split.into)]
         if "cells" in facts:
             self._cells(facts["cells"])
@@ -118,9 +225,9 @@ class _Splitter:
         if "updates" in facts:
             self._updates(facts["updates"])
 
-    def blobs(self, number: int) -> dict[str, bytes]:
-        """The blobs of one of the new key groups."""
-        return {FACTS: encode_facts(self._facts[number]), **self._new[number]}
+    def facts(self, number: int) -> bytes:
+        """The facts of one of the new key groups."""
+        return encode_facts(self._facts[number])
 
     def _cells(self, cells: Mapping[str, Any]) -> None:
         """Cells stay whole: each key group gets those that are next to each other."""
@@ -130,7 +237,7 @@ class _Splitter:
         for name, cell in cells.items():
             number, place = divmod(int(name), each)
             self._facts[number]["cells"][str(place)] = cell
-            self._new[number][f"c{place}"] = _known(self._old, f"c{name}")
+            self._write(number, f"c{place}", _known(self._old, f"c{name}"))
 
     def _sessions(self, chunks: list[list[Any]]) -> None:
         """Of the chunks of open sessions what is not taken."""
@@ -196,14 +303,15 @@ class _Splitter:
     def _put(self, number: int, table: pa.Table) -> tuple[str, int]:
         """Write a table: (the name of its blob, which no other has ever had; its size)."""
         name, blob = unique_name(), encode_state(table)
-        self._new[number][name] = blob
+        self._write(number, name, blob)
         return name, len(blob)
 
 
 def _known(blobs: Blobs, name: str) -> bytes:
-    if name not in blobs:
-        raise _damaged(f"it lacks the blob {name}")
-    return blobs[name]
+    try:
+        return blobs[name]
+    except KeyError as error:
+        raise _damaged(f"it lacks the blob {name}") from error
 
 
 def _damaged(what: str) -> ExecutionError:

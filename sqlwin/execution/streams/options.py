@@ -56,6 +56,7 @@ def stream_options(config: Config, key_groups: int = 1, partitions: int = 1) -> 
         idle_timeout_us=get("table.exec.source.idle-timeout") or None,
         watermark_policy=str(get("sqlwin.watermark.policy")),
         max_jump_us=get("sqlwin.watermark.max-jump") or None,
+        bucket_bytes=int(get("sqlwin.state.bucket-bytes")),
         allowed_lateness_us=int(get("table.exec.emit.allow-lateness")),
         early_fire=_firing(config, "early-fire"),
         late_fire=_firing(config, "late-fire"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,6 +19,7 @@ from runtime.local.streaming.messages import MESSAGE_SCHEMA, EndOfInput, SourceP
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.base import MicroBatch, Status
+from runtime.streaming.operators.buckets import Bound, process
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
 from runtime.streaming.state.blobs import Owner
 from runtime.streaming.state.shared_slices import one_reader
@@ -105,6 +107,7 @@ class Stream:
     run: str = ""
     owner: Owner | None = None
     generation: int = 0
+    bound: Bound | None = None
 
     def micro_batch(self, rows=(), watermark=None, clock=None, progress=None):
         """What is emitted, sorted: (key, start, end, n, total, largest), times in ms.
@@ -121,6 +124,7 @@ class Stream:
             self.is_processing_time,
             self.run,
             self.owner,
+            by=None if self.bound is None else KEYS,
             generation=self.generation,
         )
         if progress is None:
@@ -132,7 +136,7 @@ class Stream:
         batch = MicroBatch(
             partials(self.window, list(rows)), seen, 0, None if clock is None else clock * MS
         )
-        found = [each.result for each in WindowOperator(spec, self.store).process(batch)]
+        found = [each.result for each in outputs(WindowOperator, spec, self, batch)]
         *windows, self.status = found
         self.n_late += self.status.n_late
         return [row for each in windows for row in result_rows(each)]
@@ -140,6 +144,13 @@ class Stream:
     def end(self, clock=None):
         """The end of input."""
         return self.micro_batch(progress=[END], clock=clock)
+
+
+def outputs(operator, spec, stream, batch):
+    """What an operator gives, by sub-buckets where the stream has a bound."""
+    if stream.bound is None:
+        return operator(spec, stream.store).process(batch)
+    return process(stream.store, partial(operator, spec), batch, stream.bound)
 
 
 def result_rows(batch):

@@ -33,7 +33,9 @@ class Task:
 
     def __init__(self, states: dict[int, dict[Any, Any]], type_: str = "timestamp_ntz") -> None:
         operator = WindowSpec(one_reader(aggregation(WINDOW), PARTIALS), "$rows", 1)
-        self.processor = WindowProcessor(ProcessorSpec(operator, (type_,), "UTC", HEADS))
+        self.processor = WindowProcessor(
+            ProcessorSpec(operator, (type_,), "UTC", tuple(range(10)), HEADS, 1 << 20)
+        )
         self._states = states
         self._group = 0
         self.processor.init(self)  # type: ignore[arg-type]

@@ -16,11 +16,12 @@ from runtime.spec.stream import FINAL_US
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
 from runtime.streaming.operators import session
 from runtime.streaming.operators.base import MicroBatch, Status
+from runtime.streaming.operators.buckets import Bound
 from runtime.streaming.operators.session import SessionOperator, SessionSpec
 from runtime.streaming.state.blobs import decode_facts, encode_facts
 from runtime.streaming.state.slices import CACHE
 from tests.marks import among
-from tests.runtime.streaming.model import MS, Memory
+from tests.runtime.streaming.model import MS, Memory, outputs
 
 GAP = 10
 PARTIALS = (
@@ -62,20 +63,26 @@ class Stream:
     status: Status | None = None
     n_late: int = 0
     is_processing_time: bool = False
+    bound: Bound | None = None
 
     def micro_batch(self, rows=(), watermark=None):
         """{(key, page, start, end, n, largest)}."""
         window = SessionWindow(GAP * MS, self.partition)
         aggregation = WindowAggregation(window, ("key", "page"), "$slice_end", PARTIALS[:2])
         spec = SessionSpec(
-            aggregation, PARTIALS, "$rows", 1, is_processing_time=self.is_processing_time
+            aggregation,
+            PARTIALS,
+            "$rows",
+            1,
+            is_processing_time=self.is_processing_time,
+            by=None if self.bound is None else self.partition,
         )
         us = FINAL_US if watermark == "end" else watermark and watermark * MS
         progress = []
         if watermark is not None:
             progress = [EndOfInput() if us == FINAL_US else SourceProgress(0, us, us, 1)]
         batch = MicroBatch(partials(window, list(rows)), progress)
-        found = [each.result for each in SessionOperator(spec, self.store).process(batch)]
+        found = [each.result for each in outputs(SessionOperator, spec, self, batch)]
         *sessions, self.status = found
         self.n_late += self.status.n_late
         found = [tuple(row.values()) for each in sessions for row in each.to_pylist()]

@@ -26,6 +26,7 @@ from tests.runtime.streaming.model import (
     Memory,
     Model,
     Stream,
+    outputs,
     partials,
     result_rows,
 )
@@ -68,6 +69,7 @@ class Shared:
         self.readers = readers or tuple(reader(str(i), w) for i, w in enumerate(windows))
         self.slices = common_slices(tuple(r.slices for r in self.readers))
         self.store = Memory()
+        self.bound = None
         self.n_late = [0] * len(self.readers)
         # of each reader the rows that were late, with the watermark that they missed
         self.late = [[] for _ in self.readers]
@@ -78,7 +80,7 @@ class Shared:
         shared = SharedSpec(self.readers, KEYS, "$slice_end", PARTIALS)
         mark = None if watermark is None else watermark * MS
         progress = [] if mark is None else [SourceProgress(0, mark, mark, 1)]
-        return self._process(WindowSpec(shared, "$rows", 1), rows, progress)
+        return self._process(WindowSpec(shared, "$rows", 1, by=KEYS), rows, progress)
 
     def _process(self, spec, rows, progress):
         assigner = slice_assigner(self.slices)
@@ -88,7 +90,7 @@ class Shared:
         batch = MicroBatch(partials(self.slices, list(rows)), progress, candidates=[every])
         found = [[] for _ in self.readers]
         self.status = []
-        for each in WindowOperator(spec, self.store).process(batch):
+        for each in outputs(WindowOperator, spec, self, batch):
             if isinstance(each.result, Status):
                 assert each.reader == len(self.status)
                 self.status.append(each.result)
@@ -104,7 +106,7 @@ class Shared:
     def end(self):
         """The end of input."""
         shared = SharedSpec(self.readers, KEYS, "$slice_end", PARTIALS)
-        return self._process(WindowSpec(shared, "$rows", 1), [], [EndOfInput()])
+        return self._process(WindowSpec(shared, "$rows", 1, by=KEYS), [], [EndOfInput()])
 
     @property
     def n_rows(self):

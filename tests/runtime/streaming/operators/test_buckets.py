@@ -1,0 +1,171 @@
+"""A key group in sub-buckets gives what it gives as a whole, and keeps what it says it keeps."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from runtime.errors import ExecutionError
+from runtime.spec.windows import Cumulate, Hop, Tumble
+from runtime.streaming.operators import session
+from runtime.streaming.operators.buckets import Bound
+from runtime.streaming.operators.updates import UpdateRules
+from runtime.streaming.state import running
+from runtime.streaming.state.blobs import FACTS, checked, decode_facts
+from runtime.streaming.state.buckets import BUCKETS, Place, facts_name, is_facts
+from runtime.streaming.state.contents import blobs_of
+from runtime.streaming.state.slices import CACHE
+from runtime.streaming.state.split import Split, key_columns, split_group
+from tests.runtime.streaming.model import MS, Memory, Stream
+from tests.runtime.streaming.operators import test_session, test_shared
+from tests.runtime.streaming.state.test_split import place_of, random_batches
+
+ALONE = Place(("key",), 1, 0)
+# what some rows of a micro-batch take
+FEW_BYTES = 600
+
+
+def n_buckets(stream: Any) -> int:
+    return int(decode_facts(stream.store.blobs[FACTS]).get(BUCKETS, 1))
+
+
+def check_blobs(store: Memory) -> None:
+    """What is in state is what its facts name, and nothing else."""
+    facts = decode_facts(store.blobs[FACTS])
+    parts = [facts] + [
+        decode_facts(store.blobs[facts_name(n)]) for n in range(facts.get(BUCKETS, 0))
+    ]
+    named = [blob for part in parts for blob in blobs_of(part).values()]
+    names = {name for blob in named for name in (blob.name, blob.taken) if name is not None}
+    assert {name for name in store.blobs if not is_facts(name)} == names
+    assert sum(map(is_facts, store.blobs)) == len(parts)
+
+
+def gives_the_same(whole: Any, cut: Any, batches: list[tuple[Any, ...]]) -> list[int]:
+    """Drive both; how many sub-buckets there are after each micro-batch."""
+    found = []
+    for number, (rows, watermark) in enumerate([*batches, ([], None)]):
+        is_last = watermark is None
+        if number % 3 == 0:
+            # another worker
+            CACHE.clear()
+        expected = whole.end() if is_last else whole.micro_batch(rows, watermark)
+        emitted = cut.end() if is_last else cut.micro_batch(rows, watermark)
+        assert sorted(emitted, key=repr) == sorted(expected, key=repr)
+        assert cut.status.next_window_end_us == whole.status.next_window_end_us
+        assert (cut.status.watermarks, cut.n_late) == (whole.status.watermarks, whole.n_late)
+        check_blobs(cut.store)
+        found.append(n_buckets(cut))
+    return found
+
+
+@pytest.mark.parametrize(
+    "window",
+    [Tumble(10_000 * MS), Hop(10_000 * MS, 120_000 * MS), Cumulate(10_000 * MS, 60_000 * MS)],
+    ids=["tumble", "hop", "cumulate"],
+)
+@pytest.mark.parametrize("lateness", [None, 30_000])
+def test_windows(window: Any, lateness: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "FEW_ROWS", 0)
+    updates = None if lateness is None else UpdateRules(lateness * MS, None, None, "kind")
+    whole, cut = (Stream(window, updates=updates) for _ in range(2))
+    cut.bound = Bound(ALONE, FEW_BYTES)
+    found = gives_the_same(whole, cut, random_batches(3))
+    assert found[0] == 1 and found[1] > 1 and found == sorted(found)
+
+
+def test_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "_MANY_RUNS", 3)
+    random, at, batches = Random(5), 0, []
+    for _ in range(15):
+        rows = [
+            (f"k{random.randrange(40)}", "x", at + random.randrange(-8, 14), random.randrange(99))
+            for _ in range(12)
+        ]
+        at += 5
+        batches.append((rows, at))
+    whole, cut = test_session.Stream(), test_session.Stream()
+    for stream in (whole, cut):
+        stream.end = lambda stream=stream: stream.micro_batch([], "end")  # type: ignore[attr-defined]
+    cut.bound = Bound(ALONE, FEW_BYTES // 2)
+    assert gives_the_same(whole, cut, batches)[-1] > 1
+
+
+def test_slices_that_several_windows_share_and_late_rows() -> None:
+    windows = Tumble(10_000 * MS), Hop(10_000 * MS, 60_000 * MS), Cumulate(10_000 * MS, 60_000 * MS)
+    whole, cut = test_shared.Shared(*windows), test_shared.Shared(*windows)
+    cut.bound = Bound(ALONE, FEW_BYTES)
+    for rows, watermark in random_batches(2):
+        assert cut.micro_batch(rows, watermark) == whole.micro_batch(rows, watermark)
+        assert cut.n_late == whole.n_late
+        assert [sorted(rows) for rows in cut.late] == [sorted(rows) for rows in whole.late]
+    assert cut.end() == whole.end()
+    assert n_buckets(cut) > 1 and sum(whole.n_late) > 0
+    check_blobs(cut.store)
+
+
+def test_a_key_group_that_is_small_enough_is_not_cut() -> None:
+    stream = Stream(Tumble(10_000 * MS), bound=Bound(ALONE, 1 << 20))
+    for rows, watermark in random_batches(1):
+        stream.micro_batch(rows, watermark)
+    assert n_buckets(stream) == 1
+    # a bound that is lowered with a restart counts as soon as it is exceeded
+    stream.bound = Bound(ALONE, FEW_BYTES)
+    for rows, watermark in random_batches(1)[-2:]:
+        stream.micro_batch(rows, watermark)
+    assert n_buckets(stream) > 1
+
+
+def test_without_keys_there_is_nothing_to_be_cut() -> None:
+    stream = Stream(Tumble(10_000 * MS), bound=Bound(Place((), 1, 0), 1))
+    for rows, watermark in random_batches(1):
+        stream.micro_batch(rows, watermark)
+    assert n_buckets(stream) == 1
+
+
+@pytest.mark.parametrize("into", [2, 4, 32])
+def test_a_checkpoint_with_sub_buckets_is_rescaled(into: int) -> None:
+    batches = random_batches(7)
+    stream = Stream(Hop(10_000 * MS, 60_000 * MS), bound=Bound(ALONE, FEW_BYTES))
+    for rows, watermark in batches[:6]:
+        stream.micro_batch(rows, watermark)
+    assert 4 <= n_buckets(stream) <= 16
+    assert key_columns(stream.store.blobs) == ["key"]
+    parts = []
+    for number, blobs in enumerate(split_group(stream.store.blobs, 0, Split(1, into, 64))):
+        bound = Bound(Place(("key",), into, number), FEW_BYTES)
+        parts.append(Stream(stream.window, bound=bound))
+        parts[-1].store.blobs = blobs
+        check_blobs(parts[-1].store)
+    stream.n_late = 0
+    for rows, watermark in [*batches[6:], ([], None)]:
+        is_last = watermark is None
+        expected = stream.end() if is_last else stream.micro_batch(rows, watermark)
+        found = []
+        for number, part in enumerate(parts):
+            own = [row for row in rows if place_of(row[0], into) == number]
+            found += part.end() if is_last else part.micro_batch(own, watermark)
+        assert sorted(found) == sorted(expected)
+    assert sum(part.n_late for part in parts) == stream.n_late
+
+
+def test_a_sub_bucket_that_is_missing_is_an_error() -> None:
+    stream = Stream(Tumble(10_000 * MS), bound=Bound(ALONE, FEW_BYTES))
+    for rows, watermark in random_batches(1)[:3]:
+        stream.micro_batch(rows, watermark)
+    del stream.store.blobs[facts_name(1)]
+    with pytest.raises(ExecutionError, match=r"lacks the blob facts\.1"):
+        stream.micro_batch([], 10**9)
+    with pytest.raises(ExecutionError, match=r"lacks the blob facts\.1"):
+        split_group(stream.store.blobs, 0, Split(1, 2, 64))
+
+
+def test_an_older_sqlwin_refuses_state_in_sub_buckets() -> None:
+    stream = Stream(Tumble(10_000 * MS), bound=Bound(ALONE, FEW_BYTES))
+    for rows, watermark in random_batches(1)[:3]:
+        stream.micro_batch(rows, watermark)
+    # as it checks what it reads
+    with pytest.raises(ExecutionError, match="state of version 4"):
+        checked(stream.store.blobs[FACTS])
