@@ -26,8 +26,9 @@ from runtime.spec.stream_steps import StreamRowsStep
 from runtime.streaming.execute.output import MARKS, decoded, operator_output, watermark_rules
 from runtime.streaming.execute.steps import streaming_dataframe
 from runtime.streaming.general import WindowJob
-from runtime.streaming.general.key_group import CELL, GeneralSpec
+from runtime.streaming.general.key_group import POSITION, GeneralSpec
 from runtime.streaming.options import StreamOptions
+from runtime.streaming.state.cells import n_positions
 from runtime.streaming.status import observed
 
 _OWN = (KEEP, SOURCE, WATERMARK, TIME)
@@ -73,6 +74,7 @@ def general_stream(
     result = StructType([*own, *bounds, *output])
     schema = to_arrow_schema(result, timezone="UTC")
     numbers, heads = options.numbers_of_groups(bool(keys))
+    n_places = n_positions(len(numbers), options.cells_per_group)
     operator = GeneralSpec(
         job,
         keys,
@@ -80,12 +82,14 @@ def general_stream(
         len(step.sources),
         watermark_rules(step, options),
         step.time_zone,
+        options.cells_per_group,
+        n_places // len(numbers),
         run=secrets.token_hex(4),
         owner=options.owner_of(number),
         by=keys,
     )
     messages = rows.mapInArrow(
-        _to_groups(keys, len(step.sources), numbers, heads, options.cells_per_group), MESSAGE_DDL
+        _to_groups(keys, len(step.sources), numbers, heads, n_places), MESSAGE_DDL
     )
     emitted = observed(operator_output(messages, operator, step, options), number)
     results = decoded(emitted.where(F.col("windows").isNotNull()), result)
@@ -124,7 +128,7 @@ def _to_groups(
     n_sources: int,
     numbers: tuple[int, ...],
     heads: tuple[int, ...],
-    cells_per_group: int,
+    n_places: int,
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Rows to the key groups of their keys, and to the heads what the task saw of watermarks."""
 
@@ -139,13 +143,13 @@ def _to_groups(
             if timed.num_rows == 0:
                 continue
             columns = [one_chunk(timed.column(key)) for key in keys]
-            cells = bucket_of(columns, timed.num_rows, len(numbers) * cells_per_group)
+            places = bucket_of(columns, timed.num_rows, n_places)
             marks = [
                 n for n in (KEEP, SOURCE, WATERMARK, PROCESSING_TIME) if n in timed.schema.names
             ]
             rows = pa.Table.from_batches([timed]).drop_columns(marks)
-            rows = rows.append_column(CELL, pa.array(cells % cells_per_group, pa.int32()))
-            for group, part in split_by_bucket(rows, cells // cells_per_group):
+            rows = rows.append_column(POSITION, pa.array(places, pa.int32()))
+            for group, part in split_by_bucket(rows, places // (n_places // len(numbers))):
                 for piece in pieces(pa.Table.from_batches([part])):
                     yield encode([(numbers[group], Partials(piece))])
         yield progress.control(wakes=is_first_task())

@@ -1,8 +1,10 @@
 """The general window operator on a stream: the state of one key group, cell by cell.
 
-The keys of a group are distributed over cells by their hash. A cell is one pickled state of
-`runtime.streaming.general`, read and written as a whole and only if a row has come for it or a
-timer is due; so a micro-batch costs what it touches, and one cell at a time is in memory.
+The keys of a group are distributed over cells by their hash (`runtime.streaming.state.cells`). A
+cell is one pickled state of `runtime.streaming.general`, read and written as a whole and only if a
+row has come for it or a timer is due; so a micro-batch costs what it touches, and one cell at a
+time is in memory. One that has become large is cut, so that a row costs the same however many keys
+there are.
 
 Rows of a micro-batch are taken in the order of their times, each with the watermark right behind
 it as far as the micro-batch moves it. So none is made late by another of the same micro-batch, and
@@ -14,14 +16,12 @@ and may come as long as the watermark has not reached it (`runtime.streaming.ope
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable, Iterator
 from dataclasses import astuple, dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark import cloudpickle
 
 from runtime.compute.kernels.columns import int64_values, one_chunk
 from runtime.spec.stream import TIME
@@ -29,8 +29,10 @@ from runtime.spec.windows import WINDOW_TIME_LAG_US
 from runtime.streaming.general import Emission, GeneralWindowOperator, WindowJob
 from runtime.streaming.general.operator import OperatorState
 from runtime.streaming.general.rows import own_key, results_batch
+from runtime.streaming.general.stored import Kept, read, written
 from runtime.streaming.operators.base import Emitted, KeyGroupOperator, MicroBatch, Output
-from runtime.streaming.state.blobs import BlobStore, Owner, checked, known_blob, versioned
+from runtime.streaming.state.blobs import BlobStore, Owner, known_blob
+from runtime.streaming.state.cells import Cell, Cells, cell_of
 from runtime.streaming.wall_clock import wall_watermark_us
 from runtime.streaming.watermarks import (
     WatermarkRules,
@@ -39,8 +41,11 @@ from runtime.streaming.watermarks import (
     later_us,
 )
 
-# The column with the cell of a row.
-CELL = "$cell"
+# The column with the place of a row's key among the positions of all key groups
+POSITION = "$position"
+# A cell of more bytes is cut, and two halves of fewer together are one
+_CELL_BYTES = 256 << 10
+_SMALL = 2
 _MAX_RESULTS = 4096
 _MAX_ROWS = 1024
 
@@ -56,6 +61,9 @@ class GeneralSpec:
         n_sources: how many sources have watermarks.
         rules: how these make the operator's watermark.
         time_zone: the zone of the wall clock that windows are on.
+        n_cells: how many cells an older sqlwin had, by which names of cells go.
+        n_positions: how many positions the keys of a key group have.
+        cell_bytes: a cell of more bytes is cut.
         run, owner, by: as in `runtime.streaming.operators.base.KeyGroupSpec`.
     """
 
@@ -65,26 +73,12 @@ class GeneralSpec:
     n_sources: int
     rules: WatermarkRules
     time_zone: str
+    n_cells: int = 64
+    n_positions: int = 64
+    cell_bytes: int = _CELL_BYTES
     run: str = ""
     owner: Owner | None = None
     by: tuple[str, ...] | None = None
-
-
-@dataclass(frozen=True)
-class Cell:
-    """What is known of a cell without reading it.
-
-    Attributes:
-        next_event_us: its next timer by the watermark.
-        next_clock_us: its next timer of processing time, on the wall clock.
-        n_windows: how many windows it keeps something of.
-        n_bytes: the size of its blob.
-    """
-
-    next_event_us: int | None
-    next_clock_us: int | None
-    n_windows: int
-    n_bytes: int
 
 
 class GeneralGroup(KeyGroupOperator):
@@ -98,28 +92,34 @@ class GeneralGroup(KeyGroupOperator):
     def __init__(self, spec: GeneralSpec, store: BlobStore) -> None:
         super().__init__(spec, store)
         self._spec = spec
-        self._cells = {int(n): Cell(*cell) for n, cell in self._known.get("cells", {}).items()}
+        self._cells = {
+            cell_of(name, spec.n_cells): Kept(*kept)
+            for name, kept in self._known.get("cells", {}).items()
+        }
         # Another lateness than the last run's does not open what was closed. An older sqlwin did
         # not write it.
         self._closed_us: int | None = self._known.get("closed")
 
     def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:
-        # the tables of the micro-batch hold rows with TIME and CELL
+        # the tables of the micro-batch hold rows with TIME and POSITION
         clock_us = None
         if batch.clock_us is not None:
             clock_us = wall_watermark_us(batch.clock_us, self._spec.time_zone)
-        rows = _by_cell(batch.partials)
+        rows = self._by_cell(batch.partials)
         n_late = 0
-        for number in sorted(rows.keys() | self._due(after, clock_us)):
-            operator = self._open(number)
+        touched = sorted(rows.keys() | self._due(after, clock_us))
+        for cell in touched:
+            operator = self._open(cell)
             known_us = self._followed(before)
             if known_us is not None:
                 # the cell may have slept; no timer of its own was due meanwhile
                 yield from self._results(operator.on_watermark(known_us))
-            found = self._run(operator, rows.get(number), after, clock_us)
+            found = self._run(operator, rows.get(cell), after, clock_us)
             yield from self._results(found)
             n_late += operator.state.n_late
-            self._close(number, operator.state)
+            self._close(cell, operator.state)
+        for cell in touched:
+            self._join_halves(cell)
         if (reached_us := self._followed(after)) is not None:
             lateness_us = 0 if after.is_final else self._spec.job.allowed_lateness_us
             self._closed_us = later_us(self._closed_us, reached_us - lateness_us)
@@ -136,8 +136,9 @@ class GeneralGroup(KeyGroupOperator):
         reached_us = self._followed(after)
         if clock_us is not None:
             yield from operator.on_processing_time(clock_us)
-        for row, time_us in () if rows is None else _values(rows):
+        for row, time_us, position in () if rows is None else _values(rows):
             key = own_key(tuple(row[name] for name in self._spec.keys))
+            operator.state.positions.setdefault(key, position)
             if is_processing_time:
                 assert clock_us is not None
                 yield from operator.on_row(key, row, clock_us)
@@ -170,46 +171,113 @@ class GeneralGroup(KeyGroupOperator):
     def _batch(self, emissions: list[Emission]) -> Output:
         return Output(results_batch(emissions, len(self._spec.keys), self._spec.schema))
 
-    # -- state -----------------------------------------------------------------------------------
-
-    def _due(self, after: Watermarks, clock_us: int | None) -> set[int]:
-        """The cells with a timer that is due; at the end of input all of them."""
+    def _by_cell(self, tables: Iterable[pa.Table]) -> dict[Cell, pa.Table]:
+        """The rows of each cell, in the order of their times."""
+        some = [table for table in tables if table.num_rows]
+        if not some:
+            return {}
+        table = pa.concat_tables(some)
+        spec = self._spec
+        positions = int64_values(one_chunk(table.column(POSITION)).cast(pa.int64()))
+        cells = Cells(self._cells, spec.n_positions)
+        number, of = cells.cells_of(positions % spec.n_positions)
+        times = int64_values(one_chunk(table.column(TIME)))
+        order = np.lexsort((times, number, of))
+        table, number, of = table.take(pa.array(order)), number[order], of[order]
+        is_new = (np.diff(number, prepend=-1) != 0) | (np.diff(of, prepend=-1) != 0)
+        starts = np.flatnonzero(is_new)
+        ends = [*starts[1:].tolist(), len(number)]
         return {
-            number
-            for number, cell in self._cells.items()
-            if after.is_final
-            or _reached(cell.next_event_us, self._followed(after))
-            or _reached(cell.next_clock_us, clock_us)
+            Cell(int(number[start]), int(of[start])): table.slice(start, end - start)
+            for start, end in zip(starts.tolist(), ends, strict=True)
         }
 
-    def _open(self, number: int) -> GeneralWindowOperator:
+    # -- state -----------------------------------------------------------------------------------
+
+    def _due(self, after: Watermarks, clock_us: int | None) -> set[Cell]:
+        """The cells with a timer that is due; at the end of input all of them."""
+        return {
+            cell
+            for cell, kept in self._cells.items()
+            if after.is_final
+            or _reached(kept.next_event_us, self._followed(after))
+            or _reached(kept.next_clock_us, clock_us)
+        }
+
+    def _open(self, cell: Cell) -> GeneralWindowOperator:
         state = None
-        if number in self._cells:
-            blob = known_blob(self._store, f"c{number}")
-            state = pickle.loads(memoryview(blob)[checked(blob) :])
+        if cell in self._cells:
+            state = read(known_blob(self._store, self._blob(cell)))
         return GeneralWindowOperator(self._spec.job, state, closed_us=self._closed_us)
 
-    def _close(self, number: int, state: OperatorState) -> None:
-        kept = (state.contents, state.merging, state.memories)
-        if not any(kept) and not state.event_timers.standing and not state.clock_timers.standing:
-            if self._cells.pop(number, None) is not None:
-                self._store.remove(f"c{number}")
+    def _close(self, cell: Cell, state: OperatorState) -> None:
+        state.tidy()
+        if state.is_empty:
+            self._remove(cell)
             return
-        state.n_late = 0
-        # by value, where a class is of a module that only the driver has
-        blob = versioned(cloudpickle.dumps(state))  # type: ignore[no-untyped-call]
-        self._store.put(f"c{number}", blob)
-        self._cells[number] = Cell(
-            state.event_timers.next_us, state.clock_timers.next_us, len(state.contents), len(blob)
-        )
+        blob, kept = written(state)
+        halves = self._halves(cell, state) if kept.n_bytes > self._spec.cell_bytes else {}
+        if halves:
+            self._remove(cell)
+            for half, of_half in halves.items():
+                self._close(half, of_half)
+            return
+        self._store.put(self._blob(cell), blob)
+        self._cells[cell] = kept
+
+    def _halves(self, cell: Cell, state: OperatorState) -> dict[Cell, OperatorState]:
+        """What two cells in one keep; none if its keys cannot be told apart by their positions."""
+        if not state.has_positions:
+            return {}
+        at = {key: position % self._spec.n_positions for key, position in state.positions.items()}
+        of = cell.of
+        while 2 * of <= self._spec.n_positions:
+            of *= 2
+            width = self._spec.n_positions // of
+            numbers = {position // width for position in at.values()}
+            if len(numbers) > 1:
+                return {
+                    Cell(number, of): state.of_keys(
+                        {key for key, position in at.items() if position // width == number}
+                    )
+                    for number in numbers
+                }
+        return {}
+
+    def _join_halves(self, cell: Cell) -> None:
+        """Make one of a cell and its other half, as long as they are small together."""
+        while cell.of > 1:
+            other = cell.other_half
+            known = [self._cells[each] for each in (cell, other) if each in self._cells]
+            is_cut = Cells(self._cells, self._spec.n_positions).has_parts
+            small = self._spec.cell_bytes // _SMALL
+            if not known or is_cut(cell) or is_cut(other) or sum(k.n_bytes for k in known) > small:
+                return
+            state = self._open(cell).state
+            if other in self._cells:
+                state.add(self._open(other).state)
+            if not state.has_positions:
+                return
+            self._remove(cell)
+            self._remove(other)
+            cell = cell.outer
+            self._close(cell, state)
+
+    def _remove(self, cell: Cell) -> None:
+        if self._cells.pop(cell, None) is not None:
+            self._store.remove(self._blob(cell))
+
+    def _blob(self, cell: Cell) -> str:
+        return f"c{cell.name(self._spec.n_cells)}"
 
     def _facts(self) -> dict[str, Any]:
-        cells = {str(number): astuple(cell) for number, cell in self._cells.items()}
+        n_cells = self._spec.n_cells
+        cells = {cell.name(n_cells): astuple(kept) for cell, kept in self._cells.items()}
         return {"cells": cells, "closed": self._closed_us}
 
     def _size(self) -> tuple[int, int]:
         cells = self._cells.values()
-        return sum(cell.n_windows for cell in cells), sum(cell.n_bytes for cell in cells)
+        return sum(kept.n_windows for kept in cells), sum(kept.n_bytes for kept in cells)
 
     def _next_window_end_us(self, reader: int) -> int | None:
         is_processing_time = self._spec.job.is_processing_time
@@ -227,29 +295,12 @@ def _reached(timer_us: int | None, now_us: int | None) -> bool:
     return timer_us is not None and now_us is not None and timer_us <= now_us
 
 
-def _by_cell(tables: Iterable[pa.Table]) -> dict[int, pa.Table]:
-    """The rows of each cell, in the order of their times."""
-    some = [table for table in tables if table.num_rows]
-    if not some:
-        return {}
-    table = pa.concat_tables(some)
-    cells = int64_values(one_chunk(table.column(CELL)).cast(pa.int64()))
-    times = int64_values(one_chunk(table.column(TIME)))
-    order = np.lexsort((times, cells))
-    table, cells = table.take(pa.array(order)).drop_columns([CELL]), cells[order]
-    starts = np.flatnonzero(np.diff(cells, prepend=cells[0] - 1))
-    ends = [*starts[1:].tolist(), len(cells)]
-    return {
-        int(cells[start]): table.slice(start, end - start)
-        for start, end in zip(starts.tolist(), ends, strict=True)
-    }
-
-
-def _values(rows: pa.Table) -> Iterator[tuple[dict[str, object], int]]:
-    """Rows as functions get them, and their times."""
+def _values(rows: pa.Table) -> Iterator[tuple[dict[str, object], int, int]]:
+    """Rows as functions get them, their times and the positions of their keys."""
     times_us = int64_values(one_chunk(rows.column(TIME))).tolist()
-    position = 0
-    for batch in rows.drop_columns([TIME]).to_batches(max_chunksize=_MAX_ROWS):
+    positions = rows.column(POSITION).to_pylist()
+    place = 0
+    for batch in rows.drop_columns([TIME, POSITION]).to_batches(max_chunksize=_MAX_ROWS):
         for row in batch.to_pylist():
-            yield row, times_us[position]
-            position += 1
+            yield row, times_us[place], positions[place]
+            place += 1

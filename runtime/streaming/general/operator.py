@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,6 +77,7 @@ class OperatorState:
         clock_us: the processing time.
         n_late: rows dropped because all their windows were gone.
         allowed_lateness_us: the lateness that timers for clean-up go by; None: not known.
+        positions: of keys their places by which they are in cells; an older sqlwin kept none.
     """
 
     contents: dict[Owner, Any] = field(default_factory=dict)
@@ -88,6 +89,63 @@ class OperatorState:
     clock_us: int = -FOREVER_US
     n_late: int = 0
     allowed_lateness_us: int | None = None
+    positions: dict[Any, int] = field(default_factory=dict)
+
+    def __setstate__(self, kept: dict[str, Any]) -> None:
+        """What an older sqlwin kept lacks something."""
+        self.__dict__.update({"positions": {}, **kept})
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is kept of any key."""
+        kept = (self.contents, self.merging, self.memories)
+        return not (any(kept) or self.event_timers.standing or self.clock_timers.standing)
+
+    @property
+    def has_positions(self) -> bool:
+        """Whether the places of all keys are known; an older sqlwin kept none."""
+        return self.keys() <= self.positions.keys()
+
+    def tidy(self) -> None:
+        """Keep nothing of what is not there any more: timers, empty memories, places of keys."""
+        self.event_timers.tidy()
+        self.clock_timers.tidy()
+        self.memories = {owner: memory for owner, memory in self.memories.items() if memory}
+        keys = self.keys()
+        self.positions = {key: at for key, at in self.positions.items() if key in keys}
+
+    def keys(self) -> set[Any]:
+        """The keys of which anything is kept."""
+        found = {key for owned in (self.contents, self.memories) for key, _ in owned}
+        for timers in (self.event_timers, self.clock_timers):
+            found.update(owner[0] for _, owner in timers.standing)
+        return found.union(self.merging)
+
+    def of_keys(self, keys: Set[Any]) -> OperatorState:
+        """What is kept of some keys."""
+        return OperatorState(
+            {owner: kept for owner, kept in self.contents.items() if owner[0] in keys},
+            {owner: memory for owner, memory in self.memories.items() if owner[0] in keys},
+            {key: merging for key, merging in self.merging.items() if key in keys},
+            self.event_timers.of_keys(keys),
+            self.clock_timers.of_keys(keys),
+            self.watermark_us,
+            self.clock_us,
+            0,
+            self.allowed_lateness_us,
+            {key: at for key, at in self.positions.items() if key in keys},
+        )
+
+    def add(self, other: OperatorState) -> None:
+        """Keep what another keeps of other keys, none of whose timers is due."""
+        self.contents |= other.contents
+        self.memories |= other.memories
+        self.merging |= other.merging
+        self.event_timers.add(other.event_timers)
+        self.clock_timers.add(other.clock_timers)
+        self.watermark_us = max(self.watermark_us, other.watermark_us)
+        self.clock_us = max(self.clock_us, other.clock_us)
+        self.positions |= other.positions
 
 
 class GeneralWindowOperator:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 from runtime.streaming.general.windows import TimeWindow
 
 # Whose timer it is: a key and a window.
 Owner = tuple[Any, TimeWindow]
+# So many that do not stand may be in a queue
+_FEW = 64
 
 
 @dataclass
@@ -18,7 +21,7 @@ class Timers:
     """Timers of event time or of processing time.
 
     A queue and a set: the set says which timers stand, the queue in which order they come; what
-    was taken back is still in the queue, and skipped there.
+    was taken back is still in the queue, and skipped there, until `tidy`.
     """
 
     standing: set[tuple[int, Owner]] = field(default_factory=set)
@@ -37,6 +40,35 @@ class Timers:
     def forget(self, time_us: int, owner: Owner) -> None:
         """Take a timer back; it need not stand."""
         self.standing.discard((time_us, owner))
+        if len(self._queue) > 2 * len(self.standing) + _FEW:
+            self.tidy()
+
+    def tidy(self) -> None:
+        """Keep nothing of timers that do not stand."""
+        if len(self._queue) == len(self.standing):
+            return
+        left = set(self.standing)
+        queue = []
+        # a timer that was taken back and set again is there twice
+        for entry in sorted(self._queue, key=itemgetter(0, 1)):
+            if (entry[0], entry[2]) in left:
+                left.discard((entry[0], entry[2]))
+                queue.append(entry)
+        self._queue = queue
+
+    def of_keys(self, keys: Set[Any]) -> Timers:
+        """The timers of some keys, as timers of their own."""
+        found = Timers()
+        for time_us, _, owner in sorted(self._queue, key=itemgetter(0, 1)):
+            if owner[0] in keys and (time_us, owner) in self.standing:
+                found.set(time_us, owner)
+        return found
+
+    def add(self, other: Timers) -> None:
+        """Set all timers that stand in another."""
+        for time_us, _, owner in sorted(other._queue, key=itemgetter(0, 1)):
+            if (time_us, owner) in other.standing:
+                self.set(time_us, owner)
 
     def due(self, until_us: int) -> Iterator[tuple[int, Owner]]:
         """Timers up to a time, in order; those that are set meanwhile too."""

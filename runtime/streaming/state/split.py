@@ -8,7 +8,7 @@ all of them get the watermarks, and whatever else is known beside them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ from runtime.compute.kernels.columns import int64_values, one_chunk
 from runtime.compute.kernels.keys import bucket_of
 from runtime.errors import ExecutionError
 from runtime.spec.windows import FIRST_TIME, LAST_TIME
+from runtime.streaming.general.operator import OperatorState
+from runtime.streaming.general.stored import read, written
 from runtime.streaming.state.blobs import (
     FACTS,
     BlobStore,
@@ -36,6 +38,7 @@ from runtime.streaming.state.buckets import (
     facts_name,
     facts_of_buckets,
 )
+from runtime.streaming.state.cells import Cell, cell_of, n_positions
 from runtime.streaming.state.contents import blobs_of
 from runtime.streaming.state.table_cache import unique_name
 
@@ -230,14 +233,34 @@ class _Splitter:
         return encode_facts(self._facts[number])
 
     def _cells(self, cells: Mapping[str, Any]) -> None:
-        """Cells stay whole: each key group gets those that are next to each other."""
-        each = self._split.cells // self._split.into
+        """Each key group gets the cells that are next to each other, of wider ones its keys."""
+        n_cells, into = self._split.cells, self._split.into
         for own in self._facts:
             own["cells"] = {}
-        for name, cell in cells.items():
-            number, place = divmod(int(name), each)
-            self._facts[number]["cells"][str(place)] = cell
-            self._write(number, f"c{place}", _known(self._old, f"c{name}"))
+        for name, kept in cells.items():
+            cell, blob = cell_of(name, n_cells), _known(self._old, f"c{name}")
+            if cell.of < into:
+                for number, part in self._parts_of_cell(blob):
+                    own_blob, own_kept = written(part)
+                    self._put_cell(number, Cell(0, 1), own_blob, astuple(own_kept))
+                continue
+            number, place = divmod(cell.number, cell.of // into)
+            self._put_cell(number, Cell(place, cell.of // into), blob, kept)
+
+    def _put_cell(self, number: int, cell: Cell, blob: bytes, kept: Any) -> None:
+        name = cell.name(self._split.cells // self._split.into)
+        self._facts[number]["cells"][name] = kept
+        self._write(number, f"c{name}", blob)
+
+    def _parts_of_cell(self, blob: bytes) -> Iterator[tuple[int, OperatorState]]:
+        """(which of the new key groups, what a cell keeps of its keys) for each that has any."""
+        state, into = read(blob), self._split.into
+        if not state.has_positions:
+            raise _damaged(f"a cell of key group {self._group} does not say where its keys are")
+        room = n_positions(self._split.n_groups, self._split.cells) // self._split.n_groups
+        numbers = {key: at % room // (room // into) for key, at in state.positions.items()}
+        for number in sorted(set(numbers.values())):
+            yield number, state.of_keys({key for key, own in numbers.items() if own == number})
 
     def _sessions(self, chunks: list[list[Any]]) -> None:
         """Of the chunks of open sessions what is not taken."""

@@ -32,7 +32,7 @@ from runtime.streaming.general import (
     WindowJob,
 )
 from runtime.streaming.general.assigners import Assigner
-from runtime.streaming.general.key_group import CELL, GeneralGroup, GeneralSpec
+from runtime.streaming.general.key_group import POSITION, GeneralGroup, GeneralSpec
 from runtime.streaming.general.rows import results_batch
 from runtime.streaming.operators.base import MicroBatch, Status
 from runtime.streaming.watermarks import WatermarkRules
@@ -53,13 +53,13 @@ SCHEMA = pa.schema(
 class Group:
     """A key group that is made anew for every micro-batch, as workers do; times in ms."""
 
-    def __init__(self, job: WindowJob, delay: int = 0) -> None:
+    def __init__(self, job: WindowJob, delay: int = 0, cell_bytes: int = 1 << 20) -> None:
         rules = WatermarkRules()
-        self._spec = GeneralSpec(job, ("k",), SCHEMA, 1, rules, "UTC")
+        self._spec = GeneralSpec(job, ("k",), SCHEMA, 1, rules, "UTC", cell_bytes=cell_bytes)
         self.store = Memory()
         self._delay = delay
         self.status: Status | None = None
-        self.cell: Callable[[str], int] = lambda key: ord(key) % 2
+        self.position: Callable[[str], int] = lambda key: ord(key) % 2
 
     def takes(self, job: WindowJob) -> None:
         """Go on with another job, as after a restart."""
@@ -79,7 +79,7 @@ class Group:
                 "k": pa.array([key for key, _, _ in rows], pa.string()),
                 "v": pa.array([value for _, _, value in rows], pa.int64()),
                 TIME: pa.array([time * MS for _, time, _ in rows], pa.int64()),
-                CELL: pa.array([self.cell(key) for key, _, _ in rows], pa.int32()),
+                POSITION: pa.array([self.position(key) for key, _, _ in rows], pa.int32()),
             }
         )
         clock_us = None if clock is None else clock * MS
@@ -243,7 +243,7 @@ def test_a_trigger_on_processing_time_wakes_windows_of_event_time() -> None:
 
 
 def test_only_cells_with_rows_or_timers_are_read() -> None:
-    group = Group(JOBS["tumble"])
+    group = Group(JOBS["tumble"], cell_bytes=1)
     group.batch([("a", 3, 1), ("b", 4, 2)])
     before = group.store.n_gets
     assert group.batch([("b", 5, 3)]) == []

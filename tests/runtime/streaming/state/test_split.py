@@ -146,25 +146,6 @@ def _n_rows(levels: list[Any]) -> int:
     return sum(chunk[1] for _, slabs in levels for _, _, chunks in slabs for chunk in chunks)
 
 
-def test_cells_of_the_general_operator_stay_whole() -> None:
-    job = WindowJob(SessionAssigner(20 * MS), VALUES)
-    whole, parts = Group(job), [Group(job), Group(job)]
-    rows = [(key, time, time) for time, key in enumerate("abcdabcd")]
-    whole.batch(rows)
-    split = Split(n_groups=1, into=2, cells=2)
-    for part, blobs in zip(parts, split_group(signed(whole.store, ("k",)), 0, split), strict=True):
-        part.store.blobs = blobs
-        part.cell = lambda key: 0
-    later = [("a", 12, 1), ("b", 60, 2), ("c", 15, 3)]
-    expected = whole.batch(later) + whole.end()
-    marks = whole.progress(later)
-    found = []
-    for number, part in enumerate(parts):
-        found += part.batch([row for row in later if ord(row[0]) % 2 == number], progress=marks)
-        found += part.end()
-    assert sorted(found, key=repr) == sorted(expected, key=repr)
-
-
 def test_what_is_not_by_keys_stays_as_it_is() -> None:
     stream = Stream(Tumble(10_000 * MS))
     stream.micro_batch([("a", 1, 1)], 0)

@@ -1,0 +1,102 @@
+"""Cells of the general operator: what of a key group is read and written at a time.
+
+A cell is a range of the keys' hash in a key group. There is one to begin with; one that has become
+large is cut into halves, and halves that have become small are one again. An older sqlwin had a
+fixed number of them, which those that there are still go by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from runtime.compute.kernels.columns import Int64Array
+
+# A hash of 32 bits is spread over the positions of all key groups
+_MOST_POSITIONS = 1 << 30
+_MOST_IN_A_CELL = 1 << 10
+
+
+@dataclass(frozen=True, order=True)
+class Cell:
+    """A range of positions.
+
+    Attributes:
+        number: which of the ranges it is, from 0.
+        of: into how many equal ranges the positions of the key group are cut.
+    """
+
+    number: int
+    of: int
+
+    @property
+    def outer(self) -> Cell:
+        """The cell that it is half of."""
+        return Cell(self.number // 2, self.of // 2)
+
+    @property
+    def other_half(self) -> Cell:
+        """The other half of that cell."""
+        return Cell(self.number ^ 1, self.of)
+
+    def name(self, n_cells: int) -> str:
+        """What it is called in state, where an older sqlwin had `n_cells`."""
+        return str(self.number) if self.of == n_cells else f"{self.number}/{self.of}"
+
+
+def cell_of(name: str, n_cells: int) -> Cell:
+    """The cell of a name."""
+    number, _, of = name.partition("/")
+    return Cell(int(number), int(of or n_cells))
+
+
+def n_positions(n_groups: int, n_cells: int) -> int:
+    """Over how many positions the keys of all key groups are spread.
+
+    It stays as it is when key groups are cut and each has fewer of the cells.
+
+    Args:
+        n_groups: how many key groups there are.
+        n_cells: how many cells each would have had in an older sqlwin.
+    """
+    room, fine = _MOST_POSITIONS // (n_groups * n_cells), 1
+    while 2 * fine <= min(room, _MOST_IN_A_CELL):
+        fine *= 2
+    return n_groups * n_cells * fine
+
+
+class Cells:
+    """In which cells positions are.
+
+    Args:
+        there: the cells that there are, none in another.
+        n_positions: how many positions the key group has.
+    """
+
+    def __init__(self, there: Iterable[Cell], n_positions: int) -> None:
+        self._n_positions = n_positions
+        # cells that have been cut, by how many there are of their size
+        self._cut: dict[int, set[int]] = {}
+        for cell in there:
+            outer = cell
+            while outer.of > 1:
+                outer = outer.outer
+                self._cut.setdefault(outer.of, set()).add(outer.number)
+
+    def has_parts(self, cell: Cell) -> bool:
+        """Whether there are cells in one."""
+        return cell.number in self._cut.get(cell.of, ())
+
+    def cells_of(self, positions: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """(the number, how many there are of its size) of the cell of each position."""
+        of = np.ones(len(positions), np.int64)
+        number = np.zeros(len(positions), np.int64)
+        size = 1
+        while size in self._cut:
+            is_cut = (of == size) & np.isin(number, list(self._cut[size]))
+            size *= 2
+            of[is_cut] = size
+            number[is_cut] = positions[is_cut] // (self._n_positions // size)
+        return number, of

@@ -1,0 +1,189 @@
+"""Cells follow what is kept: large ones are cut, small halves are one again, results stay."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, replace
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from runtime.compute.kernels.keys import bucket_of
+from runtime.spec.windows import Tumble
+from runtime.streaming.general import AlignedAssigner, SessionAssigner, WindowJob
+from runtime.streaming.general.stored import read, written
+from runtime.streaming.general.timers import Timers
+from runtime.streaming.general.windows import TimeWindow
+from runtime.streaming.state.blobs import FACTS, decode_facts, encode_facts
+from runtime.streaming.state.cells import Cell, Cells, cell_of, n_positions
+from runtime.streaming.state.split import BY, Split, split_group
+from tests.runtime.streaming.general.test_key_group import VALUES, Group
+from tests.runtime.streaming.state.test_split import signed
+
+MS = 1_000
+N_CELLS = 8
+N_POSITIONS = n_positions(1, N_CELLS)
+SESSIONS = WindowJob(SessionAssigner(50 * MS), VALUES)
+JOBS = {"tumble": WindowJob(AlignedAssigner(Tumble(40 * MS)), VALUES), "session": SESSIONS}
+
+
+def place(key: str) -> int:
+    return int(bucket_of([pa.array([key])], 1, N_POSITIONS)[0])
+
+
+def group(job: WindowJob, cell_bytes: int) -> Group:
+    made = Group(job, delay=30)
+    spec = made._spec
+    made._spec = replace(spec, n_cells=N_CELLS, n_positions=N_POSITIONS, cell_bytes=cell_bytes)
+    made.position = place
+    return made
+
+
+def cells(of: Group) -> dict[str, Any]:
+    found: dict[str, Any] = decode_facts(of.store.blobs[FACTS])["cells"]
+    return found
+
+
+def rows_of(random: Random, at: int, n_keys: int, n_rows: int = 40) -> list[tuple[str, int, int]]:
+    keys = [f"k{random.randrange(n_keys)}" for _ in range(n_rows)]
+    return [(key, at + random.randrange(-40, 20), random.randrange(99)) for key in keys]
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_group_whose_cells_are_cut_gives_what_one_of_few_cells_gives(name: str) -> None:
+    few, cut, random = group(JOBS[name], 1 << 30), group(JOBS[name], 6_000), Random(3)
+    most = 0
+    for number in range(30):
+        # many keys for a while, and then few
+        rows = rows_of(random, number * 10, *((600, 100) if number < 15 else (3, 5)))
+        progress = few.progress(rows)
+        assert cut.batch(rows, progress=progress) == few.batch(rows, progress=progress)
+        assert cut.status is not None and few.status is not None
+        assert cut.status.n_late == few.status.n_late
+        assert cut.status.n_rows == few.status.n_rows
+        assert cut.status.next_window_end_us == few.status.next_window_end_us
+        assert set(cut.store.blobs) == {FACTS, *(f"c{name}" for name in cells(cut))}
+        most = max(most, len(cells(cut)))
+    assert most > 4
+    assert set(cells(cut)) == set(cells(few)) == {"0/1"}
+    assert cut.end() == few.end()
+    assert set(cut.store.blobs) == {FACTS}
+
+
+def test_a_row_costs_the_same_however_many_keys_there_are() -> None:
+    cut = group(WindowJob(SessionAssigner(10_000 * MS), VALUES), 4_000)
+    for start in range(0, 1_000, 100):
+        cut.batch([(f"k{key}", 0, 1) for key in range(start, start + 100)])
+    before = dict(cut.store.blobs)
+    cut.batch([("k7", 1, 1)])
+    written = [name for name, blob in cut.store.blobs.items() if before.get(name) != blob]
+    assert sum(len(cut.store.blobs[name]) for name in written if name != FACTS) < 4_000
+    assert sum(map(len, cut.store.blobs.values())) > 40_000
+
+
+def test_keys_of_one_position_stay_together() -> None:
+    cut = group(SESSIONS, 100)
+    cut.position = lambda key: 5
+    cut.batch([(f"k{key}", 0, 1) for key in range(20)])
+    assert list(cells(cut)) == ["0/1"]
+
+
+def test_state_of_an_older_sqlwin_stays_in_its_cells_until_the_positions_are_known() -> None:
+    keys = [f"k{key}" for key in range(100)]
+    old = group(SESSIONS, 1 << 20)
+    old.batch([(key, 0, 1) for key in keys])
+    # as it was: a fixed number of cells, and no positions
+    facts = decode_facts(old.store.blobs[FACTS])
+    state = read(old.store.blobs.pop("c0/1"))
+    facts["cells"] = {}
+    for number in range(N_CELLS):
+        own = {key for key in keys if place(key) * N_CELLS // N_POSITIONS == number}
+        part = state.of_keys(own)
+        del part.positions
+        blob, kept = written(part)
+        old.store.blobs[f"c{number}"] = blob
+        facts["cells"][str(number)] = astuple(kept)
+    old.store.blobs[FACTS] = encode_facts(facts)
+    old.batch([("k7", 1, 1)], progress=[])
+    assert set(cells(old)) == set(map(str, range(N_CELLS)))
+    old.batch([(key, 2, 2) for key in keys], progress=[])
+    assert set(cells(old)) == {"0/1"}
+    found = old.end()
+    assert [len(values) for *_, values in found] == [3 if key == "k7" else 2 for key, *_ in found]
+    assert len(found) == len(keys)
+
+
+@pytest.mark.parametrize("cell_bytes", [1_500, 1 << 20])
+@pytest.mark.parametrize("into", [1, 2, 8])
+def test_a_rescaled_checkpoint_has_the_cells_or_their_keys(into: int, cell_bytes: int) -> None:
+    random = Random(8)
+    whole = group(SESSIONS, cell_bytes)
+    for number in range(4):
+        whole.batch(rows_of(random, number * 10, 300))
+    assert (len(cells(whole)) > N_CELLS) == (cell_bytes < 1 << 20)
+    parts = []
+    split = Split(n_groups=1, into=into, cells=N_CELLS)
+    assert BY not in decode_facts(whole.store.blobs[FACTS])
+    for blobs in split_group(signed(whole.store, ("k",)), 0, split):
+        part = group(SESSIONS, cell_bytes)
+        part._spec = replace(part._spec, n_cells=N_CELLS // into, n_positions=N_POSITIONS // into)
+        part.store.blobs = dict(blobs)
+        parts.append(part)
+    rows = rows_of(random, 60, 300)
+    progress = whole.progress(rows)
+    expected = [*whole.batch(rows, progress=progress), *whole.end()]
+    found = []
+    for number, part in enumerate(parts):
+        own = [row for row in rows if place(row[0]) * into // N_POSITIONS == number]
+        found += [*part.batch(own, progress=progress), *part.end()]
+    assert sorted(found, key=repr) == sorted(expected, key=repr)
+
+
+def test_a_position_is_in_the_largest_cell_that_overlaps_no_other() -> None:
+    there = [Cell(0, 2), Cell(5, 8)]
+    known = Cells(there, 16)
+    number, of = known.cells_of(np.arange(16))
+    found = [Cell(*each) for each in zip(number.tolist(), of.tolist(), strict=True)]
+    assert found == [Cell(0, 2)] * 8 + [Cell(4, 8)] * 2 + [Cell(5, 8)] * 2 + [Cell(3, 4)] * 4
+    assert [cell_of(cell.name(4), 4) for cell in set(found)] == list(set(found))
+    assert (Cell(3, 4).name(4), Cell(0, 2).name(4)) == ("3", "0/2")
+    assert (known.has_parts(Cell(1, 2)), known.has_parts(Cell(0, 2))) == (True, False)
+
+
+@pytest.mark.parametrize(("n_groups", "n_cells"), [(4, 64), (7, 64), (1 << 20, 64), (1, 1)])
+def test_positions_stay_when_key_groups_are_cut(n_groups: int, n_cells: int) -> None:
+    every = n_positions(n_groups, n_cells)
+    assert every < 1 << 31 and every % (n_groups * n_cells) == 0
+    if n_cells > 1:
+        assert n_positions(2 * n_groups, n_cells // 2) == every
+
+
+def test_timers_that_were_taken_back_leave_nothing() -> None:
+    timers = Timers()
+    owners = [(f"k{number}", TimeWindow(0, 10)) for number in range(500)]
+    for owner in owners:
+        timers.set(10, owner)
+        timers.forget(10, owner)
+        timers.set(11, owner)
+    assert len(timers._queue) == 1_000
+    for owner in owners[1:]:
+        timers.forget(11, owner)
+    assert len(timers._queue) < 100
+    timers.tidy()
+    assert len(timers._queue) == 1
+    assert list(timers.due(20)) == [(11, owners[0])]
+
+
+def test_a_timer_that_was_taken_back_and_set_again_comes_once() -> None:
+    timers = Timers()
+    one, other = ("a", TimeWindow(0, 1)), ("b", TimeWindow(0, 1))
+    for owner in (one, other):
+        timers.set(5, owner)
+    timers.forget(5, one)
+    timers.set(5, one)
+    timers.tidy()
+    assert timers.next_us == 5
+    assert list(timers.due(5)) == [(5, one), (5, other)]
+    assert timers.next_us is None
