@@ -145,10 +145,10 @@ class TaskFigures:
         if self._figures is None:
             self._figures = {}
             self._records.add({(self._label, *_place()): self._figures})
-            _reset_peak()
+            reset_peak()
         for name, amount in amounts.items():
             self._figures[name] = self._figures.get(name, 0) + amount
-        self._figures["peak_memory_bytes"] = _peak_memory_bytes()
+        self._figures["peak_memory_bytes"] = peak_memory_bytes()
 
 
 def _place() -> tuple[int, int]:
@@ -217,7 +217,7 @@ def measured_stage(function: ArrowFunction, label: str, records: Any) -> ArrowFu
         figures: dict[str, float] = {}
         # reported at once, filled while the task runs: it may be stopped before its end
         records.add({(label, stage, partition): figures})
-        _reset_peak()
+        reset_peak()
         waited = 0.0
 
         def watched() -> Iterator[pa.RecordBatch]:
@@ -241,7 +241,7 @@ def measured_stage(function: ArrowFunction, label: str, records: Any) -> ArrowFu
                 result = next(results, None)
             spent += time.perf_counter() - begun
             figures["seconds"] = spent - waited
-            figures["peak_memory_bytes"] = _peak_memory_bytes()
+            figures["peak_memory_bytes"] = peak_memory_bytes()
             # what a stage counts by itself under the same names is what counts
             figures.update(counters)
             if "rows_scanned" in counters:
@@ -275,7 +275,7 @@ def _row_count(batch: pa.RecordBatch) -> int:
     return sum(from_blobs([blob.as_buffer()]).num_rows for blob in batch.column("partials"))
 
 
-def _reset_peak() -> None:
+def reset_peak() -> None:
     """Let the peak of the resident set begin anew; workers are reused. Linux only."""
     try:
         Path("/proc/self/clear_refs").write_text("5")
@@ -283,7 +283,8 @@ def _reset_peak() -> None:
         return  # the peak is then that of the process since its start
 
 
-def _peak_memory_bytes() -> int:
+def peak_memory_bytes() -> int:
+    """The most that was resident of this process, since its start or `reset_peak`."""
     try:
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith("VmHWM:"):

@@ -1,7 +1,8 @@
 """What a firing micro-batch costs in a stream's operator: `python -m tests.bench.fire`. No Spark.
 
 One key group; a micro-batch is one slide of event time, in which every key has a row, and fires
-what ends with it. Of SESSION `--keys` sessions are open, of which `--rows` end in a micro-batch. Blobs are in a dictionary, so what is left out is Spark: ingest, the exchange and
+what ends with it. With `--bucket-mb` the key group is cut into sub-buckets when it has more than
+that, as a stream does. Of SESSION `--keys` sessions are open, of which `--rows` end in a micro-batch. Blobs are in a dictionary, so what is left out is Spark: ingest, the exchange and
 RocksDB. `--cold` is a worker that has to read all of its state.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from runtime.compute.kernels.columns import Int64Array
+from runtime.frames.meter import peak_memory_bytes, reset_peak
 from runtime.local.streaming.messages import SourceProgress
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.windows import (
@@ -29,10 +32,13 @@ from runtime.spec.windows import (
     Tumble,
 )
 from runtime.streaming.operators.base import MicroBatch, Status
+from runtime.streaming.operators.buckets import Bound, process
 from runtime.streaming.operators.session import SessionOperator, SessionSpec
 from runtime.streaming.operators.updates import UpdateRules
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
 from runtime.streaming.state import slices
+from runtime.streaming.state.blobs import FACTS, decode_facts
+from runtime.streaming.state.buckets import BUCKETS, Place
 from runtime.streaming.state.shared_slices import one_reader
 
 MINUTE = 60_000_000
@@ -65,6 +71,10 @@ _SESSION_PARTIALS = (
 )
 
 
+# Seconds, rows that it emits, bytes in state, put and got; sub-buckets, bytes of all blobs
+_Fire = tuple[float, int, int, int, int, int, int]
+
+
 class Blobs(dict[str, bytes]):
     """State in memory; bytes written and read are counted."""
 
@@ -82,6 +92,11 @@ class Blobs(dict[str, bytes]):
     def remove(self, name: str) -> None:
         self.pop(name, None)
 
+    def sizes(self) -> tuple[int, int]:
+        """How many sub-buckets there are, and the bytes of all blobs."""
+        n_bytes = sum(map(len, self.values()))
+        return decode_facts(self[FACTS]).get(BUCKETS, 1), n_bytes
+
 
 def main() -> None:
     """Time each window and print the table."""
@@ -92,32 +107,52 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=150)
     parser.add_argument("--skip", type=int, help="micro-batches that are not timed; 2/3 of them")
     parser.add_argument("--late", type=int, default=0, help="rows a micro-batch from before")
+    parser.add_argument("--bucket-mb", type=int, default=1 << 20, help="of rows at a time")
     parser.add_argument("--cold", action="store_true", help="a worker that remembers nothing")
     options = parser.parse_args()
     pa.set_cpu_count(1)
     skip = options.batches * 2 // 3 if options.skip is None else options.skip
-    table = Table("window", "fire ms, median", "p90", "max", "rows", "state MB", "kB put", "kB got")
+    table = Table(
+        "window",
+        "fire ms, median",
+        "p90",
+        "max",
+        "rows",
+        "state MB",
+        "kB put",
+        "kB got",
+        "buckets",
+        "peak MB",
+    )
     for name in options.window or WINDOWS:
         window, updates = WINDOWS[name]
+        reset_peak()
         fires = _sessions(options) if window is None else _fires(window, updates, options)
         made = list(fires)[skip:]
         seconds = np.array([each[0] for each in made]) * 1e3
         rows, state = made[-1][1:3]
+        # beside blobs, which Spark keeps elsewhere
+        peak = peak_memory_bytes() - made[-1][6]
         table.add_row(
             name,
             *(f"{value:,.0f}" for value in (*np.percentile(seconds, (50, 90, 100)), rows)),
             f"{state / 1e6:,.1f}",
             *(f"{np.mean([each[i] for each in made]) / 1e3:,.0f}" for i in (3, 4)),
+            str(made[-1][5]),
+            f"{peak / 1e6:,.0f}",
         )
     Console(width=140).print(table)
 
 
 def _fires(
     window: AlignedWindow, updates: UpdateRules | None, options: argparse.Namespace
-) -> Iterator[tuple[float, int, int, int, int]]:
-    """Of each micro-batch seconds, rows that it emits, bytes in state, put and got."""
+) -> Iterator[_Fire]:
+    """What each micro-batch takes."""
     aggregation = WindowAggregation(window, ("key",), "$slice_end", ACCUMULATORS)
-    spec = WindowSpec(one_reader(aggregation, ACCUMULATORS), "$rows", 1, updates=updates)
+    spec = WindowSpec(
+        one_reader(aggregation, ACCUMULATORS), "$rows", 1, updates=updates, by=("key",)
+    )
+    bound = Bound(Place(("key",), 1, 0), options.bucket_mb << 20)
     store, rng = Blobs(), np.random.default_rng(5)
     slices.CACHE.clear()
     for number in range(1, options.batches + 1):
@@ -133,20 +168,21 @@ def _fires(
         put, got = store.n_written, store.n_read
         batch = MicroBatch(partials, [SourceProgress(0, end - 1000, end - 1000, 1)])
         begun, n_rows, state = time.perf_counter(), 0, 0
-        for output in WindowOperator(spec, store).process(batch):
+        for output in process(store, partial(WindowOperator, spec), batch, bound):
             if isinstance(output.result, Status):
                 state = output.result.n_bytes
             elif isinstance(output.result, pa.RecordBatch):
                 n_rows += output.result.num_rows
         seconds = time.perf_counter() - begun
-        yield seconds, n_rows, state, store.n_written - put, store.n_read - got
+        yield seconds, n_rows, state, store.n_written - put, store.n_read - got, *store.sizes()
 
 
-def _sessions(options: argparse.Namespace) -> Iterator[tuple[float, int, int, int, int]]:
+def _sessions(options: argparse.Namespace) -> Iterator[_Fire]:
     """The same for SESSION of 30 min: of all keys in turn some have a row in a micro-batch."""
     window, partials = SessionWindow(30 * MINUTE, ("key",)), _SESSION_PARTIALS
     aggregation = WindowAggregation(window, ("key",), "$slice_end", partials)
-    spec = SessionSpec(aggregation, partials, "$rows", 1)
+    spec = SessionSpec(aggregation, partials, "$rows", 1, by=("key",))
+    bound = Bound(Place(("key",), 1, 0), options.bucket_mb << 20)
     store, rng = Blobs(), np.random.default_rng(5)
     n_turns = max(1, options.keys // options.rows)
     slices.CACHE.clear()
@@ -164,13 +200,13 @@ def _sessions(options: argparse.Namespace) -> Iterator[tuple[float, int, int, in
         put, got = store.n_written, store.n_read
         batch = MicroBatch([table], [SourceProgress(0, begun_us - 1000, begun_us - 1000, 1)])
         begun, n_rows, state = time.perf_counter(), 0, 0
-        for output in SessionOperator(spec, store).process(batch):
+        for output in process(store, partial(SessionOperator, spec), batch, bound):
             if isinstance(output.result, Status):
                 state = output.result.n_bytes
             elif isinstance(output.result, pa.RecordBatch):
                 n_rows += output.result.num_rows
         seconds = time.perf_counter() - begun
-        yield seconds, n_rows, state, store.n_written - put, store.n_read - got
+        yield seconds, n_rows, state, store.n_written - put, store.n_read - got, *store.sizes()
 
 
 def _partials(rng: np.random.Generator, n_rows: int, ends: Int64Array) -> pa.Table:
