@@ -16,16 +16,17 @@ _RESET_PEAK = "5"
 
 
 class Memory:
-    """What the largest worker held, in bytes, and what all of them did together, at most."""
+    """What the largest worker held, in bytes, what all of them did together, and the JVM, at most."""
 
     peak = 0
     together = 0
+    jvm = 0
 
 
 @contextmanager
 def workers_peak() -> Iterator[Memory]:
-    """Watch the Python workers below this process."""
-    memory, stopped = Memory(), threading.Event()
+    """Watch the Python workers and the JVM below this process."""
+    memory, stopped, jvm = Memory(), threading.Event(), jvms()
     for pid in workers():
         _write(f"/proc/{pid}/clear_refs", _RESET_PEAK)
 
@@ -33,6 +34,7 @@ def workers_peak() -> Iterator[Memory]:
         found = workers()
         memory.peak = max(memory.peak, *map(_peak, found), 0)
         memory.together = max(memory.together, sum(map(resident, found)))
+        memory.jvm = max(memory.jvm, *map(resident, jvm), 0)
 
     def watch() -> None:
         while not stopped.wait(_PAUSE):

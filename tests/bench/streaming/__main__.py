@@ -43,7 +43,7 @@ def main() -> None:
 def _compare(session: sqlwin.Session, options: argparse.Namespace, console: Console) -> Table:
     table = Table(
         "case", "engine", "rows", "s", "rows/s", "times sqlwin's", "batches", "batch s, median",
-        "p99", "state rows", "state MB", "workers MB",
+        "p99", "state rows", "state MB", "B a partial", "workers MB", "JVM MB",
         title=f"micro-batches of {options.batch_rows:,} rows",
     )  # fmt: skip
     for keys in options.keys:
@@ -103,7 +103,9 @@ def _reported(
         f"{outcome.batch(99):.2f}",
         f"{outcome.state_rows:,}",
         f"{outcome.state_bytes / 1e6:.2f}",
+        f"{outcome.bytes_per_partial:.1f}" if outcome.partials else "",
         f"{outcome.worker_bytes / 1e6:,.0f}",
+        f"{outcome.jvm_bytes / 1e6:,.0f}",
     )
     console.print(" | ".join(cells))
     table.add_row(*cells)

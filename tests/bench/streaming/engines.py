@@ -23,6 +23,7 @@ import sqlwin
 from runtime.spark.clusters import stream_partitions
 from runtime.streaming.heartbeat import is_heartbeat
 from runtime.streaming.source_reads import reads_of_sources, rows_read
+from runtime.streaming.status import state_sizes
 from sqlwin.execution.streams.options import await_sources, stream_settings
 from tests.bench import cases
 from tests.bench.cases import Case
@@ -62,6 +63,9 @@ class Outcome:
         state_rows: rows of the state store, at most.
         state_bytes: keys and values of the state store, after the last micro-batch with rows.
         worker_bytes: what the Python workers held together, at most.
+        jvm_bytes: what the JVM held, at most, with RocksDB.
+        partials: how many partials, keys of slices, were in state after the last micro-batch with
+            rows; 0: not known.
     """
 
     digest: Digest
@@ -72,6 +76,13 @@ class Outcome:
     state_rows: int
     state_bytes: int
     worker_bytes: int
+    jvm_bytes: int
+    partials: int
+
+    @property
+    def bytes_per_partial(self) -> float:
+        """The state's bytes for each key and slice."""
+        return self.state_bytes / self.partials if self.partials else 0.0
 
     @property
     def rows_per_second(self) -> float:
@@ -154,6 +165,8 @@ def measure(
             ),
             state_bytes=state_bytes(checkpoint, progress),
             worker_bytes=memory.together,
+            jvm_bytes=memory.jvm,
+            partials=_partials(progress),
         )
     finally:
         shutil.rmtree(checkpoint, ignore_errors=True)
@@ -169,6 +182,11 @@ def same(left: Digest, right: Digest) -> bool:
 def _digest(progress: Sequence[Any], n_parts: int) -> Digest:
     found = [p["observedMetrics"]["digest"] for p in progress if "digest" in p["observedMetrics"]]
     return tuple(float(sum(row[i] or 0 for row in found)) for i in range(n_parts))
+
+
+def _partials(progress: Sequence[Any]) -> int:
+    found = [size for p in progress for size in state_sizes(p, 1) if size is not None]
+    return found[-1][0] if found else 0
 
 
 def _seconds(progress: Mapping[str, Any]) -> float:

@@ -1,4 +1,4 @@
-"""What a key group without rows costs a micro-batch: `python -m tests.bench.key_groups`.
+"""What a key group without rows costs a micro-batch: `python -m tests.bench.streaming.key_groups`.
 
 A stream of one key runs as many small micro-batches as asked for, once for each number of key
 groups, all on one task of the exchange: what is between two of them is the groups'. Each number
@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 import sqlwin
-from tests.bench.stream_engines import CONF, measure
+from tests.bench.streaming.engines import CONF, measure
 
 _MINUTE = 60_000_000
 _SQL = """
@@ -32,7 +32,9 @@ _SQL = """
 
 def main() -> None:
     """Run each number of key groups and print what one costs."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.key_groups", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench.streaming.key_groups", description=__doc__
+    )
     parser.add_argument("--groups", type=int, nargs="+", default=[1, 8, 64])
     parser.add_argument("--batches", type=int, default=30)
     parser.add_argument("--runs", type=int, default=2)
