@@ -105,6 +105,9 @@ class UpdateLog:
         aggregation: the aggregation, for the names of keys and window.
         store: where the results are kept.
         facts: what `facts` said at the end of the last micro-batch; None at first.
+
+    Attributes:
+        most_bytes: the most bytes of results, old ones and new ones, that were compared at a time.
     """
 
     def __init__(
@@ -133,6 +136,7 @@ class UpdateLog:
         self._early_at: int | None = facts.get("early")
         self._late_at: int | None = facts.get("late")
         self._has_late: bool = facts.get("has_late", False)
+        self.most_bytes = 0
 
     def facts(self) -> dict[str, Any]:
         """What is to be remembered for the next micro-batch, as JSON has it."""
@@ -181,6 +185,8 @@ class UpdateLog:
             return
         now = pa.Table.from_batches(fresh)
         old = self._read(ends)
+        n_bytes = now.nbytes + (0 if old is None else old.nbytes)
+        self.most_bytes = max(self.most_bytes, n_bytes)
         yield from self._changes(now.slice(0, 0) if old is None else old, now)
         self._replace(ends, now)
 

@@ -215,6 +215,7 @@ class WindowOperator(KeyGroupOperator):
         """The windows of a reader whose ends the watermark passed, and others that are due."""
         if self._updates is not None:
             yield from self._updates.fire(lambda ends: self._windows(number, new, ends), moment)
+            self.most_bytes = max(self.most_bytes, self._updates.most_bytes)
             return
         fired, fires = moment.fired_us
         after = moment.oldest_us - 1 if fired is None else fired
