@@ -62,7 +62,7 @@ class Checkpoint:
         has_ended: whether the input ended, and all windows were closed, in an earlier run.
         spark_id: the name by which Spark's part of it knows its query; None: an older sqlwin let
             Spark choose one.
-        cells_per_group: cells of a key group of the general operator.
+        cells_per_group: into so many key groups each can be cut; see `StreamOptions`.
         spark_name: the directory of Spark's part, in that of the checkpoint.
         resumed: how the operators of the stream go on with the state that is there, by number.
     """

@@ -52,8 +52,8 @@ class StreamOptions:
         max_jump_us: how far one micro-batch may move a source's watermark; None: any distance.
         allowed_lateness_us: for so long after its end a window is emitted again with rows that
             come late.
-        cells_per_group: how many cells a key group of the general operator has; kept with the
-            checkpoint too.
+        cells_per_group: how many cells a key group of the general operator would have in an older
+            sqlwin, by which names of cells go; kept with the checkpoint too.
         bucket_bytes: so many bytes of rows of a key group are put together at a time; one with more
             is cut into sub-buckets.
         early_fire: windows are emitted before their end too.

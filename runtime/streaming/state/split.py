@@ -55,7 +55,8 @@ class Split:
     Attributes:
         n_groups: how many key groups there are.
         into: each becomes so many.
-        cells: how many cells a key group of the general operator has now, a multiple of `into`.
+        cells: by how many cells of a key group names of cells go now, a multiple of `into`; see
+            `StreamOptions`.
     """
 
     n_groups: int
