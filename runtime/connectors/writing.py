@@ -104,3 +104,13 @@ def count_written(dataframe: DataFrame) -> Iterator[tuple[DataFrame, Callable[[]
     observation = Observation("sqlwin_rows")
     counted = dataframe.observe(observation, F.count(F.lit(1)).alias("n_rows"))
     yield counted, lambda: int(observation.get["n_rows"])
+
+
+def compute_again(rows: DataFrame) -> int:
+    """Compute a micro-batch that the sink has already, without writing it; how many rows it has.
+
+    Its checkpoint lacks it, and so does the state, which is kept as rows are computed.
+    """
+    with count_written(rows) as (counted, count):
+        counted.write.format("noop").mode("overwrite").save()
+    return count()

@@ -47,7 +47,7 @@ from runtime.connectors.filesystem.write import (
 )
 from runtime.connectors.options.checks import bytes_of, duration_us, option_values
 from runtime.connectors.options.formats import format_of
-from runtime.connectors.writing import as_declared, count_written, naming_output
+from runtime.connectors.writing import as_declared, compute_again, count_written, naming_output
 from runtime.files import Files, as_uri
 from runtime.spark.files import files_at, resolve, writable_files_at
 from runtime.spec.table import TableSpec
@@ -171,7 +171,7 @@ class FileSink:
                 is_there = self._resume(batch, plan)
                 self._is_first = False
                 if is_there:
-                    return self._computed(rows)
+                    return compute_again(rows)
             held = () if self._commit is None else self._commit.held
             if self._compaction is None or self._compaction.is_due(held, time.time()):
                 self._publish_held(batch - 1)
@@ -292,12 +292,6 @@ class FileSink:
             lambda: self._spark.read.parquet(as_uri(hidden)).count(),
         )
         return found, n_rows
-
-    def _computed(self, rows: DataFrame) -> int:
-        """Compute rows that are written already, for the state that Spark keeps of them."""
-        with count_written(rows) as (counted, count):
-            counted.write.format("noop").mode("overwrite").save()
-        return count()
 
     def _save(self, writer: DataFrameWriter, path: str) -> None:
         writer = writer.format(self._format).options(**self._options).mode("overwrite")

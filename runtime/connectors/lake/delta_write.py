@@ -25,6 +25,7 @@ from runtime.connectors.lake.delta import add_actions, delta_path, delta_schema,
 from runtime.connectors.lake.parquet_files import (
     WrittenFile,
     arranged,
+    is_unfinished,
     made_schema,
     remove_files,
     write_parquet,
@@ -37,6 +38,7 @@ from runtime.connectors.lake.table import (
     plain_values,
 )
 from runtime.connectors.options.checks import bad_option, option_values
+from runtime.connectors.writing import compute_again
 from runtime.errors import CatalogError, ErrorKind, ExecutionError
 from runtime.spark.clusters import check_seen_by_all
 from runtime.spec.scan import PartitionValue
@@ -61,6 +63,8 @@ _KNOWN_FEATURES = frozenset(
 _NAMELESS_VERSION = 6
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - a wall clock
+# What makes a log: a version, or a checkpoint of some
+_LOGGED = re.compile(r"\d{20}\.(?:.+\.)?(?:json|parquet)|_last_checkpoint")
 
 
 def write_delta(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
@@ -110,13 +114,13 @@ def _write(
     spark = dataframe.sparkSession
     try:
         path = delta_path(spark, spec)
-        table = _existing(spec, path)
+        table = existing_table(spec, path)
         if table is not None:
             _check_writable(table, overwrite)
         if batch is not None and table is not None:
             done = table.transaction_version(batch[0])
             if done is not None and done >= batch[1]:
-                return 0
+                return compute_again(dataframe)
         schema = made_schema(dataframe, spec) if table is None else delta_schema(table)
     except UnreadableError as error:
         raise ExecutionError(
@@ -228,15 +232,17 @@ def commit(
     )
 
 
-def _existing(spec: TableSpec, path: str) -> DeltaTable | None:
-    """The table at a path; None if there is none yet.
+def existing_table(spec: TableSpec, path: str) -> DeltaTable | None:
+    """The table at a path; None if there is none yet, also where one was killed as it was made.
 
     Raises:
         ExecutionError: something else is there.
     """
-    if os.path.isdir(f"{path}/_delta_log"):
+    log = f"{path}/_delta_log"
+    # of a version that was not put in its place a file with a longer name may be there
+    if os.path.isdir(log) and any(_LOGGED.fullmatch(name) for name in os.listdir(log)):
         return open_delta(spec, Place(path))
-    if os.path.exists(path) and (not os.path.isdir(path) or os.listdir(path)):
+    if os.path.exists(path) and not (os.path.isdir(path) and is_unfinished(path, log)):
         raise ExecutionError(
             f"table `{spec.name}` cannot be written: {path} is there, and is no Delta table",
             subjects=(spec.name,),

@@ -22,6 +22,7 @@ from runtime.connectors.lake.parquet_files import (
 from runtime.connectors.lake.places import Place
 from runtime.connectors.lake.table import UnreadableError, broken_table
 from runtime.connectors.options.checks import bad_option, option_values
+from runtime.connectors.writing import compute_again
 from runtime.errors import CatalogError, ExecutionError
 from runtime.spark.clusters import check_seen_by_all
 from runtime.spec.scan import PartitionValue
@@ -88,7 +89,7 @@ def _write(
     except Exception as error:
         raise broken_table(spec, error) from error
     if table is not None and batch is not None and last_batch(table, batch[0]) >= batch[1]:
-        return 0
+        return compute_again(dataframe)
     try:
         transaction = (
             _created(catalog, name, dataframe, spec) if table is None else table.transaction()

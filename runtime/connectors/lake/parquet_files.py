@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -43,6 +44,8 @@ _ROW_GROUP_BYTES = 64 << 20
 _RANGED = ("tinyint", "smallint", "int", "bigint", "date", "timestamp", "timestamp_ntz", "string")
 # Longer texts say too little for what they take up in a log
 _MOST_BYTES = 32
+
+_NAME = re.compile(r"part-[0-9a-f]{32}-[0-9a-f]{12}\.parquet")
 
 # The directory for the values of a file's partition columns, relative to the table's
 DirectoryOf = Callable[[Sequence[PartitionValue]], str]
@@ -117,6 +120,21 @@ def remove_files(directory: str, mark: str) -> None:
             # goes only where nothing is left in it
             if above != directory and "=" in os.path.basename(above):
                 os.rmdir(above)
+
+
+def is_unfinished(directory: str, log: str) -> bool:
+    """Whether all files below a directory are of jobs that were killed before they could commit.
+
+    Args:
+        directory: where they have written.
+        log: a directory in it that is not looked into.
+    """
+    return all(
+        _NAME.fullmatch(name)
+        for above, _, names in os.walk(directory)
+        if above != log
+        for name in names
+    )
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,16 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from runtime.connectors.lake.delta import delta_schema
-from runtime.connectors.lake.delta_write import commit, hive_directory, is_committed, partition_text
+from runtime.connectors.lake.delta_write import (
+    commit,
+    existing_table,
+    hive_directory,
+    is_committed,
+    partition_text,
+)
 from runtime.connectors.lake.parquet_files import NewFiles, file_task, remove_files
 from runtime.errors import ExecutionError
+from runtime.spec.table import TableSpec
 from tests.runtime.connectors.lake.test_delta_snapshot import (
     EVERY,
     as_set,
@@ -129,6 +136,23 @@ def test_files_without_a_version_are_removed_and_others_stay(tmp_path):
     remove_files(str(tmp_path), "lost")
     assert not list(tmp_path.rglob("*lost*")) and not list(tmp_path.glob("s=*"))
     assert len(list(tmp_path.glob("i=*/*.parquet"))) == 3
+
+
+def test_a_table_can_be_made_where_a_job_was_killed_that_was_making_it(tmp_path):
+    written(tmp_path, table_of(4), ["i"], mark="0123456789abcdef" * 2)
+    (tmp_path / "_delta_log").mkdir()
+    (tmp_path / "_delta_log" / "_commit_0c4e.json.tmp").write_text("{}")
+    spec = TableSpec("t", "delta")
+    assert existing_table(spec, str(tmp_path)) is None
+    commit(None, str(tmp_path), SCHEMA, ["i"], written(tmp_path, table_of(6), ["i"]), False)
+    table = existing_table(spec, str(tmp_path))
+    assert table is not None
+    assert table.to_pyarrow_table().num_rows == 6
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "part-00000-1.c000.snappy.parquet").write_bytes(b"somebody's")
+    with pytest.raises(ExecutionError, match="is there, and is no Delta table"):
+        existing_table(spec, str(other))
 
 
 def test_a_null_where_none_may_be_leaves_no_file(tmp_path):
