@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ from pyiceberg.types import IntegerType
 
 import sqlwin
 from runtime.errors import CatalogError, ExecutionError
-from tests.end_to_end.lake.test_delta import START, rows_of, values
+from tests.end_to_end.lake.test_delta import COUNTS, START, rows_of, values
 
 
 @pytest.fixture
@@ -88,3 +89,48 @@ def test_columns_that_were_renamed_and_added_are_read_by_spark_too(
         TABLE t, DESCRIPTOR(ts), INTERVAL '1' DAY)) GROUP BY window_start, window_end"""
     assert "ArrowScanLocalWindowAggregate" in fresh_session.explain(query)
     assert values(fresh_session, query) == [(START + dt.timedelta(days=1), 780, 10)]
+
+
+@pytest.mark.long
+def test_a_stream_reads_snapshots_each_row_once_and_goes_on_where_it_stopped(
+    fresh_session: sqlwin.Session, catalog: Catalog, tmp_path: Path
+) -> None:
+    source = catalog.create_table("db.source", schema=rows_of(1).schema)
+    source.append(rows_of(60))
+    fresh_session.execute(f"""
+        SET 'execution.checkpointing.dir' = '{tmp_path}/ck';
+        CREATE TABLE t (ts TIMESTAMP(3), day DATE, v BIGINT, WATERMARK FOR ts AS ts)
+        WITH ({options(tmp_path, "source")}, 'source.monitor-interval' = '200 ms');
+        CREATE TABLE o (day DATE, e TIMESTAMP(3), n BIGINT, s BIGINT)
+        WITH ({options(tmp_path, "out")})""")
+
+    def written() -> list[int]:
+        if not catalog.table_exists("db.out"):
+            return []
+        return sorted(catalog.load_table("db.out").scan().to_arrow()["s"].to_pylist())
+
+    def run(*meanwhile: pa.Table, until: int) -> None:
+        (result,) = fresh_session.execute(f"INSERT INTO o {COUNTS.format(where='')}")
+        stream = result.stream
+        assert stream is not None
+        for rows in meanwhile:
+            source.append(rows)
+        end = time.monotonic() + 90
+        while len(written()) < until:
+            assert time.monotonic() < end, written()
+            assert stream.state.value == "running", stream.failure()
+            time.sleep(0.1)
+        stream.stop()
+
+    run(until=5)
+    # snapshots that come while it is stopped, and while it runs
+    source.append(rows_of(20, 60))
+    source.append(rows_of(40, 80))
+    run(rows_of(10, 120), rows_of(20, 130), until=14)
+    assert written() == [sum(range(i, i + 10)) for i in range(0, 140, 10)]
+    batches = [
+        int(str(snapshot.summary["sqlwin.micro-batch"]))
+        for snapshot in catalog.load_table("db.out").snapshots()
+        if snapshot.summary is not None
+    ]
+    assert len(batches) == len(set(batches)) >= 2
