@@ -110,6 +110,11 @@ _BEHIND_FROM = frozenset(
 )
 _NESTED_TYPES = frozenset({"ARRAY", "MAP", "STRUCT", "ROW", "MULTISET"})
 _QUERY_STARTS = frozenset({T.SELECT, T.FROM, T.VALUES})
+# Words behind FROM that want more, and would be aliases where they are the last: what they want
+_LAST_WORDS = {
+    "EMIT": _Clause("ON WINDOW CLOSE", "GROUP BY k, window_end EMIT ON WINDOW CLOSE"),
+    "FOR": _Clause("its content", "PIVOT (SUM(v) FOR k IN ('a', 'b'))"),
+}
 
 
 @dataclass
@@ -210,6 +215,11 @@ class _Walk:
             level.is_past_from = True
         if is_clause or kind in _OPERATORS or kind in (T.COMMA, T.DOT):
             level.wants = i
+        elif level.is_past_from and self._is_last(i):
+            last = _LAST_WORDS.get(self._words(i))
+            if last is not None:
+                hint = f"for example {last.example}; an alias of that name stands behind AS"
+                self._refuse(i, i, f"{self._words(i)} needs {last.content}", hint)
 
     def _where_wanted(self, level: _Level, i: int, kind: TokenType) -> None:
         assert level.wants is not None
@@ -280,6 +290,9 @@ class _Walk:
     def _is_name(self, i: int) -> bool:
         """Whether the word of a clause at `i` is a name, by what follows it."""
         return self._type(i) != T.SELECT and self._type(i + 1) in _BEHIND_NAMES
+
+    def _is_last(self, i: int) -> bool:
+        return self._type(i + 1) in (None, T.SEMICOLON, *_CLOSING)
 
     def _type(self, i: int) -> TokenType | None:
         return self.tokens[i].token_type if i < len(self.tokens) else None
