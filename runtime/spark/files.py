@@ -30,6 +30,7 @@ from runtime.spark.private import unless_missing
 from runtime.spark.session import is_remote
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_WEB = re.compile(r"(?:https?|ftp)://", re.IGNORECASE)
 _ROOT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://[^/]*")
 # With an empty authority or none: another machine's is not ours
 _LOCAL = re.compile(r"file:(?:///+|/(?!/))")
@@ -63,8 +64,15 @@ def resolve(spark: SparkSession, path: str) -> str:
 
     Raises:
         SetupError: there is no such file system, or it cannot be reached.
-        ExecutionError: it is relative, and Spark Connect's server has another directory.
+        ExecutionError: it is a page of the web, or relative, and Spark Connect's server has another
+            directory.
     """
+    if _WEB.match(path):
+        raise ExecutionError(
+            f"{path} is on the web, which is no file system",
+            subjects=(path,),
+            hint="fetch it first, for example by curl, and read the file",
+        )
     if is_remote(spark):
         if not (path.startswith("/") or _SCHEME.match(path)):
             raise ExecutionError(

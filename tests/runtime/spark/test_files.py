@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from runtime.errors import ExecutionError
 from runtime.files import LocalFiles, as_uri
 from runtime.spark.files import HadoopFiles, files_at, resolve
 
@@ -47,6 +48,12 @@ def test_paths_without_a_scheme_are_on_the_default_file_system_of_the_session(
     assert (tmp_path / "x").read_text() == "one"
     assert files.names_in("viewfs://paths/data") == ["x"]
     assert files.expand("viewfs://paths/data/{x,y}*") == ["viewfs://paths/data/x"]
+
+
+def test_a_page_of_the_web_is_refused_at_once(spark: SparkSession) -> None:
+    for path in ("https://example.com/x.csv", "HTTP://example.com/x.csv", "ftp://example.com/x"):
+        with pytest.raises(ExecutionError, match=r"is on the web, which is no file system"):
+            resolve(spark, path)
 
 
 @pytest.mark.parametrize("replaces", [True, False])
