@@ -24,8 +24,9 @@ from runtime.slices.store import (
     set_suspended,
     stored_schema,
 )
+from runtime.slices.tiers import TierRules
 from runtime.spec.aggregates import Merge, MergeOp
-from runtime.spec.slices import KeptKey, KeptPartial, LocalForm
+from runtime.spec.slices import KeptKey, KeptPartial, LocalForm, Reached, Tier
 from runtime.spec.windows import Tumble
 
 FORM = LocalForm(
@@ -104,6 +105,41 @@ def test_whether_schedulers_pass_over_a_table_is_kept_with_it(tmp_path: Path) ->
     found = open_slices(table.path)
     assert found.is_suspended
     assert found.manifest == (BaseFile("a", 1, 1),)
+
+
+def test_how_far_old_slices_are_merged_is_in_the_version(tmp_path: Path) -> None:
+    path, rules = str(tmp_path / "m"), TierRules(((300, 600), (1500, 6000)), 9000)
+    create_slices(path, "m", {"query": "SELECT 1"}, FORM, rules=rules)
+    table = open_slices(path)
+    assert table.delta.metadata().configuration["sqlwin.format"] == "2"
+    assert (table.rules, table.reached) == (rules, Reached())
+    commit(table, "x", [_written(table, "x", 60)], [], (BaseFile("a", 1, 1),))
+    moved = Reached((Tier(300, 600), Tier(1500, -1500)), -3000)
+    table = open_slices(path)
+    commit(table, "y", [_written(table, "y", 300)], table.files, None, moved=moved)
+    found = open_slices(path)
+    assert found.reached == moved
+    assert [file.first_us for file in found.files] == [300]
+    assert found.manifest == (BaseFile("a", 1, 1),)
+    assert open_slices(path, version=1).reached == Reached()
+    # nothing is left of what was dropped
+    commit(found, "z", [], found.files, None, moved=Reached(moved.tiers, 600))
+    assert open_slices(path).reached.since_us == 600
+    assert open_slices(path).files == ()
+
+
+def test_a_micro_batch_is_named_by_the_version_that_has_its_rows(tmp_path: Path) -> None:
+    table = _made(tmp_path / "m")
+    other = open_slices(table.path)
+    assert table.last_batch("s") == -1
+    commit(table, "x", [_written(table, "x", 60)], [], None, batch=("s", 3))
+    found = open_slices(table.path)
+    assert (found.last_batch("s"), found.last_batch("t")) == (3, -1)
+    with pytest.raises(ChangedMeanwhile):
+        commit(other, "%", [_written(other, "z", 60)], [], None, batch=("t", 0))
+    # those of others stay
+    commit(found, "y", [_written(found, "y", 60)], [], (BaseFile("a", 1, 1),))
+    assert open_slices(table.path).last_batch("s") == 3
 
 
 def test_a_directory_that_holds_something_else_is_refused(tmp_path: Path) -> None:
