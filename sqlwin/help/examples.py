@@ -86,11 +86,13 @@ STATEMENTS = (
     StatementHelp(
         "CREATE MATERIALIZED TABLE",
         "CREATE MATERIALIZED TABLE [IF NOT EXISTS] name [COMMENT 'text']\n"
-        "[PARTITIONED BY (key, ...)] [WITH ('path' = 'directory')]\n"
-        "[FRESHNESS = INTERVAL 'n' unit] [REFRESH_MODE = FULL] [AS query]",
+        "[PARTITIONED BY (key, ...)] [WITH ('path' = 'directory', ...)]\n"
+        "[FRESHNESS = INTERVAL 'n' unit] [REFRESH_MODE = FULL | CONTINUOUS] [AS query]",
         "A window aggregation that is kept as slices, from which queries over the same table are\n"
         "answered: see [Materialized tables](materialized-tables.md). Without AS one that is\n"
-        "there is opened.",
+        "there is opened. FULL ones follow the files of the table; rows of CONTINUOUS ones come\n"
+        "by INSERT, of batches and streams. 'slices.tiers' = '1 min for 7 d, 1 h' merges old\n"
+        "slices, 'slices.retention' = '1 y' drops them.",
         "CREATE MATERIALIZED TABLE sold WITH ('path' = 'sold') AS\n"
         "SELECT item, window_start, window_end, SUM(price) AS total\n"
         "FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '1' HOUR))\n"
