@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from runtime.errors import SqlwinError
-from sqlwin.engine import client, wire
+from sqlwin.engine import client, place, wire
 from sqlwin.engine.place import find_place, idle_seconds, is_switched_off, private_directory
 
 OPTIONS = {"no_engine": False, "master": None, "remote": None, "conf": [], "output": None}
@@ -31,9 +31,9 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def identity() -> str:
-    place = find_place()
-    assert place is not None
-    return place.identity
+    found = find_place()
+    assert found is not None
+    return found.identity
 
 
 def test_terminals_of_a_user_share_an_engine_and_environments_do_not(
@@ -58,6 +58,23 @@ def test_files_of_sparks_configuration_are_part_of_the_identity(
     first = identity()
     (runtime / "spark-defaults.conf").write_text("spark.sql.shuffle.partitions 3\n")
     assert identity() != first
+
+
+def test_an_engine_is_of_one_version_of_the_code(
+    runtime: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = runtime / "site-packages"
+    for package in ("sqlwin/engine", "planner", "runtime"):
+        (installed / package).mkdir(parents=True)
+    module = installed / "planner" / "plan.py"
+    module.write_text("VERSION = 1\n")
+    monkeypatch.setattr(place, "__file__", str(installed / "sqlwin" / "engine" / "place.py"))
+    first = identity()
+    assert identity() == first
+    module.write_text("VERSION = 22\n")
+    edited = identity()
+    (installed / "runtime" / "more.py").touch()
+    assert len({first, edited, identity()}) == 3
 
 
 def test_the_directory_is_for_its_user_alone(runtime: Path) -> None:
