@@ -27,11 +27,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from runtime.errors import ExecutionError, SetupError
-from runtime.files import Files, as_uri
+from runtime.files import Files, as_uri, for_each_file
 from runtime.redaction import DEFAULT, Mask
 from runtime.spec.identity import operator_of, without_options
 from runtime.streaming.changes import KeptNames, Resumed
-from runtime.streaming.damage import METADATA, check_spark_files
+from runtime.streaming.damage import METADATA, check_spark_files, uncommitted_state
 from runtime.streaming.identity import Identity, difference, resume_hint, without_secrets
 from runtime.streaming.members import ANOTHER, FILE, part_of
 from runtime.streaming.state.blobs import Owner
@@ -183,6 +183,8 @@ def _opened(files: Files, new: Checkpoint, identity: Identity, mask: Mask) -> Ch
     files.make_directory(checkpoint.end_of_input)
     _drop_leftovers(files, checkpoint)
     _drop_unread_end(files, checkpoint)
+    last = max(committed(files, checkpoint), default=-1)
+    for_each_file(files.delete, uncommitted_state(files, checkpoint.spark_directory, last))
     return checkpoint
 
 

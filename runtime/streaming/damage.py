@@ -31,6 +31,8 @@ _RESTORE = (
 OF_ANOTHER = "is of another checkpoint"
 # What Spark calls its query by
 METADATA = "metadata"
+# A version of a task's state, or its checksum
+_VERSION = re.compile(r"\.?(\d+)(?:_[^/.]+)?\.(?:zip|changelog|delta|snapshot)(?:\.crc)?")
 _STATE = re.compile(r"state/(\d+)/(\d+)/(?:[^/]+/)?(\d+)(?:_[^/.]+)?\.(zip|changelog)")
 
 
@@ -81,6 +83,27 @@ def check_spark_files(
             checkpoint.
     """
     _Look(files, directory, spark_directory or f"{directory}/spark").at_all(spark_id)
+
+
+def uncommitted_state(files: Files, spark_directory: str, committed: int) -> list[str]:
+    """The files with state of micro-batches that have not ended.
+
+    Spark runs such a micro-batch again, and on a disk of this machine leaves the file that is there
+    in its place, whatever it has written now. State that differs from what was written the first
+    time, be it in the names of its parts, would not fit what later micro-batches change of it.
+
+    Args:
+        files: the file system.
+        spark_directory: that of Spark's part of a checkpoint.
+        committed: the last micro-batch that has ended; -1: none has.
+    """
+    found = []
+    for path in files.files_below(f"{spark_directory}/state"):
+        match = _VERSION.fullmatch(path.rpartition("/")[2])
+        # the version is one more than the number of its micro-batch
+        if match is not None and int(match[1]) > committed + 1:
+            found.append(path)
+    return found
 
 
 class _Look:

@@ -32,8 +32,9 @@ _OUR_ARROW_ROWS = "100000"
 _SPARKS_ARROW_BYTES = "64m"
 # By itself Spark writes its log of offsets and its state through Hadoop's FileContext. On a disk of
 # this machine that starts a process (readlink, chmod) some thirty times a micro-batch, which is
-# more than the rest of a small one takes. FileSystem does not ask for links; and it renames what
-# is written in the same way, after a look whether the target is there.
+# more than the rest of a small one takes. FileSystem does not ask for links; but where there is a
+# file already it leaves that: no task may run twice, and what a run that was killed has left of
+# the state is removed before (`runtime.streaming.damage.uncommitted_state`).
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _LOCAL_FILE_MANAGER = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"

@@ -10,7 +10,7 @@ import pytest
 
 from runtime.errors import ExecutionError
 from runtime.files import LocalFiles
-from runtime.streaming.damage import check_spark_files
+from runtime.streaming.damage import check_spark_files, uncommitted_state
 
 FILE = '{"path":"file:///in/a.parquet","timestamp":1795337414441,"batchId":0}'
 
@@ -46,6 +46,20 @@ def check(directory: Path) -> None:
 def test_a_whole_checkpoint_passes(started: int, committed: int, tmp_path: Path) -> None:
     made(tmp_path, started, committed)
     check(tmp_path)
+
+
+@pytest.mark.parametrize("committed", [-1, 0, 3])
+def test_state_of_a_micro_batch_that_has_not_ended_is_found(committed: int, tmp_path: Path) -> None:
+    spark = made(tmp_path, committed + 1, committed)
+    again = committed + 2
+    unread = [f"{again}.zip", f".{again}.zip.crc", f"{again}_4f-1.changelog", f"{again}.delta"]
+    others = ["_metadata/v2/9", f"_stateSchema/default/{again}_0013", "SSTs/000009-6c09.sst"]
+    below = spark / "state" / "0" / "1"
+    for name in [*unread, *others]:
+        (below / name).parent.mkdir(parents=True, exist_ok=True)
+        (below / name).write_text("state")
+    found = uncommitted_state(LocalFiles(), str(spark), committed)
+    assert sorted(found) == sorted(str(below / name) for name in unread)
 
 
 def test_what_was_copied_from_another_checkpoint_is_refused(tmp_path: Path) -> None:
