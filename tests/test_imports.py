@@ -45,7 +45,7 @@ MAY_IMPORT = {
     ),
     "runtime.connectors.kafka": (
         "runtime runtime.connectors runtime.connectors.options runtime.spark runtime.spec "
-        "confluent_kafka numpy pyarrow pyspark"
+        "confluent_kafka fastavro numpy pyarrow pyspark"
     ),
     "runtime.connectors.options": "runtime runtime.spec",
     "runtime.connectors.filesystem": (

@@ -1,18 +1,15 @@
-"""Messages to columns and back: formats json, csv, raw and avro.
-
-Private APIs, seen in Spark 4.3: `parseDataType` of the JVM's session and `avro.SchemaConverters`.
-Where one is missing, format avro is refused.
-"""
+"""Messages to columns and back, by Spark: formats json, csv, raw and avro."""
 
 from __future__ import annotations
 
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from runtime.connectors.columns import physical_columns
+from runtime.connectors.columns import declared_schema, physical_columns
 from runtime.connectors.connector import AVRO_PACKAGE, missing_package
+from runtime.connectors.kafka.avro_options import avro_schema
 from runtime.connectors.options.checks import bad_option
 from runtime.connectors.options.formats import spark_options, written_timestamps
 from runtime.errors import CatalogError
@@ -55,7 +52,7 @@ def decoded(
             )
         return messages, {field.name: message.cast(field.dataType)}
     if file_format == "avro":
-        parsed = _from_avro(messages.sparkSession, message, schema, spec)
+        parsed = _from_avro(message, schema, spec)
         return messages, {f.name: parsed[f.name] for f in schema.fields}
     options = spark_options(spec, file_format)
     is_tolerant = options["mode"] == "PERMISSIVE"
@@ -118,7 +115,9 @@ def encoded(fields: list[str], file_format: str, spec: TableSpec) -> Column:
         try:
             from pyspark.sql.avro.functions import to_avro
 
-            return to_avro(value)
+            columns = {column.name: column for column in physical_columns(spec)}
+            written = declared_schema(spec, [columns[name] for name in fields])
+            return to_avro(value, avro_schema(spec, written))
         except (PySparkException, TypeError) as error:
             raise missing_package(spec, "writes Avro", AVRO_PACKAGE) from error
     options = {**written_timestamps(spec, file_format), **spark_options(spec, file_format)}
@@ -126,18 +125,14 @@ def encoded(fields: list[str], file_format: str, spec: TableSpec) -> Column:
     return F.to_json(value, options) if file_format == "json" else F.to_csv(value, options)
 
 
-def _from_avro(spark: SparkSession, message: Column, schema: StructType, spec: TableSpec) -> Column:
+def _from_avro(message: Column, schema: StructType, spec: TableSpec) -> Column:
     from pyspark.sql.avro.functions import from_avro
 
-    jvm = spark._jvm
     try:
-        java_schema = spark._jsparkSession.parseDataType(schema.json())
-        converters = getattr(jvm, "org.apache.spark.sql.avro.SchemaConverters")
-        avro = converters.toAvroType(java_schema, False, "record", "").toString()
-    except (TypeError, PySparkException) as error:
+        return from_avro(message, avro_schema(spec, schema))
+    except (PySparkException, TypeError) as error:
         # A name that the JVM does not have is a package to py4j, which cannot be called.
         raise missing_package(spec, "reads Avro", AVRO_PACKAGE) from error
-    return from_avro(message, avro)
 
 
 def _ddl(schema: StructType) -> str:

@@ -28,6 +28,8 @@ from runtime.connectors.connector import (
 )
 from runtime.connectors.kafka.decode import column_of
 from runtime.connectors.kafka.properties import consumer_config, producer_config
+from runtime.connectors.kafka.avro import CONFLUENT
+from runtime.connectors.kafka.avro_options import AVRO_FORMATS, registry_of
 from runtime.connectors.kafka.source import FORMAT, writer_options
 from runtime.connectors.kafka.source import messages as messages_by_python
 from runtime.connectors.kafka.table import (
@@ -78,7 +80,9 @@ def validate(spec: TableSpec) -> None:
     values = option_values(spec)
     properties = [name for name, _ in spec.options if name.lower().startswith("properties.")]
     formats = [values.get(name, "").lower() for name in ("format", "value.format", "key.format")]
-    check_message_options(spec, KAFKA, formats, [*SPARK_OPTIONS, *properties])
+    # Flink's names where it is 'value.format' that says the format
+    of_values = [f"value.{name}" for name in KAFKA if name.startswith(f"{CONFLUENT}.")]
+    check_message_options(spec, KAFKA, formats, [*SPARK_OPTIONS, *properties, *of_values])
     check_columns(spec, list(METADATA))
     if values.get("sink.delivery-guarantee", "").lower() == "exactly-once":
         raise bad_option(
@@ -138,10 +142,31 @@ def validate(spec: TableSpec) -> None:
     if client_of(spec) == PYTHON:
         _check_client(spec, values)
 
+    _check_avro(spec, values)
 
 def client_of(spec: TableSpec) -> str:
     """What reads and writes a table: PYTHON (confluent-kafka) or SPARK (its own package)."""
     default = PYTHON if find_spec("confluent_kafka") else SPARK
+def _check_avro(spec: TableSpec, values: dict[str, str]) -> None:
+    if values.get("key.format", "").lower() == CONFLUENT:
+        raise bad_option(
+            spec,
+            f"'key.format' cannot be '{CONFLUENT}': keys are not read by a schema registry",
+            "METADATA FROM 'key' gives the whole key as BYTES",
+            subjects=("'key.format'", f"'{CONFLUENT}'"),
+        )
+    if value_format(spec) != CONFLUENT:
+        return
+    registry_of(spec)
+    if client_of(spec) != PYTHON:
+        raise bad_option(
+            spec,
+            f"format '{CONFLUENT}' is read by confluent-kafka alone",
+            "pip install 'sqlwin[kafka]', and leave 'kafka.client' out",
+            subjects=(f"'{CONFLUENT}'",),
+        )
+
+
     return option_values(spec).get("kafka.client", default).lower()
 
 
@@ -300,6 +325,13 @@ def columns_of(
     *,
     are_decoded: bool = False,
     beside: Sequence[str] = (),
+    if value_format(spec) == CONFLUENT:
+        raise bad_option(
+            spec,
+            f"format '{CONFLUENT}' is read, and not written",
+            "json and csv are written; of Avro what 'format' = 'avro' is",
+            subjects=(f"'{CONFLUENT}'",),
+        )
 ) -> DataFrame:
     """The table's columns, taken from messages as Spark's Kafka source gives them.
 
@@ -341,6 +373,10 @@ def split(spec: TableSpec) -> str:
     Raises:
         CatalogError: no column says what it is, or topics are not known by name.
     """
+        if part == "value" and are_decoded and file_format in AVRO_FORMATS:
+            # workers leave none to Spark
+            found |= {f.name: F.col(column_of(n)) for n, f in enumerate(schema.fields)}
+            continue
     named = {c.metadata: f"`{c.name.replace('`', '``')}`" for c in spec.columns if c.metadata}
     topics = [t.strip() for t in option_values(spec).get("topic", "").split(";") if t.strip()]
     wanted = ["partition"] if len(topics) == 1 else ["partition", "topic"]

@@ -10,9 +10,11 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka import KafkaError, TopicPartition
 
+from runtime.connectors.kafka.avro import AvroDecoding, BrokenMessageError, decoded_avro
 from runtime.connectors.kafka.client import LATER_SECONDS, Client
 from runtime.connectors.kafka.decode import arrow_type, column_of, decoded
 from runtime.connectors.kafka.offsets import SPLIT, Range, Reading, at_time, lost
+from runtime.errors import ExecutionError
 
 # A record batch has at most so many messages, and ends after so many bytes
 _BATCH_MESSAGES = 10_000
@@ -135,7 +137,7 @@ def _go_on(client: Client, reading: Reading, wanted: Range, position: int) -> in
 def record_batch(messages: list[Any], source: Range, reading: Reading) -> pa.RecordBatch:
     """Columns of messages from one range, and the fields in them if they are decoded here."""
     how = reading.decoding
-    fields = None if how is None else decoded([message.value() for message in messages], how)
+    fields = _fields(messages, source, reading)
     arrays = []
     for name in reading.columns:
         array = _column(name, messages, source)
@@ -144,7 +146,7 @@ def record_batch(messages: list[Any], source: Range, reading: Reading) -> pa.Rec
         arrays.append(array)
     names = list(reading.columns)
     if how is not None:
-        arrays += fields or [pa.nulls(len(messages), arrow_type(each)) for _, each in how.fields]
+        arrays += fields or [pa.nulls(len(messages), arrow_type(type_)) for _, type_ in how.fields]
         names += [column_of(position) for position in range(len(how.fields))]
     return pa.RecordBatch.from_arrays(arrays, names=names)
 
@@ -162,7 +164,7 @@ def table_rows(messages: list[Any], source: Range, reading: Reading) -> pa.Recor
     """
     assert reading.wanted is not None
     how = reading.decoding
-    fields = None if how is None else decoded([message.value() for message in messages], how)
+    fields = _fields(messages, source, reading)
     if how is not None and fields is None:
         arrays = [_column(name, messages, source) for name in reading.columns]
         split = pa.repeat(pa.scalar(reading.split_of(source), pa.int32()), len(messages))
@@ -178,6 +180,30 @@ def table_rows(messages: list[Any], source: Range, reading: Reading) -> pa.Recor
         else:
             arrays.append(_column(place, messages, source))
     return pa.RecordBatch.from_arrays(arrays, names=[name for name, _ in reading.wanted])
+
+
+def _fields(messages: list[Any], source: Range, reading: Reading) -> list[pa.Array] | None:
+    """The columns in values of messages; None if Spark decodes them.
+
+    Raises:
+        ExecutionError: a message cannot be read, and Spark does not decode such ones.
+    """
+    how = reading.decoding
+    if how is None:
+        return None
+    values = [message.value() for message in messages]
+    if not isinstance(how, AvroDecoding):
+        return decoded(values, how)
+    try:
+        return decoded_avro(values, how)
+    except BrokenMessageError as broken:
+        place = f"partition {source.partition}, offset {messages[broken.number].offset()}"
+        raise ExecutionError(
+            f"topic '{source.topic}', {place}: the message cannot be read as Avro: {broken}",
+            hint="'avro.schema' says what it was written with"
+            if how.schema
+            else "'format' = 'avro' reads messages without the id of a schema",
+        ) from broken
 
 
 def _column(name: str, messages: list[Any], source: Range) -> pa.Array:

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from runtime.connectors.kafka.avro import AvroDecoding
 from runtime.connectors.kafka.decode import Decoding
 from runtime.errors import ExecutionError
 
@@ -70,7 +71,7 @@ class Reading:
     skips_lost: bool = False
     discovery_s: float = 10.0
     columns: tuple[str, ...] = ()
-    decoding: Decoding | None = None
+    decoding: Decoding | AvroDecoding | None = None
     for_errors: tuple[str, ...] = ()
     wanted: tuple[tuple[str, int | str], ...] | None = None
 
@@ -90,7 +91,8 @@ class Reading:
         said = json.loads(text)
         if how := said["decoding"]:
             fields = tuple((name, type_) for name, type_ in how["fields"])
-            said["decoding"] = Decoding(**{**how, "fields": fields})
+            kind = AvroDecoding if "registry" in how else Decoding
+            said["decoding"] = kind(**{**how, "fields": fields})
         tuples = {name: tuple(said[name]) for name in ("topics", "columns", "for_errors")}
         if said["wanted"] is not None:
             tuples["wanted"] = tuple((name, place) for name, place in said["wanted"])

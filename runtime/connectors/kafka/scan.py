@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from runtime.connectors.kafka.connector import PYTHON, client_of, columns_of
+from runtime.connectors.kafka.decode import CSV, JSON
 from runtime.connectors.kafka.offsets import SPLIT, Reading
 from runtime.connectors.kafka.source import as_spark_has_them, ranges
 from runtime.connectors.kafka.table import METADATA, key_fields, reading_of, value_format
@@ -71,7 +72,9 @@ def _reading(spec: TableSpec, columns: Sequence[Column], *, is_stream: bool) -> 
             return f"column {column.name} is decoded by Spark"
         wanted.append((column.name, place))
     file_format = value_format(spec)
-    ignores = spark_options(spec, file_format).get("mode") == "PERMISSIVE"
+    ignores = (
+        file_format in (JSON, CSV) and spark_options(spec, file_format).get("mode") == "PERMISSIVE"
+    )
     if not any(isinstance(place, int) for _, place in wanted):
         if ignores:
             # broken messages are no rows, whatever is read of them

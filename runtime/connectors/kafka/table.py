@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pyspark.sql.types import StructField, StructType
 
 from runtime.connectors.columns import declared_schema, physical_columns
+from runtime.connectors.kafka.avro import AvroDecoding
+from runtime.connectors.kafka.avro_options import AVRO_FORMATS, avro_decoding
 from runtime.connectors.kafka.decode import CSV, JSON, Decoding, can_decode
 from runtime.connectors.kafka.offsets import EARLIEST, GROUP, LATEST, OFFSETS, TIMESTAMP, Reading
 from runtime.connectors.kafka.properties import consumer_config, producer_config
@@ -131,9 +133,11 @@ def _message_columns(spec: TableSpec) -> tuple[str, ...]:
     return ("topic", "partition", "offset", *sorted(wanted - {"topic", "partition", "offset"}))
 
 
-def decoding_of(spec: TableSpec) -> Decoding | None:
+def decoding_of(spec: TableSpec) -> Decoding | AvroDecoding | None:
     """How workers decode values; None: Spark does, for their types or the table's options."""
     file_format = value_format(spec)
+    if file_format in AVRO_FORMATS:
+        return avro_decoding(spec, declared_fields(spec, value_fields(spec)), file_format)
     if file_format not in (JSON, CSV):
         return None
     options = spark_options(spec, file_format)

@@ -18,7 +18,7 @@ from runtime.spec.table import TableSpec
 
 # Of files; those of messages
 FORMATS = ("parquet", "csv", "json", "orc", "avro", "text")
-MESSAGE_FORMATS = ("json", "csv", "raw", "avro")
+MESSAGE_FORMATS = ("json", "csv", "raw", "avro", "avro-confluent")
 # Formats whose files name and type their columns.
 SELF_DESCRIBING = ("parquet", "orc", "avro")
 

@@ -134,6 +134,18 @@ KAFKA: Options = {
     "key.fields": Option("columns that are in the key, with ; between them"),
     "key.fields-prefix": Option("what their names begin with in the table"),
     "value.fields-include": choice("whether values hold them too", "ALL", "EXCEPT_KEY"),
+    "avro.schema": Option("of plain Avro, the schema as JSON; from the columns unless set"),
+    "avro-confluent.url": Option("the schema registry: http://host:8081"),
+    "avro-confluent.basic-auth.credentials-source": choice(
+        "whether name and password are in user-info or in the URL", "USER_INFO", "URL"
+    ),
+    "avro-confluent.basic-auth.user-info": Option("name:password at the registry"),
+    "avro-confluent.bearer-auth.credentials-source": choice("a token", "STATIC_TOKEN"),
+    "avro-confluent.bearer-auth.token": Option("a token for the registry"),
+    "avro-confluent.ssl.truststore.location": Option("certificates that it is trusted by, as PEM"),
+    "avro-confluent.ssl.keystore.location": Option("a certificate and its key, as PEM"),
+    "avro-confluent.ssl.keystore.password": Option("of that key"),
+    "avro-confluent.subject": without_effect(),
     "scan.startup.mode": choice(
         "where reading begins",
         "earliest-offset",

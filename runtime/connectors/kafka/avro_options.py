@@ -1,0 +1,94 @@
+"""What a table's options say of Avro: the schema of its messages, and where the registry is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql.types import StructType
+
+from runtime.connectors.kafka.avro import AVRO, CONFLUENT, AvroDecoding, decoding, schema_of
+from runtime.connectors.options.checks import bad_option, option_values
+from runtime.spec.table import TableSpec
+
+AVRO_FORMATS = (AVRO, CONFLUENT)
+_PREFIX = f"{CONFLUENT}."
+_STORES = ("ssl.truststore.location", "ssl.keystore.location")
+_PEM = (".pem", ".crt", ".cer", ".key")
+
+
+def avro_values(spec: TableSpec) -> dict[str, str]:
+    """The options of format 'avro-confluent', without what their names begin with."""
+    found = {}
+    for name, value in option_values(spec).items():
+        bare = name.removeprefix("value.")
+        if bare.startswith(_PREFIX):
+            found[bare.removeprefix(_PREFIX)] = value
+    return found
+
+
+def avro_decoding(spec: TableSpec, columns: StructType, file_format: str) -> AvroDecoding:
+    """How messages of a table become its columns.
+
+    Raises:
+        CatalogError: the options are wrong.
+    """
+    if file_format == CONFLUENT:
+        return decoding(columns, registry=registry_of(spec))
+    return decoding(columns, avro_schema(spec, columns))
+
+
+def avro_schema(spec: TableSpec, columns: StructType) -> str:
+    """The schema of messages with these columns: that of `avro.schema`, else Flink's of them.
+
+    Raises:
+        CatalogError: a column has no type in Avro.
+    """
+    if said := option_values(spec).get("avro.schema"):
+        return said
+    try:
+        return schema_of(columns)
+    except ValueError as error:
+        raise bad_option(
+            spec, str(error), "'avro.schema' says what messages are", subjects=("'avro'",)
+        ) from error
+
+
+def registry_of(spec: TableSpec) -> Mapping[str, str]:
+    """Where schemas are and what is said to get them, see `registry.schema_text`.
+
+    Raises:
+        CatalogError: an option is missing, or needs Java.
+    """
+    values = avro_values(spec)
+    if "url" not in values:
+        raise bad_option(
+            spec,
+            f"option '{_PREFIX}url' is missing",
+            "it says where the schema registry is, such as http://localhost:8081",
+            subjects=(f"'{_PREFIX}url'",),
+        )
+    source = values.get("basic-auth.credentials-source", "USER_INFO").upper()
+    if source not in ("URL", "USER_INFO"):
+        raise bad_option(
+            spec,
+            f"option '{_PREFIX}basic-auth.credentials-source' is '{source}'",
+            "it must be URL or USER_INFO",
+            subjects=(f"'{source}'", f"'{_PREFIX}basic-auth.credentials-source'"),
+        )
+    for store in _STORES:
+        if store in values and not values[store].lower().endswith(_PEM):
+            raise bad_option(
+                spec,
+                f"option '{_PREFIX}{store}' is a store that only Java reads",
+                "give it as a PEM file: name.pem",
+                subjects=(f"'{_PREFIX}{store}'",),
+            )
+    names = {
+        "url": "url",
+        "basic-auth.user-info": "user_info",
+        "bearer-auth.token": "token",
+        "ssl.truststore.location": "ca",
+        "ssl.keystore.location": "certificate",
+        "ssl.keystore.password": "key_password",
+    }
+    return {ours: values[name] for name, ours in names.items() if name in values}

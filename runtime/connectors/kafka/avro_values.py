@@ -1,0 +1,151 @@
+"""Values of Avro as columns of a table: which schemas fit which types, and what they become."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from runtime.connectors.columns import find_column
+from runtime.connectors.kafka.avro_columns import Named, NotByColumnsError, kind_of, raw_type
+
+_UNITS = {
+    "timestamp-millis": "ms",
+    "timestamp-micros": "us",
+    "local-timestamp-millis": "ms",
+    "local-timestamp-micros": "us",
+}
+_DECIMAL_BYTES = 16
+# Whole types by what may become them
+_FROM: Mapping[str, tuple[pa.DataType, ...]] = {
+    "boolean": (pa.bool_(),),
+    "int": (
+        pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.date32(),
+    ),
+    "long": (pa.int64(), pa.float32(), pa.float64()),
+    "float": (pa.float32(), pa.float64()),
+    "double": (pa.float64(),),
+    "string": (pa.string(), pa.binary()),
+    "bytes": (pa.string(), pa.binary()),
+    "enum": (pa.string(),),
+    "fixed": (pa.binary(),),
+}  # fmt: skip
+
+
+def misfit(schema: Any, named: Named, type_: pa.DataType) -> str | None:
+    """What a schema is, if its values cannot be of a type; None: they can.
+
+    What is wider may hold what is narrower, as when Avro resolves schemas.
+    """
+    try:
+        raw_type(schema, named)
+    except NotByColumnsError as error:
+        return str(error)
+    except RecursionError:
+        return "a type that holds itself"
+    kind, schema = present(schema, named)
+    logical = schema.get("logicalType")
+    fits = type_ in _FROM.get(kind, ())
+    if pa.types.is_timestamp(type_):
+        # without a logical type Flink takes milliseconds
+        unit = _UNITS.get(logical or "timestamp-millis")
+        is_local = (logical or "").startswith("local")
+        fits = kind == "long" and unit is not None and not (is_local and type_.tz)
+    elif pa.types.is_decimal(type_):
+        fits = kind in ("bytes", "fixed") and logical == "decimal"
+    elif pa.types.is_list(type_):
+        fits = kind == "array"
+        if fits and misfit(schema["items"], named, type_.value_type) is None:
+            return None
+        fits = False
+    elif pa.types.is_map(type_):
+        fits = kind == "map" and misfit(schema["values"], named, type_.item_type) is None
+    elif pa.types.is_struct(type_):
+        fits = kind == "record" and _has_fields(schema, named, type_)
+    elif kind == "null":
+        fits = True
+    return None if fits else f"{kind} ({logical})" if logical else kind
+
+
+def _has_fields(schema: Any, named: Named, type_: pa.StructType) -> bool:
+    types = {field["name"]: field["type"] for field in schema["fields"]}
+    found = [(field, find_column(list(types), field.name)) for field in type_]
+    return all(not place or misfit(types[place[0]], named, f.type) is None for f, place in found)
+
+
+def present(schema: Any, named: Named) -> tuple[str, Any]:
+    """The type of values that are not null, see `kind_of`."""
+    kind, schema = kind_of(schema, named)
+    while kind == "union":
+        others = [each for each in schema if kind_of(each, named)[0] != "null"]
+        kind, schema = kind_of(others[0], named) if others else ("null", {"type": "null"})
+    return kind, schema
+
+
+def converted(array: pa.Array, schema: Any, named: Named, type_: pa.DataType) -> pa.Array:
+    """Raw values, see `avro_columns.raw_type`, as a column of a type that they fit.
+
+    Raises:
+        ArrowInvalid: a value does not go into the type.
+    """
+    kind, schema = present(schema, named)
+    if array.type == type_:
+        return array
+    if kind == "null":
+        return pa.nulls(len(array), type_)
+    if pa.types.is_timestamp(type_):
+        unit = _UNITS.get(schema.get("logicalType") or "", "ms")
+        return array.cast(pa.timestamp(unit)).cast(pa.timestamp("us")).cast(type_)
+    if pa.types.is_decimal(type_):
+        return _decimals(array, schema).cast(type_)
+    if pa.types.is_list(type_):
+        values = converted(array.values, schema["items"], named, type_.value_type)
+        return pa.ListArray.from_arrays(_offsets(array), values, type=type_)
+    if pa.types.is_map(type_):
+        items = converted(array.items, schema["values"], named, type_.item_type)
+        return pa.MapArray.from_arrays(_offsets(array), array.keys, items).cast(type_)
+    if pa.types.is_struct(type_):
+        types = {field["name"]: field["type"] for field in schema["fields"]}
+        parts = []
+        for field in type_:
+            place = find_column(list(types), field.name)
+            parts.append(
+                converted(array.field(place[0]), types[place[0]], named, field.type)
+                if place
+                else pa.nulls(len(array), field.type)
+            )
+        return pa.StructArray.from_arrays(parts, fields=list(type_), mask=array.is_null())
+    # of many digits a float keeps what it can, as Avro says
+    is_rounded = pa.types.is_floating(type_)
+    return array.cast(type_, safe=not is_rounded)
+
+
+def _offsets(array: pa.Array) -> pa.Array:
+    """Where values begin, NULL where there are none."""
+    is_null = np.append(array.is_null().to_numpy(zero_copy_only=False), False)
+    return pa.array(array.offsets.to_numpy(), mask=is_null)
+
+
+def _decimals(array: pa.Array, schema: Mapping[str, Any]) -> pa.Array:
+    """Decimals of two's complement, the highest byte first, as bytes or fixed have them."""
+    type_ = pa.decimal128(schema["precision"], schema.get("scale", 0))
+    is_null = array.is_null().to_numpy(zero_copy_only=False)
+    filled = array.fill_null(b"\0")
+    offsets = np.frombuffer(filled.buffers()[1], np.int32)[filled.offset :][: len(filled) + 1]
+    offsets = offsets.astype(np.int64)
+    lengths = np.diff(offsets)
+    if (lengths > _DECIMAL_BYTES).any():
+        raise pa.ArrowInvalid(f"a decimal has more than {_DECIMAL_BYTES} bytes")
+    data = np.frombuffer(filled.buffers()[2] or b"\0", np.uint8)
+    # from the lowest byte on; what a short one lacks is its sign
+    places = offsets[1:, None] - 1 - np.arange(_DECIMAL_BYTES)
+    is_there = places >= offsets[:-1, None]
+    is_negative = (lengths > 0) & (data[np.minimum(offsets[:-1], len(data) - 1)] >= 0x80)
+    sign = np.where(is_negative, 0xFF, 0).astype(np.uint8)
+    whole = np.where(is_there, data[np.maximum(places, 0)], sign[:, None]).astype(np.uint8)
+    validity = pa.py_buffer(np.packbits(~is_null, bitorder="little"))
+    found = pa.Array.from_buffers(type_, len(array), [validity, pa.py_buffer(whole.tobytes())])
+    found.validate(full=True)
+    return found

@@ -1,0 +1,141 @@
+"""Schemas of a registry over HTTP, and messages with their ids."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from runtime.connectors.kafka.avro import decoded_avro, decoding
+from runtime.connectors.kafka.avro_options import registry_of
+from runtime.connectors.kafka.client import Client
+from runtime.connectors.kafka.consume import read_range
+from runtime.connectors.kafka.offsets import Range, Reading
+from runtime.connectors.kafka.registry import schema_text
+from runtime.connectors.kafka.source import read_table
+from runtime.errors import CatalogError, ExecutionError
+from tests.runtime.connectors.kafka.broker import Broker, broker
+from tests.runtime.connectors.kafka.registry_server import Registry, served
+from tests.runtime.connectors.kafka.test_avro import columns, schema, written
+from tests.runtime.connectors.kafka.test_options import kafka
+
+__all__ = ["broker"]
+
+FIRST = schema([("k", "int", "", None), ("v", "long", "", None)])
+SECOND = schema([("v", ["null", "double"], "", None), ("k", "int", "", None)])
+
+
+@pytest.fixture
+def registry() -> Iterator[Registry]:
+    with served(Registry("reader:secret-of-mine")) as found:
+        found.put(7, FIRST)
+        found.put(300, SECOND)
+        found.put(8, FIRST, schemaType="PROTOBUF")
+        found.put(9, FIRST, references=[{"name": "x", "subject": "x", "version": 1}])
+        yield found
+
+
+def asked(registry: Registry, **more: str) -> dict[str, str]:
+    return {"url": registry.url, "user_info": registry.login, **more}
+
+
+def test_messages_of_several_schemas_come_in_their_order(registry: Registry) -> None:
+    def headed(number: int, *values: bytes) -> list[bytes]:
+        return [b"\0" + number.to_bytes(4, "big") + value for value in values]
+
+    old = headed(7, *written(FIRST, *({"k": i, "v": 10 * i} for i in range(3))))
+    new = headed(300, *written(SECOND, {"k": 7, "v": 1.5}, {"k": 8, "v": None}))
+    how = decoding(columns(k="int", v="double"), registry=asked(registry))
+    found = decoded_avro([old[0], new[0], None, old[1], new[1], old[2]], how)
+    assert found[0].to_pylist() == [0, 7, None, 1, 8, 2]
+    assert found[1].to_pylist() == [0.0, 1.5, None, 10.0, None, 20.0]
+    decoded_avro([*old, *new], how)
+    assert registry.n_asked == 2, "a schema is asked for once"
+
+
+def test_messages_of_a_topic_are_read_for_spark_and_for_windows(
+    registry: Registry, broker: Broker
+) -> None:
+    head = b"\0" + (7).to_bytes(4, "big")
+    values = [head + each for each in written(FIRST, {"k": 1, "v": 2}, {"k": 3, "v": 4})]
+    broker.send("avro-read", [*values, None, b"\0\0"], 2)
+    reading = Reading(
+        "t",
+        {"bootstrap.servers": broker.address, "group.id": "x"},
+        ("avro-read",),
+        columns=("offset", "value"),
+        decoding=decoding(columns(k="int", v="bigint"), registry=asked(registry)),
+        for_errors=("value",),
+    )
+    reading = Reading.of(reading.text())
+    client = Client(reading.config)
+    (found,) = read_range(client, reading, Range("avro-read", 2, 0, 3))
+    client.kafka.close()
+    assert found.to_pylist() == [
+        {"offset": 0, "value": None, "field_0": 1, "field_1": 2},
+        {"offset": 1, "value": None, "field_0": 3, "field_1": 4},
+        {"offset": 2, "value": None, "field_0": None, "field_1": None},
+    ]
+    windows = replace(reading, wanted=(("v", 1), ("part", "partition")))
+    (rows,) = read_table(windows, Range("avro-read", 2, 1, 3).text())
+    assert rows.to_pylist() == [{"v": 4, "part": 2}, {"v": None, "part": 2}]
+    with pytest.raises(ExecutionError) as caught:
+        list(read_table(windows, Range("avro-read", 2, 0, 4).text()))
+    assert caught.value.message == (
+        "table `t`: topic 'avro-read', partition 2, offset 3: the message cannot be read as Avro: "
+        "it does not begin with a zero byte and the id of a schema"
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "more", "said"),
+    [
+        (5, {}, "has no schema 5: Schema 5 not found"),
+        (7, {"user_info": "reader:wrong"}, "does not take the login: 401 Unauthorized"),
+        (8, {}, "schema 8 of the registry is of type PROTOBUF"),
+        (9, {}, "schema 9 of the registry refers to other subjects"),
+    ],
+    ids=["id", "login", "kind", "references"],
+)
+def test_what_is_wrong_is_said(
+    registry: Registry, number: int, more: dict[str, str], said: str
+) -> None:
+    with pytest.raises(ExecutionError) as caught:
+        schema_text(asked(registry, **more), number)
+    assert said in caught.value.message
+    assert "\n" not in caught.value.message
+
+
+def test_a_registry_that_does_not_answer_is_named_within_seconds() -> None:
+    begun = time.monotonic()
+    with pytest.raises(
+        ExecutionError, match=r"at http://127\.0\.0\.1:1 does not answer: .*refused"
+    ):
+        schema_text({"url": "http://127.0.0.1:1"}, 7)
+    assert time.monotonic() - begun < 8
+
+
+def test_a_registry_that_has_no_leader_yet_is_asked_again(registry: Registry) -> None:
+    registry.n_failures = 2
+    url = registry.url.replace("://", "://reader:secret-of-mine@")
+    assert '"row"' in schema_text({"url": url}, 7)
+
+
+def test_options_are_flinks() -> None:
+    said = {
+        "value__format": "avro-confluent",
+        "format": "",
+        "value__avro-confluent__url": "https://h:8081",
+        "value__avro-confluent__basic-auth__user-info": "me:pw",
+        "value__avro-confluent__ssl__truststore__location": "/ca.pem",
+    }
+    assert registry_of(kafka(**said)) == {
+        "url": "https://h:8081", "user_info": "me:pw", "ca": "/ca.pem",
+    }  # fmt: skip
+    said["value__avro-confluent__ssl__truststore__location"] = "/ca.jks"
+    with pytest.raises(CatalogError, match="is a store that only Java reads"):
+        registry_of(kafka(**said))
+    with pytest.raises(CatalogError, match=r"option 'avro-confluent\.url' is missing"):
+        registry_of(kafka(format="avro-confluent"))
