@@ -76,6 +76,7 @@ class Connector:
             alone can write them.
         write_stream: Spark's own streaming sink, which is taken where nothing else is written
             beside it.
+        in_batches: whether micro-batches into a table are written one by one even so.
         takes_updates: whether rows may come that replace others.
         idle_options: names of options, in lower case, that are let pass and change nothing.
         explain: what an error of Spark's means for a table of it; None: nothing special.
@@ -97,6 +98,7 @@ class Connector:
     overwrites: bool = False
     open_batches: OpenBatches | None = None
     write_stream: WriteStream | None = None
+    in_batches: Callable[[TableSpec], bool] = lambda spec: False
     takes_updates: bool = False
     idle_options: frozenset[str] = frozenset()
     explain: Explain | None = None

@@ -130,7 +130,7 @@ def start_writing(
     if run.order:
         write = seen(run, spec, open_batches(dataframe, spec, run), persists=True)
         return for_each(rows, run, lambda found, batch: write(arrange(_sorted(found, run)), batch))
-    if connector.write_stream is None:
+    if connector.write_stream is None or connector.in_batches(spec):
         write = open_batches(dataframe, spec, run)
         return for_each(dataframe, run, seen(run, spec, write, persists=True))
     run.n_rows = None

@@ -10,7 +10,9 @@ Metadata columns: topic, partition, offset, timestamp, timestamp-type, headers, 
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 
@@ -26,10 +28,10 @@ from runtime.connectors.connector import (
     WriteBatch,
     missing_package,
 )
-from runtime.connectors.kafka.decode import column_of
-from runtime.connectors.kafka.properties import consumer_config, producer_config
 from runtime.connectors.kafka.avro import CONFLUENT
 from runtime.connectors.kafka.avro_options import AVRO_FORMATS, registry_of
+from runtime.connectors.kafka.decode import column_of
+from runtime.connectors.kafka.properties import consumer_config, producer_config
 from runtime.connectors.kafka.source import FORMAT, writer_options
 from runtime.connectors.kafka.source import messages as messages_by_python
 from runtime.connectors.kafka.table import (
@@ -37,10 +39,12 @@ from runtime.connectors.kafka.table import (
     OFFSET,
     SPARK_OPTIONS,
     declared_fields,
+    is_exactly_once,
     key_fields,
     reading_of,
     sink_options,
     source_options,
+    transaction_of,
     value_fields,
     value_format,
     writing_of,
@@ -84,13 +88,12 @@ def validate(spec: TableSpec) -> None:
     of_values = [f"value.{name}" for name in KAFKA if name.startswith(f"{CONFLUENT}.")]
     check_message_options(spec, KAFKA, formats, [*SPARK_OPTIONS, *properties, *of_values])
     check_columns(spec, list(METADATA))
-    if values.get("sink.delivery-guarantee", "").lower() == "exactly-once":
+    if is_exactly_once(spec) and client_of(spec) != PYTHON:
         raise bad_option(
             spec,
-            "option 'sink.delivery-guarantee' cannot be 'exactly-once': Kafka is written "
+            "option 'sink.delivery-guarantee' cannot be 'exactly-once': Spark's client writes "
             "without transactions",
-            "'at-least-once' may write the last micro-batch again after a restart: a key in the "
-            "messages lets readers drop what they have had",
+            "confluent-kafka has them: pip install 'sqlwin[kafka]', and leave 'kafka.client' out",
             subjects=("'exactly-once'", "'sink.delivery-guarantee'"),
         )
     if ("topic" in values) == ("topic-pattern" in values):
@@ -139,14 +142,11 @@ def validate(spec: TableSpec) -> None:
             subjects=("'raw'",),
         )
     _check_start(spec, values)
+    _check_avro(spec, values)
     if client_of(spec) == PYTHON:
         _check_client(spec, values)
 
-    _check_avro(spec, values)
 
-def client_of(spec: TableSpec) -> str:
-    """What reads and writes a table: PYTHON (confluent-kafka) or SPARK (its own package)."""
-    default = PYTHON if find_spec("confluent_kafka") else SPARK
 def _check_avro(spec: TableSpec, values: dict[str, str]) -> None:
     if values.get("key.format", "").lower() == CONFLUENT:
         raise bad_option(
@@ -167,6 +167,9 @@ def _check_avro(spec: TableSpec, values: dict[str, str]) -> None:
         )
 
 
+def client_of(spec: TableSpec) -> str:
+    """What reads and writes a table: PYTHON (confluent-kafka) or SPARK (its own package)."""
+    default = PYTHON if find_spec("confluent_kafka") else SPARK
     return option_values(spec).get("kafka.client", default).lower()
 
 
@@ -261,17 +264,38 @@ def _rows(spark: SparkSession, spec: TableSpec, *, is_stream: bool) -> DataFrame
     return columns_of(reader.format("kafka").options(**options).load(), spec)
 
 
-def _sink(spark: SparkSession, spec: TableSpec) -> tuple[str, dict[str, str]]:
-    """The format that sends messages, and its options."""
+def _sink(
+    spark: SparkSession, spec: TableSpec, writer: str = "", batch: int | None = None
+) -> tuple[str, dict[str, str]]:
+    """The format that sends messages, and its options.
+
+    Args:
+        spark: the session.
+        spec: the table.
+        writer: names whoever writes in transactions.
+        batch: the number of the micro-batch, where there is one.
+    """
     if _checked_client(spec) == PYTHON:
-        return FORMAT, writer_options(spark, writing_of(spec))
+        writing = writing_of(spec)
+        if is_exactly_once(spec):
+            name = transaction_of(spec, writer)
+            writing = replace(writing, transaction=name, batch=batch)
+        return FORMAT, writer_options(spark, writing)
     return "kafka", sink_options(spec)
 
 
 def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
     """Send the rows of a batch as messages; how many they are."""
-    file_format, options = _sink(dataframe.sparkSession, spec)
-    with count_written(messages(dataframe, spec)) as (counted, count):
+    return _write(dataframe, spec, uuid.uuid4().hex, None)
+
+
+def _write(dataframe: DataFrame, spec: TableSpec, writer: str, batch: int | None) -> int:
+    file_format, options = _sink(dataframe.sparkSession, spec, writer, batch)
+    rows = messages(dataframe, spec)
+    if is_exactly_once(spec):
+        # one transaction is of one producer
+        rows = rows.repartition(1)
+    with count_written(rows) as (counted, count):
         counted.write.format(file_format).options(**options).mode("append").save()
     return count()
 
@@ -281,7 +305,7 @@ def open_batches(dataframe: DataFrame, spec: TableSpec, writer: StreamWriter) ->
 
     def write_batch(rows: DataFrame, batch: int) -> int:
         with translated_errors(partial(explain, spec)):
-            return write(as_declared(rows, spec), spec, overwrite=False)
+            return _write(as_declared(rows, spec), spec, writer.name, batch)
 
     return write_batch
 
@@ -301,6 +325,13 @@ def messages(rows: DataFrame, spec: TableSpec) -> DataFrame:
     """Rows of a table as what Spark's Kafka sink takes: columns `key`, if there is one, `value`."""
     values = option_values(spec)
     key = key_fields(spec)
+    if value_format(spec) == CONFLUENT:
+        raise bad_option(
+            spec,
+            f"format '{CONFLUENT}' is read, and not written",
+            "json and csv are written; of Avro what 'format' = 'avro' is",
+            subjects=(f"'{CONFLUENT}'",),
+        )
     columns = [encoded(value_fields(spec), value_format(spec), spec).alias("value")]
     if key:
         columns.append(encoded(key, values["key.format"].lower(), spec).alias("key"))
@@ -325,13 +356,6 @@ def columns_of(
     *,
     are_decoded: bool = False,
     beside: Sequence[str] = (),
-    if value_format(spec) == CONFLUENT:
-        raise bad_option(
-            spec,
-            f"format '{CONFLUENT}' is read, and not written",
-            "json and csv are written; of Avro what 'format' = 'avro' is",
-            subjects=(f"'{CONFLUENT}'",),
-        )
 ) -> DataFrame:
     """The table's columns, taken from messages as Spark's Kafka source gives them.
 
@@ -349,6 +373,10 @@ def columns_of(
         parts.insert(0, ("key", key, values["key.format"].lower(), prefix))
     for part, names, file_format, prefix in parts:
         schema = declared_fields(spec, names, prefix)
+        if part == "value" and are_decoded and file_format in AVRO_FORMATS:
+            # workers leave none to Spark
+            found |= {f.name: F.col(column_of(n)) for n, f in enumerate(schema.fields)}
+            continue
         messages, fields = decoded(messages, F.col(part), schema, file_format, spec)
         if part == "value" and are_decoded:
             by_worker = F.col(part).isNull()
@@ -373,10 +401,6 @@ def split(spec: TableSpec) -> str:
     Raises:
         CatalogError: no column says what it is, or topics are not known by name.
     """
-        if part == "value" and are_decoded and file_format in AVRO_FORMATS:
-            # workers leave none to Spark
-            found |= {f.name: F.col(column_of(n)) for n, f in enumerate(schema.fields)}
-            continue
     named = {c.metadata: f"`{c.name.replace('`', '``')}`" for c in spec.columns if c.metadata}
     topics = [t.strip() for t in option_values(spec).get("topic", "").split(";") if t.strip()]
     wanted = ["partition"] if len(topics) == 1 else ["partition", "topic"]
@@ -409,6 +433,7 @@ CONNECTOR = Connector(
     write=write,
     open_batches=open_batches,
     write_stream=write_stream,
+    in_batches=is_exactly_once,
     idle_options=idle_options(KAFKA),
     explain=explain,
     split=split,

@@ -14,7 +14,7 @@ from runtime.errors import ExecutionError
 # So long one call waits for messages to be delivered, or for room in the queue
 _ONE_CALL = 1.0
 # So long a broker may take to make a topic, if it does that when it is asked for one
-_TOPIC_SECONDS = 3.0
+TOPIC_SECONDS = 3.0
 
 
 def send(config: Mapping[str, str], topic: str, batches: Iterable[pa.RecordBatch]) -> int:
@@ -33,29 +33,43 @@ def send(config: Mapping[str, str], topic: str, batches: Iterable[pa.RecordBatch
     client: Client | None = None
     failures: list[KafkaError] = []
     n_sent = 0
-
-    def delivered(error: KafkaError | None, message: Any) -> None:
-        if error is not None:
-            failures.append(error)
-
     for batch in batches:
         if not batch.num_rows:
             continue
         if client is None:
             client = Client(config, is_producer=True)
             # a wrong topic or broker is known now, and not when messages have waited for minutes
-            client.partitions((topic,), "", seconds=_TOPIC_SECONDS)
-        values = batch.column("value").to_pylist()
-        keys = batch.column("key").to_pylist() if "key" in batch.schema.names else None
-        for position, value in enumerate(values):
-            key = keys[position] if keys is not None else None
-            _produce(client, topic, value, key, delivered, failures)
-        n_sent += len(values)
-        client.kafka.poll(0)
-        _check(topic, failures)
+            client.partitions((topic,), "", seconds=TOPIC_SECONDS)
+        n_sent += produce_all(client, topic, batch, failures)
     if client is not None:
-        _flush(client, topic, failures)
+        flush(client, topic, failures)
     return n_sent
+
+
+def produce_all(
+    client: Client, topic: str, batch: pa.RecordBatch, failures: list[KafkaError]
+) -> int:
+    """Give rows to a producer; how many they are. See `send`.
+
+    Args:
+        client: the producer.
+        topic: where they go.
+        batch: the rows.
+        failures: where errors of messages are put that are not delivered, also later.
+    """
+
+    def delivered(error: KafkaError | None, message: Any) -> None:
+        if error is not None:
+            failures.append(error)
+
+    values = batch.column("value").to_pylist()
+    keys = batch.column("key").to_pylist() if "key" in batch.schema.names else None
+    for position, value in enumerate(values):
+        key = keys[position] if keys is not None else None
+        _produce(client, topic, value, key, delivered, failures)
+    client.kafka.poll(0)
+    _check(topic, failures)
+    return len(values)
 
 
 def _produce(
@@ -73,7 +87,12 @@ def _produce(
             raise _undelivered(topic, error.args[0]) from error
 
 
-def _flush(client: Client, topic: str, failures: list[KafkaError]) -> None:
+def flush(client: Client, topic: str, failures: list[KafkaError]) -> None:
+    """Wait until the brokers have all messages.
+
+    Raises:
+        ExecutionError: one was not delivered.
+    """
     while client.kafka.flush(_ONE_CALL):
         _check(topic, failures)
         client.check(None, has_time=True)

@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -54,7 +54,7 @@ RANGE = "range"
 # The option of a source that brings them
 BRINGS_RANGES = "sqlwinBringsRanges"
 # Spark masks an option of such a name wherever it shows one: there are passwords in it
-_OPTION = "secret.kafka"
+OPTION = "secret.kafka"
 _TYPES = {
     "key": "BINARY",
     "value": "BINARY",
@@ -69,10 +69,21 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class Writing:
-    """Where messages go: librdkafka's configuration, and the topic."""
+    """Where messages go.
+
+    Attributes:
+        config: of librdkafka.
+        topic: the topic.
+        consumer: of librdkafka, of a consumer.
+        transaction: the identifier of transactions; empty: there are none.
+        batch: the number of the micro-batch, where there is one.
+    """
 
     config: Mapping[str, str]
     topic: str
+    consumer: Mapping[str, str] = field(default_factory=dict)
+    transaction: str = ""
+    batch: int | None = None
 
 
 @dataclass
@@ -81,7 +92,9 @@ class _Part(InputPartition):
 
 
 @dataclass
-class _Sent(WriterCommitMessage):
+class Sent(WriterCommitMessage):
+    """How many messages a task has sent."""
+
     n_messages: int
 
 
@@ -219,11 +232,15 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._partitions
 
 
-def _send(option: str, batches: Iterator[pa.RecordBatch]) -> _Sent:
+def _send(option: str, batches: Iterator[pa.RecordBatch]) -> Sent:
     from runtime.connectors.kafka.produce import send
+    from runtime.connectors.kafka.transactions import send_once
 
     writing = Writing(**json.loads(option))
-    return _Sent(send(writing.config, writing.topic, batches))
+    if name := writing.transaction:
+        topic, batch = writing.topic, writing.batch
+        return Sent(send_once(writing.config, writing.consumer, topic, name, batch, batches))
+    return Sent(send(writing.config, writing.topic, batches))
 
 
 class _BatchWriter(DataSourceArrowWriter):
@@ -273,15 +290,15 @@ class KafkaSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """The writer of a batch."""
-        return _BatchWriter(self.options[_OPTION])
+        return _BatchWriter(self.options[OPTION])
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         """The writer of a stream."""
-        return _StreamWriter(self.options[_OPTION])
+        return _StreamWriter(self.options[OPTION])
 
     @property
     def _reading(self) -> Reading:
-        return Reading.of(self.options[_OPTION])
+        return Reading.of(self.options[OPTION])
 
 
 def messages(spark: SparkSession, reading: Reading, *, is_stream: bool) -> DataFrame:
@@ -313,11 +330,11 @@ def message_ddl(reading: Reading) -> str:
 def _loaded(spark: SparkSession, reading: Reading, is_stream: bool, **more: str) -> DataFrame:
     register_source(spark, KafkaSource)
     reader = spark.readStream if is_stream else spark.read
-    found: DataFrame = reader.format(FORMAT).options(**{_OPTION: reading.text(), **more}).load()
+    found: DataFrame = reader.format(FORMAT).options(**{OPTION: reading.text(), **more}).load()
     return found
 
 
 def writer_options(spark: SparkSession, writing: Writing) -> dict[str, str]:
     """The options with which FORMAT sends messages."""
     register_source(spark, KafkaSource)
-    return {_OPTION: json.dumps(asdict(writing))}
+    return {OPTION: json.dumps(asdict(writing))}

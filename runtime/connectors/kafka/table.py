@@ -168,7 +168,19 @@ def writing_of(spec: TableSpec) -> Writing:
     Raises:
         CatalogError: no single topic is named, or a property has no match in librdkafka.
     """
-    return Writing(producer_config(spec), sink_options(spec)["topic"])
+    return Writing(producer_config(spec), sink_options(spec)["topic"], consumer_config(spec))
+
+
+def is_exactly_once(spec: TableSpec) -> bool:
+    """Whether messages are written in transactions."""
+    guarantee = option_values(spec).get("sink.delivery-guarantee", "")
+    return guarantee.lower() == "exactly-once"
+
+
+def transaction_of(spec: TableSpec, writer: str) -> str:
+    """The identifier of the transactions of a stream, or of a batch, that writes to a table."""
+    prefix = option_values(spec).get("sink.transactional-id-prefix", "sqlwin")
+    return f"{prefix}-{writer}"
 
 
 def sink_options(spec: TableSpec) -> dict[str, str]:

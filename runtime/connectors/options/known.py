@@ -165,12 +165,15 @@ KAFKA: Options = {
     "scan.parallelism": without_effect(whole_number(1)),
     "sink.partitioner": without_effect(),
     "sink.parallelism": without_effect(whole_number(1)),
-    "sink.delivery-guarantee": Option(
-        "it is at-least-once; exactly-once is refused",
-        one_of("at-least-once", "exactly-once", "none"),
-        ("at-least-once", "none"),
+    "sink.delivery-guarantee": choice(
+        "exactly-once: a transaction for each micro-batch; at-least-once unless set",
+        "at-least-once",
+        "exactly-once",
+        "none",
     ),
-    "sink.transactional-id-prefix": without_effect(),
+    "sink.transactional-id-prefix": Option(
+        "what the identifiers of transactions begin with; sqlwin unless set"
+    ),
 }
 
 _COUNT = whole_number(1, 2**31 - 1)
