@@ -132,6 +132,7 @@ def decoded_type(values: object) -> pa.DataType:
         (COLUMNS, {"key.format": "raw", "key.fields": "k"}, None),
         (COLUMNS, {"timeZone": "UTC"}, "column ts is decoded by Spark"),
         ((Column("at", "timestamp"),), {"timeZone": "UTC"}, None),
+        ((Column("at", "timestamp"),), {"format": "raw"}, None),
         (
             (Column("at", "timestamp"),),
             {"timeZone": "UTC", "json.ignore-parse-errors": "true"},
