@@ -1,0 +1,307 @@
+"""Killed between any two writes to state, an operator gives what it gives when nobody kills it.
+
+State is what Spark's is: writes count when the micro-batch is committed, all or none. A worker that
+lives on keeps what it has cached of the attempt; another one has nothing. Results are those of an
+operator that is never killed, and of DuckDB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from runtime.spec.windows import Cumulate, Hop, Tumble
+from runtime.streaming.operators.updates import FireRule, UpdateRules
+from runtime.streaming.state import running
+from runtime.streaming.state.blobs import decode_facts
+from runtime.streaming.state.slices import CACHE
+from tests.marks import pairs
+from tests.oracle import OracleWindow, expected
+from tests.runtime.streaming.model import MS, Stream
+from tests.runtime.streaming.operators.test_session import GAP
+from tests.runtime.streaming.operators.test_session import Stream as SessionStream
+from tests.runtime.streaming.operators.test_shared import Shared
+from tests.runtime.streaming.operators.test_updates import Changelog
+
+S = 1000 * MS
+STEP = 5_000
+N_BATCHES = 32
+N_KILLS = 30
+WINDOWS = {
+    "tumble": (Tumble(10 * S), OracleWindow("TUMBLE", 10 * S)),
+    "hop": (Hop(5 * S, 20 * S), OracleWindow("HOP", 20 * S, 5 * S)),
+    "running": (Hop(5 * S, 80 * S), OracleWindow("HOP", 80 * S, 5 * S)),
+    "cumulate": (Cumulate(5 * S, 60 * S), OracleWindow("CUMULATE", 60 * S, 5 * S)),
+}
+LATENESS = 30_000
+RULES = {
+    "early": UpdateRules(0, FireRule(delay_us=0), None, "$row_kind"),
+    "late": UpdateRules(LATENESS * MS, None, None, "$row_kind"),
+    "both": UpdateRules(LATENESS * MS, FireRule(rows=3), FireRule(rows=2), "$row_kind"),
+}
+
+QUICK = (("tumble", "early"), ("running", "late"))
+
+Row = tuple[str, int, int]
+
+
+class Killed(BaseException):
+    """What an attempt ends with."""
+
+
+@dataclass
+class Transaction:
+    """State of which the writes of an attempt count when it is committed.
+
+    Attributes:
+        blobs: what is committed.
+        left: so many writes later the attempt is killed; None: it is not.
+    """
+
+    blobs: dict[str, bytes] = field(default_factory=dict)
+    left: int | None = None
+    _new: dict[str, bytes | None] = field(default_factory=dict)
+
+    def get(self, name: str) -> bytes | None:
+        return self._new[name] if name in self._new else self.blobs.get(name)
+
+    def put(self, name: str, blob: bytes) -> None:
+        self._write(name, blob)
+
+    def remove(self, name: str) -> None:
+        self._write(name, None)
+
+    def _write(self, name: str, blob: bytes | None) -> None:
+        if self.left is not None:
+            self.left -= 1
+            if self.left < 0:
+                raise Killed
+        self._new[name] = blob
+
+    def commit(self) -> int:
+        """Let what was written count; how many writes there were."""
+        n_writes = len(self._new)
+        self.blobs.update({name: blob for name, blob in self._new.items() if blob is not None})
+        for name in [name for name, blob in self._new.items() if blob is None]:
+            self.blobs.pop(name, None)
+        self._new.clear()
+        return n_writes
+
+    def abort(self) -> None:
+        """Forget what was written."""
+        self._new.clear()
+        self.left = None
+
+
+class Victim:
+    """Attempts micro-batches until one is through.
+
+    Attributes:
+        state: the operator's state.
+        n_kills: how many attempts were killed.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.state = Transaction()
+        self.n_kills = 0
+        self._random = np.random.default_rng(seed)
+        self._n_writes = 3
+
+    def through(self, attempt: Callable[[], Any]) -> Any:
+        """What the attempt gives that is committed."""
+        while True:
+            if self._random.random() < 0.7:
+                self.state.left = int(self._random.integers(self._n_writes + 1))
+            try:
+                found = attempt()
+            except Killed:
+                self.n_kills += 1
+                self.state.abort()
+                self._restart()
+                continue
+            self.state.left = None
+            # all was written, and killed before it was committed
+            if self._random.random() < 0.2:
+                self.n_kills += 1
+                self.state.abort()
+                self._restart()
+                continue
+            self._n_writes = max(1, self.state.commit())
+            return found
+
+    def _restart(self) -> None:
+        if self._random.random() < 0.5:
+            CACHE.clear()
+
+
+def batches(seed: int, back: int) -> Iterator[tuple[list[Row], int]]:
+    """Rows (key, ms, value) of micro-batches that go `back` at most, and their watermarks."""
+    random = np.random.default_rng(seed)
+    for number in range(1, N_BATCHES + 1):
+        now = number * STEP
+        times = now - random.integers(0, back, 40)
+        keys, values = random.integers(0, 6, 40), random.integers(-50, 50, 40)
+        rows = [(f"k{k}", int(t), int(v)) for k, t, v in zip(keys, times, values, strict=True)]
+        yield rows, now - back
+
+
+def by_definition(window: OracleWindow, rows: list[Row]) -> list[tuple[Any, ...]]:
+    """The rows of a window in DuckDB, times in ms."""
+    keys, times, values = zip(*rows, strict=True)
+    data = pa.table(
+        {
+            "key": pa.array(keys),
+            "ts": pa.array(np.array(times, np.int64) * MS, pa.timestamp("us")),
+            "v": pa.array(values),
+        }
+    )
+    found = expected(data, window, ["key"], ["COUNT(*)", "SUM(v)", "MAX(v)"])
+    return sorted((k, s // MS, e // MS, *rest) for k, s, e, *rest in found)
+
+
+@pytest.fixture
+def spans_from_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Running aggregates of windows with few rows, too."""
+    monkeypatch.setattr(running, "FEW_ROWS", 0)
+    monkeypatch.setattr(running, "_SLICES_A_KEY", 0)
+
+
+@pytest.mark.parametrize("kind", WINDOWS)
+@pytest.mark.usefixtures("spans_from_the_start")
+def test_windows_come_once_and_whole(kind: str) -> None:
+    window, oracle = WINDOWS[kind]
+    victim = Victim(1)
+    stream, other = Stream(window, store=victim.state), Stream(window)
+    rows, emitted, n_running = [], [], 0
+    for some, watermark in batches(2, back=STEP):
+        rows += some
+        found = victim.through(lambda: stream.micro_batch(some, watermark))  # noqa: B023
+        assert found == other.micro_batch(some, watermark)
+        emitted += found
+        n_running += "running" in decode_facts(victim.state.blobs["facts"])
+    emitted += victim.through(stream.end)
+    assert sorted(emitted) == by_definition(oracle, rows)
+    assert set(victim.state.blobs) == {"facts"}
+    assert victim.n_kills >= N_KILLS
+    assert (n_running > N_BATCHES // 2) == (kind == "running")
+
+
+@pytest.mark.parametrize(
+    ("kind", "rules"),
+    pairs(WINDOWS, RULES, long=[each for each in product(WINDOWS, RULES) if each not in QUICK]),
+)
+@pytest.mark.usefixtures("spans_from_the_start")
+def test_results_that_change_are_taken_back_once(kind: str, rules: str) -> None:
+    window, oracle = WINDOWS[kind]
+    victim, log = Victim(3), Changelog()
+    updates = RULES[rules]
+    stream = Stream(window, updates=updates, store=victim.state)
+    other = Stream(window, updates=updates)
+    rows: list[Row] = []
+    back = STEP + (LATENESS - STEP if updates.allowed_lateness_us else 0)
+    for clock, (some, watermark) in enumerate(batches(4, back)):
+        # rows within the lateness behind the watermark
+        ahead = watermark + back - STEP
+        rows += some
+        found = victim.through(lambda: stream.micro_batch(some, ahead, clock=clock))  # noqa: B023
+        assert found == other.micro_batch(some, ahead, clock=clock)
+        log.take(found)
+    log.take(victim.through(stream.end))
+    assert sorted((*name, *values) for name, values in log.rows.items()) == by_definition(
+        oracle, rows
+    )
+    assert set(victim.state.blobs) == {"facts"}
+    assert victim.n_kills >= N_KILLS
+
+
+@pytest.mark.usefixtures("spans_from_the_start")
+def test_readers_of_shared_slices_get_their_windows_once() -> None:
+    kinds = ("tumble", "hop", "cumulate")
+    victim = Victim(5)
+    shared, other = (Shared(*(WINDOWS[kind][0] for kind in kinds)) for _ in range(2))
+    shared.store = victim.state
+    rows: list[Row] = []
+    emitted: list[list[Any]] = [[] for _ in kinds]
+    for some, watermark in batches(6, back=STEP):
+        rows += some
+        found = victim.through(lambda: shared.micro_batch(some, watermark))  # noqa: B023
+        assert found == other.micro_batch(some, watermark)
+        for each, new in zip(emitted, found, strict=True):
+            each += new
+    for kind, each, last in zip(kinds, emitted, victim.through(shared.end), strict=True):
+        assert sorted(each + last) == by_definition(WINDOWS[kind][1], rows)
+    assert victim.n_kills >= N_KILLS
+
+
+def test_sessions_come_once_and_whole() -> None:
+    victim = Victim(7)
+    stream, other = SessionStream(store=victim.state), SessionStream()
+    random = np.random.default_rng(8)
+    rows: list[tuple[str, str, int, int]] = []
+    emitted: set[tuple[Any, ...]] = set()
+    for number in range(1, N_BATCHES + 1):
+        now = number * 4 * GAP
+        # of some of many keys, so that sessions of all lengths are open
+        keys = random.choice(40, 6, replace=False)
+        some = [
+            (f"k{key}", "p", now - int(at), int(at) % 7)
+            for key in keys
+            for at in random.integers(0, 3 * GAP, 4)
+        ]
+        rows += some
+        found = victim.through(lambda: stream.micro_batch(some, now - 3 * GAP))  # noqa: B023
+        assert found == other.micro_batch(some, now - 3 * GAP)
+        assert not emitted & found
+        emitted |= found
+    emitted |= victim.through(lambda: stream.micro_batch([], "end"))
+    assert emitted == set(sessions(rows))
+    assert victim.n_kills >= N_KILLS
+
+
+def sessions(rows: list[tuple[str, str, int, int]]) -> Iterator[tuple[Any, ...]]:
+    """(key, page, start, end, n, largest): rows that follow each other within the gap."""
+    kept: dict[str, list[list[tuple[str, str, int, int]]]] = {}
+    for row in sorted(rows, key=lambda row: (row[0], row[2])):
+        of_key = kept.setdefault(row[0], [])
+        if of_key and row[2] - of_key[-1][-1][2] <= GAP:
+            of_key[-1].append(row)
+        else:
+            of_key.append([row])
+    for key, found in kept.items():
+        for each in found:
+            times, values = [row[2] for row in each], [row[3] for row in each]
+            yield key, "p", min(times), max(times) + GAP, len(each), max(values)
+
+
+@pytest.mark.usefixtures("spans_from_the_start")
+def test_other_windows_go_on_from_what_is_committed() -> None:
+    wide, narrow = WINDOWS["running"][0], Hop(5 * S, 40 * S)
+    victim = Victim(9)
+    stream, rows, emitted, cut = Stream(wide, store=victim.state), [], [], None
+    for number, (some, watermark) in enumerate(batches(10, back=STEP)):
+        rows += some
+        if number == N_BATCHES // 2:
+            cut = max(row[2] for row in emitted)
+            # a start with other windows that dies before it has committed changes nothing
+            victim.state.left = 1
+            doomed = Stream(narrow, store=victim.state, generation=1)
+            with pytest.raises(Killed):
+                doomed.micro_batch(some, watermark)
+            victim.state.abort()
+            CACHE.clear()
+            assert "generation" not in decode_facts(victim.state.blobs["facts"])
+            stream = Stream(narrow, store=victim.state, generation=1)
+        emitted += victim.through(lambda: stream.micro_batch(some, watermark))  # noqa: B023
+    emitted += victim.through(stream.end)
+    assert cut is not None
+    before = [row for row in by_definition(WINDOWS["running"][1], rows) if row[2] <= cut]
+    after = by_definition(OracleWindow("HOP", 40 * S, 5 * S), rows)
+    assert sorted(emitted) == sorted([*before, *(row for row in after if row[2] > cut)])
+    assert set(victim.state.blobs) == {"facts"}
+    assert victim.n_kills >= N_KILLS
