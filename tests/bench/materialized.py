@@ -1,7 +1,8 @@
 """A materialized table: what it costs, what it saves, DuckDB beside it.
 
 `python -m tests.bench.materialized`, with `--rows 200000000` as large as it is meant for. Results
-are compared before times count: windows from slices with those from rows and with DuckDB's.
+are compared before times count: windows from slices with those from rows and with DuckDB's. Rows
+are made a million at a time, and removed in the end unless they were there before, or `--keep`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
 
 import sqlwin
 from tests.bench import data
@@ -103,12 +105,22 @@ def main() -> None:
     parser.add_argument("--hours", type=float, default=48)
     parser.add_argument("--runs", type=int, default=2)
     parser.add_argument("--data", type=Path, default=Path("bench-data"))
+    parser.add_argument("--keep", action="store_true", help="leave the rows that were made")
     options = parser.parse_args()
-    source = data.make(options.data, options.rows, options.keys, files=8, hours=options.hours)
-    with tempfile.TemporaryDirectory() as name:
-        base = Path(name) / "events"
-        shutil.copytree(source, base)
-        _measure(base, Path(name), options)
+    options.data.mkdir(parents=True, exist_ok=True)
+    there = {each.name for each in options.data.iterdir()}
+    try:
+        source = data.make(options.data, options.rows, options.keys, files=8, hours=options.hours)
+        # on the same file system, so that files are linked and not copied
+        with tempfile.TemporaryDirectory(dir=options.data) as name:
+            base = Path(name).resolve() / "events"
+            shutil.copytree(source, base, copy_function=os.link)
+            _measure(base, base.parent, options)
+            _late_rows_of_a_year(base.parent, options)
+    finally:
+        for each in options.data.iterdir():
+            if each.name not in there and not options.keep:
+                shutil.rmtree(each)
 
 
 def _measure(base: Path, directory: Path, options: argparse.Namespace) -> None:
@@ -117,6 +129,7 @@ def _measure(base: Path, directory: Path, options: argparse.Namespace) -> None:
     bound = f"TIMESTAMP_NTZ '{np.datetime64(last_day, 'us').astype('M8[s]')}'".replace("T0", " 0")
     one_key = ONE_KEY.format(bound)
     session, con = sqlwin.connect(), duckdb.connect(str(directory / "duck.db"))
+    con.sql(f"SET temp_directory = '{directory}/duck.tmp'; SET memory_limit = '4GB'")
     session.execute(f"CREATE TABLE events WITH ('connector'='filesystem', 'path'='{base}', "
                     "'format'='parquet'); CREATE TABLE nowhere (key BIGINT, window_end TIMESTAMP, "
                     "s BIGINT, n BIGINT, m BIGINT) WITH ('connector' = 'blackhole')")  # fmt: skip
@@ -147,6 +160,12 @@ def _measure(base: Path, directory: Path, options: argparse.Namespace) -> None:
     print(f"one key's last day, {'in process' if result.here else 'by Spark'}: "
           f"{seconds(lambda: session.execute(one_key)[0].to_arrow(), 5):.3f} s, "
           f"{len(result.rows):,} windows")  # fmt: skip
+    duck_key = (
+        f"SELECT * FROM ({DUCK_HOP.format('FROM buckets WHERE key = 7')}) WHERE window_end > "
+        f"{bound.replace('_NTZ', '')}"
+    )
+    taken = seconds(lambda: con.execute(duck_key).fetchall(), 5)
+    print(f"  DuckDB from buckets: {taken:.3f} s")
     script = f"CREATE MATERIALIZED TABLE m WITH ('path' = '{kept}'); {one_key}"
     command = [sys.executable, "-m", "sqlwin", "run", "-e", script]
     quiet = {"env": {**os.environ, "SQLWIN_ENGINE": "off"}, "capture_output": True, "check": True}
@@ -160,14 +179,53 @@ def _measure(base: Path, directory: Path, options: argparse.Namespace) -> None:
         started = time.perf_counter()
         (done,) = session.execute("ALTER MATERIALIZED TABLE m REFRESH")
         taken = time.perf_counter() - started
-        print(f"{name}: {taken:.2f} s, {100 * taken / build:.0f} % of the build; {done.message}")
+        print(f"{name}: {taken:.2f} s, {100 * taken / build:.0f} % of the build (at most 5 % and 1 s: "
+              f"{0.05 * build + 1:.2f} s); {done.message}")  # fmt: skip
     con.sql(f"CREATE OR REPLACE TABLE buckets AS {buckets}")
     same_rows(session, HOP.format(""), con, DUCK_HOP.format("FROM buckets"))
-    con.sql("CHECKPOINT")
-    con.sql(f"COPY buckets TO '{directory}/buckets.parquet' (COMPRESSION zstd)")
-    print(f"on disk: {n_bytes(kept) / 1e6:.1f} MB, as one Parquet file of DuckDB "
-          f"{(directory / 'buckets.parquet').stat().st_size / 1e6:.1f} MB, "
+    _sizes(kept, base, directory, con)
+    session.close()
+
+
+def _sizes(kept: Path, base: Path, directory: Path, con: duckdb.DuckDBPyConnection) -> None:
+    """What the partials take on disk, in several ways."""
+    slices = DeltaTable(str(kept)).to_pyarrow_table()
+    plain = directory / "partials.parquet"
+    pq.write_table(slices, plain, compression="zstd")
+    con.sql(f"ATTACH '{directory}/size.db' AS size; "
+            "CREATE TABLE size.buckets AS FROM buckets ORDER BY t, key; DETACH size")  # fmt: skip
+    found = DeltaTable(str(kept)).file_uris()
+    taken = sum(Path(each.removeprefix("file://")).stat().st_size for each in found)
+    print(f"on disk: {len(slices):,} partials by key and slice, {taken / 1e6:.1f} MB in "
+          f"{len(found)} files ({taken / len(slices):.1f} bytes each; {n_bytes(kept) / 1e6:.1f} MB "
+          f"with older versions); one Parquet file of the same {plain.stat().st_size / 1e6:.1f} MB, "
+          f"DuckDB's table {(directory / 'size.db').stat().st_size / 1e6:.1f} MB, "
           f"rows {n_bytes(base) / 1e6:.1f} MB")  # fmt: skip
+
+
+def _late_rows_of_a_year(directory: Path, options: argparse.Namespace) -> None:
+    """One file of 10,000 rows over a year: only slices that they touch are written, counted."""
+    n_rows, n_keys, hours = max(100_000, options.rows // 20), 100, 365 * 24
+    year = data.make(directory / "year", n_rows, n_keys, files=8, hours=hours)
+    session = sqlwin.connect()
+    session.execute(f"CREATE TABLE year WITH ('connector'='filesystem', 'path'='{year}', "
+                    "'format'='parquet')")  # fmt: skip
+    made = seconds(
+        lambda: session.execute(
+            f"CREATE MATERIALIZED TABLE y WITH ('path' = '{directory}/y') AS "
+            + DEFINITION.replace("TABLE events", "TABLE year").replace("MINUTE", "HOUR")
+        )
+    )
+    more_rows(year, "late", 10_000, n_keys, data.START_US, hours * data.HOUR_US)
+    late = pq.read_table(year / "late.parquet", columns=["ts", "key"])
+    slot = late["ts"].cast(pa.int64()).to_numpy() // data.HOUR_US
+    touched = len(set(zip(slot.tolist(), late["key"].to_pylist(), strict=True)))
+    started = time.perf_counter()
+    (done,) = session.execute("ALTER MATERIALIZED TABLE y REFRESH")
+    taken = time.perf_counter() - started
+    assert f"10,000 rows read, {touched:,} partials written" in done.message, done.message
+    print(f"10,000 late rows over a year of {n_rows:,}: {taken:.2f} s ({made:.2f} s to build), "
+          f"{touched:,} slices touched; {done.message}")  # fmt: skip
     session.close()
 
 
