@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "runtime.batch": (
         "runtime.compute runtime.connectors.kafka runtime.errors runtime.frames runtime.local "
         "runtime.scan runtime.spark "
-        "runtime.spec pyarrow pyspark"
+        "runtime.spec numpy pyarrow pyspark"
     ),
     "runtime.connectors": (
         "runtime runtime.connectors.filesystem runtime.connectors.kafka runtime.connectors.lake "
@@ -124,8 +124,8 @@ MAY_IMPORT = {
     ),
     "sqlwin.display": "runtime runtime.spark plotext pyarrow pyspark rich",
     "sqlwin.execution": (
-        "planner planner.arrow planner.explain planner.lowering planner.materialized planner.nodes "
-        "planner.optimizer planner.sql "
+        "planner planner.arrow planner.catalog planner.explain planner.lowering "
+        "planner.materialized planner.nodes planner.optimizer planner.sql "
         "planner.streams runtime runtime.batch runtime.connectors runtime.connectors.filesystem "
         "runtime.frames runtime.local runtime.slices runtime.spark runtime.spec runtime.streaming "
         "runtime.streaming.general sqlwin.catalog sqlwin.config sqlwin.display sqlwin.parser "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
@@ -11,9 +11,11 @@ from sqlglot import exp
 
 from planner.sql.nodes import path_of_files
 from runtime.spec.table import TableSpec, Watermark
-from runtime.streaming.options import StreamOptions
 from sqlwin.catalog.materialized import Definition
 from sqlwin.statements.nodes import DEFAULTS
+
+if TYPE_CHECKING:
+    from runtime.streaming.options import StreamOptions
 
 Name = tuple[str, ...]
 

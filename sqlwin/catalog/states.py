@@ -12,7 +12,6 @@ from planner.sql.nodes import state_of_name
 from runtime.errors import SetupError
 from runtime.spark.files import files_at, resolve
 from runtime.spark.session import is_remote
-from runtime.streaming.stored_state import open_state, state_rows
 
 if TYPE_CHECKING:
     from planner.sql.nodes import StateTable
@@ -61,6 +60,9 @@ def state_dataframe(spark: SparkSession, wanted: StateTable) -> DataFrame:
     Raises:
         SqlwinError: there is no such state, or it cannot be read.
     """
+    # only here: what reads state takes its time to import
+    from runtime.streaming.stored_state import open_state, state_rows
+
     refuse_remote_state(spark)
     where = resolve(spark, wanted.directory)
     state = open_state(spark, files_at(spark, where), where, wanted.version)

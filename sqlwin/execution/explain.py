@@ -28,9 +28,10 @@ from sqlwin.execution.analyze import (
     refuse_remote,
     without_results,
 )
+from sqlwin.execution.in_process import in_process_document
 from sqlwin.execution.inserts import target_of
 from sqlwin.execution.lowered import Measuring, lower_set
-from sqlwin.execution.planning import Plans, in_process_document
+from sqlwin.execution.planning import Plans
 from sqlwin.execution.statement_sets import Inserts
 from sqlwin.execution.streams.analyze import analyzed_stream
 from sqlwin.execution.streams.handle import Stream

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from planner.explain.build import query_document
-from planner.explain.document import QueryDocument, masked
 from planner.nodes.windows import notes_on_windows
 from planner.plan import Plan, plan_query
 from planner.sql.depth import deep_trees
@@ -25,7 +24,7 @@ from sqlwin.catalog.definitions import Definitions
 from sqlwin.catalog.offline import NeedsSpark, OfflineCatalog, java_time_zone, open_directory
 from sqlwin.catalog.options import hint_notes
 from sqlwin.config.config import Config
-from sqlwin.execution.planning import in_process, in_process_document, planner_options
+from sqlwin.execution.in_process import in_process, in_process_document, planner_options
 from sqlwin.result import Result
 from sqlwin.statements.parameters import Params
 from sqlwin.statements.parse import (
@@ -40,6 +39,9 @@ from sqlwin.statements.parse import (
     parse_statement,
     split,
 )
+
+if TYPE_CHECKING:
+    from planner.explain.document import QueryDocument
 
 __all__ = ["NeedsSpark", "OfflineSession"]
 
@@ -162,6 +164,10 @@ class OfflineSession:
         return Result(statement.text, "ok", message, statement_notes=notes)
 
     def _explained(self, query: Query) -> QueryDocument:
+        # only here: what shows plans takes its time to import
+        from planner.explain.build import query_document
+        from planner.explain.document import masked
+
         plan = self._plan(query.ast, query.text)
         document = query_document(plan, query.text, self._time_zone)
         if in_process(plan, self._config, self._time_zone) is not None:

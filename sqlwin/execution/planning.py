@@ -11,17 +11,14 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
-from planner.explain.document import QueryDocument
 from planner.lowering.batch import lower, lower_projection
-from planner.lowering.in_process import lower_in_process
 from planner.nodes.windows import notes_on_windows
-from planner.optimizer import Options, ParallelismOptions
+from planner.optimizer import Options
 from planner.plan import Draft, Plan, draft_plan, plan_together
 from planner.streams.tables import streams_of
 from runtime.batch.execute import BatchRows, ExecutionOptions, batch_rows
 from runtime.connectors.registry import connector_of
 from runtime.errors import SqlwinError
-from runtime.files import is_local_path
 from runtime.frames.scan_counts import ScanCounts, StatementScanCounts
 from runtime.spark.files import refuse_remote_streams
 from runtime.spark.jobs import statement_tag, tag_statement
@@ -35,6 +32,7 @@ from sqlwin.catalog.spark_views import spark_views
 from sqlwin.config.config import Config
 from sqlwin.execution.activity import Activity, StatementRun
 from sqlwin.execution.errors import StatementErrors
+from sqlwin.execution.in_process import in_process, planner_options
 from sqlwin.execution.lowered import (
     Lowered,
     LoweredBatch,
@@ -337,51 +335,6 @@ class Plans:
         partitions = int(str(self.spark.conf.get("spark.sql.shuffle.partitions")))
         options = planner_options(self.config, self.catalog, self.time_zone, partitions)
         return replace(options, disabled_rules=options.disabled_rules | without)
-
-
-def planner_options(
-    config: Config, catalog: SessionCatalog, time_zone: str, most_partitions: int
-) -> Options:
-    """What settings say to the planner.
-
-    Args:
-        config: the settings.
-        catalog: the tables.
-        time_zone: the session's.
-        most_partitions: of an exchange, as Spark is configured.
-    """
-    return Options(
-        agg_phase_strategy=str(config.get("table.optimizer.agg-phase-strategy")),
-        disabled_rules=frozenset(config.get("sqlwin.optimizer.disabled-rules")),
-        rewrites_to_slices=bool(config.get("sqlwin.materialized.rewrite")),
-        reads_stale=config.get("sqlwin.materialized.stale-read") == "allow",
-        strict_flink=bool(config.get("sqlwin.strict-flink")),
-        catalog=catalog,
-        time_zone=time_zone,
-        parallelism=ParallelismOptions(
-            partitions=config.get("sqlwin.exchange.partitions"),
-            buckets=config.get("sqlwin.exchange.buckets"),
-            most_partitions=most_partitions,
-        ),
-    )
-
-
-def in_process(plan: Plan, config: Config, time_zone: str) -> InProcessStep | None:
-    """What computes the rows of a plan in this process, as settings want it; None: a job does."""
-    most_bytes = int(config.get("sqlwin.materialized.in-process-bytes"))
-    step = lower_in_process(plan.physical, time_zone, most_bytes) if most_bytes else None
-    if step is None:
-        return None
-    source = step.input.source
-    files = [*source.files.files, *(source.tail.files.files if source.tail is not None else ())]
-    # of a store, tasks know how to open them
-    return step if all(is_local_path(file.path) for file in files) else None
-
-
-def in_process_document(document: QueryDocument) -> QueryDocument:
-    """The document of a query whose rows are computed in this process."""
-    section = "== Execution ==\nin process: slices are read and merged here, without a job\n"
-    return replace(document, text=f"{document.text}\n{section}")
 
 
 def _is_about(error: SqlwinError, note: str) -> bool:
