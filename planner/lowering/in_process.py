@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from planner.lowering.batch import lower, lower_projection
+from planner.lowering.result_rows import rank_in, ranked_rows, without_order
 from planner.materialized.windows import merged_types
 from planner.nodes.logical import Node
 from planner.nodes.physical import Exchange, GlobalWindowAggregate, SliceScan
@@ -35,6 +36,10 @@ def lower_in_process(plan: Node, zone: str, most_bytes: int) -> InProcessStep | 
     tail = scans[0].rows.tail
     if tail is not None and tail.files.others:
         return None  # files that Spark's reader alone reads
+    peeled = without_order(plan)
+    if peeled is None:
+        return None
+    plan, ordered = peeled
     found = _global_step(lower(plan))
     if found is None or not isinstance(found.input, ExchangeStep):
         return None
@@ -44,10 +49,14 @@ def lower_in_process(plan: Node, zone: str, most_bytes: int) -> InProcessStep | 
     of = found.aggregation
     types = merged_types(local.source, of.accumulators)
     types |= {of.window_start: "timestamp_ntz", of.window_end: "timestamp_ntz"}
-    projection = lower_projection(plan, zone, types)
-    if projection is None:
+    rank = rank_in(plan)
+    ranked = None if rank is None else ranked_rows(plan, rank, zone)
+    projection = lower_projection(plan if rank is None else rank.input, zone, types)
+    if projection is None or (rank is not None and ranked is None):
         return None
-    step = _read_alone(InProcessStep(local, of, projection))
+    step = replace(
+        _read_alone(InProcessStep(local, of, projection)), ranked=ranked, ordered=ordered
+    )
     # Spark estimates by tables of its own
     estimates = any(isinstance(e, ApproxCountDistinct) for e in step.aggregation.accumulators)
     return None if estimates else step

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from planner.arrow.calls import NotEvaluated, refuse
 from planner.arrow.partials import LocalExpressions
+from planner.arrow.wall_clock import wall_clock_us
 from planner.materialized.form import (
     expression_text,
     grid_text,
@@ -27,9 +27,6 @@ from runtime.spec.windows import CalendarTumble, SessionWindow
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
-# An instant is compared on the wall clock if its offset holds for so long before and after it
-_STEADY = timedelta(days=2)
-_UTC = frozenset(("UTC", "Z", "GMT", "UT", "Etc/UTC", "Etc/GMT"))
 
 
 @dataclass(frozen=True)
@@ -212,18 +209,12 @@ class _Bounds:
             NotEvaluated: clocks change near an instant, so that times of the wall clock before it
                 may be after it.
         """
-        if self._form.time_type != "timestamp" or self._zone in _UTC:
+        if self._form.time_type != "timestamp":
             return time_us
-        try:
-            zone = ZoneInfo(self._zone)
-            at = _EPOCH + timedelta(microseconds=time_us)
-            offsets = {(at + apart).astimezone(zone).utcoffset() for apart in (-_STEADY, _STEADY)}
-        except (ZoneInfoNotFoundError, ValueError, OverflowError):
-            refuse(f"instants are not compared on the wall clock of {self._zone}")
-        (offset, *others) = offsets
-        if others or offset is None:
+        found = wall_clock_us(time_us, self._zone)
+        if found is None:
             refuse(f"clocks change in {self._zone} within two days of a bound of the time")
-        return time_us + offset // timedelta(microseconds=1)
+        return found
 
 
 def _partial(

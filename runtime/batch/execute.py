@@ -8,12 +8,9 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from runtime.batch.global_aggregate import (
-    projected,
-    projected_schema,
-    windows_of,
-)
+from runtime.batch.global_aggregate import windows_of
 from runtime.batch.local_stage import LocalStage, local_stage
+from runtime.batch.projection import projected, projected_schema
 from runtime.batch.shared import SharedBlobs, SharedPartials, shared_blobs
 from runtime.frames.aggregations import windows_schema, with_spark_tables
 from runtime.frames.arrow_rows import ArrowRows

@@ -5,23 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from runtime.batch.buckets import bucket_tables
 from runtime.batch.shared import level_blobs
-from runtime.compute.arrow.evaluate import evaluate, filter_mask
-from runtime.compute.arrow.types import arrow_type
 from runtime.compute.kernels.merge import merge_slices
 from runtime.compute.kernels.session import merge_sessions
 from runtime.frames.meter import ArrowFunction
 from runtime.spark.workers import prepare_worker
 from runtime.spec.aggregates import WindowAggregation
-from runtime.spec.exchange import SharedSlicesStep, WindowProjection
+from runtime.spec.exchange import SharedSlicesStep
 from runtime.spec.windows import SessionWindow
 
 # Small buckets are merged together: a call of the kernels costs milliseconds, however few the rows.
 _ENOUGH_BYTES = 8 << 20
-_MILLISECOND_US = 1_000
 
 
 def windows_of(
@@ -58,35 +54,6 @@ def windows_of(
             yield from merge(table, aggregation)
 
     return to_windows
-
-
-def projected(to_windows: ArrowFunction, projection: WindowProjection, end: str) -> ArrowFunction:
-    """The global stage with what is made of its windows.
-
-    Args:
-        to_windows: the stage.
-        projection: what is made of them.
-        end: the column with the end of a window.
-    """
-    schema = projected_schema(projection)
-
-    def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for windows in to_windows(batches):
-            if projection.window_time is not None:
-                last_us = pc.subtract(windows.column(end).cast(pa.int64()), _MILLISECOND_US)
-                time = last_us.cast(windows.column(end).type)
-                windows = windows.append_column(projection.window_time, time)
-            if projection.filters:
-                windows = windows.filter(filter_mask(projection.filters, windows))
-            columns = [evaluate(expression, windows) for _, expression in projection.columns]
-            yield pa.RecordBatch.from_arrays(columns, schema=schema)
-
-    return rows
-
-
-def projected_schema(projection: WindowProjection) -> pa.Schema:
-    """The columns of what is made of windows."""
-    return pa.schema([(name, arrow_type(each.type)) for name, each in projection.columns])
 
 
 def _blobs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, memoryview]]:

@@ -5,13 +5,17 @@ The kernels are those that tasks run. What is read is held in memory, so it has 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
-from runtime.batch.global_aggregate import projected
+from runtime.batch.projection import projected, projected_schema
+from runtime.compute.arrow.evaluate import evaluate, filter_mask
 from runtime.compute.arrow.types import arrow_type
+from runtime.compute.kernels import ranks as kernels
+from runtime.compute.kernels.columns import Int64Array, int64_array
 from runtime.compute.kernels.merge import merge_slices
 from runtime.local.scan_rows import ScanRows, scan_projection
 from runtime.local.slice_scan import (
@@ -23,9 +27,10 @@ from runtime.local.slice_scan import (
 )
 from runtime.local.stage import aggregate, buffer_plan
 from runtime.scan.splits import plan_splits
-from runtime.spec.exchange import InProcessStep
+from runtime.spec.exchange import InProcessStep, RankedRows, RowOrder, WindowProjection
 from runtime.spec.expressions import ColumnRef
 from runtime.spec.local import LocalStep, SliceLocalStep
+from runtime.spec.ranks import RankOrder
 from runtime.spec.table import Column
 
 
@@ -45,7 +50,14 @@ class RowsHere:
     def schema(self) -> pa.Schema:
         """The columns as Arrow has them."""
         windows = (self.step.aggregation.window_start, self.step.aggregation.window_end)
-        of = self.step.projection.columns
+        projection, ranked = self.step.projection, self.step.ranked
+        of = projection.columns
+        if ranked is not None:
+            made = dict(of)
+            of = tuple(
+                (name, made.get(each.name, each) if isinstance(each, ColumnRef) else each)
+                for name, each in ranked.projection.columns
+            )
         bounds = {name for name, each in of if isinstance(each, ColumnRef) and each.name in windows}
         return pa.schema(
             [pa.field(c.name, arrow_type(c.type), c.name not in bounds) for c in self.columns]
@@ -79,7 +91,48 @@ def windows_here(step: InProcessStep) -> Iterator[pa.RecordBatch]:
     def to_windows(_: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from merge_slices(partials, aggregation)
 
-    yield from projected(to_windows, step.projection, aggregation.window_end)([])
+    rows = projected(to_windows, step.projection, aggregation.window_end)([])
+    if step.ranked is not None:
+        rows = _ranked(_whole(rows, step.projection), step.ranked)
+    if step.ordered is not None:
+        last = step.projection if step.ranked is None else step.ranked.projection
+        rows = _ordered(_whole(rows, last), step.ordered)
+    yield from rows
+
+
+def _whole(rows: Iterable[pa.RecordBatch], projection: WindowProjection) -> pa.RecordBatch:
+    """All rows as one batch."""
+    table = pa.Table.from_batches(rows, projected_schema(projection)).combine_chunks()
+    batches = table.to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
+
+
+def _ranked(rows: pa.RecordBatch, of: RankedRows) -> Iterator[pa.RecordBatch]:
+    """The rows whose rank is kept, and what is made of them."""
+    if rows.num_rows:
+        by = [rows.column(name) for name in of.by]
+        found, ranks = kernels.ranked_rows(
+            by, _codes(rows, of.order), rows.num_rows, of.function, of.ranks
+        )
+        rows = rows.take(_numbers(found)).append_column(of.column, _numbers(ranks, pa.int32()))
+        if of.projection.filters:
+            rows = rows.filter(filter_mask(of.projection.filters, rows))
+        columns = [evaluate(expression, rows) for _, expression in of.projection.columns]
+        yield pa.RecordBatch.from_arrays(columns, schema=projected_schema(of.projection))
+
+
+def _ordered(rows: pa.RecordBatch, of: RowOrder) -> Iterator[pa.RecordBatch]:
+    """The rows in order, as many as are wanted."""
+    if of.order and rows.num_rows:
+        codes = _codes(rows, of.order)
+        rows = rows.take(_numbers(np.lexsort(codes[::-1])))
+    rows = rows.slice(of.offset, of.limit)
+    yield rows.select(rows.schema.names[: rows.num_columns - of.hidden])
+
+
+def _codes(rows: pa.RecordBatch, order: Sequence[RankOrder]) -> list[Int64Array]:
+    columns = ((rows.column(each.column), each) for each in order)
+    return [kernels.order_codes(c, each.is_descending, each.nulls_first) for c, each in columns]
 
 
 def tables_here(step: SliceLocalStep) -> list[pa.Table]:
@@ -106,3 +159,8 @@ def _partials(step: SliceLocalStep) -> Iterator[pa.Table]:
         rows = ScanRows(scan)
         batches = aggregate(plan, map(plan.rows, rows.of_split(split)), pa.Table.to_batches)
         yield pa.Table.from_batches(batches, plan.schema)
+
+
+def _numbers(values: Int64Array, type_: pa.DataType | None = None) -> pa.Array:
+    # the first pa.array() of a process imports pandas
+    return int64_array(values, None, type_ or pa.int64())

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.expressions import Expression
 from runtime.spec.local import CatalystStep, RowsLocalStep, ScanLocalStep, SliceLocalStep
+from runtime.spec.ranks import RankOrder
 from runtime.spec.steps import MeasuredStep, SqlStep, Step
 
 
@@ -111,6 +112,44 @@ class WindowProjection:
 
 
 @dataclass(frozen=True)
+class RankedRows:
+    """Rows with their ranks in windows, and what is made of them.
+
+    Attributes:
+        function: ROW_NUMBER, RANK or DENSE_RANK.
+        ranks: the first and the last rank that is kept.
+        by: the columns that make the groups.
+        order: what ranks rows.
+        column: the name of the rank.
+        projection: what is made of the rows that are kept.
+    """
+
+    function: str
+    ranks: tuple[int, int]
+    by: tuple[str, ...]
+    order: tuple[RankOrder, ...]
+    column: str
+    projection: WindowProjection
+
+
+@dataclass(frozen=True)
+class RowOrder:
+    """ORDER BY, LIMIT and OFFSET of a query's rows.
+
+    Attributes:
+        order: what orders them; empty: they come as they are.
+        limit: the most rows; None: all.
+        offset: how many are left out at the start.
+        hidden: columns at the end that only order, and are no result.
+    """
+
+    order: tuple[RankOrder, ...]
+    limit: int | None = None
+    offset: int = 0
+    hidden: int = 0
+
+
+@dataclass(frozen=True)
 class InProcessStep:
     """Rows of windows that are put together in this process from kept slices, without Spark.
 
@@ -118,8 +157,12 @@ class InProcessStep:
         input: the slices, and what is read beside them.
         aggregation: how they are merged.
         projection: what is made of the windows.
+        ranked: which of these rows are kept by their ranks; None: all.
+        ordered: in which order rows are handed out; None: in any.
     """
 
     input: SliceLocalStep
     aggregation: WindowAggregation
     projection: WindowProjection
+    ranked: RankedRows | None = None
+    ordered: RowOrder | None = None

@@ -20,8 +20,8 @@ from planner.nodes.logical import Node
 from planner.nodes.physical import GlobalWindowAggregate, LocalWindowAggregate
 from planner.optimizer import Options
 from planner.plan import Plan, plan_query
-from runtime.batch.global_aggregate import projected
 from runtime.batch.in_process import RowsHere, tables_here
+from runtime.batch.projection import projected
 from runtime.compute.kernels.merge import merge_slices, output_schema
 from runtime.compute.kernels.roll_up import roll_up_levels
 from runtime.local.scan_rows import ScanRows, scan_projection

@@ -1,0 +1,91 @@
+"""Rows of windows that this process orders and ranks are those of SQL."""
+
+from __future__ import annotations
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+
+from planner.lowering.in_process import lower_in_process
+from runtime.batch.in_process import RowsHere
+from tests.planner.materialized.kept import Tables
+from tests.planner.materialized.test_answers import DEFINITION, rows
+
+WINDOWS = (
+    "SELECT city, rider, window_start, window_end, COUNT(*) AS n, SUM(fare) AS s, AVG(fare) AS a "
+    "FROM TABLE(HOP(TABLE trips, DESCRIPTOR(ts), INTERVAL '2' HOURS, INTERVAL '6' HOURS)) "
+    "GROUP BY city, rider, window_start, window_end"
+)
+RANKED = (
+    "SELECT {} FROM (SELECT *, {}() OVER (PARTITION BY window_start, window_end{} ORDER BY {}) "
+    "AS rn FROM {}) AS r WHERE rn <= 3 {}"
+)
+ALL = "window_end NULLS LAST, city NULLS FIRST, rider NULLS FIRST"
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    path = tmp_path_factory.mktemp("kept")
+    data, base = rows(900), path / "trips"
+    base.mkdir()
+    pq.write_table(data.slice(0, 700), base / "0.parquet")
+    pq.write_table(data.slice(700), base / "1.parquet")
+    catalog = Tables()
+    catalog.add_files("trips", base)
+    catalog.materialize("m", DEFINITION, path / "m", [str(base / "0.parquet")])
+    return catalog
+
+
+def here(tables, sql):
+    plan = tables.plan(sql)
+    step = lower_in_process(plan.physical, "UTC", 1 << 30)
+    return None if step is None else RowsHere(step, plan.physical.schema)
+
+
+def answer(tables, sql):
+    found = here(tables, sql)
+    assert found is not None
+    batches = list(found.batches())
+    assert all(batch.schema == found.schema for batch in batches)
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize(
+    "outer",
+    [
+        f"SELECT * FROM {{}} ORDER BY {ALL}",
+        f"SELECT city, s FROM {{}} ORDER BY s DESC NULLS LAST, {ALL} LIMIT 7",
+        f"SELECT city, s + 1 AS s FROM {{}} ORDER BY n, a DESC NULLS FIRST, {ALL} LIMIT 20 OFFSET 5",
+        f"SELECT city AS rider, rider AS city, a FROM {{}} ORDER BY a NULLS FIRST, {ALL} LIMIT 9",
+        f"SELECT city, window_end FROM {{}} WHERE s > 40 ORDER BY {ALL} LIMIT 0",
+    ],
+    ids=["all", "limit", "offset", "renamed", "none"],
+)
+def test_ordered_rows_are_those_of_sql(tables, outer):
+    windows = tables.rows(WINDOWS)  # noqa: F841 (DuckDB finds it by its name)
+    expected = duckdb.sql(outer.format("windows"))
+    sql = outer.format(f"({WINDOWS}) AS w")
+    assert answer(tables, sql) == expected.to_arrow_table().to_pylist()
+
+
+@pytest.mark.parametrize("function", ["ROW_NUMBER", "RANK", "DENSE_RANK"])
+@pytest.mark.parametrize("keys", ["", ", city"], ids=["windows", "keys"])
+def test_ranked_rows_are_those_of_sql(tables, function, keys):
+    windows = tables.rows(WINDOWS)  # noqa: F841
+    # ties of ROW_NUMBER are anybody's
+    by = "s DESC NULLS LAST" + (
+        ", city NULLS FIRST, rider NULLS FIRST" * (function == "ROW_NUMBER")
+    )
+    items, order = "city, rider, window_end, s, rn", f"ORDER BY {ALL}, rn LIMIT 200"
+    expected = duckdb.sql(RANKED.format(items, function, keys, by, "windows", order))
+    sql = RANKED.format(items, function, keys, by, f"({WINDOWS}) AS w", order)
+    assert answer(tables, sql) == expected.to_arrow_table().to_pylist()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [f"{WINDOWS} ORDER BY s + 1", f"{WINDOWS} ORDER BY 1", f"{WINDOWS} ORDER BY s LIMIT 1 + 1"],
+    ids=["expression", "ordinal", "count"],
+)
+def test_other_orders_are_for_spark(tables, sql):
+    assert here(tables, sql) is None
