@@ -1,8 +1,10 @@
 """Rows of a topic beside a loop of `consume()` and `json.loads`: `python -m tests.bench.kafka`.
 
 Both read the same messages of librdkafka's mock of a broker, a process of its own on the same cores.
-The loop does nothing with the rows; sqlwin counts and adds them up by key and minute. Times are the
-best of some runs, after one that does not count; results are checked.
+The loop does nothing with the rows; sqlwin counts and adds them up by key and minute. Beside them is
+the loop in a process for each core, with a share of the partitions each, and what librdkafka takes
+alone: `consume()` without looking at what came. Times are the best of some runs, after one that
+does not count; results are checked.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
+from multiprocessing import get_context
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -33,6 +37,8 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--master", default="local[2]")
+    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--loops", action="store_true", help="measure only what is beside sqlwin")
     parser.add_argument("--broker", action="store_true", help="serve the messages, for a parent")
     options = parser.parse_args()
     if options.broker:
@@ -76,32 +82,55 @@ def _serve(n_rows: int) -> None:
 
 def _compare(address: str, options: argparse.Namespace) -> Table:
     table = Table("what", "rows", "s", "rows/s", "times the loop")
-    loop = min(_loop(address, options.rows) for _ in range(options.runs))
-    own = _sqlwin(address, options)
-    for name, seconds in (("consume() and json.loads", loop), ("sqlwin", own)):
-        cells = (f"{options.rows:,}", f"{seconds:.2f}", f"{options.rows / seconds:,.0f}")
+    n_rows, runs = options.rows, range(options.runs)
+    each = [range(PARTITIONS)]
+    loop = min(_loops(address, n_rows, each, json.loads) for _ in runs)
+    shares = [range(core, PARTITIONS, options.cores) for core in range(options.cores)]
+    found = {
+        "consume() and json.loads": loop,
+        f"the same in {options.cores} processes": min(
+            _loops(address, n_rows, shares, json.loads) for _ in runs
+        ),
+        "consume() alone": min(_loops(address, n_rows, each, len) for _ in runs),
+    }
+    if not options.loops:
+        found["sqlwin"] = _sqlwin(address, options)
+    for name, seconds in found.items():
+        cells = (f"{n_rows:,}", f"{seconds:.2f}", f"{n_rows / seconds:,.0f}")
         table.add_row(name, *cells, f"{loop / seconds:.1f}")
     return table
 
 
-def _loop(address: str, n_rows: int) -> float:
-    """Seconds of a loop over all messages, from the first one on."""
+Work = Callable[[bytes], object]
+
+
+def _loops(address: str, n_rows: int, shares: Sequence[Sequence[int]], work: Work) -> float:
+    """Seconds from the first message to the last of loops in a process each."""
+    asked = [(address, n_rows, share, work) for share in shares]
+    with get_context("spawn").Pool(len(shares)) as pool:
+        times = pool.starmap(_loop, asked, chunksize=1)
+    return max(end for _, end in times) - min(start for start, _ in times)
+
+
+def _loop(address: str, n_rows: int, partitions: Sequence[int], work: Work) -> tuple[float, float]:
+    """When a loop over all messages of some partitions had its first one, and its last."""
     consumer = Consumer({
         "bootstrap.servers": address, "group.id": "bench", "enable.auto.commit": False,
         "auto.offset.reset": "error",
     })  # fmt: skip
-    places = [TopicPartition(t, p, 0) for t in _topics(n_rows) for p in range(PARTITIONS)]
+    places = [TopicPartition(t, p, 0) for t in _topics(n_rows) for p in partitions]
     consumer.assign(places)
+    wanted = sum(len(range(p, n_rows, PARTITIONS)) for p in partitions)
     n_read, started = 0, 0.0
-    while n_read < n_rows:
+    while n_read < wanted:
         for message in consumer.consume(1000, timeout=1):
-            started = started or time.perf_counter()
+            started = started or time.time()
             assert message.error() is None, message.error()
-            json.loads(message.value())
+            work(message.value())
             n_read += 1
-    seconds = time.perf_counter() - started
+    ended = time.time()
     consumer.close()
-    return seconds
+    return started, ended
 
 
 def _sqlwin(address: str, options: argparse.Namespace) -> float:
