@@ -1,0 +1,155 @@
+"""Streams of window operators, as a program: `python killed_operators.py DIRECTORY KIND...`.
+
+Each KIND is a name in KINDS, and all of them run at once. What is emitted once goes to files in
+`out-KIND`; what is emitted again to standard output, a line each behind `KIND> `. `KIND!` kills
+itself when the checkpoint is about to become that of KIND, before anything has run.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import sqlwin
+from sqlwin import windows as w
+from sqlwin.execution.streams import start
+from tests.end_to_end.recovery.faulty_stream import kill
+from tests.end_to_end.recovery.killed_stream import CONF, readings
+
+_ONE_GROUP = {"sqlwin.state.key-groups": "1", "sqlwin.exchange.partitions": "1"}
+_EARLY = {
+    "table.exec.emit.early-fire.enabled": "true",
+    "table.exec.emit.early-fire.delay": "0 s",
+}
+SUMS = "COUNT(*) AS n, SUM(v) AS total"
+_LATENESS = {"table.exec.emit.allow-lateness": "5 min"}
+
+
+def totals(window: str, aggregates: str = SUMS, source: str = "readings") -> str:
+    """The aggregates of a window function over a table, which is called `{}` in it."""
+    function = window.format(f"TABLE {source}", "DESCRIPTOR(ts)")
+    return (
+        f"SELECT k, window_start, window_end, {aggregates} FROM TABLE({function}) "
+        "GROUP BY k, window_start, window_end"
+    )
+
+
+TUMBLE = "TUMBLE({}, {}, INTERVAL '1' MINUTE)"
+FIVE_MINUTES = "TUMBLE({}, {}, INTERVAL '5' MINUTES)"
+HOP = "HOP({}, {}, INTERVAL '1' MINUTE, INTERVAL '%s' MINUTES)"
+CUMULATE = "CUMULATE({}, {}, INTERVAL '1' MINUTE, INTERVAL '10' MINUTES)"
+SESSION = "SESSION({} PARTITION BY k, {}, INTERVAL '5' SECONDS)"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A stream.
+
+    Attributes:
+        query: gives k, window_start, window_end, n, total.
+        settings: besides those that all have.
+        pipeline: the name of its checkpoint, and of what it writes; none: that of the kind.
+        is_updated: whether results are emitted again.
+    """
+
+    query: str
+    settings: dict[str, str] = field(default_factory=dict)
+    is_updated: bool = False
+    pipeline: str = ""
+
+
+KINDS = {
+    "tumble": Kind(totals(TUMBLE)),
+    "hop": Kind(totals(HOP % 4)),
+    # with an aggregate more than `narrower`
+    "running": Kind(
+        "SELECT k, window_start, window_end, n, total FROM "
+        f"({totals(HOP % 20, f'{SUMS}, MAX(v) AS most')}) WHERE most IS NOT NULL",
+        _ONE_GROUP,
+    ),
+    "narrower": Kind(totals(HOP % 12), _ONE_GROUP, pipeline="running"),
+    "cumulate": Kind(totals(CUMULATE)),
+    "session": Kind(totals(SESSION)),
+    "early": Kind(totals(FIVE_MINUTES), _EARLY, is_updated=True),
+    "hop early": Kind(totals(HOP % 4), _EARLY, is_updated=True),
+    "late": Kind(totals(TUMBLE, source="late_readings"), _LATENESS, is_updated=True),
+    "cumulate late": Kind(totals(CUMULATE, source="late_readings"), _LATENESS, is_updated=True),
+    "general": Kind("SELECT k, window_start, window_end, n, total FROM made"),
+    "rank": Kind(
+        "SELECT k, window_start, window_end, n, total FROM (SELECT *, ROW_NUMBER() OVER (PARTITION "
+        "BY window_start, window_end ORDER BY total DESC, k) AS place FROM "
+        f"({totals(TUMBLE)})) WHERE place <= 3"
+    ),
+    "join": Kind(
+        "SELECT a.k, a.window_start, a.window_end, a.n, b.most AS total FROM "
+        f"({totals(TUMBLE)}) a JOIN ({totals(TUMBLE, 'MAX(v) AS most')}) b ON a.k = b.k "
+        "AND a.window_start = b.window_start AND a.window_end = b.window_end"
+    ),
+}
+
+
+def pipeline(name: str) -> str:
+    """The name of a kind's checkpoint."""
+    return (KINDS[name].pipeline or name).replace(" ", "-")
+
+
+def output(directory: Path, name: str) -> str:
+    """The table that a kind writes."""
+    columns = "k INT, window_start TIMESTAMP(3), window_end TIMESTAMP(3), n BIGINT, total BIGINT"
+    path = directory / f"out-{pipeline(name)}"
+    options = f"'connector' = 'filesystem', 'path' = '{path}', 'format' = 'parquet'"
+    if KINDS[name].is_updated:
+        options = f"'connector' = 'print', 'print-identifier' = '{name}'"
+    return f"CREATE TABLE `out {name}` ({columns}) WITH ({options})"
+
+
+def general(session: sqlwin.Session) -> None:
+    """The view `made`: the rows of `tumble` by `Session.windows`."""
+    session.windows(
+        "readings",
+        keys=["k"],
+        time="ts",
+        window=w.tumble("1 minute"),
+        function=w.WholeWindowFunction(
+            lambda key, window, rows: [(len(rows), sum(row["v"] for row in rows))]
+        ),
+        output="n bigint, total bigint",
+        name="made",
+    )
+
+
+def main(directory: Path, names: list[str]) -> None:
+    """Run the streams to their ends, or go on where an earlier run was killed."""
+    if names[0].endswith("!"):
+        plain = start.begin_with
+
+        def begun(*args: Any) -> Any:
+            plain(*args)
+            kill()
+
+        start.begin_with = begun
+    settings = {
+        "execution.runtime-mode": "streaming",
+        "execution.checkpointing.dir": str(directory / "checkpoint"),
+        "table.dml-sync": "false",
+    }
+    late = readings(directory / "late").replace("TABLE readings", "TABLE late_readings")
+    with sqlwin.connect(master="local[2]", conf=CONF, settings=settings) as session:
+        session.execute(f"{readings(directory)} {late}")
+        general(session)
+        for name in [name.removesuffix("!") for name in names]:
+            kind = KINDS[name]
+            chosen = {**kind.settings, "pipeline.name": pipeline(name)}
+            sets = "".join(f"SET '{key}' = '{value}'; " for key, value in chosen.items())
+            resets = "".join(f"RESET '{key}'; " for key in chosen)
+            session.execute(
+                f"{output(directory, name)}; {sets} INSERT INTO `out {name}` {kind.query}; {resets}"
+            )
+        for stream in session.streams.all():
+            stream.wait()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])

@@ -1,0 +1,275 @@
+"""Killed while it writes its state, each window operator goes on: nothing is lost, nothing twice.
+
+A run is killed when Spark has begun a file of its state, or a moment later: while another task still
+writes its own, while the sink writes, before or after the micro-batch is committed, or while the
+next one puts blobs into state. Results are those that DuckDB has of all rows.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sqlwin
+from runtime.files import LocalFiles
+from runtime.streaming.stored_state import open_state
+from tests.end_to_end.recovery.killed_operators import KINDS, pipeline
+from tests.end_to_end.recovery.test_killed import kill
+from tests.oracle import MINUTE_US, OracleWindow, expected
+
+PROGRAM = Path(__file__).with_name("killed_operators.py")
+N_KILLS = 6
+# Of one key group: until there are running aggregates, and a micro-batch or two
+LONG, SHORT = (52, 60), (1, 8)
+WINDOWS = {
+    "tumble": OracleWindow("TUMBLE", MINUTE_US),
+    "general": OracleWindow("TUMBLE", MINUTE_US),
+    "hop": OracleWindow("HOP", 4 * MINUTE_US, MINUTE_US),
+    "running": OracleWindow("HOP", 20 * MINUTE_US, MINUTE_US),
+    "narrower": OracleWindow("HOP", 12 * MINUTE_US, MINUTE_US),
+    "cumulate": OracleWindow("CUMULATE", 10 * MINUTE_US, MINUTE_US),
+    "early": OracleWindow("TUMBLE", 5 * MINUTE_US),
+    "hop early": OracleWindow("HOP", 4 * MINUTE_US, MINUTE_US),
+    "late": OracleWindow("TUMBLE", MINUTE_US),
+    "cumulate late": OracleWindow("CUMULATE", 10 * MINUTE_US, MINUTE_US),
+}
+SUMS = ("COUNT(*)", "SUM(v)")
+_ROW = re.compile(r"(.+)> ([+-][IU])\[(\d+), (.+), (.+), (\d+), (-?\d+)\]\n")
+
+Rows = list[tuple[Any, ...]]
+
+
+# Kinds that run at once, and are killed at once
+TOGETHER = {
+    "once": ["tumble", "hop", "cumulate", "session"],
+    "again": ["early", "hop early", "late", "cumulate late"],
+    "above": ["general", "rank", "join"],
+}
+
+
+def write_input(
+    directory: Path, n_files: int, n_rows: int, n_keys: int, late_s: int = 0
+) -> pa.Table:
+    """Files of a minute each, a micro-batch each; some rows come `late_s` late. All of their rows."""
+    rng = np.random.default_rng(11)
+    (directory / "in").mkdir(parents=True)
+    tables = []
+    for number in range(n_files):
+        seconds = number * 60 + rng.uniform(0, 60, n_rows) - rng.uniform(0, 4, n_rows)
+        if late_s:
+            seconds[: n_rows // 20] -= rng.uniform(0, late_s, n_rows // 20)
+        keys = np.concatenate([np.arange(n_keys), rng.integers(0, n_keys, n_rows - n_keys)])
+        table = pa.table(
+            {
+                "k": pa.array(rng.permutation(keys), pa.int32()),
+                "v": pa.array(rng.integers(-1000, 1000, n_rows)),
+                "ts": pa.array((seconds * 1e6).astype(np.int64), pa.timestamp("us")),
+            }
+        )
+        path = directory / "in" / f"{number:04d}.parquet"
+        pq.write_table(table, path)
+        # Files are taken in the order of their times
+        os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+        tables.append(table)
+    return pa.concat_tables(tables)
+
+
+class Runs:
+    """The runs of a stream, each with a file of what it said.
+
+    Args:
+        directory: has its files.
+        rng: chooses when it is killed.
+    """
+
+    def __init__(self, directory: Path, rng: random.Random) -> None:
+        self.directory = directory
+        self._rng = rng
+        self._n_runs = 0
+
+    def killed(self, *kinds: str, after: tuple[int, int] = (1, 8)) -> bool:
+        """A run that is killed at its writing of state; whether it came to that.
+
+        Args:
+            kinds: what runs.
+            after: so many files of state are begun before, some four a micro-batch and task.
+        """
+        process = self._started(kinds)
+        known, left = self._state_files(), self._rng.randint(*after)
+        while left > 0 and process.poll() is None:
+            time.sleep(0.001)
+            found = self._state_files()
+            left -= len(found - known)
+            known |= found
+        if self._rng.random() < 0.5:
+            time.sleep(self._rng.uniform(0, 0.3))
+        if process.poll() is not None:
+            return False
+        kill(process)
+        return True
+
+    def ended(self, *kinds: str) -> int:
+        """A run that nobody kills; what it returned."""
+        return self._started(kinds).wait(timeout=300)
+
+    def said(self) -> list[str]:
+        """The whole lines of all runs, a text for each run."""
+        logs = sorted(self.directory.glob("log-*"))
+        return [log.read_text().rpartition("\n")[0] + "\n" for log in logs]
+
+    def _started(self, kinds: Sequence[str]) -> subprocess.Popen[str]:
+        self._n_runs += 1
+        command = [sys.executable, str(PROGRAM), str(self.directory), *kinds]
+        with open(self.directory / f"log-{self._n_runs:02d}", "w") as log:
+            return subprocess.Popen(
+                command, stdout=log, stderr=subprocess.STDOUT, text=True, start_new_session=True
+            )
+
+    def _state_files(self) -> set[str]:
+        """The files of state, those too that are not whole yet."""
+        return {
+            f"{below}/{name}"
+            for state in (self.directory / "checkpoint").glob("*/spark/state")
+            for below, _, names in os.walk(state)
+            for name in names
+            if "changelog" in name or ".zip" in name
+        }
+
+
+def written(directory: Path, kind: str) -> Rows:
+    """The rows in the files of a kind, as (k, window start, window end, n, total)."""
+    found = duckdb.sql(
+        "SELECT k, epoch_us(window_start), epoch_us(window_end), n, total "
+        f"FROM read_parquet('{directory}/out-{pipeline(kind)}/**/part-*.parquet')"
+    )
+    return found.fetchall()
+
+
+def upserted(runs: Sequence[str], name: str) -> Rows:
+    """What rows with the kind of a change leave behind; the last micro-batch of a run may come again in the next."""
+    found: dict[tuple[str, ...], tuple[int, int]] = {}
+    for said in runs:
+        new: set[tuple[str, ...]] = set()
+        for of, kind, *key, n, total in _ROW.findall(said):
+            if of != name:
+                continue
+            if kind == "+I":
+                assert tuple(key) not in new, f"{key} is new twice"
+                new.add(tuple(key))
+            if kind != "-U":
+                found[tuple(key)] = int(n), int(total)
+    return [(int(key[0]), *map(_time_us, key[1:]), *value) for key, value in found.items()]
+
+
+def _time_us(text: str) -> int:
+    return int(np.datetime64(text, "us").astype(np.int64))
+
+
+def wanted(kind: str, data: pa.Table) -> Rows:
+    """The rows of a kind by brute force."""
+    if kind == "session":
+        return _sessions(data)
+    if kind not in ("rank", "join"):
+        return expected(data, WINDOWS[kind], ["k"], SUMS)
+    last = "SUM(v)" if kind == "rank" else "MAX(v)"
+    rows = expected(data, WINDOWS["tumble"], ["k"], ("COUNT(*)", last))
+    if kind == "join":
+        return rows
+    best: dict[int, Rows] = {}
+    for row in sorted(rows, key=lambda row: (-row[4], row[0])):
+        best.setdefault(row[2], []).append(row)
+    return [row for found in best.values() for row in found[:3]]
+
+
+def _sessions(data: pa.Table) -> Rows:
+    """Rows of a key that follow each other within five seconds."""
+    con = duckdb.connect()
+    con.register("data", data)
+    return con.execute("""
+        SELECT k, MIN(t), MAX(t) + 5000000, COUNT(*), SUM(v) FROM (
+          SELECT *, SUM(is_first) OVER (PARTITION BY k ORDER BY t, v ROWS UNBOUNDED PRECEDING) AS number
+          FROM (
+            SELECT k, v, epoch_us(ts) AS t,
+              CASE WHEN epoch_us(ts) - LAG(epoch_us(ts)) OVER (PARTITION BY k ORDER BY ts, v)
+                < 5000000 THEN 0 ELSE 1 END AS is_first
+            FROM data))
+        GROUP BY k, number
+    """).fetchall()
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Iterator[Runs]:
+    yield Runs(tmp_path, random.Random(tmp_path.name))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("together", TOGETHER)
+def test_operators_that_are_killed_at_their_state_emit_what_duckdb_does(
+    together: str, runs: Runs, tmp_path: Path
+) -> None:
+    kinds = TOGETHER[together]
+    data = write_input(tmp_path, 16, 600, 20)
+    late = write_input(tmp_path / "late", 16, 600, 20, late_s=200)
+    assert [runs.killed(*kinds) for _ in range(N_KILLS)] == [True] * N_KILLS
+    assert runs.ended(*kinds) == 0, runs.said()[-1]
+    for kind in kinds:
+        is_updated = KINDS[kind].is_updated
+        found = upserted(runs.said(), kind) if is_updated else written(tmp_path, kind)
+        assert sorted(found) == sorted(wanted(kind, late if "late" in kind.split() else data)), kind
+
+
+@pytest.mark.slow
+def test_running_aggregates_that_a_kill_cuts_short_give_what_duckdb_does(
+    runs: Runs, tmp_path: Path, fresh_session: sqlwin.Session
+) -> None:
+    data = write_input(tmp_path, 26, 7_000, 6_000)
+    n_running = 0
+    for after in [LONG, *[SHORT] * 4]:
+        assert runs.killed("running", after=after)
+        n_running += has_running(fresh_session, tmp_path)
+    assert n_running >= 4
+    assert runs.ended("running") == 0, runs.said()[-1]
+    assert sorted(written(tmp_path, "running")) == sorted(wanted("running", data))
+
+
+def has_running(session: sqlwin.Session, directory: Path) -> bool:
+    """Whether running aggregates are in the state that the next run begins with."""
+    if not any((directory / "checkpoint/running/spark/commits").glob("[0-9]*")):
+        return False
+    state = open_state(session.spark, LocalFiles(), f"{directory}/checkpoint/running")
+    return any(facts.get("running") for facts in state.operator(0).facts.values())
+
+
+@pytest.mark.slow
+def test_other_sql_goes_on_from_state_that_a_kill_cut_short(runs: Runs, tmp_path: Path) -> None:
+    data = write_input(tmp_path, 28, 7_000, 6_000)
+    assert runs.killed("running", after=LONG) and runs.killed("running")
+    about = tmp_path / "checkpoint/running/sqlwin.json"
+    before = about.read_bytes()
+    # killed before anything of the other SQL has run: the checkpoint is that of the one before
+    assert runs.ended("narrower!") != 0
+    assert about.read_bytes() != before
+    assert runs.killed("running")
+    assert about.read_bytes() == before
+    assert [runs.killed("narrower") for _ in range(3)] == [True] * 3
+    assert runs.ended("narrower") == 0, runs.said()[-1]
+    found = written(tmp_path, "running")
+    wide = [row for row in found if row[2] - row[1] == WINDOWS["running"].size_us]
+    cut = max(row[2] for row in wide)
+    before_cut = [row for row in wanted("running", data) if row[2] <= cut]
+    after_cut = [row for row in wanted("narrower", data) if row[2] > cut]
+    assert before_cut and after_cut
+    assert sorted(found) == sorted(before_cut + after_cut)
