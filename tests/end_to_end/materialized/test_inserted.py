@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import duckdb
@@ -18,7 +19,7 @@ from runtime.errors import AnalysisError, SqlwinError
 from runtime.slices.store import open_slices
 from sqlwin.execution.offline import OfflineSession
 from tests.end_to_end.materialized.base import QUERY, TABLE, kept, random_rows, slices_of
-from tests.end_to_end.materialized.killed import run_stream
+from tests.end_to_end.materialized.killed import LIVE, run_stream
 from tests.end_to_end.materialized.test_lakes import WINDOWS
 from tests.marks import among
 
@@ -105,7 +106,7 @@ def test_what_its_slices_do_not_answer_is_refused_and_never_empty(
 ) -> None:
     def refused(sql: str, words: str, error: type[SqlwinError] = AnalysisError) -> None:
         with pytest.raises(error, match=words):
-            fresh_session.execute(sql)[0].toArrow()
+            fresh_session.execute(sql)[0].to_arrow()
 
     refused("ALTER MATERIALIZED TABLE m REFRESH", "its rows come by INSERT, and there is no")
     refused(f"INSERT OVERWRITE m {QUERY}", "takes a query and nothing else")
@@ -153,7 +154,36 @@ def test_its_windows_are_made_in_process_without_spark(
 ) -> None:
     query = "SELECT city, window_end, n, s, low FROM m WHERE city = 'a'"
     script = f"CREATE MATERIALIZED TABLE m WITH ('path' = '{tmp_path / 'm'}'); {query}"
-    found = OfflineSession({}).results(script)[-1].toArrow()
+    found = OfflineSession({}).results(script)[-1].to_arrow()
     wanted = fresh_session.sql(query).toArrow()
     assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, wanted.to_pylist()))
     assert found.num_rows
+
+
+@pytest.mark.long
+def test_a_stream_is_asked_as_of_its_last_micro_batch(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    rows = write_live(tmp_path, 2)
+    fresh_session.execute(
+        LIVE.format(tmp_path).replace("'1')", "'1', 'source.monitor-interval' = '1 s')")
+    )
+    query = QUERY.replace("TABLE trips", "TABLE live")
+    fresh_session.execute(
+        f"CREATE MATERIALIZED TABLE m PARTITIONED BY (city) WITH ('path' = '{tmp_path / 'm'}') "
+        f"REFRESH_MODE = CONTINUOUS AS {query}"
+    )
+    assert fresh_session.sql("SELECT * FROM m").toArrow().num_rows == 0
+    fresh_session.execute(f"INSERT INTO m {query}")
+    until = time.monotonic() + 90
+    while kept(tmp_path / "m") != slices_of(rows) and time.monotonic() < until:
+        time.sleep(0.5)
+    fresh_session.execute("STOP STREAM m")
+    assert kept(tmp_path / "m") == slices_of(rows)
+    query = "SELECT city, window_end, n, s, low FROM m"
+    found = [tuple(row.values()) for row in fresh_session.sql(query).toArrow().to_pylist()]
+    assert sorted(map(repr, found)) == sorted(map(repr, duckdb.sql(WINDOWS).fetchall()))
+    # its windows as a stream would have them are another query
+    fresh_session.execute("SET 'sqlwin.materialized.stale-read' = 'allow'")
+    fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")
+    assert "SliceScan" in fresh_session.explain(HOURS.replace("TABLE trips", "TABLE live"))
