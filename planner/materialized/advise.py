@@ -21,6 +21,7 @@ from planner.catalog import Catalog
 from planner.materialized.form import expression_text, grid_text, local_form, partial_text
 from planner.nodes.physical import LocalWindowAggregate
 from planner.nodes.slice_levels import Grid, common_grid
+from planner.sql.nodes import path_of_files
 from runtime.spec.aggregates import CollectRegisters, CollectRows, CollectSet, MergeMoments
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, column_refs, terms_of
 from runtime.spec.local import PartialColumns
@@ -166,6 +167,11 @@ def wanted_of(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Wanted
     except NotEvaluated as reason:
         return str(reason)
     table = found.rows.table
+    if path_of_files(table[-1]) is not None:
+        return (
+            f"slices are of tables, and {table[-1]} is files by their name: "
+            f"SHOW CREATE TABLE {table[-1]} makes a table of them"
+        )
     time = form.time
     if not isinstance(found.time, ColumnRef):
         time = _name(node.time_column)
