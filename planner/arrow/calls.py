@@ -19,6 +19,7 @@ from planner.arrow.types import (
     is_integer,
     is_number,
 )
+from planner.arrow.wall_clock import wall_clock_us
 from runtime.spec.expressions import Call, Constant, Expression
 
 # What a bare NULL has before it meets an operand with a type
@@ -77,7 +78,24 @@ def to_compare(values: Sequence[Expression], time_zone: str) -> tuple[Expression
     if len(types) == 1 and types <= _TIMES and all(isinstance(v, Constant) for v in texts):
         (target,) = types
         return tuple(cast(value, target, time_zone) for value in values)
+    if types == {"timestamp", "timestamp_ntz"}:
+        values = [_on_wall_clock(value, time_zone) for value in values]
     return with_one_type(values)
+
+
+def _on_wall_clock(value: Expression, time_zone: str) -> Expression:
+    """An instant that is written, as a TIMESTAMP_NTZ that compares as it does; others as they are.
+
+    Spark reads the TIMESTAMP_NTZ beside it on the session's clock, so that it is an instant too.
+    """
+    if not isinstance(value, Constant) or value.type != "timestamp":
+        return value
+    if not isinstance(value.value, int):
+        return Constant(None, "timestamp_ntz")
+    local = wall_clock_us(value.value, time_zone)
+    if local is None:
+        refuse(f"clocks change in {time_zone} within two days of a bound of the time")
+    return Constant(local, "timestamp_ntz")
 
 
 def arithmetic(function: str, left: Expression, right: Expression) -> Expression:

@@ -29,6 +29,8 @@ QUERIES = {
     "ordered": f"{PLAIN['ts']} ORDER BY a DESC, s, window_end, city NULLS LAST LIMIT 30",
     "ranked": RANKED.format(PLAIN["ts"]),
     "instants": f"{PLAIN['tz']} ORDER BY window_end, city",
+    "literal": f"SELECT * FROM ({PLAIN['ts']}) WHERE window_end > TIMESTAMP '2024-03-30 07:00:00' "
+    "AND window_start < TIMESTAMP '2024-04-02 22:00:00' ORDER BY s, window_end, city",
 }
 TIMED = f"{WINDOWS.format(more=', window_time', time='tz')} ORDER BY window_time, city"
 
@@ -73,3 +75,23 @@ def test_they_are_ordered_ranked_and_narrowed_as_spark_does(
         trips.execute("SET 'sqlwin.materialized.rewrite' = 'false'")
         assert _rows(trips, sql) == found, name
         trips.execute("RESET 'sqlwin.materialized.rewrite'")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Asia/Kolkata", "America/Sao_Paulo"])
+@pytest.mark.parametrize(
+    "at", ["2024-03-30 21:30:00", "2024-03-31 02:30:00", "2024-04-01 12:00:00"]
+)
+def test_a_written_instant_compares_with_local_times_as_in_spark(
+    trips: sqlwin.Session, tmp_path: Path, zone: str, at: str
+) -> None:
+    trips.execute(f"SET 'table.local-time-zone' = '{zone}'")
+    for function in (">", ">=", "<", "<=", "=", "<>"):
+        where = f"ts {function} TIMESTAMP '{at}'"
+        query = PLAIN["ts"].replace(" GROUP BY", f" WHERE {where} GROUP BY")
+        counted = f"SELECT COUNT(*) AS n FROM trips WHERE {where}"
+        total = query.replace("SUM(fare) AS s, AVG(fare) AS a", "COUNT(*) AS n")
+        (expected,) = trips.spark.sql(
+            counted.replace("trips", f"parquet.`{tmp_path / 'trips'}`")
+        ).collect()
+        assert sum(int(str(row["n"])) for row in _rows(trips, total)) == expected[0], where

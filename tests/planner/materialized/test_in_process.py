@@ -89,3 +89,19 @@ def test_ranked_rows_are_those_of_sql(tables, function, keys):
 )
 def test_other_orders_are_for_spark(tables, sql):
     assert here(tables, sql) is None
+
+
+def test_a_literal_that_is_an_instant_narrows_slices_as_the_session_s_clock_says(tables):
+    for where in ("window_end > TIMESTAMP '{}'", "window_start >= TIMESTAMP_LTZ '{}'"):
+        sql = f"SELECT city, s FROM ({WINDOWS}) AS w WHERE {where.format('2026-02-01 12:00:00')}"
+        plain = sql.replace("TIMESTAMP_LTZ", "TIMESTAMP_NTZ").replace(
+            "TIMESTAMP '", "TIMESTAMP_NTZ '"
+        )
+        assert answer(tables, sql) == answer(tables, plain)
+        asked = []
+        for each in (sql, plain):
+            tables.asked.clear()
+            tables.plan(each)
+            asked.append(list(tables.asked))
+        assert asked[0] == asked[1]
+        assert asked[0][-1][0] is not None
