@@ -76,7 +76,17 @@ _TABLE_STARTS = ("INTO", "DESCRIBE", "DESC", "OVERWRITE", "UPDATE", "TRUNCATE", 
 _CLAUSES = (
     "SELECT", "FROM", "WHERE", "BY", "HAVING", "ON", "LIMIT", "JOIN", "QUALIFY", "VALUES", "USING",
 )  # fmt: skip
-_DETAILS = ("SELECT", "ANALYZE", "PLAN FOR", "EXTENDED", "FORMATTED", "COST", "INSERT INTO", "WITH")
+_DETAILS = (
+    "SELECT",
+    "ANALYZE",
+    "ADVISE",
+    "PLAN FOR",
+    "EXTENDED",
+    "FORMATTED",
+    "COST",
+    "INSERT INTO",
+    "WITH",
+)
 
 
 def context_at(before: str, after: str = "") -> Context:
