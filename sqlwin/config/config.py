@@ -26,6 +26,8 @@ _SPARK = "spark."
 # Below, tasks send crumbs; above, a column of the buffer may be more than Arrow holds in one piece.
 _LEAST_BUFFER = 1 << 20
 _MOST_BUFFER = 1 << 30
+# What may be any number of bytes: 0 is never
+_ANY_SIZE = frozenset({"sqlwin.materialized.in-process-bytes"})
 
 
 class Config:
@@ -157,7 +159,8 @@ def _value(setting: Setting, text: str) -> Value:
             return parse_duration(setting.name, text)
         case Type.MEMORY:
             n_bytes = parse_memory(setting.name, text)
-            if setting.has_effect and not _LEAST_BUFFER <= n_bytes <= _MOST_BUFFER:
+            is_buffer = setting.has_effect and setting.name not in _ANY_SIZE
+            if is_buffer and not _LEAST_BUFFER <= n_bytes <= _MOST_BUFFER:
                 raise AnalysisError(
                     f"'{setting.name}' cannot be {text.strip()!r}",
                     subjects=(f"'{setting.name}'",),

@@ -162,3 +162,10 @@ def test_the_buffer_of_a_task_has_a_size_within_reason():
     for text in ("10 kb", "2 gb"):
         with pytest.raises(SqlwinError, match="cannot be"):
             config.set("sqlwin.local.buffer-size", text)
+
+
+def test_nothing_is_put_together_in_process_where_0_bytes_may_be():
+    config = Config()
+    for text, n_bytes in (("0", 0), ("10 kb", 10 << 10), ("2 gb", 2 << 30)):
+        config.set("sqlwin.materialized.in-process-bytes", text)
+        assert config.get("sqlwin.materialized.in-process-bytes") == n_bytes
