@@ -11,11 +11,6 @@ _STEADY = timedelta(days=2)
 _UTC = frozenset(("UTC", "Z", "GMT", "UT", "Etc/UTC", "Etc/GMT"))
 
 
-def is_utc(zone: str) -> bool:
-    """Whether a time zone's wall clock shows instants as they are counted."""
-    return zone in _UTC
-
-
 def wall_clock_us(time_us: int, zone: str) -> int | None:
     """An instant on the wall clock, such that what is before and after it is so there too.
 
@@ -27,7 +22,7 @@ def wall_clock_us(time_us: int, zone: str) -> int | None:
         Microseconds on the wall clock; None where clocks change within two days, so that times of
         the wall clock before it may be after it, and where the zone is not known here.
     """
-    if is_utc(zone):
+    if zone in _UTC:
         return time_us
     try:
         known = ZoneInfo(zone)

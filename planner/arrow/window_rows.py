@@ -13,11 +13,10 @@ from sqlglot import exp
 from planner.arrow.calls import NotEvaluated, refuse
 from planner.arrow.scan_rows import RowsOfScan, rows_above
 from planner.arrow.types import is_plain_type
-from planner.arrow.wall_clock import is_utc
 from planner.nodes.logical import Node
 from planner.nodes.physical import GlobalWindowAggregate
 from runtime.spec.exchange import WindowProjection
-from runtime.spec.expressions import Call, ColumnRef, Expression, columns_of
+from runtime.spec.expressions import ColumnRef, Expression, columns_of
 
 
 def window_projection(
@@ -76,9 +75,6 @@ def _windows(
             made[column.name.lower()] = ColumnRef(column.name, column.type)
         elif column.type == "timestamp_ntz":
             made[column.name.lower()] = ColumnRef(bounds[role], column.type)
-        elif is_utc(zone):
-            local = ColumnRef(bounds[role], "timestamp_ntz")
-            made[column.name.lower()] = Call("cast", (local,), column.type)
         else:
             made[column.name.lower()] = f"{column.name} is an instant, which Spark makes"
     return RowsOfScan((), made, schema, made, (), (), zone)
