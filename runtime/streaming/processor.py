@@ -49,6 +49,8 @@ from runtime.streaming.wall_clock import wall_watermark_us
 from runtime.streaming.watermarks import is_idle, reduced
 
 _MS = 1_000
+# Windows of fewer bytes are not worth compressing
+_WORTH_COMPRESSING = 1 << 16
 # What Spark keeps the state by
 STATE_NAME = "blobs"
 # As types: a DDL text would be parsed by the JVM in four round trips of each task
@@ -212,7 +214,9 @@ class WindowProcessor(StatefulProcessor):
             if self._figures is not None:
                 self._figures.add(rows_out=result.num_rows)
             for piece in pieces(pa.Table.from_batches([result])):
-                yield _row(reader, to_blob(piece), None)
+                # Spark holds all that a key group emits, more than once
+                compression = "lz4" if piece.nbytes > _WORTH_COMPRESSING else None
+                yield _row(reader, to_blob(piece, compression), None)
 
     def _outputs(self, group: int, batch: MicroBatch) -> Iterator[Output]:
         """What the operator of a key group gives for a micro-batch."""
