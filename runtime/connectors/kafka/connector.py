@@ -373,9 +373,12 @@ def columns_of(
         parts.insert(0, ("key", key, values["key.format"].lower(), prefix))
     for part, names, file_format, prefix in parts:
         schema = declared_fields(spec, names, prefix)
-        if part == "value" and are_decoded and file_format in AVRO_FORMATS:
-            # workers leave none to Spark
-            found |= {f.name: F.col(column_of(n)) for n, f in enumerate(schema.fields)}
+        if part == "value" and file_format in AVRO_FORMATS and client_of(spec) == PYTHON:
+            # workers leave none to Spark: there are no rows where nothing is decoded
+            found |= {
+                f.name: F.col(column_of(n)) if are_decoded else F.lit(None).cast(f.dataType)
+                for n, f in enumerate(schema.fields)
+            }
             continue
         messages, fields = decoded(messages, F.col(part), schema, file_format, spec)
         if part == "value" and are_decoded:
