@@ -192,8 +192,13 @@ def _sizes(kept: Path, base: Path, directory: Path, con: duckdb.DuckDBPyConnecti
     slices = DeltaTable(str(kept)).to_pyarrow_table()
     plain = directory / "partials.parquet"
     pq.write_table(slices, plain, compression="zstd")
-    con.sql(f"ATTACH '{directory}/size.db' AS size; "
-            "CREATE TABLE size.buckets AS FROM buckets ORDER BY t, key; DETACH size")  # fmt: skip
+    other = con.cursor()
+    for sql in (
+        f"ATTACH '{directory}/size.db' AS size",
+        "CREATE TABLE size.buckets AS FROM buckets ORDER BY t, key",
+        "DETACH size",
+    ):
+        other.execute(sql).fetchall()
     found = DeltaTable(str(kept)).file_uris()
     taken = sum(Path(each.removeprefix("file://")).stat().st_size for each in found)
     print(f"on disk: {len(slices):,} partials by key and slice, {taken / 1e6:.1f} MB in "
