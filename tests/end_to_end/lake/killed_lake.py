@@ -1,0 +1,85 @@
+"""A stream from files into a lake table, as a program: `python killed_lake.py DIRECTORY KIND STOPS`.
+
+KIND is `delta` or `iceberg`. STOPS says where it stops and waits to be killed: `before` or `after`
+a commit and which one of this run, as in `before:0`; `never`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import sqlwin
+from runtime.connectors.lake import delta_write, iceberg_write
+from tests.end_to_end.recovery.killed_stream import CONF, QUERY, readings
+
+# Where each connector commits the files of a micro-batch
+COMMITS: dict[str, tuple[Any, str]] = {
+    "delta": (delta_write, "commit"),
+    "iceberg": (iceberg_write, "commit_files"),
+}
+
+
+def options(directory: Path, kind: str) -> str:
+    """The options of the table that is written."""
+    if kind == "delta":
+        return f"'connector' = 'delta', 'path' = '{directory}/out'"
+    return (
+        f"'connector' = 'iceberg', 'catalog-type' = 'sql', 'catalog-table' = 'db.totals', "
+        f"'uri' = 'sqlite:///{directory}/c.db', 'warehouse' = 'file://{directory}/w'"
+    )
+
+
+def tables(directory: Path, kind: str) -> str:
+    """The tables `readings`, each file of which becomes a micro-batch, and `totals`."""
+    return f"""
+        {readings(directory)}
+        CREATE TABLE totals (k INT, window_end TIMESTAMP(3), n BIGINT, total BIGINT)
+        WITH ({options(directory, kind)});
+    """
+
+
+def stop_at(kind: str, when: str, number: int) -> None:
+    """Stop before or after the commit of that number, with a line that says so."""
+    module, name = COMMITS[kind]
+    commit: Callable[..., None] = getattr(module, name)
+    n_calls = 0
+
+    def wait() -> None:
+        print("stopped", flush=True)
+        time.sleep(600)
+
+    def stopping(*args: Any, **more: Any) -> None:
+        nonlocal n_calls
+        n_calls += 1
+        is_here = n_calls == number + 1
+        if is_here and when == "before":
+            wait()
+        commit(*args, **more)
+        if is_here:
+            wait()
+
+    setattr(module, name, stopping)
+
+
+def main(directory: Path, kind: str, stops: str) -> None:
+    """Run the stream to its end, or go on where an earlier run was killed."""
+    if stops != "never":
+        when, number = stops.split(":")
+        stop_at(kind, when, int(number))
+    settings = {
+        "execution.runtime-mode": "streaming",
+        "execution.checkpointing.dir": str(directory / "checkpoint"),
+    }
+    with sqlwin.connect(master="local[2]", conf=CONF, settings=settings) as session:
+        session.execute(tables(directory, kind))
+        print("ready", flush=True)
+        session.execute(f"INSERT INTO totals {QUERY}")
+        print("done", flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3])

@@ -1,0 +1,80 @@
+"""Killed at any moment and started again, a stream puts each row into a lake table once."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
+
+import sqlwin
+from tests.end_to_end.lake.killed_lake import QUERY, tables
+from tests.end_to_end.recovery.test_killed import LATE, kill, write_input
+
+PROGRAM = Path(__file__).with_name("killed_lake.py")
+
+
+def run(directory: Path, kind: str, stops: str, after: float | None = None) -> bool:
+    """Run until the program has ended, or is killed; whether it has ended.
+
+    Args:
+        directory: where it reads and writes.
+        kind: what it writes.
+        stops: where it stops and is killed.
+        after: it is killed after so many seconds.
+    """
+    process = subprocess.Popen(
+        [sys.executable, str(PROGRAM), str(directory), kind, stops],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+    )  # fmt: skip
+    said = []
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            said.append(line)
+            if line == "ready\n" and after is not None:
+                time.sleep(after)
+                return process.poll() == 0
+            if line == "stopped\n":
+                return False
+    finally:
+        kill(process)
+    assert said[-1:] == ["done\n"], "".join(said)
+    return True
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_stream_that_is_killed_around_its_commits_puts_each_row_into_the_table_once(
+    fresh_session: sqlwin.Session, tmp_path: Path, kind: str
+) -> None:
+    rng = random.Random(5)
+    write_input(tmp_path, 8)
+    if kind == "iceberg":
+        places = {"uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/w"}
+        load_catalog("default", type="sql", **places).create_namespace("db")
+    # files are there and no table; a table, and no commit of the checkpoint's
+    for stops in ("before:0", "after:0", "after:1"):
+        assert not run(tmp_path, kind, stops)
+    if not run(tmp_path, kind, "never", after=rng.uniform(3, 12)):
+        assert run(tmp_path, kind, "never")
+    fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")
+    fresh_session.execute(tables(tmp_path, kind))
+    late = f"WHERE k <> {LATE}"
+    wanted = fresh_session.sql(f"SELECT * FROM ({QUERY}) {late}").collect()
+    found = fresh_session.sql(f"SELECT * FROM totals {late}").collect()
+    assert len(wanted) > 50
+    assert sorted(map(tuple, found)) == sorted(map(tuple, wanted))
+    # what others read is the same
+    if kind == "delta":
+        rows = DeltaTable(tmp_path / "out").to_pyarrow_table()
+    else:
+        rows = (
+            load_catalog("default", type="sql", **places).load_table("db.totals").scan().to_arrow()
+        )
+    assert sum(k != LATE for k in rows["k"].to_pylist()) == len(wanted)
