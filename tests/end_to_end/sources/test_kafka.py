@@ -20,6 +20,8 @@ from tests.end_to_end.recovery.test_killed import kill
 from tests.end_to_end.sources.killed_kafka import QUERY, TABLES
 from tests.end_to_end.sources.test_sources_run import first_rows
 from tests.runtime.connectors.kafka.broker import PARTITIONS, Broker, broker
+from tests.runtime.connectors.kafka.registry_server import Registry, served
+from tests.runtime.connectors.kafka.test_avro import schema, written
 
 __all__ = ["broker"]
 
@@ -76,6 +78,7 @@ def reading(second: int, key: int) -> bytes:
 
 
 RULE = "push_local_aggregate_into_scan"
+MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
 
 
 @pytest.mark.slow
@@ -237,3 +240,85 @@ def test_a_stream_that_is_killed_loses_no_message_and_takes_none_twice(
     latest = max(row[1] for row in found)
     assert len(found) >= windows * PARTITIONS
     assert sorted(found) == sorted(row for row in wanted if row[1] <= latest)
+
+
+@pytest.mark.slow
+def test_messages_of_a_schema_registry_are_read_by_the_windows_task(
+    fresh_session: sqlwin.Session, broker: Broker
+) -> None:
+    first = schema(
+        [("k", "int", "", None), ("v", ["null", "long"], "", None), ("ts", MILLIS, "", None)]
+    )
+    later = schema([("ts", MILLIS, "", None), ("k", "long", "", None), ("v", "int", "", None)])
+    midnight = 1_777_593_600_000
+    with served(Registry("reader:secret-of-mine")) as registry:
+        registry.put(1, first)
+        registry.put(2, later)
+        for number, said, keys in ((1, first, range(60)), (2, later, range(60, 100))):
+            rows = [{"k": 1, "v": key, "ts": midnight + key * 1000} for key in keys]
+            head = b"\0" + number.to_bytes(4, "big")
+            broker.send("avro", [head + value for value in written(said, *rows)], number)
+        broker.send("avro", [None], 3)
+        fresh_session.execute(f"""
+            CREATE TABLE bids (k BIGINT, v BIGINT, ts TIMESTAMP(3), part INT METADATA FROM 'partition')
+            WITH ('connector' = 'kafka', 'topic' = 'avro', 'format' = 'avro-confluent',
+              'avro-confluent.url' = '{registry.url}',
+              'avro-confluent.basic-auth.user-info' = 'reader:secret-of-mine',
+              'scan.bounded.mode' = 'latest-offset',
+              'properties.bootstrap.servers' = '{broker.address}')""")
+        query = """SELECT window_end, COUNT(*), SUM(v) FROM TABLE(TUMBLE(TABLE bids{hint},
+            DESCRIPTOR(ts), INTERVAL '10' SECONDS)) GROUP BY window_start, window_end"""
+        assert "ArrowScanLocalWindowAggregate" in fresh_session.explain(query.format(hint=""))
+        found = rows_of(fresh_session, query.format(hint=""))
+        assert sorted((row[1], row[2]) for row in found) == [
+            (10, sum(range(start, start + 10))) for start in range(0, 100, 10)
+        ]
+        rows = rows_of(fresh_session, "SELECT v, part FROM bids")
+        assert sorted(map(tuple, rows), key=str) == sorted(
+            [*((v, 1 if v < 60 else 2) for v in range(100)), (None, 3)], key=str
+        )
+        wrong = " /*+ OPTIONS('avro-confluent.basic-auth.user-info' = 'reader:wrong') */"
+        with pytest.raises(sqlwin.SqlwinError, match="does not take the login: 401") as caught:
+            rows_of(fresh_session, query.format(hint=wrong))
+        assert "\n" not in caught.value.message
+        broker.send("avro", [b"\0\0\0\0\x02\x01"], 0)
+        with pytest.raises(sqlwin.SqlwinError) as caught:
+            rows_of(fresh_session, query.format(hint=""))
+        assert caught.value.message == (
+            "table `bids`: topic 'avro', partition 0, offset 0: the message cannot be read as Avro: "
+            "it ends before its schema does"
+        )
+
+
+@pytest.mark.slow
+def test_windows_are_sent_in_a_transaction_for_each_micro_batch(
+    fresh_session: sqlwin.Session, broker: Broker, tmp_path: Path
+) -> None:
+    seconds_of(broker, "in", 0, 16)
+    broker.send("out", [None], 0)
+    *_, result = fresh_session.execute(f"""
+        SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoint';
+        CREATE TABLE seconds (k INT, v BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
+        WITH ('connector' = 'kafka', 'topic' = 'in', 'format' = 'json',
+          'scan.startup.mode' = 'earliest-offset', 'maxOffsetsPerTrigger' = '20',
+          'properties.bootstrap.servers' = '{broker.address}');
+        CREATE TABLE sent (e TIMESTAMP(3), n BIGINT, total BIGINT)
+        WITH ('connector' = 'kafka', 'topic' = 'out', 'format' = 'json',
+          'scan.bounded.mode' = 'latest-offset', 'sink.delivery-guarantee' = 'exactly-once',
+          'properties.isolation.level' = 'read_committed',
+          'properties.bootstrap.servers' = '{broker.address}');
+        INSERT INTO sent SELECT window_end, COUNT(*), SUM(v)
+        FROM TABLE(TUMBLE(TABLE seconds, DESCRIPTOR(ts), INTERVAL '5' SECONDS))
+        GROUP BY window_start, window_end""")
+    found: list[Any] = []
+    until = time.monotonic() + 120
+    while len(found) < 3:
+        assert time.monotonic() < until, found
+        assert result.stream.state.value == "running", result.stream.failure()
+        time.sleep(0.5)
+        found = rows_of(fresh_session, "SELECT * FROM sent WHERE e IS NOT NULL ORDER BY e")
+    result.stream.stop()
+    assert [(row[0].second, row[1], row[2]) for row in found] == [
+        (end, 20, sum(second * 10 + k for second in range(end - 5, end) for k in range(4)))
+        for end in (5, 10, 15)
+    ]
