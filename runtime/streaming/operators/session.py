@@ -65,11 +65,11 @@ from runtime.streaming.state.table_cache import unique_name
 from runtime.streaming.watermarks import WatermarkRules, Watermarks, emitted_by_sessions_us
 
 # With so many runs of chunks some are made one when the next one comes.
-_MANY_RUNS = 16
+MANY_RUNS = 16
 # One that has so many times the rows of all smaller ones stays as it is.
 _MUCH_LARGER = 4
 # The marks of partitions: few enough for an array of all of them.
-_N_MARKS = 1 << 22
+N_MARKS = 1 << 22
 _MARK = "$mark"
 
 
@@ -208,7 +208,7 @@ class SessionOperator(KeyGroupOperator):
 
     def _may_end(self, new: pa.Table | None, candidates: pa.Table | None, fires: int) -> BoolArray:
         """Of each mark whether a partition with it has a session that may end, or a late row."""
-        may_end: BoolArray = np.zeros(_N_MARKS, np.bool_)
+        may_end: BoolArray = np.zeros(N_MARKS, np.bool_)
         old_enough = fires - self._window.gap_us
         for chunk in self._chunks:
             if chunk.last_us <= old_enough:
@@ -226,7 +226,7 @@ class SessionOperator(KeyGroupOperator):
         columns = [table.column(name) for name in self._window.partition]
         # key groups go by the first bits of the same hash
         marks: Int64Array = bucket_of(columns, len(table), 1 << 31).astype(np.int64)
-        return marks & (_N_MARKS - 1)
+        return marks & (N_MARKS - 1)
 
     def _candidates(self, tables: Sequence[pa.Table], closed: int | None) -> pa.Table | None:
         """The rows that are late unless an open session reaches them; None: there are none."""
@@ -277,7 +277,7 @@ class SessionOperator(KeyGroupOperator):
         runs = Counter[str]()
         for chunk in self._chunks:
             runs[chunk.run] += chunk.n_rows
-        if len(runs) < _MANY_RUNS:
+        if len(runs) < MANY_RUNS:
             self._write(table)
             return
         alike, n_rows = set[str](), len(table)

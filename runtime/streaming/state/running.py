@@ -55,7 +55,7 @@ _SUFFIXES_OF_LISTS = 4
 # Fewer partials are merged sooner than spans are kept
 FEW_ROWS = 1 << 16
 # Spans are worth it where a key has so many slices in a window, and until it has half of that.
-_SLICES_A_KEY = 6
+SLICES_A_KEY = 6
 # So many patches are merged into the spans, or as soon as they have some rows for each of a span's
 _MANY_PATCHES = 32
 
@@ -184,7 +184,7 @@ class RunningAggregates:
         if fired_before:
             # the spans are of newer ones
             return None
-        enough = _SLICES_A_KEY if not self._spans else _SLICES_A_KEY // 2
+        enough = SLICES_A_KEY if not self._spans else SLICES_A_KEY // 2
         few = n_rows < FEW_ROWS or not self._n_results or n_rows < enough * self._n_results
         if few or last - first >= max(1, self._block // 2):
             self._clear()

@@ -17,6 +17,7 @@ from runtime.streaming.execute.steps import streaming_dataframe
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.own_sources import OwnSources
 from sqlwin.catalog.entries import Registered
+from sqlwin.execution.runner import Runner
 from sqlwin.statements.parse import parse_statement
 
 
@@ -24,12 +25,11 @@ class Streams:
     """Tables of Parquet files that are read as streams, one file a micro-batch."""
 
     def __init__(self, session, directory):
-        self._runner = session._runner
+        self._runner = Runner(session.spark)
         self._spark = session.spark
         self._directory = directory
         self.tables = {}
         self._n_files = 0
-        self._plain_stream = self._runner.catalog.stream
         self._runner.catalog.stream = self._stream
 
     def _stream(self, name):
@@ -43,6 +43,11 @@ class Streams:
         followed = Watermark(watermark, expression or watermark) if watermark else None
         self.tables[name] = StreamTable(name, followed, frozenset(proctime))
         entry = Registered((name,), reader.parquet(str(path)))
+        self._runner.catalog.add((name,), entry, replace=True, if_not_exists=False)
+
+    def bounded_table(self, name, frame):
+        """A table that is no stream."""
+        entry = Registered((name,), frame)
         self._runner.catalog.add((name,), entry, replace=True, if_not_exists=False)
 
     def write(self, name, table):

@@ -152,7 +152,6 @@ def check(fresh_session: sqlwin.Session, tmp_path: Path) -> Iterator[Callable[..
             streams.write("events", part)
         sql = union(kind, shapes)
         found = streams.rows(sql)
-        streams.tables.clear()
         fresh_session.register("events", spark.createDataFrame(pa.concat_tables(parts)))
         wanted = sorted((tuple(row) for row in fresh_session.sql(sql).collect()), key=str)
         for shape in shapes:

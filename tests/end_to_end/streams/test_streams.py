@@ -150,12 +150,12 @@ def streams(fresh_session, tmp_path):
         [("a", "Anna"), ("b", "Bert")], "k string, name string"
     )
     fresh_session.register("names", names)
+    found.bounded_table("names", names)
     return found
 
 
 def batch_rows(sql, parts, streams, session):
     """The rows of a query over all files at once; the streams are no more."""
-    streams.tables.clear()
     session.register("events", session.spark.createDataFrame(pa.concat_tables(parts)))
     return by_text(tuple(row) for row in session.sql(sql).collect())
 

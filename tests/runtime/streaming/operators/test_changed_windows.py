@@ -45,7 +45,7 @@ def test_windows_go_on_with_other_windows(
     with pytest.MonkeyPatch.context() as patch:
         # running aggregates from the first window on
         patch.setattr(running, "FEW_ROWS", 0)
-        patch.setattr(running, "_SLICES_A_KEY", 0)
+        patch.setattr(running, "SLICES_A_KEY", 0)
         check(*change, batches)
 
 

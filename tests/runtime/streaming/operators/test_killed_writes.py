@@ -169,7 +169,7 @@ def by_definition(window: OracleWindow, rows: list[Row]) -> list[tuple[Any, ...]
 def spans_from_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """Running aggregates of windows with few rows, too."""
     monkeypatch.setattr(running, "FEW_ROWS", 0)
-    monkeypatch.setattr(running, "_SLICES_A_KEY", 0)
+    monkeypatch.setattr(running, "SLICES_A_KEY", 0)
 
 
 @pytest.mark.parametrize("kind", WINDOWS)

@@ -299,8 +299,8 @@ def test_however_rows_in_order_are_cut_into_micro_batches_the_sessions_are_the_s
 )
 def test_open_sessions_in_many_chunks_are_the_same_sessions(marks_and_runs, monkeypatch):
     n_marks, n_runs = marks_and_runs
-    monkeypatch.setattr(session, "_N_MARKS", n_marks)
-    monkeypatch.setattr(session, "_MANY_RUNS", n_runs)
+    monkeypatch.setattr(session, "N_MARKS", n_marks)
+    monkeypatch.setattr(session, "MANY_RUNS", n_runs)
     stream, model, random = Stream(), Model(("key",)), np.random.default_rng(n_marks + n_runs)
     partly = 0
     for now in range(0, 240, 3):

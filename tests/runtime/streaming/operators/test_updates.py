@@ -109,7 +109,7 @@ def test_the_changes_add_up_to_what_the_windows_hold(window, early, batches):
 @pytest.mark.parametrize("window", [Hop(5 * S, 60 * S)], ids=repr)
 def test_running_aggregates_serve_windows_that_are_emitted_again(window, monkeypatch):
     monkeypatch.setattr(running, "FEW_ROWS", 0)
-    monkeypatch.setattr(running, "_SLICES_A_KEY", 0)
+    monkeypatch.setattr(running, "SLICES_A_KEY", 0)
     stream, brute, log = Stream(window, updates=rules()), Brute(window), Changelog()
     random, had = np.random.default_rng(5), 0
     for now in range(0, 150_000, window.slide_us // MS):

@@ -40,7 +40,7 @@ WINDOWS = [
 @pytest.fixture(autouse=True)
 def always(monkeypatch):
     monkeypatch.setattr(running, "FEW_ROWS", 0)
-    monkeypatch.setattr(running, "_SLICES_A_KEY", 0)
+    monkeypatch.setattr(running, "SLICES_A_KEY", 0)
 
 
 def facts(stream):
