@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from runtime.compute.user_aggregates import UserDefinedAggregateFunction as Aggregate
     from sqlwin.session import Result, Session
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["Aggregate", "Result", "Session", "SqlwinError", "__version__", "connect"]
 
 
