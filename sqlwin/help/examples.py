@@ -38,10 +38,17 @@ STATEMENTS = (
     ),
     StatementHelp(
         "EXPLAIN",
-        "EXPLAIN [PLAN FOR | detail, ...] statement\nEXPLAIN ADVISE 'file', ... | query",
+        "EXPLAIN [PLAN FOR | detail, ...] statement",
         "What a query or INSERT would do: the trees, the slices, the rules that applied, and\n"
         "why the others did not. [explain.md](explain.md) has the details.",
         "EXPLAIN SELECT COUNT(*) FROM bids;",
+    ),
+    StatementHelp(
+        "EXPLAIN ADVISE",
+        "EXPLAIN ADVISE 'file', ... | query",
+        "Which materialized tables would answer the queries of SQL files, or one query, what\n"
+        "they would hold, counted on the data, and the statements that make them.",
+        "EXPLAIN ADVISE 'dashboards.sql';",
     ),
     StatementHelp(
         "INSERT",

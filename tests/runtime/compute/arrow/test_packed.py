@@ -209,7 +209,7 @@ def test_small_tables_of_state_are_not_packed():
     assert decode_table(encode_state(table)).equals(table)
 
 
-@pytest.mark.parametrize("blob", [b"", b"\x01old", b"\x04new"])
+@pytest.mark.parametrize("blob", [b"", b"\x01old", b"\x05new"])
 def test_state_of_another_version_is_refused(blob):
     with pytest.raises(ExecutionError, match=r"holds state of version .*, this sqlwin reads"):
         decode_table(blob)

@@ -77,7 +77,7 @@ def test_windows(window: Any, lateness: int | None, monkeypatch: pytest.MonkeyPa
 
 
 def test_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "_MANY_RUNS", 3)
+    monkeypatch.setattr(session, "MANY_RUNS", 3)
     random, at, batches = Random(5), 0, []
     for _ in range(15):
         rows = [
