@@ -39,12 +39,6 @@ _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _LOCAL_FILE_MANAGER = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
-# Spark writes and formats Java for each projection of each task, though compiled it is cached: in a
-# small micro-batch a fifth of what the JVM computes. Rows of its own SQL are compiled by the stage
-# and not by this; it is how rows leave Arrow and how figures are added up.
-_PROJECTIONS = "spark.sql.codegen.factoryMode"
-_SPARKS_PROJECTIONS = "FALLBACK"
-_OUR_PROJECTIONS = "NO_CODEGEN"
 
 # What Spark says of a stream before it looks for its first rows
 _INITIALIZING = "Initializing"
@@ -128,8 +122,6 @@ def stream_settings(
     chosen = {_SHUFFLE_PARTITIONS: str(partitions)}
     if conf.get(_ARROW_ROWS) == _SPARKS_ARROW_ROWS:
         chosen[_ARROW_ROWS] = _OUR_ARROW_ROWS
-    if conf.get(_PROJECTIONS, _SPARKS_PROJECTIONS) == _SPARKS_PROJECTIONS:
-        chosen[_PROJECTIONS] = _OUR_PROJECTIONS
     if is_local and conf.get(_FILE_MANAGER, None) is None:
         chosen[_FILE_MANAGER] = _LOCAL_FILE_MANAGER
     if conf.get(ARROW_BYTES, "") == SMALL_ARROW_BYTES:

@@ -11,7 +11,6 @@ from sqlwin.execution.streams.options import await_sources, stream_settings
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
-PROJECTIONS = "spark.sql.codegen.factoryMode"
 FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 
 
@@ -28,7 +27,7 @@ def test_batches_for_python_are_larger_unless_somebody_chose(rows: str, during: 
     conf: Any = Conf({PARTITIONS: "200", ARROW_ROWS: rows})
     with stream_settings(conf, 4):
         seen = dict(conf)
-    assert (seen[PARTITIONS], seen[ARROW_ROWS]) == ("4", during)
+    assert seen == {PARTITIONS: "4", ARROW_ROWS: during}
     assert conf == {PARTITIONS: "200", ARROW_ROWS: rows}
 
 
@@ -38,20 +37,6 @@ def test_batches_for_python_have_as_many_bytes_as_spark_would_give_them() -> Non
         seen = dict(conf)
     assert seen[ARROW_BYTES] == "64m"
     assert conf[ARROW_BYTES] == SMALL_ARROW_BYTES
-
-
-@pytest.mark.parametrize(
-    ("chosen", "during"), [({}, "NO_CODEGEN"), ({PROJECTIONS: "CODEGEN_ONLY"}, "CODEGEN_ONLY")]
-)
-def test_no_java_is_written_for_small_projections_unless_somebody_chose(
-    chosen: dict[str, str], during: str
-) -> None:
-    before = {PARTITIONS: "200", ARROW_ROWS: "500", **chosen}
-    conf: Any = Conf(before)
-    with stream_settings(conf, 4):
-        seen = dict(conf)
-    assert seen[PROJECTIONS] == during
-    assert conf == before
 
 
 def test_settings_are_what_they_were_though_a_stream_does_not_start() -> None:
