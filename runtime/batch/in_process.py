@@ -49,7 +49,7 @@ class RowsHere:
     @property
     def schema(self) -> pa.Schema:
         """The columns as Arrow has them."""
-        windows = (self.step.aggregation.window_start, self.step.aggregation.window_end)
+        never_null = {self.step.aggregation.window_start, self.step.aggregation.window_end}
         projection, ranked = self.step.projection, self.step.ranked
         of = projection.columns
         if ranked is not None:
@@ -58,9 +58,10 @@ class RowsHere:
                 (name, made.get(each.name, each) if isinstance(each, ColumnRef) else each)
                 for name, each in ranked.projection.columns
             )
-        bounds = {name for name, each in of if isinstance(each, ColumnRef) and each.name in windows}
+            never_null.add(ranked.column)
+        full = {n for n, each in of if isinstance(each, ColumnRef) and each.name in never_null}
         return pa.schema(
-            [pa.field(c.name, arrow_type(c.type), c.name not in bounds) for c in self.columns]
+            [pa.field(c.name, arrow_type(c.type), c.name not in full) for c in self.columns]
         )
 
     def batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
