@@ -89,7 +89,7 @@ class ProcessorSpec:
 
 
 @dataclass(frozen=True)
-class _Told:
+class _HeadProgress:
     """What a head has got for the key groups of its task.
 
     Attributes:
@@ -112,13 +112,13 @@ class WindowProcessor(StatefulProcessor):
     def __init__(self, spec: ProcessorSpec, figures: TaskFigures | None = None) -> None:
         self._spec = spec
         self._figures = figures
-        self._told: _Told | None = None
+        self._of_head: _HeadProgress | None = None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Called by Spark before anything else."""
         prepare_worker()
         # of this task in this micro-batch, and of no other
-        self._told = None
+        self._of_head = None
         self._blobs = handle.getMapState(STATE_NAME, _NAMES, _BLOBS)
 
     def handleInputRows(
@@ -151,11 +151,18 @@ class WindowProcessor(StatefulProcessor):
                     clock_us = time_us
                 case NullTimes(n_rows):
                     n_null_times += n_rows
-        told = self._told_to(key[0], progress, clock_us)
+        of_head = self._progress_for(key[0], progress, clock_us)
         is_held = watermarks_are_held()
         results = self._run(
             key[0],
-            MicroBatch(partials, told.progress, n_null_times, told.clock_us, candidates, is_held),
+            MicroBatch(
+                partials,
+                of_head.progress,
+                n_null_times,
+                of_head.clock_us,
+                candidates,
+                is_held,
+            ),
         )
         if self._figures is None:
             yield from results
@@ -164,7 +171,9 @@ class WindowProcessor(StatefulProcessor):
         self._figures.add(rows_in=n_partials, seconds=time.perf_counter() - begun)
         yield from self._timed(results, self._figures)
 
-    def _told_to(self, group: int, progress: list[Progress], clock_us: int | None) -> _Told:
+    def _progress_for(
+        self, group: int, progress: list[Progress], clock_us: int | None
+    ) -> _HeadProgress:
         """What a key group goes by.
 
         Args:
@@ -178,14 +187,14 @@ class WindowProcessor(StatefulProcessor):
         if group in self._spec.heads:
             if clock_us is not None:
                 progress = progress + self._processing_time_watermarks(clock_us)
-            self._told = _Told(tuple(reduced(progress)), clock_us)
-        elif self._told is None or progress or clock_us is not None:
+            self._of_head = _HeadProgress(tuple(reduced(progress)), clock_us)
+        elif self._of_head is None or progress or clock_us is not None:
             raise ExecutionError(
                 f"key group {group} is not in the task of Spark's that it belongs to, with those "
                 "that share its watermark",
                 hint="'spark.sql.shuffle.partitions' of a stream is what its checkpoint says",
             )
-        return self._told
+        return self._of_head
 
     @staticmethod
     def _timed(results: Iterator[Row], figures: TaskFigures) -> Iterator[Row]:

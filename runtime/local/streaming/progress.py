@@ -139,8 +139,8 @@ class TaskProgress:
             (number, each) for number in self._heads for each in to_heads
         ]
         if wakes:
-            told = {number for number, _ in messages}
-            messages += [(number, NoRows()) for number in self._numbers if number not in told]
+            addressed = {number for number, _ in messages}
+            messages += [(number, NoRows()) for number in self._numbers if number not in addressed]
         if self._n_null_times:
             # one group counts for all
             messages.append((self._numbers[0], NullTimes(self._n_null_times)))

@@ -19,7 +19,7 @@ def described_slices(entry: MaterializedTable, stored: StoredSlices) -> pa.Table
 
     Args:
         entry: the table.
-        stored: its slices, in the version that is told of.
+        stored: its slices, in the version that is described.
     """
     definition, form = entry.definition, stored.form
     files, options = stored.files, dict(definition.options)
