@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,24 +18,25 @@ PROGRAM = Path(__file__).with_name("full_disk.py")
 NO_ROOM = "there is no space left on the device"
 
 
-def may_mount() -> bool:
+def found_on_a_small_disk(program: Path, directory: Path, timeout_s: int) -> Any:
+    """What a program prints as JSON that may mount file systems; the test is skipped if none may."""
     command = "mount -t tmpfs -o size=1m none /mnt"
     done = subprocess.run(["unshare", "-rm", "sh", "-c", command], capture_output=True, check=False)
-    return done.returncode == 0
+    if done.returncode:
+        pytest.skip("unshare -rm, which a small file system needs, is not allowed here")
+    run = subprocess.run(
+        ["unshare", "-rm", sys.executable, str(program), str(directory)],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True, capture_output=True,
+        timeout=timeout_s, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout)
 
 
 @pytest.mark.spark
 @pytest.mark.slow
 def test_a_full_disk_is_named_and_takes_all_rows_when_it_has_room(tmp_path: Path) -> None:
-    if not may_mount():
-        pytest.skip("unshare -rm, which a small file system needs, is not allowed here")
-    done = subprocess.run(
-        ["unshare", "-rm", sys.executable, str(PROGRAM), str(tmp_path)],
-        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True, capture_output=True,
-        timeout=400, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    found = found_on_a_small_disk(PROGRAM, tmp_path, 400)
     errors = {name: each["error"] for name, each in found.items()}
     for name in ("inserted", "overwritten", "streamed", "compacted"):
         where = f"table `{name}` cannot be written: {tmp_path}/tables/{name}: "

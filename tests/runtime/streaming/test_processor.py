@@ -1,4 +1,4 @@
-"""What Spark calls: the key groups of a task go by what the first of them is told."""
+"""What Spark calls: the key groups of a task share the progress that the first of them gets."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -72,7 +72,7 @@ def windows(rows: list[Row]) -> list[dict[str, Any]]:
     return [row for each in rows if each.windows for row in from_blobs([each.windows]).to_pylist()]
 
 
-def test_key_groups_of_a_task_advance_by_what_the_first_one_is_told() -> None:
+def test_key_groups_of_a_task_advance_by_the_progress_of_the_first_one() -> None:
     states: dict[int, dict[Any, Any]] = {}
     task = Task(states)
     seen: list[Message] = [
@@ -103,7 +103,7 @@ def test_the_end_of_input_and_processing_time_reach_all_key_groups_of_a_task() -
 def test_a_key_group_without_the_head_of_its_task_is_refused() -> None:
     states: dict[int, dict[Any, Any]] = {}
     Task(states).call(3, [SourceProgress(0, 9 * MS, 1 * MS, 2)])
-    # what a task was told is nothing to another
+    # the progress of a task is nothing to another
     with pytest.raises(ExecutionError, match="key group 5 is not in the task of Spark's"):
         Task(states).call(5, [NoRows()])
     # a watermark for it alone would be lost to the others
@@ -113,7 +113,7 @@ def test_a_key_group_without_the_head_of_its_task_is_refused() -> None:
         task.call(5, [SourceProgress(0, 9 * MS, 1 * MS, 2)])
 
 
-def test_a_processor_goes_from_one_task_to_the_next_without_what_it_was_told() -> None:
+def test_a_processor_goes_from_one_task_to_the_next_without_its_progress() -> None:
     task = Task({})
     task.call(3, [NoRows()])
     task.processor.init(task)  # type: ignore[arg-type]
