@@ -12,6 +12,7 @@ and the class `SparkSubmit`. Without them no JVM starts.
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import shlex
@@ -94,6 +95,8 @@ _LOG_SETTINGS = Path(__file__).parent / "conf" / "log4j2.properties"
 
 # The pipe whose end makes the JVM exit: it must live as long as this process.
 _jvm: subprocess.Popen[bytes] | None = None
+# A JVM that has been begun, and what for: the Java, Spark's configuration, whether tasks run in it
+_begun: tuple[tuple[JavaRuntime, dict[str, str], bool], StartingJvm] | None = None
 
 
 @contextmanager
@@ -110,19 +113,59 @@ def running_jvm(java: JavaRuntime, conf: Mapping[str, str], *, is_local: bool) -
     Raises:
         SetupError: the JVM does not come up.
     """
-    archive = usable_archive(java, conf, is_local=is_local)
-    starting = begin_jvm(java, conf, archive, is_local=is_local)
+    begin(java, conf, is_local=is_local)
+    starting = _take_begun()
     try:
         gateway = starting.answer()
     except SetupError:
-        if archive is None or not starting.has_crashed:
+        if starting.archive is None or not starting.has_crashed:
             raise
         # The one thing that can have broken a JVM which worked when the archive was made.
-        class_archive.discard(archive)
+        class_archive.discard(starting.archive)
         Path(f"hs_err_pid{starting.process.pid}.log").unlink(missing_ok=True)
         gateway = begin_jvm(java, conf, None, is_local=is_local).answer()
     with connecting_to(*gateway):
         yield
+
+
+def begin(java: JavaRuntime, conf: Mapping[str, str], *, is_local: bool) -> None:
+    """Start the JVM that `running_jvm` will be asked for, and do not wait for it.
+
+    A program has modules to import that take as long as Java does. Asked once more with the same
+    arguments this does nothing; one that was begun for others is ended.
+
+    Args:
+        java: what to run.
+        conf: Spark's configuration, `spark.master` included.
+        is_local: the tasks run in this JVM.
+
+    Raises:
+        SetupError: there is nothing to run.
+    """
+    global _begun
+    wanted = (java, dict(conf), is_local)
+    if _begun is not None and _begun[0] == wanted:
+        return
+    _end_begun()
+    archive = usable_archive(java, conf, is_local=is_local)
+    _begun = wanted, begin_jvm(java, conf, archive, is_local=is_local)
+
+
+def _take_begun() -> StartingJvm:
+    global _begun
+    assert _begun is not None
+    (_, starting), _begun = _begun, None
+    return starting
+
+
+@atexit.register
+def _end_begun() -> None:
+    """End a JVM that was begun and that nobody came for."""
+    if _begun is not None:
+        starting = _take_begun()
+        starting.process.kill()
+        starting.process.wait()
+        shutil.rmtree(starting.directory, ignore_errors=True)
 
 
 @contextmanager
@@ -282,11 +325,13 @@ class StartingJvm:
         process: the JVM.
         directory: where it puts the connection down.
         log_bytes: how long the log was before it.
+        archive: the class archive that it maps, if any.
     """
 
     process: subprocess.Popen[bytes]
     directory: Path
     log_bytes: int
+    archive: Path | None
 
     @property
     def has_crashed(self) -> bool:
@@ -357,7 +402,7 @@ def begin_jvm(
         if isinstance(error, OSError):
             raise SetupError(f"Java did not start: {error}", hint=_hint()) from error
         raise
-    return StartingJvm(_jvm, directory, log_bytes)
+    return StartingJvm(_jvm, directory, log_bytes, archive)
 
 
 def command_line(

@@ -30,6 +30,7 @@ from runtime.redaction import SPARK_REGEX, remember_settings
 from runtime.spark.connect import active_remote_session, connected_session
 from runtime.spark.errors import translate
 from runtime.spark.java import find_java
+from runtime.spark.jvm import begin as begin_jvm
 from runtime.spark.jvm import configured_defaults, running_jvm
 
 __all__ = ["is_local", "log_file", "quiet_python_loggers", "start_session"]
@@ -177,6 +178,28 @@ def start_session(
         except Exception as error:
             cause = translate(error, None)
             raise SetupError(f"Spark did not start: {cause.message}", hint=cause.hint) from error
+
+
+def begin_java(
+    master: str | None = None, conf: Mapping[str, str] = _NO_CONF, remote: str | None = None
+) -> None:
+    """Start Java for a session that `start_session` is about to be asked for; wait for nothing.
+
+    Where that takes no Java of its own, nothing is done.
+
+    Args:
+        master: as `start_session` takes it, and will.
+        conf: likewise.
+        remote: likewise.
+
+    Raises:
+        SetupError: there is no Java.
+    """
+    master = master or conf.get("spark.master")
+    elsewhere = remote or conf.get("spark.remote") or (not master and _remote_of_environment())
+    if not elsewhere and not is_submitted() and SparkContext._gateway is None:
+        settings = new_settings(master, conf)
+        begin_jvm(find_java(), settings, is_local=is_local_master(settings["spark.master"]))
 
 
 def _remote_of_environment() -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -14,9 +16,11 @@ from sqlwin.cli.checkpoint import checkpoint
 from sqlwin.cli.engine import engine, run_in_engine
 from sqlwin.cli.options import (
     PageCommand,
+    begin_java,
     check_spark_options,
     page_option,
     serve_page,
+    spark_configuration,
     spark_options,
     sql_options,
 )
@@ -29,6 +33,9 @@ if TYPE_CHECKING:
     from sqlwin.display.output import AtomicFile
     from sqlwin.display.progress import ProgressBar
     from sqlwin.session import Session
+
+# So many more objects than before have Python look for garbage; by itself it does after 700
+_OBJECTS_OF_A_COLLECTION = 50_000
 
 
 def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
@@ -75,6 +82,10 @@ def main() -> None:
       3    it failed while running
       130  interrupted (Ctrl-C); 143 by SIGTERM
     """  # noqa: D301 (click's mark is the character \b itself)
+    # What modules and plans are made of lives as long as the process. Looking for garbage in it
+    # takes a tenth of a short command, and as much as a second when it ends.
+    gc.set_threshold(_OBJECTS_OF_A_COLLECTION)
+    atexit.register(gc.freeze)
 
 
 @main.command(cls=PageCommand, short_help="Run SQL of files, of -e or of standard input.")
@@ -162,6 +173,7 @@ def run(
         found = results_offline(scripts, dict(spark["settings"]))
     if found is None:
         run_in_engine({**spark, "output": output, "no_progress": no_progress}, scripts)
+        begin_java(spark["master"], spark["conf"], spark["remote"])
 
     from sqlwin.cli.run import ScriptPresenter, run_scripts, show_results
     from sqlwin.display.table import DEFAULT_MAX_ROWS
@@ -251,6 +263,8 @@ def explain(
     scripts = read_scripts(files, expressions, params)
     options = {**spark, "output": output, "no_progress": no_progress}
     run_in_engine(options, scripts, starts=analyze or advise)
+    if analyze or advise:
+        begin_java(spark["master"], spark["conf"], spark["remote"])
 
     from sqlwin.cli.explain import advised_tables, explain_scripts, explained_offline
 
@@ -309,6 +323,7 @@ def refresh(targets: Sequence[str], no_progress: bool, **spark: Any) -> None:
     check_spark_options(spark["master"], spark["remote"])
     spark.pop("no_engine", None)
 
+    begin_java(spark["master"], spark["conf"], spark["remote"])
     from sqlwin.cli.refresh import refresh_all
 
     with ExitStack() as stack:
@@ -392,7 +407,7 @@ def _open(
         opened_session(
             bar,
             master=spark["master"],
-            conf=dict(spark["conf"]),
+            conf=spark_configuration(spark["conf"], spark["remote"]),
             remote=spark["remote"],
             settings=dict(spark["settings"]),
         )

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from sqlwin.cli.options import check_spark_options, spark_options
+from sqlwin.cli.options import check_spark_options, spark_configuration, spark_options
 from sqlwin.console.formats import FORMATS
 
 
@@ -133,7 +133,7 @@ def rescale(directory: str, partitions: int, no_progress: bool, **spark: Any) ->
             opened_session(
                 bar,
                 master=spark["master"],
-                conf=dict(spark["conf"]),
+                conf=spark_configuration(spark["conf"], spark["remote"]),
                 remote=spark["remote"],
                 settings=dict(spark["settings"]),
             )

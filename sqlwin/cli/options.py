@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -103,6 +103,25 @@ def spark_options(command: Command) -> Command:
         ),
         click.option("--remote", metavar="URL", help="A Spark Connect server, sc://host:port."),
     )
+
+
+def spark_configuration(conf: Iterable[tuple[str, str]], remote: str | None) -> dict[str, str]:
+    """What `--conf` says, for a Spark of a command's own.
+
+    Args:
+        conf: keys and values.
+        remote: the Spark Connect server, if that is taken.
+    """
+    # Spark's own bar would be drawn over ours; a server has none
+    ours = {} if remote else {"spark.ui.showConsoleProgress": "false"}
+    return {**ours, **dict(conf)}
+
+
+def begin_java(master: str | None, conf: Iterable[tuple[str, str]], remote: str | None) -> None:
+    """Let Java start while this command imports what it needs."""
+    from runtime.spark.session import begin_java
+
+    begin_java(master, spark_configuration(conf, remote), remote)
 
 
 def sql_options(command: Command) -> Command:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from sqlwin.cli.options import check_spark_options, parameter_option, spark_options
+from sqlwin.cli.options import (
+    begin_java,
+    check_spark_options,
+    parameter_option,
+    spark_configuration,
+    spark_options,
+)
 from sqlwin.console.formats import FORMATS
 from sqlwin.console.scripts import read_scripts
 
@@ -83,16 +89,14 @@ def repl(
         raise click.UsageError("sqlwin repl needs a terminal; sqlwin run takes SQL from a pipe")
     scripts = read_scripts(files, ()) if files else []
 
+    begin_java(master, conf, remote)
     from sqlwin.repl.app import Repl
     from sqlwin.repl.commands import ReplOptions
 
     def connect() -> Session:
         import sqlwin
 
-        chosen: dict[str, Any] = dict(conf)
-        if remote is None:
-            # Spark's own bar would be drawn over the prompt.
-            chosen = {"spark.ui.showConsoleProgress": "false", **chosen}
+        chosen = spark_configuration(conf, remote)
         return sqlwin.connect(master=master, conf=chosen, remote=remote, settings=dict(settings))
 
     options = ReplOptions(format=format, max_rows=max_rows or None, keys=keys, params=dict(params))

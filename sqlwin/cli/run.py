@@ -255,9 +255,6 @@ def opened_session(
     from runtime.spark.jvm import let_jvm_end
     from runtime.spark.start_workers import start_workers
 
-    if remote is None:
-        # Spark's own bar would be drawn over this one.
-        conf = {"spark.ui.showConsoleProgress": "false", **conf}
     with bar.waiting("Starting Spark"):
         session: Session = sqlwin.connect(
             master=master, conf=conf, remote=remote, settings=settings

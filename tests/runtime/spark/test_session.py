@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 
@@ -314,3 +315,67 @@ def test_executors_import_the_code_that_was_shipped(tmp_path: Path):
     )
     assert done.stdout.startswith("False "), done.stderr
     assert "sqlwin_runtime.zip/runtime/spec/__init__.py" in done.stdout
+
+
+# Begins Java as a command does; what it wrote beside the log, and the processes below this one
+BEGUN = """
+import os, subprocess, sys
+from pathlib import Path
+from runtime.spark.session import begin_java, start_session
+def children():
+    return [p.name for p in Path("/proc").iterdir() if p.name.isdigit() and is_child(p)]
+def is_child(process):
+    try:
+        return int((process / "stat").read_text().rpartition(")")[2].split()[1]) == os.getpid()
+    except OSError:
+        return False
+conf = {"spark.driver.memory": "1g"}
+if sys.argv[1] == "elsewhere":
+    begin_java(remote="sc://localhost:1")
+    begin_java(conf={"spark.remote": "sc://localhost:1"})
+    assert children() == []
+if sys.argv[1] == "unused":
+    begin_java(conf=conf)
+    begin_java(conf=conf)
+    (java,) = children()
+    begin_java(conf=conf | {"spark.driver.memory": "2g"})
+    (other,) = children()
+    assert other != java
+    print(other)
+if sys.argv[1] == "used":
+    begin_java(conf=conf)
+    (java,) = children()
+    session = start_session(conf=conf)
+    assert children() == [java]
+    assert session.range(3).count() == 3
+    begin_java(conf=conf)
+    assert children() == [java]
+    print(java)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks for processes in /proc")
+@pytest.mark.parametrize(
+    "case", ["elsewhere", "unused", pytest.param("used", marks=pytest.mark.long)]
+)
+def test_java_that_was_begun_is_taken_or_ended(case: str, tmp_path: Path):
+    done = subprocess.run(
+        [sys.executable, "-c", BEGUN, case],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    for process in done.stdout.split():
+        wait_until_gone(process)
+    assert not list(tmp_path.glob("sqlwin-gateway-*"))
+
+
+def wait_until_gone(process: str, seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while Path(f"/proc/{process}").exists():
+        assert time.monotonic() < end, process
+        time.sleep(0.05)

@@ -208,7 +208,10 @@ def _described(table: str) -> FakeResult:
 
 if __name__ == "__main__":
     import sqlwin
+    from runtime.spark import session as spark_session
     from sqlwin.cli.app import main
 
-    sqlwin.connect = FakeSession  # type: ignore[attr-defined, assignment]  # no Spark here
+    # no Spark here, and no Java
+    sqlwin.connect = FakeSession  # type: ignore[attr-defined, assignment]
+    spark_session.begin_java = lambda *_: None  # type: ignore[assignment]
     main()

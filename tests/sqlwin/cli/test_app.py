@@ -31,6 +31,7 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> list[FakeSession]:
         return opened[-1]
 
     monkeypatch.setattr(sqlwin, "connect", connect, raising=False)
+    monkeypatch.setattr("runtime.spark.session.begin_java", lambda *_: None)
     monkeypatch.delenv("SQLWIN_DEBUG", raising=False)
     return opened
 
