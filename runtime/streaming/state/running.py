@@ -1,6 +1,6 @@
 """Running aggregates of a HOP window in state, so that a fire costs the same whatever the overlap.
 
-The slices of a window are cut into blocks of time, some four a window. In state are, beside the
+The slices of a window are cut into blocks of time, four a window or more. In state are, beside the
 slices and made of them, spans: one partial a key for all slices between two times.
 
     blocks       |  .  .  .  .  |  .  .  .  .  |  .  .  .  .  |  .  .  .  .  |  .  .  .  .
@@ -30,9 +30,9 @@ A checkpoint without them gets them when its next windows fire.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from math import isqrt
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -47,13 +47,14 @@ from runtime.streaming.state.blobs import BlobStore, decode_table, encode_state,
 from runtime.streaming.state.slices import CACHE
 from runtime.streaming.state.table_cache import unique_name
 
-# A window has so many blocks. With more of them there are fewer suffixes at a time, and the middle
-# is made anew from more.
-_BLOCKS = 4
+# A window has so many blocks at least. With more of them there are fewer suffixes to remember, and
+# the middle is made anew from more partials, of which there are to be no more than that.
+_FEWEST_BLOCKS = 4
+MIDDLE_ROWS = 1 << 16
 # A block has so many suffixes of lists at most.
 _SUFFIXES_OF_LISTS = 4
 # Fewer partials are merged sooner than spans are kept
-FEW_ROWS = 1 << 16
+FEW_ROWS = 1 << 14
 # Spans are worth it where a key has so many slices in a window, and until it has half of that.
 SLICES_A_KEY = 6
 # So many patches are merged into the spans, or as soon as they have some rows for each of a span's
@@ -63,9 +64,10 @@ _MANY_PATCHES = 32
 Slices = Callable[[int, int], list[pa.Table]]
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(NamedTuple):
     """One partial a key for the slices between two times; or a patch, some of such slices.
+
+    A tuple, as there may be thousands in the facts that each micro-batch reads and writes.
 
     Attributes:
         after_us: behind which slice end they begin.
@@ -81,12 +83,7 @@ class Span:
     number: int
     n_rows: int
     n_bytes: int
-    names: tuple[str, ...]
-
-    def facts(self) -> list[Any]:
-        """The same, as JSON has it."""
-        numbers = [self.after_us, self.until_us, self.number, self.n_rows, self.n_bytes]
-        return [*numbers, self.names]
+    names: Sequence[str]
 
 
 class RunningAggregates:
@@ -115,18 +112,19 @@ class RunningAggregates:
         self._slice_end = slice_end
         self._accumulators = accumulators
         self._store = store
-        self._block = max(1, windows_per_slice(window) // _BLOCKS)
-        grows = any(isinstance(each, CollectSet | CollectRows) for each in accumulators)
-        self._stride = -(-self._block // _SUFFIXES_OF_LISTS) if grows else 1
+        self._n_windows = windows_per_slice(window)
+        self._grows = any(isinstance(each, CollectSet | CollectRows) for each in accumulators)
         facts = facts or {}
+        # an older sqlwin always had so many blocks, and did not write it
+        self._set_block(facts.get("block", self._n_windows // _FEWEST_BLOCKS))
         # how many results the last window had
         self._n_results: int = facts.get("results", 0)
         self._number: int = facts.get("number", 0)
         # the number of the window that fired last
         self._last: int | None = facts.get("last")
-        self._spans = {(s.after_us, s.until_us): s for s in map(_span, facts.get("spans", ()))}
-        self._middle = _span(facts["middle"]) if facts.get("middle") else None
-        self._patches = [_span(each) for each in facts.get("patches", ())]
+        self._spans = {(s.after_us, s.until_us): s for s in map(Span._make, facts.get("spans", ()))}
+        self._middle = Span._make(facts["middle"]) if facts.get("middle") else None
+        self._patches = [Span._make(each) for each in facts.get("patches", ())]
 
     def facts(self) -> dict[str, Any]:
         """What is to be remembered for the next micro-batch, as JSON has it."""
@@ -136,9 +134,10 @@ class RunningAggregates:
             "results": self._n_results,
             "number": self._number,
             "last": self._last,
-            "spans": [span.facts() for span in self._spans.values()],
-            "middle": None if self._middle is None else self._middle.facts(),
-            "patches": [patch.facts() for patch in self._patches],
+            "block": self._block,
+            "spans": [*self._spans.values()],
+            "middle": self._middle,
+            "patches": self._patches,
         }
 
     @property
@@ -186,9 +185,11 @@ class RunningAggregates:
             return None
         enough = SLICES_A_KEY if not self._spans else SLICES_A_KEY // 2
         few = n_rows < FEW_ROWS or not self._n_results or n_rows < enough * self._n_results
-        if few or last - first >= max(1, self._block // 2):
+        if few or last - first >= max(1, self._n_windows // (2 * _FEWEST_BLOCKS)):
             self._clear()
             return None
+        if not self._spans:
+            self._set_block(self._n_windows // self._blocks_for(self._n_results))
         return [self._end(number) for number in range(first, last + 1)]
 
     def note(self, ends: tuple[int, int], n_results: int) -> None:
@@ -307,6 +308,16 @@ class RunningAggregates:
         return self._read(made)
 
     # -- spans --
+
+    def _set_block(self, n_windows: int) -> None:
+        """Have blocks of so many windows."""
+        self._block = max(1, n_windows)
+        self._stride = -(-self._block // _SUFFIXES_OF_LISTS) if self._grows else 1
+
+    def _blocks_for(self, n_results: int) -> int:
+        """How many blocks are best for windows of so many results."""
+        most = min(isqrt(self._n_windows), MIDDLE_ROWS // n_results)
+        return max(_FEWEST_BLOCKS, most)
 
     def _make(self, after_us: int, until_us: int, parts: list[pa.Table]) -> Span:
         span = self._merged(after_us, until_us, parts)
@@ -427,11 +438,6 @@ class RunningAggregates:
         """The end of the block that begins at a time, or that it is in."""
         cell = self._cell(time_us)
         return self._end(cell - cell % self._block + self._block - 1)
-
-
-def _span(facts: list[Any]) -> Span:
-    after_us, until_us, number, n_rows, n_bytes, names = facts
-    return Span(after_us, until_us, number, n_rows, n_bytes, tuple(names))
 
 
 def _needs(span: Span, patch: Span) -> bool:

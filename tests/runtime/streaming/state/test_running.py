@@ -22,7 +22,7 @@ from runtime.spec.windows import CalendarHop, Hop
 from runtime.streaming.operators.base import MicroBatch, Status
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
 from runtime.streaming.state import running, slices
-from runtime.streaming.state.blobs import decode_facts
+from runtime.streaming.state.blobs import decode_facts, encode_facts
 from runtime.streaming.state.shared_slices import one_reader
 from tests.marks import among
 from tests.runtime.streaming.model import MS, Memory, Model, Stream
@@ -129,6 +129,34 @@ def test_a_fire_reads_and_writes_as_much_however_many_windows_overlap():
     medians = [np.median(each, axis=0).tolist() for each in written.values()]
     assert max(n_gets for n_gets, _ in medians) <= 10
     assert max(n_puts for _, n_puts in medians) <= 4
+
+
+def test_what_is_remembered_grows_with_the_root_of_how_many_windows_overlap():
+    for n_slides in (36, 144):
+        stream, most = Stream(Hop(10 * S, n_slides * 10 * S)), 0
+        for number in range(1, 3 * n_slides // 2):
+            stream.micro_batch([("a", number * 10_000 - 1, 1)], number * 10_000)
+            most = max(most, len(facts(stream).get("spans", ())))
+        assert n_slides**0.5 < most <= 3 * n_slides**0.5 + 4
+
+
+@pytest.mark.parametrize("rows", [0, 1 << 16], ids=["wide blocks", "narrow blocks"])
+def test_spans_of_a_sqlwin_that_did_not_write_how_wide_blocks_are_go_on(rows, monkeypatch):
+    """Wide ones as it wrote them; of narrow ones each is still what its own times say."""
+    window = Hop(10 * S, 360 * S)
+    stream, model = Stream(window), Model(window)
+    random = np.random.default_rng(3)
+    monkeypatch.setattr(running, "MIDDLE_ROWS", rows)
+    for number in range(1, 110):
+        some = [(str(random.integers(4)), number * 10_000 - 1, 1) for _ in range(3)]
+        found = stream.micro_batch(some, number * 10_000)
+        assert sorted(found) == sorted(model.micro_batch(some, number * 10_000))
+        assert set(stream.store.blobs) == live_blobs(stream)
+        if number == 70:
+            known = decode_facts(stream.store.blobs["facts"])
+            assert known["running"].pop("block") == (9 if rows == 0 else 6)
+            stream.store.blobs["facts"] = encode_facts(known)
+            monkeypatch.setattr(running, "MIDDLE_ROWS", 1 << 16)
 
 
 def test_a_checkpoint_without_them_gets_them_and_one_with_them_goes_on_without(monkeypatch):
