@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -48,9 +48,10 @@ CACHE = TableCache(64 << 20)
 _FEW_ROWS = 1 << 13
 
 
-@dataclass(frozen=True)
-class Chunk:
+class Chunk(NamedTuple):
     """A blob of partials.
+
+    A tuple, as there may be thousands in the facts that each micro-batch reads and writes.
 
     Attributes:
         name: the name of its blob; no other chunk has ever had it.
@@ -135,6 +136,7 @@ class SliceState:
         self._store = store
         self._windows = windows
         self._slab_us = slab_us
+        self._is_read_apart = narrow_us is not None
         self._narrow_us = narrow_us or slab_us
         self._n_keys = n_keys
         self._slice_end = slice_end
@@ -143,35 +145,29 @@ class SliceState:
         self._sources = sources or {}
         self.most_bytes = 0
         self._slabs: dict[int, _Slab] = {
-            slab: _Slab(n_merged, [Chunk(*chunk) for chunk in chunks])
+            slab: _Slab(n_merged, [*map(Chunk._make, chunks)])
             for slab, n_merged, chunks in facts or ()
         }
+        self._known_numbers: Int64Array | None = None
 
     def facts(self) -> list[Any]:
         """What is to be remembered for the next micro-batch, as JSON has it."""
-        return [
-            [
-                end,
-                slab.n_merged,
-                [[c.name, c.n_rows, c.n_bytes, c.first_us, c.last_us] for c in slab.chunks],
-            ]
-            for end, slab in self._slabs.items()
-        ]
+        return [[end, slab.n_merged, slab.chunks] for end, slab in self._slabs.items()]
 
     @property
     def n_rows(self) -> int:
         """How many partials are kept."""
-        return sum(chunk.n_rows for chunk in self._chunks())
+        return int(self._numbers()[:, 0].sum())
 
     @property
     def n_bytes(self) -> int:
         """The size of their blobs."""
-        return sum(chunk.n_bytes for chunk in self._chunks())
+        return int(self._numbers()[:, 1].sum())
 
     def chunk_ends(self) -> tuple[Int64Array, Int64Array]:
         """The oldest slice end of each chunk, and the newest."""
-        ends = np.array([[c.first_us, c.last_us] for c in self._chunks()], np.int64).reshape(-1, 2)
-        return ends[:, 0], ends[:, 1]
+        numbers = self._numbers()
+        return numbers[:, 2], numbers[:, 3]
 
     def tables(self, is_read: BoolArray) -> list[pa.Table]:
         """The partials of some chunks, by their places in `chunk_ends`."""
@@ -212,6 +208,8 @@ class SliceState:
         for end in distinct.tolist():
             is_in = slabs == end
             part = table.filter(pa.array(is_in)) if len(distinct) > 1 else table
+            if end not in self._slabs and self._is_read_apart:
+                self._merge_before(end)
             slab = self._slabs.setdefault(end, _Slab())
             if slab.n_rows >= _MANY_ROWS and width_us > self._narrow_us:
                 half = self._width_of((width_us - 1) // self._narrow_us)
@@ -227,6 +225,20 @@ class SliceState:
                 self._write(slab, self._merged([*self._taken(slab, alike), part]))
             else:
                 self._write(slab, self._merged([part]))
+
+    def _merge_before(self, end_us: int) -> None:
+        """Merge the slab before one that begins: few more rows will come for it.
+
+        So there are few chunks to remember and to read, for as long as windows need them.
+        """
+        before = max((end for end in self._slabs if end < end_us), default=None)
+        if before is None:
+            return
+        slab = self._slabs[before]
+        if len(slab.chunks) > 1 and slab.n_rows <= 2 * _MANY_ROWS:
+            merged = self._merged(self._taken(slab, slab.chunks))
+            self._write(slab, merged)
+            slab.n_merged = merged.num_rows
 
     def cumulate(self, until_us: int) -> None:
         """Make one slice, ending at `until_us`, of all slices up to there.
@@ -278,6 +290,7 @@ class SliceState:
             self._store.put(chunk.name, blob)
             CACHE.put(chunk.name, piece)
             slab.chunks.append(chunk)
+            self._known_numbers = None
 
     def _taken(self, slab: _Slab, chunks: list[Chunk]) -> list[pa.Table]:
         """The tables of some chunks, which are removed."""
@@ -290,6 +303,7 @@ class SliceState:
         self._store.remove(chunk.name)
         CACHE.remove(chunk.name)
         slab.chunks.remove(chunk)
+        self._known_numbers = None
 
     def _forget_empty_slabs(self) -> None:
         self._slabs = {end: slab for end, slab in self._slabs.items() if slab.chunks}
@@ -303,6 +317,13 @@ class SliceState:
         return with_columns(
             table, [*table.column_names[: self._n_keys], *self._values], self._sources
         )
+
+    def _numbers(self) -> Int64Array:
+        """int64[chunks, 4]: the rows, the bytes, the first and the last slice end of each."""
+        if self._known_numbers is None:
+            numbers = [chunk[1:] for chunk in self._chunks()]
+            self._known_numbers = np.array(numbers, np.int64).reshape(-1, 4)
+        return self._known_numbers
 
     def _chunks(self) -> list[Chunk]:
         return [chunk for slab in self._slabs.values() for chunk in slab.chunks]
