@@ -3,12 +3,13 @@
 Each figure is of a whole process, from its start to its end; the prompt's of the time until the
 first answer stands on the screen. Cold: Spark has to be started. Warm: the background engine is
 there. DuckDB (from Python) and `spark-sql` run the same windows over the same file, written with
-what they have.
+what they have. Last comes where the seconds of a cold start go.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -17,11 +18,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pexpect
 from rich.console import Console
 from rich.table import Table
 
+import sqlwin
 from tests.goldens import ROOT
 
 QUICKSTART = "queries/quickstart.sql"
@@ -93,11 +96,73 @@ def warm(runtime: Path) -> Iterator[dict[str, str]]:
         subprocess.run([*_SQLWIN, "engine", "stop"], env=env, cwd=ROOT, capture_output=True)
 
 
+def pieces(env: Mapping[str, str]) -> list[tuple[str, float]]:
+    """A cold run of the query, cut into what it waits for: names and seconds."""
+    command = [sys.executable, "-m", "tests.bench.start", "--in-pieces"]
+    started = time.time()
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=True)
+    ended = time.time()
+    found = [(name, at) for name, at in json.loads(done.stderr.splitlines()[-1])]
+    found.append(("Python ends", ended))
+    begun = [started, *(at for _, at in found)]
+    return [(name, at - before) for (name, at), before in zip(found, begun, strict=False)]
+
+
+def run_in_pieces() -> None:
+    """Run the query in this process, and print what was over when, as JSON to standard error."""
+    from sqlwin.cli.app import main as command
+
+    ends: list[tuple[str, float]] = []
+
+    def ending(name: str) -> None:
+        ends.append((name, time.time()))
+
+    def connect(*args: Any, **options: Any) -> Any:
+        from runtime.spark.jvm import StartingJvm
+        from sqlwin.result import Result
+
+        ending("Python's modules, while Java starts")
+        StartingJvm.answer = _followed(StartingJvm.answer, lambda: ending("Java"))
+        Result.batches = _preceded(Result.batches, lambda: ending("parsing, planning, analysis"))
+        session = opened(*args, **options)
+        ending("Spark's context and session")
+        return session
+
+    opened, sqlwin.connect = sqlwin.connect, connect
+    try:
+        command(["run", QUICKSTART], standalone_mode=False)
+    finally:
+        ending("the job")
+        print(json.dumps(ends), file=sys.stderr)
+
+
+def _followed(function: Callable[..., Any], then: Callable[[], None]) -> Callable[..., Any]:
+    def both(*args: Any) -> Any:
+        found = function(*args)
+        then()
+        return found
+
+    return both
+
+
+def _preceded(function: Callable[..., Any], first: Callable[[], None]) -> Callable[..., Any]:
+    def both(*args: Any) -> Any:
+        first()
+        return function(*args)
+
+    return both
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=3, help="how often each is timed")
-    runs = parser.parse_args().runs
+    parser.add_argument("--in-pieces", action="store_true", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.in_pieces:
+        run_in_pieces()
+        return
+    runs = asked.runs
     console = Console()
     table = Table("", *(("s, best", "s, worst")))
 
@@ -126,7 +191,12 @@ def main() -> None:
         home, spark_sql = _spark_sql(runtime)
         spark_env = {**cold, "SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable}
         row("spark-sql", lambda: seconds_of(spark_sql, spark_env, runtime))
+        found = sorted((pieces(cold) for _ in range(runs)), key=lambda run: sum(s for _, s in run))
     console.print(table)
+    spent = Table("where a cold run's seconds go", "s, in the best run")
+    for name, seconds in found[0]:
+        spent.add_row(name, f"{seconds:.2f}")
+    console.print(spent)
 
 
 def _spark_sql(directory: Path) -> tuple[Path, list[str]]:
