@@ -197,6 +197,8 @@ def item_rows(spark: SparkSession, items: Sequence[T]) -> tuple[DataFrame, Seque
 
 
 def _with_others(spark: SparkSession, splits: DataFrame, source: ScanSource) -> DataFrame:
+    if not source.others:
+        return splits  # each type that Java parses is a call
     fields = [StructField(c.name, DataType.fromDDL(c.type)) for c in source.columns]
     reader = spark.read.schema(StructType(fields))
     by_values: dict[tuple[PartitionValue, ...], list[str]] = {}
