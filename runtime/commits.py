@@ -12,7 +12,9 @@ count yet. Files of other names always do, and so do those of a writer that left
 
 The micro-batches of a stream that compacts its files are held in hidden directories first; several
 are published together, under the number of the last one. A batch is written like a micro-batch 0,
-by a writer of its own whose file of commits goes away when its files are there.
+by a writer of its own whose file of commits goes away when its files are there. A batch that
+replaces files says which when its own are all there: from then on they do not count, and it deletes
+them.
 """
 
 from __future__ import annotations
@@ -66,6 +68,7 @@ class Commit:
         held: micro-batches after it that are not published yet; while it is not whole, also those
             that it publishes.
         is_merged: whether a file may have rows of several micro-batches.
+        replaced: files below the table's directory that no longer count, since it is whole.
     """
 
     batch: int
@@ -75,6 +78,12 @@ class Commit:
     plan: str = ""
     held: tuple[Held, ...] = ()
     is_merged: bool = False
+    replaced: tuple[str, ...] = ()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all files that are there count, of this micro-batch and of those before."""
+        return self.is_whole and not self.replaced
 
 
 # By writer
@@ -91,15 +100,18 @@ def read_commits(files: Files, directory: str) -> dict[str, Commit]:
     found = {}
     for name in files.names_in(directory):
         match = _COMMIT_FILE.fullmatch(name)
-        if match is not None:
-            found[match[1]] = _read(files, f"{directory}/{name}")
+        if match is not None and (commit := read_commit(files, directory, match[1])) is not None:
+            found[match[1]] = commit
     return found
 
 
 def read_commit(files: Files, directory: str, writer: str) -> Commit | None:
     """How far a writer has come; None if it has not begun. Raises as `read_commits`."""
     path = _path(directory, writer)
-    return _read(files, path) if files.exists(path) else None
+    try:
+        return _read(files, path) if files.exists(path) else None
+    except FileNotFoundError:  # of a batch that is done just now
+        return None
 
 
 def write_commit(files: Files, directory: str, writer: str, commit: Commit) -> None:
@@ -126,13 +138,21 @@ def batch_of(path: str) -> tuple[str, int] | None:
     return None if match is None else (match[1], int(match[2]))
 
 
-def counts(path: str, commits: Commits) -> bool:
-    """Whether a reader may see a file; `commits` were read before the directory was listed."""
-    written = batch_of(path)
-    commit = None if written is None else commits.get(written[0])
-    if written is None or commit is None:
-        return True
-    return written[1] < commit.batch or (written[1] == commit.batch and commit.is_whole)
+def counting(directory: str, commits: Commits) -> Callable[[str], bool]:
+    """Which files below a directory a reader may see; `commits` were read before it was listed."""
+    below = directory.rstrip("/")
+    replaced = {f"{below}/{name}" for each in commits.values() for name in each.replaced}
+
+    def counts(path: str) -> bool:
+        if path in replaced:
+            return False
+        written = batch_of(path)
+        commit = None if written is None else commits.get(written[0])
+        if written is None or commit is None:
+            return True
+        return written[1] < commit.batch or (written[1] == commit.batch and commit.is_whole)
+
+    return counts
 
 
 def committed_files(files: Files, directory: str, listed: Callable[[], list[str]]) -> list[str]:
@@ -147,14 +167,24 @@ def committed_files(files: Files, directory: str, listed: Callable[[], list[str]
     while True:
         found = listed()
         writers = {written[0] for path in found for written in [batch_of(path)] if written}
-        # a writer may have begun since, and have had a part of its files listed
-        later = commits if writers <= commits.keys() else read_commits(files, directory)
-        if writers & later.keys() <= commits.keys():
+        # a writer may have begun since, and have had a part of its files listed; a batch may have
+        # come further since, and have deleted files before they were listed
+        is_later = not writers <= commits.keys() or any(map(BATCH_WRITER.fullmatch, commits))
+        later = read_commits(files, directory) if is_later else commits
+        if _is_same(commits, later, writers):
             # a batch may have been published in between, and says nothing more of it
             batches = any(map(BATCH_WRITER.fullmatch, writers - commits.keys()))
             if not batches or set(listed()) == set(found):
-                return [path for path in found if counts(path, commits)]
+                return list(filter(counting(directory, commits), found))
         commits = later
+
+
+def _is_same(before: Commits, after: Commits, writers: set[str]) -> bool:
+    """Whether commits that were read before and after a listing say the same of what it has."""
+    of_batches = filter(BATCH_WRITER.fullmatch, {*before, *after})
+    return writers & after.keys() <= before.keys() and all(
+        before.get(name) == after.get(name) for name in of_batches
+    )
 
 
 def _path(directory: str, writer: str) -> str:
@@ -173,6 +203,7 @@ def _read(files: Files, path: str) -> Commit:
             str(found.get("plan", "")),
             tuple(Held(**each) for each in found.get("held", ())),
             bool(found.get("is_merged", False)),
+            tuple(found.get("replaced", ())),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise ExecutionError(

@@ -5,6 +5,9 @@ files are being moved, and from where, before the first one is there; and that t
 when they are. A move that was cut short is finished by the next run of the same stream. So a file
 that was seen stays as it is: whoever reads a directory as a stream, sqlwin or another program, gets
 the rows of a micro-batch once, from the files that he saw first.
+
+A batch that replaces files has them deleted when its own are there. Which these are is in its small
+file, with the word that it is whole: at that moment the new files count, and the old ones do not.
 """
 
 from __future__ import annotations
@@ -23,14 +26,18 @@ from runtime.commits import (
     BATCH_WRITER,
     Commit,
     batch_of,
+    counting,
     data_file,
     read_commit,
+    read_commits,
     remove_commit,
     write_commit,
 )
 from runtime.errors import ExecutionError
 from runtime.files import Files, LocalFiles, for_each_file, holding, is_local_path
 
+# At the top of a table's directory; names of columns may begin like that
+_OF_A_WRITER = re.compile(r"[._][^=/]*(?:/|$)")
 _OF_BATCH = re.compile(rf"\.{{1,2}}sqlwin-({BATCH_WRITER.pattern})(?:\.json(?:\.tmp)?)?")
 # From so many on tasks read footers that are not on this machine
 _MANY_FILES = 64
@@ -112,7 +119,13 @@ def _rows_in(files: Files, found: Sequence[str]) -> int:
     return sum(n_rows)
 
 
-def publish(writer: Writer, found: Sequence[str], hidden: str, commit: Commit) -> Commit:
+def publish(
+    writer: Writer,
+    found: Sequence[str],
+    hidden: str,
+    commit: Commit,
+    replacing: Sequence[str] = (),
+) -> Commit:
     """Move files to where readers see them, partition directories kept.
 
     Example: `.../day=1/part-00000-1f0c.c000.snappy.parquet` of micro-batch 7 becomes
@@ -124,6 +137,8 @@ def publish(writer: Writer, found: Sequence[str], hidden: str, commit: Commit) -
         hidden: the directory that they are in.
         commit: their micro-batch; what is to be said of it but for the files. Of `held` those go
             that it publishes.
+        replacing: directories below the table's whose other files do not count from then on, and
+            are still to be deleted (`conclude`); an empty name is the table's own.
 
     Returns:
         How far the writer has come now.
@@ -143,7 +158,8 @@ def publish(writer: Writer, found: Sequence[str], hidden: str, commit: Commit) -
     )
     # before the first one is there, so that no reader takes it for all
     write_commit(writer.files, writer.path, writer.name, begun)
-    return _moved(writer, begun, dict(zip(begun.sources, names, strict=True)))
+    moves = dict(zip(begun.sources, names, strict=True))
+    return _moved(writer, begun, moves, replacing)
 
 
 def finish(writer: Writer, plan: str) -> Commit | None:
@@ -175,7 +191,9 @@ def finish(writer: Writer, plan: str) -> Commit | None:
     return _moved(writer, commit, left)
 
 
-def _moved(writer: Writer, begun: Commit, moves: dict[str, str]) -> Commit:
+def _moved(
+    writer: Writer, begun: Commit, moves: dict[str, str], replacing: Sequence[str] = ()
+) -> Commit:
     """Move files, by their paths below the table's, and say that all are there."""
     files, path = writer.files, writer.path
     directories = {f"{path}/{name}".rpartition("/")[0] for name in moves.values()}
@@ -183,8 +201,48 @@ def _moved(writer: Writer, begun: Commit, moves: dict[str, str]) -> Commit:
     for_each_file(lambda file: files.rename(f"{path}/{file}", f"{path}/{moves[file]}"), moves)
     held = tuple(each for each in begun.held if each.batch > begun.batch)
     done = replace(begun, is_whole=True, sources=(), held=held)
-    write_commit(files, path, writer.name, done)
+    if not replacing:
+        write_commit(files, path, writer.name, done)
+        return done
+    # what another one has put there in the meantime is replaced too
+    with _one_by_one(path):
+        done = replace(done, replaced=_counting_in(writer, replacing))
+        write_commit(files, path, writer.name, done)
     return done
+
+
+@contextmanager
+def _one_by_one(path: str) -> Iterator[None]:
+    """Let no other one of this machine replace files of a table's directory meanwhile.
+
+    On a file system without locks, and elsewhere, nothing keeps others from that: rows of two that
+    replace the same files in the same moment may both be there.
+    """
+    until = time.monotonic() + _MOST_SETTLING_S
+    while is_local_path(path):
+        with holding(path) as is_ours:
+            if is_ours or time.monotonic() > until:
+                yield
+                return
+        time.sleep(_STEP_S)
+    yield
+
+
+def _counting_in(writer: Writer, directories: Sequence[str]) -> tuple[str, ...]:
+    """The files below directories of a table that count now, or are Hadoop's sums of such files.
+
+    Those of the writer itself do not yet. See `publish`.
+    """
+    files, path = writer.files, writer.path
+    found: list[str] = []
+
+    def look(directory: str) -> None:
+        found.extend(files.files_below(f"{path}/{directory}" if directory else path))
+
+    for_each_file(look, directories)
+    counts = counting(path, read_commits(files, path))
+    below = sorted(file.removeprefix(path).lstrip("/") for file in filter(counts, found))
+    return tuple(name for name in below if not _OF_A_WRITER.match(name))
 
 
 def retract(writer: Writer, batch: int) -> None:
@@ -241,12 +299,26 @@ def writing_to(files: Files, directory: str) -> Iterator[None]:
         yield
 
 
-def take_back(writer: Writer) -> None:
-    """Remove what a batch has written, unless all of it is published."""
+def conclude(writer: Writer) -> None:
+    """Remove what a batch that is published has replaced, and what it needs no more.
+
+    What it has replaced goes first: until then its commit says that this does not count.
+    """
     files, path = writer.files, writer.path
     commit = read_commit(files, path, writer.name)
-    if commit is not None and not commit.is_whole:
-        for_each_file(files.delete, [f"{path}/{name}" for name in commit.files or ()])
+    if commit is not None:
+        for_each_file(files.delete, [f"{path}/{name}" for name in commit.replaced])
+    files.delete(writer.hidden)
+    remove_commit(files, path, writer.name)
+
+
+def take_back(writer: Writer) -> None:
+    """Remove what a batch has written, unless all of it is published: then what it replaced."""
+    files, path = writer.files, writer.path
+    commit = read_commit(files, path, writer.name)
+    if commit is not None:
+        doomed = commit.replaced if commit.is_whole else commit.files or ()
+        for_each_file(files.delete, [f"{path}/{name}" for name in doomed])
     remove_commit(files, path, writer.name)
     remove(files, writer.hidden)
 
@@ -276,11 +348,15 @@ def remove(files: Files, directory: str) -> None:
 
 
 def clear_batches(files: Files, path: str) -> None:
-    """Remove what batches left in a table's directory of this machine that were killed there.
+    """Remove what batches left in a table's directory that were killed.
 
-    Elsewhere nobody knows whether a batch still runs.
+    Elsewhere than on this machine nobody knows whether a batch still runs. One that is whole there
+    is concluded all the same, which it may do itself in the same moment.
     """
     if not is_local_path(path):
+        for name, commit in read_commits(files, path).items():
+            if BATCH_WRITER.fullmatch(name) and commit.is_whole:
+                conclude(Writer(files, path, name))
         return
     names = {match[1] for name in files.names_in(path) if (match := _OF_BATCH.fullmatch(name))}
     for name in sorted(names):

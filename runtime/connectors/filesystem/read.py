@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from runtime.commits import Commits, committed_files, counts, read_commits
+from runtime.commits import committed_files, counting, read_commits
 from runtime.connectors.columns import (
     declared_schema,
     declared_type,
@@ -83,10 +83,10 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
         with reachable(spec, origin):
             commits = read_commits(files, origin)
             # Spark lists a directory itself; of one where that may be too early it gets the files
-            every = attempt > _ATTEMPTS or not all(commit.is_whole for commit in commits.values())
+            every = attempt > _ATTEMPTS or not all(commit.is_done for commit in commits.values())
             listed = set(data_files(origin)) if is_local_path(origin) and not every else None
-            paths = _paths(spec, origin, files, values, options, commits, every=every)
-            first = next((f for f in data_files(origin, files) if counts(f, commits)), None)
+            paths = _paths(spec, origin, files, values, options, every=every)
+            first = next(filter(counting(origin, commits), data_files(origin, files)), None)
         if first is None and spec.columns and not any(c.metadata for c in spec.columns):
             # A directory that nothing has been written to yet.
             return spark.createDataFrame([], declared_schema(spec, physical_columns(spec)))
@@ -295,7 +295,6 @@ def _paths(
     files: Files,
     values: dict[str, str],
     options: dict[str, str],
-    commits: Commits,
     *,
     every: bool,
 ) -> list[str]:
@@ -305,7 +304,7 @@ def _paths(
         if not is_local_path(path):
             raise _pattern_elsewhere(spec)
         # As in Flink, the pattern is for the whole absolute path.
-        found = [f for f in data_files(path, files) if counts(f, commits)]
+        found = committed_files(files, path, lambda: list(data_files(path, files)))
         matching = [f for f in found if re.fullmatch(regex, f)]
         if not matching:
             raise ExecutionError(

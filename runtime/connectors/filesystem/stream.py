@@ -174,7 +174,7 @@ def _await_commits(spec: TableSpec, path: str, files: Files) -> None:
             with suppress(PermissionError):
                 clear_batches(files, path)
             commits = read_commits(files, path)
-        moving = [name for name, each in commits.items() if not each.is_whole]
+        moving = [name for name, each in commits.items() if not each.is_done]
         if not moving:
             return
         if time.monotonic() > until:

@@ -12,7 +12,7 @@ from functools import partial
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from runtime.commits import Commit, remove_commit
+from runtime.commits import Commit
 from runtime.connectors.columns import find_column
 from runtime.connectors.connector import AVRO_PACKAGE, NO_AVRO, missing_package
 from runtime.connectors.filesystem.paths import is_glob
@@ -21,6 +21,7 @@ from runtime.connectors.filesystem.publish import (
     batch_writer,
     check_written,
     clear_batches,
+    conclude,
     finish_replacing,
     publish,
     remove,
@@ -68,9 +69,10 @@ def write_files(
     They are written to a hidden directory, whose files are then published as those of a stream's
     micro-batch are: Spark's committer would move them one by one in sight of readers, and would
     also move what a killed job has left there, or what another one is just writing. Overwriting a
-    directory puts the new one beside it first, so that what is there stays if the job fails; and a
-    query may read the very table that it overwrites. What is left of writers that were killed is
-    removed, where it can be known that they were.
+    directory puts the new one beside it first, and overwriting partitions deletes what was in them
+    when all new files are there: so what is there stays if the job fails, and a query may read the
+    very table that it overwrites. What is left of writers that were killed is removed, where it can
+    be known that they were.
 
     Raises:
         CatalogError: the path is a file or a glob, or no column is left beside the partitions.
@@ -104,7 +106,8 @@ def write_files(
             writer = counted.write.format(file_format).options(**options)
             if partitions:
                 writer = writer.partitionBy(*partitions)
-            swaps = overwrite and options.get("partitionOverwriteMode", "").lower() != "dynamic"
+            is_dynamic = options.get("partitionOverwriteMode", "").lower() == "dynamic"
+            by_partition = bool(partitions) and is_dynamic
             if files is None:
                 writer.mode("overwrite" if overwrite else "append").save(path)
                 return count_by_spark()
@@ -131,12 +134,12 @@ def write_files(
 
             if not overwrite or not files.exists(path):
                 _add(save, batch_writer(files, path), checked)
-            elif swaps and _can_swap(path, files):
+            elif by_partition:
+                _add(save, batch_writer(files, path), checked, _directories)
+            elif _can_swap(path, files):
                 _replace(save, path, files, checked)
             else:
-                writer.mode("overwrite").save(as_uri(path))
-                check_shared(spark, path, spec)
-                return count_by_spark()
+                _add(save, batch_writer(files, path), checked, _everything)
             return count()
     except PySparkException as error:
         if error.getCondition() in NO_AVRO:
@@ -232,22 +235,44 @@ def _can_swap(path: str, files: Files) -> bool:
     return not is_root and files.is_directory(path)
 
 
+def _nothing(_: BatchWriter, __: list[str]) -> list[str]:
+    """The directories that files replace what is in: none."""
+    return []
+
+
+def _directories(batch: BatchWriter, found: list[str]) -> list[str]:
+    """The same: those of the partitions that get files."""
+    below = (file.removeprefix(f"{batch.hidden}/").rpartition("/")[0] for file in found)
+    return sorted(set(filter(None, below)))
+
+
+def _everything(_: BatchWriter, __: list[str]) -> list[str]:
+    """The same: the table's own."""
+    return [""]
+
+
 def _add(
-    save: Callable[[str], None], batch: BatchWriter, checked: Callable[[str], list[str]]
+    save: Callable[[str], None],
+    batch: BatchWriter,
+    checked: Callable[[str], list[str]],
+    replaces: Callable[[BatchWriter, list[str]], list[str]] = _nothing,
 ) -> None:
-    """Write files beside those that are there, which readers see all at once.
+    """Write files beside those that are there, or in their place; readers see all at once.
 
     Args:
         save: writes them to a directory.
         batch: whose they are.
         checked: finds what is written in a directory; raises where that is not all.
+        replaces: the directories below the table's whose files they replace.
     """
     files, path = batch.files, batch.path
     is_new = not files.exists(path)
     try:
         with writing_to(files, batch.hidden):
             save(batch.hidden)
-            publish(batch, checked(batch.hidden), batch.hidden, Commit(0, is_whole=True))
+            found = checked(batch.hidden)
+            whole = Commit(0, is_whole=True)
+            published = publish(batch, found, batch.hidden, whole, replaces(batch, found))
     except BaseException:
         with suppress(OSError):
             take_back(batch)
@@ -258,8 +283,16 @@ def _add(
     with suppress(OSError):
         if files.exists(f"{batch.hidden}/{_SUCCESS}") and not files.exists(f"{path}/{_SUCCESS}"):
             files.rename(f"{batch.hidden}/{_SUCCESS}", f"{path}/{_SUCCESS}")
-        files.delete(batch.hidden)
-        remove_commit(files, path, batch.name)
+    try:
+        conclude(batch)
+    except OSError as error:
+        if published.replaced:
+            raise ExecutionError(
+                f"the new rows are in {path}, but files that they replace cannot be deleted: "
+                f"{error.strerror or error}",
+                hint="queries of sqlwin no longer see them, other readers do; the next INSERT into "
+                "the table deletes them",
+            ) from error
 
 
 def _replace(

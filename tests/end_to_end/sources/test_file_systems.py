@@ -127,6 +127,33 @@ def test_a_batch_writes_and_replaces_files_elsewhere(
     assert [p.name for p in (tmp_path / "data").iterdir() if p.name.startswith(".")] == []
 
 
+def test_a_batch_replaces_partitions_elsewhere_all_at_once(
+    elsewhere: sqlwin.Session, tmp_path: Path
+) -> None:
+    table = tmp_path / "data" / "days"
+    for day in range(3):
+        (table / f"day={day}").mkdir(parents=True)
+        pq.write_table(pa.table({"v": [day]}), table / f"day={day}" / "old.parquet")
+    elsewhere.execute(
+        "CREATE TABLE days (v BIGINT, day BIGINT) PARTITIONED BY (day)"
+        f" WITH ({PARQUET}, 'path' = '/data/days')"
+    )
+    elsewhere.execute("INSERT OVERWRITE days SELECT v + 10, day + 1 FROM days WHERE day > 0")
+    rows = "SELECT day, v FROM days ORDER BY day, v"
+    assert elsewhere.sql(rows).collect() == [(0, 0), (1, 1), (2, 11), (3, 12)]
+    assert len(list(table.glob("day=*/*.parquet"))) == 4
+    # one that was killed when it was whole
+    name = "part-b0123456789ab-00000000-00000.parquet"
+    pq.write_table(pa.table({"v": [7]}), table / "day=0" / name)
+    commit = Commit(0, True, (f"day=0/{name}",), replaced=("day=0/old.parquet",))
+    write_commit(LocalFiles(), str(table), "b0123456789ab", commit)
+    assert elsewhere.sql(rows).collect() == [(0, 7), (1, 1), (2, 11), (3, 12)]
+    elsewhere.execute("INSERT INTO days VALUES (8, 8)")
+    assert elsewhere.sql(rows).collect() == [(0, 7), (1, 1), (2, 11), (3, 12), (8, 8)]
+    assert not (table / "day=0" / "old.parquet").exists()
+    assert list(table.glob(".sqlwin*")) == []
+
+
 def test_a_directory_elsewhere_without_files_has_no_rows(
     elsewhere: sqlwin.Session, tmp_path: Path
 ) -> None:

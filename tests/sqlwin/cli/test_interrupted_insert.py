@@ -10,8 +10,11 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+import sqlwin
 from tests.goldens import ROOT
 from tests.marks import among
 from tests.sqlwin.cli.test_app import heed_interrupts
@@ -121,3 +124,48 @@ def test_a_signal_takes_back_what_an_insert_has_written(
     while any(map(visible, below)):
         assert time.monotonic() < until, "processes are left"
         time.sleep(0.2)
+
+
+N_DAYS = 300
+DAYS = """
+    CREATE TABLE days (v BIGINT, day BIGINT) PARTITIONED BY (day)
+    WITH ('connector' = 'filesystem', 'path' = '{}', 'format' = 'parquet')
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_an_overwrite_that_is_killed_at_work_replaces_all_partitions_or_none(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    days = tmp_path / "days"
+    for day in range(N_DAYS + 1):
+        (days / f"day={day}").mkdir(parents=True)
+        pq.write_table(pa.table({"v": [0]}), days / f"day={day}/old.parquet")
+    before = set(days.glob("day=*/*.parquet"))
+    process = program(
+        tmp_path,
+        DAYS.format(days),
+        f"INSERT OVERWRITE days SELECT 1, id FROM range(0, {N_DAYS}, 1, 2)",
+    )
+    until = time.monotonic() + 180
+    while set(days.glob("day=*/*.parquet")) == before:
+        assert process.poll() is None and time.monotonic() < until
+    for each in [process.pid, *children(process.pid)]:
+        with suppress(ProcessLookupError):
+            os.kill(each, signal.SIGKILL)
+    process.communicate()
+    fresh_session.execute(DAYS.format(days))
+    rows = "SELECT v, COUNT(*) AS n, COUNT(DISTINCT day) AS days FROM days GROUP BY v ORDER BY v"
+    found = [tuple(row) for row in fresh_session.sql(rows).collect()]
+    # that of the last day has no new rows
+    old = [(0, N_DAYS + 1, N_DAYS + 1)]
+    new = [(0, 1, 1), (1, N_DAYS, N_DAYS)]
+    assert found in (old, new)
+    time.sleep(1)
+    fresh_session.execute("INSERT INTO days VALUES (2, 0)")
+    found = [tuple(row) for row in fresh_session.sql(rows).collect()]
+    assert found in ([*old, (2, 1, 1)], [*new, (2, 1, 1)])
+    n_rows = sum(pq.read_metadata(file).num_rows for file in days.glob("day=*/*.parquet"))
+    assert n_rows == sum(n for _, n, _ in found)
+    assert [p.name for p in days.iterdir() if p.name.startswith(".")] == []
