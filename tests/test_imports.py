@@ -126,8 +126,8 @@ MAY_IMPORT = {
     "sqlwin.execution": (
         "planner planner.arrow planner.catalog planner.explain planner.lowering "
         "planner.materialized planner.nodes planner.optimizer planner.sql "
-        "planner.streams runtime runtime.batch runtime.connectors runtime.connectors.filesystem "
-        "runtime.frames runtime.local runtime.slices runtime.spark runtime.spec runtime.streaming "
+        "planner.streams runtime runtime.batch runtime.compute runtime.connectors "
+        "runtime.connectors.filesystem runtime.frames runtime.local runtime.slices runtime.spark runtime.spec runtime.streaming "
         "runtime.streaming.general sqlwin.catalog sqlwin.config sqlwin.display sqlwin.parser "
         "sqlwin.result sqlwin.statements py4j pyarrow pyspark sqlglot"
     ),

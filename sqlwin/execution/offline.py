@@ -17,6 +17,7 @@ from planner.nodes.windows import notes_on_windows
 from planner.plan import Plan, plan_query
 from planner.sql.depth import deep_trees
 from runtime.batch.in_process import RowsHere
+from runtime.compute.arrow.without_pandas import without_pandas
 from runtime.errors import SqlwinError
 from runtime.spark.jvm import configured_defaults
 from runtime.spark.session import new_settings
@@ -63,6 +64,7 @@ class OfflineSession:
     def __init__(self, settings: Mapping[str, str], most_partitions: int | None = None) -> None:
         if any(os.environ.get(name) for name in _CONFIGURED) or set(configured_defaults()):
             raise NeedsSpark
+        without_pandas()
         self._time_zone = java_time_zone()
         chosen = new_settings(None, {})["spark.sql.shuffle.partitions"]
         self._partitions = most_partitions or int(chosen)
