@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -10,14 +10,8 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType
 
-from runtime.connectors import blackhole, data_source, memory, socket
-from runtime.connectors import print as print_connector
 from runtime.connectors.columns import add_computed
 from runtime.connectors.connector import Connector
-from runtime.connectors.filesystem import connector as filesystem
-from runtime.connectors.generated import datagen, nexmark
-from runtime.connectors.kafka import connector as kafka
-from runtime.connectors.lake import connector as lake
 from runtime.connectors.options.checks import bad_option
 from runtime.connectors.writing import as_declared, naming_output
 from runtime.errors import AnalysisError, CatalogError, nearest
@@ -25,21 +19,110 @@ from runtime.frames.arrow_rows import ArrowRows
 from runtime.spark.errors import translated_errors
 from runtime.spec.table import LATE_ROWS, TableSpec
 
-CONNECTORS: Mapping[str, Connector] = {
-    connector.name: connector
-    for connector in (
-        filesystem.CONNECTOR,
-        *lake.CONNECTORS,
-        datagen.CONNECTOR,
-        kafka.CONNECTOR,
-        socket.CONNECTOR,
-        data_source.CONNECTOR,
-        nexmark.CONNECTOR,
-        memory.CONNECTOR,
-        print_connector.CONNECTOR,
-        blackhole.CONNECTOR,
-    )
+
+class Connectors(Mapping[str, Connector]):
+    """The connectors by name. A connector's modules are imported when it is asked for.
+
+    Args:
+        load: what imports each.
+    """
+
+    def __init__(self, load: Mapping[str, Callable[[], Connector]]) -> None:
+        self._load = load
+
+    def __getitem__(self, name: str) -> Connector:
+        return self._load[name]()
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._load
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._load)
+
+    def __len__(self) -> int:
+        return len(self._load)
+
+
+def _filesystem() -> Connector:
+    from runtime.connectors.filesystem.connector import CONNECTOR
+
+    return CONNECTOR
+
+
+def _delta() -> Connector:
+    from runtime.connectors.lake.connector import DELTA_CONNECTOR
+
+    return DELTA_CONNECTOR
+
+
+def _iceberg() -> Connector:
+    from runtime.connectors.lake.connector import ICEBERG_CONNECTOR
+
+    return ICEBERG_CONNECTOR
+
+
+def _datagen() -> Connector:
+    from runtime.connectors.generated.datagen import CONNECTOR
+
+    return CONNECTOR
+
+
+def _kafka() -> Connector:
+    from runtime.connectors.kafka.connector import CONNECTOR
+
+    return CONNECTOR
+
+
+def _socket() -> Connector:
+    from runtime.connectors.socket import CONNECTOR
+
+    return CONNECTOR
+
+
+def _data_source() -> Connector:
+    from runtime.connectors.data_source import CONNECTOR
+
+    return CONNECTOR
+
+
+def _nexmark() -> Connector:
+    from runtime.connectors.generated.nexmark import CONNECTOR
+
+    return CONNECTOR
+
+
+def _memory() -> Connector:
+    from runtime.connectors.memory import CONNECTOR
+
+    return CONNECTOR
+
+
+def _print() -> Connector:
+    from runtime.connectors.print import CONNECTOR
+
+    return CONNECTOR
+
+
+def _blackhole() -> Connector:
+    from runtime.connectors.blackhole import CONNECTOR
+
+    return CONNECTOR
+
+
+LOAD: dict[str, Callable[[], Connector]] = {
+    "filesystem": _filesystem,
+    "delta": _delta,
+    "iceberg": _iceberg,
+    "datagen": _datagen,
+    "kafka": _kafka,
+    "socket": _socket,
+    "spark": _data_source,
+    "nexmark": _nexmark,
+    "memory": _memory,
+    "print": _print,
+    "blackhole": _blackhole,
 }
+CONNECTORS: Mapping[str, Connector] = Connectors(LOAD)
 
 
 def connector_of(spec: TableSpec) -> Connector:
@@ -57,6 +140,16 @@ def connector_of(spec: TableSpec) -> Connector:
             hint=f"did you mean '{meant}'?" if meant else f"there are {', '.join(CONNECTORS)}",
         )
     return found
+
+
+def is_lake(spec: TableSpec) -> bool:
+    """Whether a table is one of a lake."""
+    return spec.connector.lower() in ("delta", "iceberg")
+
+
+def is_kafka(spec: TableSpec) -> bool:
+    """Whether a table is of Kafka's topics."""
+    return spec.connector.lower() == "kafka"
 
 
 def connectors_that(can: Callable[[Connector], object]) -> str:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+
+from runtime.errors import ExecutionError
+from runtime.files import is_local_path
+from runtime.spec.scan import ScanFile
 
 # First and last slice end of each, both included; ascending, none touches another
 Intervals = tuple[tuple[int, int], ...]
@@ -32,6 +37,25 @@ class BaseFile:
         """Whether the other one is this file, unchanged."""
         mine = (self.path, self.n_bytes, self.modified_ns)
         return mine == (other.path, other.n_bytes, other.modified_ns)
+
+
+def as_it_is(file: ScanFile) -> BaseFile:
+    """A file with its size and time, as it was listed in an object store, or is on the disk now.
+
+    What a lake has in an object store has no time: it is never written again under its name.
+
+    Raises:
+        ExecutionError: it is not there.
+    """
+    if file.modified_ns or not is_local_path(file.path):
+        return BaseFile(file.path, file.n_bytes, file.modified_ns)
+    try:
+        found = os.stat(file.path)
+    except OSError as error:
+        raise ExecutionError(
+            f"{file.path} was there when the query was planned, and is not: {error.strerror}"
+        ) from error
+    return BaseFile(file.path, found.st_size, found.st_mtime_ns)
 
 
 @dataclass(frozen=True)

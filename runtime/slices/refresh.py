@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,12 +14,11 @@ from pyspark.sql import SparkSession
 
 from runtime.connectors.lake.parquet_files import remove_files
 from runtime.errors import CatalogError, ExecutionError
-from runtime.files import is_local_path
 from runtime.slices.build import BaseRows, Built, Inputs, JobsRun, build
 from runtime.slices.changes import (
-    BaseFile,
     Changes,
     Intervals,
+    as_it_is,
     changes,
     covers,
     overlaps,
@@ -35,7 +33,7 @@ from runtime.slices.store import (
     remove_leftovers,
 )
 from runtime.slices.tiers import due, is_touched, widened
-from runtime.spec.scan import DEFAULT_BUFFER_BYTES, PartitionValue, ScanFile
+from runtime.spec.scan import DEFAULT_BUFFER_BYTES, PartitionValue
 from runtime.spec.slices import LocalForm, Reached
 
 # So often a commit is tried again after somebody else was quicker
@@ -314,25 +312,6 @@ def _removed_on_error(path: str, mark: str) -> Iterator[None]:
     except BaseException:
         remove_files(path, mark)
         raise
-
-
-def as_it_is(file: ScanFile) -> BaseFile:
-    """A file with its size and time, as it was listed in an object store, or is on the disk now.
-
-    What a lake has in an object store has no time: it is never written again under its name.
-
-    Raises:
-        ExecutionError: it is not there.
-    """
-    if file.modified_ns or not is_local_path(file.path):
-        return BaseFile(file.path, file.n_bytes, file.modified_ns)
-    try:
-        found = os.stat(file.path)
-    except OSError as error:
-        raise ExecutionError(
-            f"{file.path} was there when the query was planned, and is not: {error.strerror}"
-        ) from error
-    return BaseFile(file.path, found.st_size, found.st_mtime_ns)
 
 
 def _types(form: LocalForm) -> list[object]:

@@ -18,10 +18,10 @@ from planner.catalog import Schema, StreamTable
 from planner.sql.build import empty_relation, identifier, select_all_from, to_sql
 from planner.sql.nodes import path_of_files
 from runtime.connectors.columns import proctime_columns
-from runtime.connectors.kafka.scan import is_kafka, message_source
-from runtime.connectors.lake.connector import is_lake, lake_scan_source
 from runtime.connectors.registry import (
     has_splits,
+    is_kafka,
+    is_lake,
     is_unbounded,
     keeping_rows,
     read_stream,
@@ -439,6 +439,9 @@ class SessionCatalog:
         if isinstance(entry, TableSpec) and is_kafka(entry):
             return self._messages(entry, columns)
         if isinstance(entry, TableSpec) and is_lake(entry):
+            # only here, as with messages: a connector is imported for its tables
+            from runtime.connectors.lake.connector import lake_scan_source
+
             source = lake_scan_source(self._spark, entry, columns, filters)
             return source if isinstance(source, ScanSource) else source.reason
         if not isinstance(entry, TableSpec) or entry.connector.lower() != "filesystem":
@@ -450,6 +453,8 @@ class SessionCatalog:
         return source if isinstance(source, ScanSource) else source.reason
 
     def _messages(self, entry: TableSpec, columns: Schema) -> Messages | str:
+        from runtime.connectors.kafka.scan import message_source
+
         reason = unlike_spark(self._spark)
         source = message_source(entry, columns) if reason is None else reason
         return Messages(source, entry) if isinstance(source, ScanSource) else source

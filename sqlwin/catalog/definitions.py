@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
-from runtime.connectors.lake.connector import is_lake
 from runtime.connectors.options.formats import SELF_DESCRIBING, format_of
-from runtime.connectors.registry import check_writable, validate_table
+from runtime.connectors.registry import check_writable, is_lake, validate_table
 from runtime.errors import AnalysisError, CatalogError, SqlwinError
 from runtime.spec.table import TableColumn, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog

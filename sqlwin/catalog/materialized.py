@@ -14,8 +14,7 @@ from planner.sql.nodes import path_of_files
 from planner.sql.render import quote_string
 from runtime.connectors.columns import physical_columns
 from runtime.errors import CatalogError, SqlwinError
-from runtime.slices.changes import changes
-from runtime.slices.refresh import as_it_is
+from runtime.slices.changes import as_it_is, changes
 from runtime.slices.store import StoredSlices, open_slices
 from runtime.spec.scan import Messages, ScanFile, ScanSource
 from runtime.spec.slices import SliceFiles, SliceTable, inserted_rows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from planner.catalog import Schema
-from runtime.connectors.filesystem.stream import STREAM_OPTIONS
+from runtime.connectors.options.formats import STREAM_OPTIONS
 from runtime.spec.table import LATE_ROWS, TableSpec
 
 _OPTIONS = frozenset(("path", "format", LATE_ROWS))

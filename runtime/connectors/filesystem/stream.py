@@ -35,24 +35,18 @@ from runtime.connectors.filesystem.read import (
 from runtime.connectors.filesystem.stored import UNREAD_ROWS, UnreadRows
 from runtime.connectors.filesystem.text import allow_encoding, text_reading
 from runtime.connectors.options.checks import duration_us, option_values
-from runtime.connectors.options.formats import SELF_DESCRIBING, format_of, spark_options
+from runtime.connectors.options.formats import (
+    SELF_DESCRIBING,
+    STREAM_OPTIONS,
+    format_of,
+    spark_options,
+)
 from runtime.errors import CatalogError, ExecutionError, SetupError
 from runtime.files import Files
 from runtime.scan.stored_files import StoredFiles
 from runtime.spark.errors import translated_errors
 from runtime.spark.files import files_at, resolve, store_package
 from runtime.spec.table import TableSpec
-
-# Options of Spark's file source for streams, by their names here
-STREAM_OPTIONS = {
-    "max-files-per-trigger": "maxFilesPerTrigger",
-    "max-bytes-per-trigger": "maxBytesPerTrigger",
-    "latest-first": "latestFirst",
-    "max-file-age": "maxFileAge",
-    "file-name-only": "fileNameOnly",
-    "clean-source": "cleanSource",
-    "source-archive-dir": "sourceArchiveDir",
-}
 
 # So long may the files of one micro-batch take to move
 _MOVING_S = 10.0

@@ -30,11 +30,6 @@ _AS_THEY_ARE = {
 }
 
 
-def is_kafka(spec: TableSpec) -> bool:
-    """Whether a table is one of this connector."""
-    return spec.connector.lower() == "kafka"
-
-
 def message_source(spec: TableSpec, columns: Sequence[Column]) -> ScanSource | str:
     """The messages of a table as the local stage reads them, or why it cannot.
 

@@ -48,11 +48,6 @@ _TIME_TRAVEL = {
 }
 
 
-def is_lake(spec: TableSpec) -> bool:
-    """Whether a table is one of these connectors'."""
-    return any(spec.connector.lower() == connector.name for connector in CONNECTORS)
-
-
 def lake_scan_source(
     spark: SparkSession, spec: TableSpec, columns: Sequence[Column], filters: Sequence[Expression]
 ) -> ScanSource | NotScannable:
@@ -215,29 +210,27 @@ def _explain(spec: TableSpec, error: Exception) -> SqlwinError:
     return translate(error).about(f"table `{spec.name}`", spec.name)
 
 
-CONNECTORS = (
-    Connector(
-        "delta",
-        validate_delta,
-        _read,
-        _stream,
-        is_unbounded,
-        streams_bounded=True,
-        write=write_delta,
-        overwrites=True,
-        open_batches=open_delta_batches,
-        explain=_explain,
-    ),
-    Connector(
-        "iceberg",
-        validate_iceberg,
-        _read,
-        _stream,
-        is_unbounded,
-        streams_bounded=True,
-        write=write_iceberg,
-        overwrites=True,
-        open_batches=open_iceberg_batches,
-        explain=_explain,
-    ),
+DELTA_CONNECTOR = Connector(
+    "delta",
+    validate_delta,
+    _read,
+    _stream,
+    is_unbounded,
+    streams_bounded=True,
+    write=write_delta,
+    overwrites=True,
+    open_batches=open_delta_batches,
+    explain=_explain,
+)
+ICEBERG_CONNECTOR = Connector(
+    "iceberg",
+    validate_iceberg,
+    _read,
+    _stream,
+    is_unbounded,
+    streams_bounded=True,
+    write=write_iceberg,
+    overwrites=True,
+    open_batches=open_iceberg_batches,
+    explain=_explain,
 )

@@ -103,6 +103,16 @@ SPARK_OPTIONS: Mapping[str, tuple[str, ...]] = {
         "samplingRatio charset",
     }.items()
 }
+# Options of Spark's file source for streams, by their names here
+STREAM_OPTIONS = {
+    "max-files-per-trigger": "maxFilesPerTrigger",
+    "max-bytes-per-trigger": "maxBytesPerTrigger",
+    "latest-first": "latestFirst",
+    "max-file-age": "maxFileAge",
+    "file-name-only": "fileNameOnly",
+    "clean-source": "cleanSource",
+    "source-archive-dir": "sourceArchiveDir",
+}
 
 
 def format_of(options: Mapping[str, str]) -> str | None:

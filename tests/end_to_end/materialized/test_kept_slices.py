@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pyarrow.parquet as pq
 import pytest
 
 from sqlwin.execution.offline import NeedsSpark, OfflineSession
+from tests.goldens import ROOT
 from tests.planner.materialized.test_answers import DEFINITION, WINDOWS, query, rows
 
 pytestmark = pytest.mark.long
@@ -92,3 +97,16 @@ def test_a_script_that_slices_answer_starts_no_spark(trips):
         offline.results(BY_TASKS["shared"])
     (document,) = OfflineSession({}).query_documents(f"{opened}; {HERE['hop']}")
     assert "in process" in document.text and "SliceScan(table=[m]" in document.text
+
+
+def test_sqlwin_run_of_such_a_script_starts_no_java(trips):
+    script = f"CREATE MATERIALIZED TABLE m WITH ('path' = '{trips.kept_at}'); {HERE['hop']}"
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "JAVA_HOME": "/nowhere", "PATH": "/nowhere"}
+    command = [sys.executable, "-X", "importtime", "-m", "sqlwin", "run", "-e", script]
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (expected,) = trips.execute(HERE["hop"])
+    assert len(done.stdout.splitlines()) == 1 + len(expected.rows)
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "sqlwin.execution.offline" in imported
+    assert not imported & {"pandas.core", "sqlwin.session", "runtime.connectors.kafka.connector"}

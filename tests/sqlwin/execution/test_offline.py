@@ -96,6 +96,25 @@ def test_sqlwin_explain_starts_no_java() -> None:
     assert "ArrowScanLocalWindowAggregate" in done.stdout
 
 
+def test_a_plan_imports_neither_pandas_nor_connectors_of_other_tables() -> None:
+    code = (
+        "import sys, pyarrow as pa\n"
+        "from sqlwin.execution.offline import OfflineSession\n"
+        "OfflineSession({}).query_documents(open('queries/quickstart.sql').read())\n"
+        "pa.array([1, None]); pa.scalar('a'); pa.schema([('a', pa.int32())]).empty_table()\n"
+        "found = {'pandas', 'confluent_kafka', 'pyiceberg', 'deltalake', *(f'runtime.{each}'"
+        " for each in ('slices.build', 'connectors.lake.connector', 'connectors.kafka.connector',"
+        " 'connectors.generated.datagen'))} & set(sys.modules)\n"
+        "import pandas as pd\n"
+        "print(found, pa.table({'a': pd.Series([2.0, None])}).to_pandas().a.sum())"
+    )
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=env, capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr) == ("set() 2.0\n", "")
+
+
 def test_files_by_their_path_need_no_spark_either(offline: OfflineSession) -> None:
     (document,) = offline.query_documents("""
         SELECT window_end, SUM(Menge) AS menge FROM TUMBLE('queries/data/sales.csv', Zeit, 1h)

@@ -16,8 +16,7 @@ from pyspark.sql import DataFrame
 
 import sqlwin
 import sqlwin.execution.streams.handle
-from runtime.connectors.connector import Connector
-from runtime.connectors.registry import CONNECTORS
+from runtime.connectors.registry import CONNECTORS, LOAD
 from runtime.connectors.stream_sinks import StreamRun
 from runtime.errors import ExecutionError, SqlwinError
 from runtime.files import LocalFiles
@@ -190,7 +189,7 @@ def test_a_stream_that_is_cut_short_resumes_with_the_rows_of_the_interrupted_mic
 
     with monkeypatch.context() as patched:
         slow = replace(CONNECTORS["memory"], open_batches=lambda *_: write_slowly)
-        patched.setitem(cast(dict[str, Connector], CONNECTORS), "memory", slow)
+        patched.setitem(LOAD, "memory", lambda: slow)
         (result,) = fresh_session.execute(insert)
         assert result.stream is not None
         assert is_writing.wait(60)
