@@ -90,6 +90,7 @@ class ErrorKind(Enum):
     OUTPUT = "output"
     CHECKPOINT = "checkpoint"
     CANCELLED = "cancelled"
+    RAISED = "raised"
     SETUP = "setup"
 
 

@@ -363,8 +363,9 @@ def _raised(p: Mapping[str, str]) -> ErrorText:
     # only where something failed: reading files takes modules of its own
     from runtime.detection.places import explained
 
-    text = explained(p["errorMessage"])
-    return ErrorText(p["errorMessage"]) if text is None else ErrorText(*text)
+    said = p["errorMessage"]
+    text = explained(said)
+    return ErrorText(said, kind=ErrorKind.RAISED) if text is None else ErrorText(*text)
 
 
 def _scalar_subquery(_: Mapping[str, str]) -> ErrorText:

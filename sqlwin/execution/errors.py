@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from types import TracebackType
 
-from runtime.errors import SqlwinError
+from runtime.errors import ErrorKind, SqlwinError
 from runtime.redaction import DEFAULT, Mask
 from runtime.spark.errors import translate
 from sqlwin.catalog.catalog import SessionCatalog
-from sqlwin.parser.positions import point_at, relocate
+from sqlwin.parser.positions import place_of_raised, point_at, relocate
 from sqlwin.statements.parameters import Bound
 from sqlwin.statements.parse import StatementText
 
@@ -80,6 +80,8 @@ class StatementErrors:
             if self.catalog is not None:
                 error = self.catalog.with_nearest_name(error)
         error = relocate(error, self.text)
+        if error.kind is ErrorKind.RAISED and error.position is None:
+            error.position, error.sql = place_of_raised(error.message, self.text), self.text
         error.mask = self.mask
         return error if self.place is None else self.place.placed(error)
 
