@@ -73,7 +73,11 @@ def connect(
     """
     begun = time.time()
     # Spark takes a second to import: not before it is needed
-    from runtime.spark.session import own_session, spark_lock
+    from runtime.spark.session import begin_java, own_session, spark_lock
+
+    if spark is None:
+        begin_java(master, conf or {}, remote)
+    # and this another one, in which Java starts
     from sqlwin.session import Session
 
     if spark is not None:

@@ -195,9 +195,14 @@ def begin_java(
     Raises:
         SetupError: there is no Java.
     """
-    master = master or conf.get("spark.master")
-    elsewhere = remote or conf.get("spark.remote") or (not master and _remote_of_environment())
-    if not elsewhere and not is_submitted() and SparkContext._gateway is None:
+    named = master or conf.get("spark.master")
+    with spark_lock:
+        if SparkContext._gateway is not None or is_submitted() or active_remote_session():
+            return
+        if remote or conf.get("spark.remote") or (not named and _remote_of_environment()):
+            return
+        if named != conf.get("spark.master", named):
+            return  # which start_session will refuse
         settings = new_settings(master, conf)
         begin_jvm(find_java(), settings, is_local=is_local_master(settings["spark.master"]))
 

@@ -321,7 +321,8 @@ def test_executors_import_the_code_that_was_shipped(tmp_path: Path):
 BEGUN = """
 import os, subprocess, sys
 from pathlib import Path
-from runtime.spark.session import begin_java, start_session
+import sqlwin
+from runtime.spark.session import begin_java
 def children():
     return [p.name for p in Path("/proc").iterdir() if p.name.isdigit() and is_child(p)]
 def is_child(process):
@@ -345,9 +346,9 @@ if sys.argv[1] == "unused":
 if sys.argv[1] == "used":
     begin_java(conf=conf)
     (java,) = children()
-    session = start_session(conf=conf)
+    session = sqlwin.connect(conf=conf)
     assert children() == [java]
-    assert session.range(3).count() == 3
+    assert session.spark.range(3).count() == 3
     begin_java(conf=conf)
     assert children() == [java]
     print(java)
