@@ -52,6 +52,10 @@ WINDOWS: dict[str, tuple[AlignedWindow | None, UpdateRules | None]] = {
     "HOP 1 min / 10 min": (Hop(MINUTE, 10 * MINUTE), None),
     "HOP 1 min / 1 h": (Hop(MINUTE, 60 * MINUTE), None),
     "HOP 1 min / 1 d": (Hop(MINUTE, 1440 * MINUTE), None),
+    "HOP 1 min / 1 h, lateness 1 h": (
+        Hop(MINUTE, 60 * MINUTE),
+        UpdateRules(60 * MINUTE, None, None, "$row_kind"),
+    ),
     "CUMULATE 1 min / 1 h": (Cumulate(MINUTE, 60 * MINUTE), None),
     "CUMULATE 1 min / 1 d": (Cumulate(MINUTE, 1440 * MINUTE), None),
     "TUMBLE 1 min, lateness 1 h": (
@@ -107,6 +111,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=150)
     parser.add_argument("--skip", type=int, help="micro-batches that are not timed; 2/3 of them")
     parser.add_argument("--late", type=int, default=0, help="rows a micro-batch from before")
+    parser.add_argument("--back", type=int, default=1 << 20, help="how many minutes at most")
     parser.add_argument("--bucket-mb", type=int, default=1 << 20, help="of rows at a time")
     parser.add_argument("--cold", action="store_true", help="a worker that remembers nothing")
     options = parser.parse_args()
@@ -160,7 +165,7 @@ def _fires(
         partials = [_partials(rng, options.keys, np.full(options.keys, end))]
         if options.late:
             lateness = 0 if updates is None else updates.allowed_lateness_us // MINUTE
-            n_open = min(window.slices_per_window + lateness, number)
+            n_open = min(window.slices_per_window + lateness, number, options.back)
             back = rng.integers(0, n_open, options.late)
             partials.append(_partials(rng, options.late, end - back * MINUTE))
         if options.cold:
