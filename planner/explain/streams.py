@@ -218,11 +218,12 @@ def read_to_emit(window: Window, firing: Firing) -> str | None:
                 return "the total of steps that are closed for good, and all steps since"
             return "the total so far and the last step"
         case Hop() | CalendarHop() if is_overlapping(window):
+            read = "of running aggregates three partials for each key; of few rows all its slices"
+            if firing.is_late:
+                read += "; again for late rows likewise, for very late ones all slices"
             if firing.is_early:
-                return "all slices of those that rows came for, as windows are emitted together"
-            spans = "of running aggregates three partials for each key; of few rows all its slices"
-            again = "; for late rows all slices of the windows that have these"
-            return spans + again if firing.is_late else spans
+                read += "; early all slices of those that rows came for, emitted together"
+            return read
         case Hop() | CalendarHop() if window.slices_per_window > 1:
             return "all its slices"
     return None

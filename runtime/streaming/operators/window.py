@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -214,26 +215,31 @@ class WindowOperator(KeyGroupOperator):
     ) -> Iterator[pa.RecordBatch]:
         """The windows of a reader whose ends the watermark passed, and others that are due."""
         if self._updates is not None:
-            yield from self._updates.fire(lambda ends: self._windows(number, new, ends), moment)
+            windows = partial(self._windows, number, new, moment)
+            yield from self._updates.fire(windows, moment)
             self.most_bytes = max(self.most_bytes, self._updates.most_bytes)
             return
         fired, fires = moment.fired_us
         after = moment.oldest_us - 1 if fired is None else fired
-        yield from self._windows(number, new, (after, min(fires, moment.newest_us)))
+        yield from self._windows(number, new, moment, (after, min(fires, moment.newest_us)))
 
     def _windows(
-        self, number: int, new: Sequence[pa.Table], ends: tuple[int, int]
+        self, number: int, new: Sequence[pa.Table], moment: Moment, ends: Range
     ) -> Iterator[pa.RecordBatch]:
         """The windows of a reader with an end above the first and up to the second of `ends`."""
         reader = self._slices.readers[number]
         if reader.assigner.next_window_end(ends[0]) > ends[1]:
             return
         aggregation, running = reader.spec.aggregation, self._running
+        if ends[1] > moment.fired_us[1]:
+            # Emitted early, many together: of them running aggregates know nothing
+            running = None
         if running is not None:
+            again = running.again(ends)
             n_rows = self._slices.n_rows + sum(table.num_rows for table in new)
-            window_ends = running.windows(ends, n_rows)
+            window_ends = again or running.windows(ends, n_rows)
             if window_ends is not None:
-                yield from self._running_windows(running, window_ends, new)
+                yield from self._running_windows(running, window_ends, new, moment, again)
                 return
         tables = list(self._slices.read(number, *ends))
         tables += [reader.own_table(table, self._spec.shared.slice_end) for table in new]
@@ -247,9 +253,14 @@ class WindowOperator(KeyGroupOperator):
             running.note(ends, n_results)
 
     def _running_windows(
-        self, running: RunningAggregates, window_ends: Sequence[int], new: Sequence[pa.Table]
+        self,
+        running: RunningAggregates,
+        window_ends: Sequence[int],
+        new: Sequence[pa.Table],
+        moment: Moment,
+        again: Sequence[int] | None,
     ) -> Iterator[pa.RecordBatch]:
-        """Windows of the only reader, each from its running aggregates."""
+        """Windows of the only reader, each from its running aggregates; some have fired before."""
         slice_end = self._spec.shared.slice_end
 
         def slices(after_us: int, until_us: int) -> list[pa.Table]:
@@ -258,13 +269,15 @@ class WindowOperator(KeyGroupOperator):
 
         aggregation = self._slices.readers[0].spec.aggregation
         for end in window_ends:
-            table, n_results = running.window(end, slices), 0
+            window = running.window_again if again else running.window
+            table, n_results = window(end, slices), 0
             if table is not None:
                 self._note_bytes(table)
                 for batch in merge_slices(table, aggregation, window_ends=(end - 1, end)):
                     n_results += batch.num_rows
                     yield batch
-            running.fired(end, n_results, slices)
+            if not again:
+                running.fired(end, n_results, slices, moment.closed_us[1])
 
     def _window_ends(
         self, number: int, new: Sequence[pa.Table] = ()

@@ -181,15 +181,31 @@ class RunningAggregates:
         fired_before = self._last is not None and first <= self._last
         self._last = last if self._last is None else max(self._last, last)
         if fired_before:
-            # the spans are of newer ones
             return None
         enough = SLICES_A_KEY if not self._spans else SLICES_A_KEY // 2
         few = n_rows < FEW_ROWS or not self._n_results or n_rows < enough * self._n_results
-        if few or last - first >= max(1, self._n_windows // (2 * _FEWEST_BLOCKS)):
+        if few or self._are_many(first, last):
             self._clear()
             return None
         if not self._spans:
             self._set_block(self._n_windows // self._blocks_for(self._n_results))
+        return [self._end(number) for number in range(first, last + 1)]
+
+    def again(self, ends: tuple[int, int]) -> list[int] | None:
+        """The ends of windows that have fired and are best put together anew from spans.
+
+        Those are the ones that fired last, for which spans are kept as long as they are open. None:
+        from slices.
+
+        Args:
+            ends: windows with an end above the first and up to the second had late rows.
+        """
+        if self._last is None or not self._spans:
+            return None
+        first, last = self._numbers(ends)
+        are_old = first <= self._last - self._n_again
+        if last > self._last or are_old or self._are_many(first, last):
+            return None
         return [self._end(number) for number in range(first, last + 1)]
 
     def note(self, ends: tuple[int, int], n_results: int) -> None:
@@ -215,13 +231,24 @@ class RunningAggregates:
         parts += self._prefix(newest, end_us, slices)
         return self._joined(parts, end_us)
 
-    def fired(self, end_us: int, n_results: int, slices: Slices) -> None:
-        """Make a suffix for a later window, and forget what is older than the next one.
+    def window_again(self, end_us: int, slices: Slices) -> pa.Table | None:
+        """The same of a window that has fired, by `again`."""
+        number = self._number_of(end_us)
+        oldest = self._block_end(self._start(number))
+        newest = self._end(number - number % self._block - 1)
+        parts = self._suffix(number, oldest, slices)
+        parts += self._blocks(oldest, newest, slices)[0]
+        parts += self._prefix(newest, end_us, slices)
+        return self._joined(parts, end_us)
+
+    def fired(self, end_us: int, n_results: int, slices: Slices, closed_us: int | None) -> None:
+        """Make a suffix for a later window, and forget what no window needs any more.
 
         Args:
             end_us: the end of the window.
             n_results: how many results it had.
             slices: reads partials.
+            closed_us: windows that end no later take no rows any more; None: all do.
         """
         number = self._number_of(end_us)
         self._n_results = n_results
@@ -232,17 +259,32 @@ class RunningAggregates:
         block_end = self._block_end(self._block_end(self._start(number)))
         if self._start(later) < block_end:
             self._make_suffix(later, block_end, slices)
-        start = self._start(number + 1)
-        for key in [key for key in self._spans if key[0] < start]:
-            self._drop(self._spans.pop(key))
-        if self._middle is not None and self._middle.after_us < self._block_end(start):
-            self._drop(self._middle)
-            self._middle = None
+        self._forget(number, closed_us)
         spans = self._spans_only()
         for patch in list(self._patches):
             if not any(_needs(span, patch) for span in spans):
                 self._patches.remove(patch)
                 self._drop(patch)
+
+    def _forget(self, number: int, closed_us: int | None) -> None:
+        """Drop spans that later windows do not need, nor the last ones as long as they are open."""
+        first = number + 1 - self._n_again
+        if closed_us is not None:
+            first = max(first, self._number_of(self._assigner.next_window_end(closed_us)))
+        first = min(first, number + 1)
+        start = self._start(first)
+        # the prefix of the last one is what the next one is made of
+        oldest = min(first, number)
+        end = self._end(oldest)
+        recent = self._end(oldest - oldest % self._block - self._block - 1)
+        for after, until in list(self._spans):
+            is_prefix = recent <= after and until < end and until != self._block_end(after)
+            if after < start or is_prefix:
+                self._drop(self._spans.pop((after, until)))
+        next_start = self._start(number + 1)
+        if self._middle is not None and self._middle.after_us < self._block_end(next_start):
+            self._drop(self._middle)
+            self._middle = None
 
     # -- the three parts of a window --
 
@@ -271,7 +313,17 @@ class RunningAggregates:
         return self._spans[self._start(number), until_us]
 
     def _whole_blocks(self, after_us: int, until_us: int, slices: Slices) -> list[pa.Table]:
-        """The partials of the blocks between the first and the last of a window."""
+        """The partials of the blocks between the first and the last of a window, as the middle."""
+        parts, n_spans = self._blocks(after_us, until_us, slices)
+        if n_spans < 2:
+            return parts
+        if self._middle is not None:
+            self._drop(self._middle)
+        self._middle = self._merged(after_us, until_us, parts)
+        return self._read(self._middle)
+
+    def _blocks(self, after_us: int, until_us: int, slices: Slices) -> tuple[list[pa.Table], int]:
+        """(the partials of the blocks between two times, of how many spans)."""
         parts: list[pa.Table] = []
         at, n_spans = after_us, 0
         middle = self._middle
@@ -287,12 +339,7 @@ class RunningAggregates:
             parts += self._read(span)
             at = block_end
             n_spans += 1
-        if n_spans < 2:
-            return parts
-        if middle is not None:
-            self._drop(middle)
-        self._middle = self._merged(after_us, until_us, parts)
-        return self._read(self._middle)
+        return parts, n_spans
 
     def _prefix(self, after_us: int, until_us: int, slices: Slices) -> list[pa.Table]:
         """The partials of the last block of a window, up to its end."""
@@ -303,9 +350,7 @@ class RunningAggregates:
         if before.until_us == until_us:
             return self._read(before)
         parts = self._read(before) + slices(before.until_us, until_us)
-        made = self._make(after_us, until_us, parts)
-        self._drop(self._spans.pop((before.after_us, before.until_us)))
-        return self._read(made)
+        return self._read(self._make(after_us, until_us, parts))
 
     # -- spans --
 
@@ -313,6 +358,15 @@ class RunningAggregates:
         """Have blocks of so many windows."""
         self._block = max(1, n_windows)
         self._stride = -(-self._block // _SUFFIXES_OF_LISTS) if self._grows else 1
+
+    @property
+    def _n_again(self) -> int:
+        """For how many windows that have fired spans are kept."""
+        return min(max(1, self._n_windows // (2 * _FEWEST_BLOCKS)), _MANY_PATCHES)
+
+    def _are_many(self, first: int, last: int) -> bool:
+        """Whether windows are so many that they are better merged together."""
+        return last - first >= max(1, self._n_windows // (2 * _FEWEST_BLOCKS))
 
     def _blocks_for(self, n_results: int) -> int:
         """How many blocks are best for windows of so many results."""

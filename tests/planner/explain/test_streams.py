@@ -24,10 +24,10 @@ def test_of_a_hop_it_says_when_running_aggregates_are_read(window: Window) -> No
     running = "of running aggregates three partials for each key; of few rows all its slices"
     assert read_to_emit(window, Firing()) == running
     assert read_to_emit(window, LATE) == (
-        f"{running}; for late rows all slices of the windows that have these"
+        f"{running}; again for late rows likewise, for very late ones all slices"
     )
     assert read_to_emit(window, EARLY) == (
-        "all slices of those that rows came for, as windows are emitted together"
+        f"{running}; early all slices of those that rows came for, emitted together"
     )
 
 

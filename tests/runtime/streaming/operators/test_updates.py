@@ -18,6 +18,7 @@ from runtime.streaming.operators.updates import (
 )
 from runtime.streaming.state import running, slices
 from runtime.streaming.state.blobs import decode_facts, decode_table, encode_facts, encode_state
+from runtime.streaming.state.contents import blobs_of
 from tests.reference import windows_of
 from tests.runtime.streaming.model import MS, Stream
 
@@ -106,20 +107,53 @@ def test_the_changes_add_up_to_what_the_windows_hold(window, early, batches):
     assert set(stream.store.blobs) == {"facts"}
 
 
-@pytest.mark.parametrize("window", [Hop(5 * S, 60 * S)], ids=repr)
-def test_running_aggregates_serve_windows_that_are_emitted_again(window, monkeypatch):
+@pytest.fixture
+def always_running(monkeypatch):
     monkeypatch.setattr(running, "FEW_ROWS", 0)
     monkeypatch.setattr(running, "SLICES_A_KEY", 0)
-    stream, brute, log = Stream(window, updates=rules()), Brute(window), Changelog()
+
+
+@pytest.mark.usefixtures("always_running")
+@pytest.mark.parametrize("window", [Hop(5 * S, 60 * S), Hop(3 * S, 200 * S, 1 * S)], ids=repr)
+@pytest.mark.parametrize("early", [None, FireRule(delay_us=45 * S)], ids=["", "early"])
+def test_running_aggregates_serve_windows_that_are_emitted_again(window, early):
+    stream, brute, log = Stream(window, updates=rules(early=early)), Brute(window), Changelog()
     random, had = np.random.default_rng(5), 0
-    for now in range(0, 150_000, window.slide_us // MS):
-        back = random.integers(0, 90_000, 6) * (random.random(6) < 0.4)
+    for number, now in enumerate(range(0, 330_000, window.slide_us // MS)):
+        most = 90_000 if number % 5 == 0 else 12_000
+        back = random.integers(0, most, 6) * (random.random(6) < 0.4)
         some = [(str(random.integers(3)), now - int(at), 1) for at in back]
-        log.take(stream.micro_batch(some, now))
-        brute.take(some, now)
-        assert log.rows == brute.rows()
-        had += bool(decode_facts(stream.store.blobs["facts"])["running"]["spans"])
-    assert had > 10
+        # now and then the watermark waits, or another worker goes on
+        mark = now if random.random() < 0.8 else now - 20_000
+        if random.random() < 0.2:
+            slices.CACHE.clear()
+        log.take(stream.micro_batch(some, mark, clock=now))
+        brute.take(some, mark)
+        fired = {name: row for name, row in log.rows.items() if name[2] - 1 <= brute.watermark}
+        assert fired == brute.rows()
+        known = decode_facts(stream.store.blobs["facts"])
+        assert set(stream.store.blobs) == {"facts", *blobs_of(known)}
+        had += bool(known.get("running", {}).get("spans"))
+    assert had > 30
+    log.take(stream.end())
+    assert log.rows == brute.rows(fired_only=False)
+    assert set(stream.store.blobs) == {"facts"}
+
+
+@pytest.mark.usefixtures("always_running")
+def test_late_rows_read_as_much_however_many_windows_overlap():
+    most = {}
+    for n_slides in (48, 144):
+        stream = Stream(Hop(10 * S, n_slides * 10 * S), updates=rules(60_000))
+        for number in range(1, 2 * n_slides):
+            before = stream.store.n_gets
+            late = [("b", number * 10_000 - 25_000, 1)] if number > n_slides else []
+            stream.micro_batch([("a", number * 10_000 - 1, 1), *late], number * 10_000)
+            slices.CACHE.clear()
+            if number > 1.5 * n_slides:
+                gets = stream.store.n_gets - before
+                most.setdefault(n_slides, []).append(gets)
+    assert np.median(most[144]) <= np.median(most[48]) + 2 < 20, most
 
 
 def test_rows_that_wait_for_the_late_rule_are_emitted_when_it_is_due():
