@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -36,6 +39,13 @@ Which = Callable[[Environ], bool]
 def is_read(environ: Environ) -> bool:
     """Whether a request asks for anything but a change."""
     return environ["REQUEST_METHOD"] in ("GET", "HEAD")
+
+
+def is_write_of(part: str) -> Which:
+    """Whether a request writes or ends a file with such a part in its path."""
+    return lambda environ: (
+        environ["REQUEST_METHOD"] in ("PUT", "POST") and part in environ["PATH_INFO"]
+    )
 
 
 def is_of_rows(environ: Environ) -> bool:
@@ -88,9 +98,13 @@ class ObjectStore:
         return self.uri(path)
 
     def delete(self, path: str) -> None:
-        """Delete what is below a path."""
+        """Delete a file, or what is below a path."""
         store = self.store()
-        filesystem_of(store).delete_dir(store.path(self.uri(path)))
+        system, found = filesystem_of(store), store.path(self.uri(path))
+        if system.get_file_info(found).is_file:
+            system.delete_file(found)
+        else:
+            system.delete_dir(found)
 
     @contextmanager
     def failing(
@@ -99,7 +113,8 @@ class ObjectStore:
         """Answer some requests wrongly.
 
         Args:
-            fault: one of REFUSALS; `cut`: a half of the answer; `slow`: it comes late.
+            fault: one of REFUSALS; `cut`: a half of the answer; `slow`: it comes late; `lost`: what
+                is asked is done, and the answer is an error.
             which: the requests.
             seconds: how late.
             times: how many of them.
@@ -127,6 +142,9 @@ class ObjectStore:
         if fault == "cut":
             whole = b"".join(app(environ, start))
             return [whole[: len(whole) // 2]]
+        if fault == "lost":
+            b"".join(app(environ, lambda *_: None))
+            fault = "InternalError"
         text = f"<Error><Code>{fault}</Code><Message>no</Message></Error>"
         body = b"" if method == "HEAD" else text.encode()
         headers = [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))]
@@ -149,13 +167,42 @@ def object_store(bucket: str = "events") -> Iterator[ObjectStore]:
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        store = found.store()
-        options = dict(store.options, allow_bucket_creation=True)
-        made = Store(store.kind, store.root, store.top, tuple(sorted(options.items())))
-        filesystem_of(made).create_dir(bucket)
+        _make_bucket(found)
         found.requests.clear()
         yield found
     finally:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@contextmanager
+def store_of_a_process(bucket: str = "events") -> Iterator[ObjectStore]:
+    """A server of a process of its own with an empty bucket; it never fails."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    program = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    with subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
+        try:
+            until = time.monotonic() + 30
+            while not _is_listening(port):
+                assert time.monotonic() < until and running.poll() is None, "no server"
+                time.sleep(0.05)
+            found = ObjectStore(bucket, port)
+            _make_bucket(found)
+            yield found
+        finally:
+            running.terminate()
+
+
+def _is_listening(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _make_bucket(found: ObjectStore) -> None:
+    store = found.store()
+    options = dict(store.options, allow_bucket_creation=True)
+    made = Store(store.kind, store.root, store.top, tuple(sorted(options.items())))
+    filesystem_of(made).create_dir(found.bucket)

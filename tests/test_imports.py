@@ -127,7 +127,8 @@ MAY_IMPORT = {
         "planner planner.arrow planner.catalog planner.explain planner.lowering "
         "planner.materialized planner.nodes planner.optimizer planner.sql "
         "planner.streams runtime runtime.batch runtime.compute runtime.connectors "
-        "runtime.connectors.filesystem runtime.frames runtime.local runtime.slices runtime.spark runtime.spec runtime.streaming "
+        "runtime.connectors.filesystem runtime.connectors.lake runtime.frames runtime.local "
+        "runtime.scan runtime.slices runtime.spark runtime.spec runtime.streaming "
         "runtime.streaming.general sqlwin.catalog sqlwin.config sqlwin.display sqlwin.parser "
         "sqlwin.result sqlwin.statements py4j pyarrow pyspark sqlglot"
     ),

@@ -5,7 +5,8 @@ The kernels are those that tasks run. What is read is held in memory, so it has 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,12 +27,18 @@ from runtime.local.slice_scan import (
     split_tables,
 )
 from runtime.local.stage import aggregate, buffer_plan
-from runtime.scan.splits import plan_splits
+from runtime.scan.splits import Split, plan_splits
+from runtime.scan.stores import Store
 from runtime.spec.exchange import InProcessStep, RankedRows, RowOrder, WindowProjection
 from runtime.spec.expressions import ColumnRef
 from runtime.spec.local import LocalStep, SliceLocalStep
 from runtime.spec.ranks import RankOrder
 from runtime.spec.table import Column
+
+# Where slices are, and where rows beside them; None: on this machine
+Stores = tuple[Store | None, Store | None]
+# So many files of a store are read at a time
+_READERS = 8
 
 
 @dataclass(frozen=True)
@@ -41,10 +48,12 @@ class RowsHere:
     Attributes:
         step: what computes them.
         columns: their names and Spark's types.
+        stores: where its files are.
     """
 
     step: InProcessStep
     columns: tuple[Column, ...]
+    stores: Stores = (None, None)
 
     @property
     def schema(self) -> pa.Schema:
@@ -71,7 +80,7 @@ class RowsHere:
             ExecutionError: a file cannot be read, or a result does not fit its type.
         """
         schema = self.schema
-        for batch in windows_here(self.step):
+        for batch in windows_here(self.step, self.stores):
             if limit is not None:
                 batch = batch.slice(0, limit)
                 limit -= batch.num_rows
@@ -80,14 +89,18 @@ class RowsHere:
                 return
 
 
-def windows_here(step: InProcessStep) -> Iterator[pa.RecordBatch]:
+def windows_here(step: InProcessStep, stores: Stores = (None, None)) -> Iterator[pa.RecordBatch]:
     """The rows of a query over kept slices, and over rows that are not in them yet.
+
+    Args:
+        step: what computes them.
+        stores: where its files are.
 
     Raises:
         ExecutionError: a file cannot be read, or a result does not fit its type.
     """
     aggregation = step.aggregation
-    partials = pa.concat_tables(tables_here(step.input))
+    partials = pa.concat_tables(tables_here(step.input, stores))
 
     def to_windows(_: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from merge_slices(partials, aggregation)
@@ -136,30 +149,55 @@ def _codes(rows: pa.RecordBatch, order: Sequence[RankOrder]) -> list[Int64Array]
     return [kernels.order_codes(c, each.is_descending, each.nulls_first) for c, each in columns]
 
 
-def tables_here(step: SliceLocalStep) -> list[pa.Table]:
+def tables_here(step: SliceLocalStep, stores: Stores = (None, None)) -> list[pa.Table]:
     """The partials that a step yields, at least one table.
+
+    Args:
+        step: what to read.
+        stores: where the files are.
 
     Raises:
         ExecutionError: a file cannot be read, or a sum overflows its type.
     """
     sets = step.source.sets
     schema = expanded_schema(partials_schema(step), sets)
-    return [schema.empty_table(), *expanded(_partials(step), step.keys, sets)]
+    return [schema.empty_table(), *expanded(_partials(step, stores), step.keys, sets)]
 
 
-def _partials(step: SliceLocalStep) -> Iterator[pa.Table]:
-    for split in slice_splits(step.source, 1):
-        yield from split_tables(step, split)
+def _partials(step: SliceLocalStep, stores: Stores) -> Iterator[pa.Table]:
+    kept_in, base_in = stores
+    yield from _in_parts(
+        slice_splits(step.source, 1, kept_in),
+        lambda split: split_tables(step, split, kept_in),
+        kept_in,
+    )
     tail = step.source.tail
     if tail is None:
         return
     of = (step.window, step.time_column, step.time_type, step.slice_end)
     scan = LocalStep(tail, step.mode, *of)
     plan = buffer_plan(scan, *scan_projection(tail))
-    for split in plan_splits(tail.files, tail.filters, 1):
-        rows = ScanRows(scan)
+
+    def of_rows(split: Split) -> Iterator[pa.Table]:
+        rows = ScanRows(scan, base_in)
         batches = aggregate(plan, map(plan.rows, rows.of_split(split)), pa.Table.to_batches)
         yield pa.Table.from_batches(batches, plan.schema)
+
+    yield from _in_parts(plan_splits(tail.files, tail.filters, 1, store=base_in), of_rows, base_in)
+
+
+def _in_parts(
+    splits: Sequence[Split], read: Callable[[Split], Iterator[pa.Table]], store: Store | None
+) -> Iterator[pa.Table]:
+    """What is read of splits; of a store, which takes its time to answer, several files at once."""
+    if store is None:
+        for split in splits:
+            yield from read(split)
+        return
+    with ThreadPoolExecutor(_READERS) as readers:
+        parts = [(part,) for split in splits for part in split]
+        for tables in readers.map(lambda split: list(read(split)), parts):
+            yield from tables
 
 
 def _numbers(values: Int64Array, type_: pa.DataType | None = None) -> pa.Array:

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from runtime.connectors.lake.parquet_files import remove_files
+from runtime.connectors.lake.places import Place
 from runtime.errors import ExecutionError
 from runtime.frames.blobs import BLOB_DDL
 from runtime.frames.meter import ArrowFunction
@@ -27,8 +28,10 @@ from runtime.slices.build import (
     without_files,
     written,
 )
+from runtime.slices.commits import ChangedMeanwhile, commit
+from runtime.slices.faults import UnknownOutcome
 from runtime.slices.refresh import MOST_ATTEMPTS, compact, settle
-from runtime.slices.store import ChangedMeanwhile, commit, open_slices, stored_schema
+from runtime.slices.store import open_slices, stored_schema
 from runtime.spark.clusters import check_seen_by_all
 from runtime.spark.workers import prepare_worker
 from runtime.spec.scan import DEFAULT_BUFFER_BYTES
@@ -42,13 +45,13 @@ class InsertedRows:
     """A table of slices, and how rows that are inserted become partials of it.
 
     Attributes:
-        path: the directory of the table.
+        place: the directory of the table.
         name: what it is called.
         base: the local stage over the rows; it names no files.
         buffer_bytes: how much a task may hold of partials before it sends them.
     """
 
-    path: str
+    place: Place
     name: str
     base: BaseRows
     buffer_bytes: int = DEFAULT_BUFFER_BYTES
@@ -79,13 +82,13 @@ def append(
         CatalogError: the table is gone.
         ExecutionError: a row cannot be evaluated, a sum overflows, or the table cannot be written.
     """
-    table = open_slices(into.path, into.name)
+    table = open_slices(into.place, into.name)
     if batch is not None and table.last_batch(batch[0]) >= batch[1]:
         return 0
     spark = rows.sparkSession
     check_seen_by_all(
         spark,
-        into.path,
+        into.place.path,
         f"the files of materialized table `{into.name}`",
         "'path' takes a directory all hosts see",
     )
@@ -98,7 +101,7 @@ def append(
     try:
         for _ in range(MOST_ATTEMPTS):
             if built is not None and tiers != table.reached:
-                remove_files(into.path, mark)
+                remove_files(into.place.path, mark, into.place.store)
                 built = None
             if built is None:
                 tiers = table.reached
@@ -112,18 +115,21 @@ def append(
             try:
                 commit(table, mark, built.files, (), None, batch=batch)
             except ChangedMeanwhile:
-                table = open_slices(into.path, into.name)
+                table = open_slices(into.place, into.name)
                 if batch is not None and table.last_batch(batch[0]) >= batch[1]:
                     return 0
                 continue
+            except UnknownOutcome:
+                is_in = True
+                raise
             is_in = True
             reached("committed")
-            settle(spark, into.path, into.name, jobs_run)
-            compact(spark, into.path, into.name, jobs_run)
+            settle(spark, into.place, into.name, jobs_run)
+            compact(spark, into.place, into.name, jobs_run)
             return built.n_read
     finally:
         if not is_in:
-            remove_files(into.path, mark)
+            remove_files(into.place.path, mark, into.place.store)
     raise ExecutionError(
         f"materialized table `{into.name}` is changed by others again and again, {MOST_ATTEMPTS} "
         "times while rows were inserted",

@@ -45,7 +45,7 @@ from runtime.local.stage import BufferPlan, aggregate, buffer_plan
 from runtime.scan.metadata import column_index, read_footer
 from runtime.scan.pruning import column_range
 from runtime.scan.splits import Split
-from runtime.scan.stores import Store
+from runtime.scan.stores import Store, open_stored, why_of
 from runtime.slices.changes import Intervals, even_bounds
 from runtime.slices.store import SliceFile, StoredSlices, stored_schema
 from runtime.slices.tiers import cuts_of, in_tiers
@@ -208,7 +208,8 @@ def build(
     cuts = TimeCuts(form, n_buckets, bounds, inputs.reached)
     numbers, sent = item_rows(spark, portions)
     step = None if not bases else without_files(bases[0][0].step)
-    read = _read(step, plan, columns, sent, store, cuts, inputs.intervals)
+    stores = store, table.place.store
+    read = _read(step, plan, columns, sent, stores, cuts, inputs.intervals)
     return written(table, numbers.mapInArrow(read, BLOB_DDL), mark, n_buckets, jobs_run)
 
 
@@ -235,7 +236,13 @@ def written(
     types = {f.name: f.dataType.simpleString() for f in stored_schema(form).fields}
     of_partitions = tuple((name, types[name]) for name in table.partitions)
     new = NewFiles(
-        table.path, mark, schema, table.partitions, partial(hive_directory, of_partitions), True
+        table.path,
+        mark,
+        schema,
+        table.partitions,
+        partial(hive_directory, of_partitions),
+        True,
+        table.place.store,
     )
     files = placed.mapInArrow(_write(form, new, n_buckets), "file binary")
     with jobs_run(), translated_errors():
@@ -289,12 +296,16 @@ def _read(
     plan: BufferPlan | None,
     columns: Mapping[str, str] | None,
     portions: Sequence[_Portion],
-    store: Store | None,
+    stores: tuple[Store | None, Store | None],
     cuts: TimeCuts,
     intervals: Intervals,
 ) -> ArrowFunction:
-    """What a task makes of its portions: partials in buckets of time, and what it has seen."""
+    """What a task makes of its portions: partials in buckets of time, and what it has seen.
+
+    The stores are those of the base files and of the slices.
+    """
     form = cuts.form
+    store, kept_in = stores
     schema = to_arrow_schema(stored_schema(form), timezone="UTC")
     assigner = slice_assigner(form.grid)
 
@@ -322,7 +333,7 @@ def _read(
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
-        pa.set_io_thread_count(1 if store is None else STORE_READERS)
+        pa.set_io_thread_count(1 if store is None and kept_in is None else STORE_READERS)
         seen, n_read = Seen({}, 0), 0
         for row in (row for batch in batches for row in batch.to_pylist()):
             portion = portions[row[SPLIT]] if portions else pickle.loads(row["$files"])
@@ -330,14 +341,30 @@ def _read(
                 yield from of_base(portion, seen)
             n_read += sum(part.n_rows for part in portion.split)
             for path in portion.paths:
-                with pq.ParquetFile(path) as file:
-                    for batch in file.iter_batches(_BATCH_ROWS * 4, columns=schema.names):
-                        table = pa.Table.from_batches([batch])
-                        is_gone = _inside(table.column(SLICE_END), intervals)
-                        yield from cuts(table.filter(pc.invert(is_gone)).cast(schema))
+                for batch in _kept_batches(path, kept_in, schema.names):
+                    table = pa.Table.from_batches([batch])
+                    is_gone = _inside(table.column(SLICE_END), intervals)
+                    yield from cuts(table.filter(pc.invert(is_gone)).cast(schema))
         yield seen_rows(Seen(seen.ranges, n_read), cuts.n_buckets)
 
     return run
+
+
+def _kept_batches(path: str, store: Store | None, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    """The partials of a data file.
+
+    Raises:
+        ExecutionError: it is in a store, which does not give it.
+    """
+    if store is None:
+        with pq.ParquetFile(path) as file:
+            yield from file.iter_batches(_BATCH_ROWS * 4, columns=columns)
+        return
+    try:
+        with pq.ParquetFile(open_stored(store, path), pre_buffer=True) as file:
+            yield from file.iter_batches(_BATCH_ROWS * 4, columns=columns)
+    except (OSError, pa.ArrowException) as error:
+        raise ExecutionError(f"cannot read {path}: {why_of(store, path, error)}") from error
 
 
 def seen_rows(seen: Seen, n_buckets: int) -> pa.RecordBatch:

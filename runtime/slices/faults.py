@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from runtime.connectors.lake.places import Place
 from runtime.errors import ExecutionError, SetupError
 
 
-def broken(name: str, path: str, error: Exception) -> ExecutionError:
+class UnknownOutcome(ExecutionError):
+    """Nobody can say whether a version was written: its files stay, and count if it was."""
+
+
+def broken(name: str, place: Place, error: Exception) -> ExecutionError:
     """The error for a table that a library cannot read or write, in one line."""
+    error = place.explained(error)
     said = " ".join(str(error).split()) or type(error).__name__
+    if place.store is not None and isinstance(error, OSError) and error.strerror:
+        said = error.strerror
+    path = place.path
     return ExecutionError(
         f"materialized table `{name}` at {path}: {said}" if name else f"{path}: {said}",
         subjects=(name,) if name else (),

@@ -13,6 +13,7 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from runtime.connectors.lake.parquet_files import remove_files
+from runtime.connectors.lake.places import Place
 from runtime.errors import CatalogError, ExecutionError
 from runtime.slices.build import BaseRows, Built, Inputs, JobsRun, build
 from runtime.slices.changes import (
@@ -24,11 +25,11 @@ from runtime.slices.changes import (
     overlaps,
     with_ranges,
 )
+from runtime.slices.commits import ChangedMeanwhile, commit
+from runtime.slices.faults import UnknownOutcome
 from runtime.slices.store import (
-    ChangedMeanwhile,
     SliceFile,
     StoredSlices,
-    commit,
     open_slices,
     remove_leftovers,
 )
@@ -86,7 +87,7 @@ def _nothing(_: str) -> None:
 
 def refresh(
     spark: SparkSession,
-    path: str,
+    place: Place,
     name: str,
     plan: Callable[[], PlannedRows],
     jobs_run: JobsRun = nullcontext,
@@ -101,7 +102,7 @@ def refresh(
 
     Args:
         spark: the session.
-        path: the directory of the table.
+        place: the directory of the table.
         name: what it is called.
         plan: plans its definition over the files that are there; called for each attempt.
         jobs_run: a block in which jobs of Spark's run.
@@ -118,7 +119,7 @@ def refresh(
     try:
         for _ in range(MOST_ATTEMPTS):
             planned = plan()
-            table = open_slices(path, name)
+            table = open_slices(place, name)
             check_form(table, planned.form)
             files = planned.rows.step.source.files
             listed = map(as_it_is, (*files.files, *files.others))
@@ -131,7 +132,7 @@ def refresh(
             if done is not None and (
                 todo.intervals or done[0].added != todo.added or done[2] != table.reached
             ):
-                remove_files(path, done[1].mark)
+                remove_files(place.path, done[1].mark, place.store)
                 done = None
             if done is None:
                 built = _built(spark, table, planned.rows, todo, gone, buffer_bytes, jobs_run)
@@ -143,6 +144,9 @@ def refresh(
                 version = commit(table, built.mark, built.files, gone, manifest, reached)
             except ChangedMeanwhile:
                 continue
+            except UnknownOutcome:
+                done = None
+                raise
             done = None
             reached("committed")
             return Refreshed(
@@ -155,7 +159,7 @@ def refresh(
             )
     finally:
         if done is not None:
-            remove_files(path, done[1].mark)
+            remove_files(place.path, done[1].mark, place.store)
     raise ExecutionError(
         f"materialized table `{name}` is changed by others again and again, {MOST_ATTEMPTS} times "
         "while this refresh ran",
@@ -166,7 +170,7 @@ def refresh(
 
 def compact(
     spark: SparkSession,
-    path: str,
+    place: Place,
     name: str,
     jobs_run: JobsRun = nullcontext,
     reached: Callable[[str], None] = _nothing,
@@ -178,28 +182,28 @@ def compact(
     Raises:
         ExecutionError: a file cannot be read or written.
     """
-    table = open_slices(path, name)
+    table = open_slices(place, name)
     few = small_files(table.files)
     if not few:
         return 0
     mark = uuid.uuid4().hex
-    with _removed_on_error(path, mark):
+    with _removed_on_error(place, mark):
         inputs = Inputs(kept=few, reached=table.reached)
         built = build(spark, table, inputs, mark, DEFAULT_BUFFER_BYTES, jobs_run)
         reached("compacted")
         try:
             commit(table, mark, built.files, few, None)
         except ChangedMeanwhile:
-            remove_files(path, mark)
+            remove_files(place.path, mark, place.store)
             return 0
     reached("replaced")
-    remove_leftovers(open_slices(path, name))
+    remove_leftovers(open_slices(place, name))
     return len(few) - len(built.files)
 
 
 def settle(
     spark: SparkSession,
-    path: str,
+    place: Place,
     name: str,
     jobs_run: JobsRun = nullcontext,
     reached: Callable[[str], None] = _nothing,
@@ -211,7 +215,7 @@ def settle(
 
     Args:
         spark: the session.
-        path: the directory of the table.
+        place: the directory of the table.
         name: what it is called.
         jobs_run: a block in which jobs of Spark's run.
         reached: is called where a test may want to interrupt: `tiered`, `settled`.
@@ -219,7 +223,7 @@ def settle(
     Raises:
         ExecutionError: a file cannot be read or written, or a sum overflows its type.
     """
-    table = open_slices(path, name)
+    table = open_slices(place, name)
     if not table.rules or not table.files:
         return 0
     newest_us = max(file.last_us for file in table.files)
@@ -230,14 +234,14 @@ def settle(
     since_us = wanted.since_us
     rest = [file for file in touched if since_us is None or file.last_us > since_us]
     mark = uuid.uuid4().hex
-    with _removed_on_error(path, mark):
+    with _removed_on_error(place, mark):
         inputs = Inputs(kept=rest, reached=wanted)
         built = build(spark, table, inputs, mark, DEFAULT_BUFFER_BYTES, jobs_run)
         reached("tiered")
         try:
             commit(table, mark, built.files, touched, None, moved=wanted)
         except ChangedMeanwhile:
-            remove_files(path, mark)
+            remove_files(place.path, mark, place.store)
             return 0
     reached("settled")
     return len(built.files)
@@ -301,16 +305,18 @@ def _built(
         todo.intervals,
         table.reached,
     )
-    with _removed_on_error(table.path, mark):
+    with _removed_on_error(table.place, mark):
         return build(spark, table, inputs, mark, buffer_bytes, jobs_run)
 
 
 @contextmanager
-def _removed_on_error(path: str, mark: str) -> Iterator[None]:
+def _removed_on_error(place: Place, mark: str) -> Iterator[None]:
     try:
         yield
+    except UnknownOutcome:
+        raise
     except BaseException:
-        remove_files(path, mark)
+        remove_files(place.path, mark, place.store)
         raise
 
 

@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -26,18 +25,21 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from runtime.compute.arrow.types import arrow_type
 from runtime.connectors.lake.delta import add_actions
-from runtime.connectors.lake.delta_write import is_committed, partition_texts, statistics_text
-from runtime.connectors.lake.parquet_files import WrittenFile
+from runtime.connectors.lake.places import Place
 from runtime.connectors.lake.table import plain_values
 from runtime.errors import CatalogError, ErrorKind, ExecutionError
 from runtime.slices.changes import BaseFile
 from runtime.slices.faults import broken, package
+from runtime.slices.manifest import (
+    read_manifest,
+    remove_old_manifests,
+)
+from runtime.slices.removal import is_half_removed, remove_slices
 from runtime.slices.tiers import TierRules
 from runtime.spec.scan import PartitionValue
 from runtime.spec.slices import SLICE_END, LocalForm, Reached, Tier, form_from_json, form_to_json
@@ -52,26 +54,11 @@ _PLAIN_FORMAT = 1
 NO_RULES = TierRules()
 _FORMAT, _DEFINITION, _FORM = "sqlwin.format", "sqlwin.definition", "sqlwin.form"
 _SUSPENDED, _RULES = "sqlwin.suspended", "sqlwin.rules"
-_MANIFEST = "sqlwin.manifest"
+MANIFEST = "sqlwin.manifest"
 # How far old slices are merged and dropped: the times, as versions of transaction identifiers
-_TIER, _SINCE = "sqlwin.tier.", "sqlwin.since"
-_MANIFESTS = "_sqlwin"
+TIER, SINCE = "sqlwin.tier.", "sqlwin.since"
 # What no version names is removed when it is so old: whoever writes longer than that is no more
 RETENTION_HOURS = 168
-
-_MANIFEST_SCHEMA = pa.schema(
-    [
-        ("path", pa.string()),
-        ("n_bytes", pa.int64()),
-        ("modified_ns", pa.int64()),
-        ("first_us", pa.int64()),
-        ("last_us", pa.int64()),
-    ]
-)
-
-
-class ChangedMeanwhile(Exception):
-    """Somebody else has committed a version since the table was opened."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +87,7 @@ class StoredSlices:
     """A table of slices, opened at a version.
 
     Attributes:
-        path: its directory on this machine.
+        place: where its directory is.
         delta: the Delta table.
         name: what the materialized table is called.
         definition: what CREATE said.
@@ -108,22 +95,27 @@ class StoredSlices:
         rules: what becomes of old slices.
     """
 
-    path: str
+    place: Place
     delta: DeltaTable
     name: str
     definition: Mapping[str, Any]
     form: LocalForm
     rules: TierRules = NO_RULES
 
+    @property
+    def path(self) -> str:
+        """Its directory, on this machine or a URI."""
+        return self.place.path
+
     @cached_property
     def reached(self) -> Reached:
         """What has become of old slices in this version."""
         found = [
-            (width_us, self.delta.transaction_version(f"{_TIER}{width_us}"))
+            (width_us, self.delta.transaction_version(f"{TIER}{width_us}"))
             for width_us, _ in self.rules.widths
         ]
         tiers = tuple(Tier(width, until) for width, until in found if until is not None)
-        since_us = self.delta.transaction_version(_SINCE) if self.rules else None
+        since_us = self.delta.transaction_version(SINCE) if self.rules else None
         return Reached(tiers, since_us)
 
     @property
@@ -153,21 +145,10 @@ class StoredSlices:
         Raises:
             ExecutionError: it cannot be read.
         """
-        number = self.delta.transaction_version(_MANIFEST)
+        number = self.delta.transaction_version(MANIFEST)
         if number is None:
             return ()
-        path = _manifest_path(self.path, number)
-        try:
-            with pq.ParquetFile(path) as file:
-                rows = file.read().cast(_MANIFEST_SCHEMA)
-        except (OSError, pa.ArrowException) as error:
-            raise ExecutionError(
-                f"materialized table `{self.name}` is damaged: {path} cannot be read: {error}",
-                subjects=(self.name,),
-                hint="DROP MATERIALIZED TABLE and create it again",
-            ) from error
-        columns = [rows.column(name).to_pylist() for name in _MANIFEST_SCHEMA.names]
-        return tuple(BaseFile(*values) for values in zip(*columns, strict=True))
+        return read_manifest(self.place, self.name, number)
 
     @cached_property
     def files(self) -> tuple[SliceFile, ...]:
@@ -207,8 +188,21 @@ def stored_schema(form: LocalForm) -> StructType:
     return from_arrow_schema(pa.schema(fields), prefer_timestamp_ntz=True)
 
 
+def is_table(place: Place) -> bool:
+    """Whether a Delta table is at a place.
+
+    Raises:
+        OSError: a store does not say.
+    """
+    log = f"{place.path}/_delta_log"
+    if place.store is not None:
+        # an empty directory may stay where files were
+        return any(place.files.files_below(log))
+    return place.files.is_directory(log)
+
+
 def create_slices(
-    path: str,
+    where: Place | str,
     name: str,
     definition: Mapping[str, Any],
     form: LocalForm,
@@ -219,7 +213,7 @@ def create_slices(
     """Make a table without slices: table and definition are there at once, as version 0.
 
     Args:
-        path: its directory.
+        where: its directory.
         name: what it is called.
         definition: what CREATE said.
         form: what the slices are.
@@ -235,7 +229,9 @@ def create_slices(
     with package(name):
         from deltalake import DeltaTable, Schema
         from deltalake.exceptions import DeltaError
-    if os.path.exists(path) and (not os.path.isdir(path) or os.listdir(path)):
+    place = _placed(where)
+    path = place.path
+    if _is_taken(place, name):
         raise CatalogError(
             f"`{name}` cannot be made: something is at {path} already",
             subjects=(f"'{path}'", name),
@@ -263,17 +259,35 @@ def create_slices(
             partition_by=list(partitions),
             name=name,
             configuration=properties,
+            storage_options=place.delta_options,
             raise_if_key_not_exists=False,
         )
     except (DeltaError, OSError) as error:
-        raise broken(name, path, error) from error
+        raise broken(name, place, error) from error
 
 
-def open_slices(path: str, name: str = "", version: int | None = None) -> StoredSlices:
-    """The table at a path.
+def _placed(where: Place | str) -> Place:
+    return Place(where) if isinstance(where, str) else where
+
+
+def _is_taken(place: Place, name: str) -> bool:
+    """Whether anything is at a place, but the rest of a table that is being removed."""
+    if place.store is None:
+        path = place.path
+        return os.path.exists(path) and (not os.path.isdir(path) or bool(os.listdir(path)))
+    try:
+        if is_half_removed(place):
+            remove_slices(place)
+        return any(place.files.files_below(place.path)) or place.files.is_file(place.path)
+    except OSError as error:
+        raise broken(name, place, error) from error
+
+
+def open_slices(where: Place | str, name: str = "", version: int | None = None) -> StoredSlices:
+    """The table at a place.
 
     Args:
-        path: a directory on this machine.
+        where: its directory.
         name: what errors call it.
         version: which one; None: the newest.
 
@@ -282,27 +296,33 @@ def open_slices(path: str, name: str = "", version: int | None = None) -> Stored
         ExecutionError: it cannot be read, or the version is gone.
         SetupError: the package is missing.
     """
-    with package(name or path):
+    with package(name or _placed(where).path):
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError, TableNotFoundError
     called = f"materialized table `{name}`" if name else "materialized table"
-    if not os.path.isdir(f"{path}/_delta_log"):
-        what = "something else" if os.path.exists(path) else "nothing"
-        raise CatalogError(
-            f"{called}: there is {what} at {path}",
-            subjects=(f"'{path}'", name) if name else (f"'{path}'",),
-            hint="CREATE MATERIALIZED TABLE ... WITH ('path' = ...) AS SELECT ... makes one",
-        )
+    place = _placed(where)
+    path, options = place.path, place.delta_options
+    # of a store, to ask first would take as long as to open it
+    if place.store is None and not is_table(place):
+        raise _not_there(place, called, name)
     try:
-        delta = DeltaTable(path, version=version)
+        delta = DeltaTable(path, version=version, storage_options=options)
     except TableNotFoundError as error:
-        raise broken(name, path, error) from error
+        try:
+            is_there = is_table(place)
+        except OSError as reason:
+            raise broken(name, place, reason) from reason
+        raise (
+            broken(name, place, error) if is_there else _not_there(place, called, name)
+        ) from error
     except DeltaError as error:
         if version is not None:
             raise ExecutionError(
                 f"{called}: version {version} of {path} is gone", subjects=(name,)
             ) from error
-        raise broken(name, path, error) from error
+        raise broken(name, place, error) from error
+    except OSError as error:
+        raise broken(name, place, error) from error
     metadata = delta.metadata()
     found = metadata.configuration
     if _FORM not in found or _DEFINITION not in found:
@@ -324,104 +344,18 @@ def open_slices(path: str, name: str = "", version: int | None = None) -> Stored
         definition = json.loads(found[_DEFINITION])
         rules = _rules_from(json.loads(found.get(_RULES, "{}")))
     except (KeyError, TypeError, ValueError) as error:
-        raise broken(name, path, error) from error
-    return StoredSlices(path, delta, metadata.name or name, definition, form, rules)
+        raise broken(name, place, error) from error
+    return StoredSlices(place, delta, metadata.name or name, definition, form, rules)
 
 
-def commit(
-    table: StoredSlices,
-    mark: str,
-    files: Sequence[WrittenFile],
-    gone: Sequence[SliceFile],
-    manifest: Sequence[BaseFile] | None,
-    reached: Callable[[str], None] = lambda _: None,
-    batch: tuple[str, int] | None = None,
-    moved: Reached | None = None,
-) -> int:
-    """Make files, less others, the version that follows the one that was opened; its number.
-
-    Args:
-        table: the version that all of this was planned on.
-        mark: what is in the names of the new files.
-        files: new data files.
-        gone: data files of the version that the next one does not have.
-        manifest: the files of the base table that are in the next version; None: as before, when
-            slices are written anew that hold the same rows.
-        reached: is called with `manifest` before the version is written.
-        batch: the stream and the micro-batch whose rows are in the files.
-        moved: what has become of old slices in the next version; None: no more than before.
-
-    Raises:
-        ChangedMeanwhile: somebody else was quicker.
-        ExecutionError: it cannot be written.
-    """
-    from deltalake import CommitProperties, DeltaTable, Transaction
-    from deltalake._internal import RemoveAction
-    from deltalake.exceptions import DeltaError
-    from deltalake.transaction import AddAction
-
-    path = table.path
-    # a compaction takes files away, and changes no rows
-    changes_rows = manifest is not None or not gone or moved is not None
-    now_ms = int(time.time() * 1000)
-    partitions = table.partitions
-    types = {f.name: f.dataType.simpleString() for f in stored_schema(table.form).fields}
-    partition_types = [types[name] for name in partitions]
-    actions: list[AddAction | RemoveAction] = [
-        AddAction(
-            file.path,
-            file.size,
-            partition_texts(partitions, partition_types, file.partition),
-            now_ms,
-            changes_rows,
-            statistics_text(file, types),
-        )
-        for file in files
-    ]
-    actions += [
-        RemoveAction(
-            file.path,
-            changes_rows,
-            now_ms,
-            file.n_bytes,
-            partition_texts(partitions, partition_types, file.partition),
-        )
-        for file in gone
-    ]
-    number = None if manifest is None else _write_manifest(table, manifest)
-    reached("manifest")
-    transactions = [] if number is None else [Transaction(_MANIFEST, number)]
-    transactions += [] if batch is None else [Transaction(*batch)]
-    if moved is not None:
-        transactions += [Transaction(f"{_TIER}{t.width_us}", t.until_us) for t in moved.tiers]
-        if moved.since_us is not None:
-            transactions.append(Transaction(_SINCE, moved.since_us))
-    properties = CommitProperties(max_commit_retries=0, app_transactions=transactions or None)
-    try:
-        table.delta.create_write_transaction(
-            actions,
-            "append",
-            table.delta.schema(),
-            list(partitions),
-            commit_properties=properties,
-        )
-    except (DeltaError, OSError) as error:
-        newest = DeltaTable(path)
-        if number is not None:
-            is_ours = newest.transaction_version(_MANIFEST) == number
-        elif files:
-            is_ours = is_committed(path, mark)
-        else:
-            is_ours = newest.version() > table.version and open_slices(path).reached == moved
-        # what comes after the commit, such as a checkpoint of the log, may have failed
-        if not is_ours:
-            if number is not None:
-                with suppress(OSError):
-                    os.remove(_manifest_path(path, number))
-            if newest.version() != table.version:
-                raise ChangedMeanwhile from error
-            raise broken(table.name, path, error) from error
-    return int(DeltaTable(path).version())
+def _not_there(place: Place, called: str, name: str) -> CatalogError:
+    path = place.path
+    what = "something else" if place.files.exists(path) else "nothing"
+    return CatalogError(
+        f"{called}: there is {what} at {path}",
+        subjects=(f"'{path}'", name) if name else (f"'{path}'",),
+        hint="CREATE MATERIALIZED TABLE ... WITH ('path' = ...) AS SELECT ... makes one",
+    )
 
 
 def set_suspended(table: StoredSlices, is_suspended: bool) -> None:
@@ -437,7 +371,7 @@ def set_suspended(table: StoredSlices, is_suspended: bool) -> None:
             {_SUSPENDED: str(is_suspended).lower()}, raise_if_not_exists=False
         )
     except (DeltaError, OSError) as error:
-        raise broken(table.name, table.path, error) from error
+        raise broken(table.name, table.place, error) from error
 
 
 def remove_leftovers(table: StoredSlices) -> None:
@@ -447,38 +381,10 @@ def remove_leftovers(table: StoredSlices) -> None:
     # what cannot be removed is in nobody's way
     with suppress(DeltaError, OSError):
         table.delta.vacuum(retention_hours=RETENTION_HOURS, dry_run=False, full=True)
-    current = table.delta.transaction_version(_MANIFEST)
-    oldest_s = time.time() - RETENTION_HOURS * 3600
-    with suppress(OSError):
-        for entry in os.scandir(f"{table.path}/{_MANIFESTS}"):
-            is_current = current is not None and entry.name == f"manifest-{current}.parquet"
-            if not is_current and entry.stat().st_mtime < oldest_s:
-                os.remove(entry.path)
+    current = table.delta.transaction_version(MANIFEST)
+    remove_old_manifests(table.place, current, time.time() - RETENTION_HOURS * 3600)
 
 
 def _rules_from(found: Mapping[str, Any]) -> TierRules:
     widths = ((int(width), int(age)) for width, age in found.get("widths", ()))
     return TierRules(tuple(widths), found.get("retention_us"))
-
-
-def _write_manifest(table: StoredSlices, files: Sequence[BaseFile]) -> int:
-    """A new manifest, and its number."""
-    number = secrets.randbits(62)
-    path = _manifest_path(table.path, number)
-    columns = [
-        pa.array((getattr(file, field.name) for file in files), field.type)
-        for field in _MANIFEST_SCHEMA
-    ]
-    try:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        rows = pa.Table.from_arrays(columns, schema=_MANIFEST_SCHEMA)
-        pq.write_table(rows, path, compression="zstd")
-    except OSError as error:
-        with suppress(OSError):
-            os.remove(path)
-        raise broken(table.name, table.path, error) from error
-    return number
-
-
-def _manifest_path(path: str, number: int) -> str:
-    return f"{path}/{_MANIFESTS}/manifest-{number}.parquet"

@@ -18,6 +18,8 @@ from planner.catalog import Schema, StreamTable
 from planner.sql.build import empty_relation, identifier, select_all_from, to_sql
 from planner.sql.nodes import path_of_files
 from runtime.connectors.columns import proctime_columns
+from runtime.connectors.lake.places import Place, place_of_path
+from runtime.connectors.lake.table import UnreadableError
 from runtime.connectors.registry import (
     has_splits,
     is_kafka,
@@ -57,6 +59,7 @@ from sqlwin.catalog.files import FilesByName, described_by_files, described_else
 from sqlwin.catalog.materialized import (
     Definition,
     OpenedSlices,
+    masked_option,
     name_of,
     over_inserted_rows,
     rows_of,
@@ -98,7 +101,7 @@ class SessionCatalog:
         self._changed = ChangedTables()
         self._files = FilesByName(self.described)
         self._states = StatesByName(spark)
-        self.slices = OpenedSlices(self, lambda path: resolve(self._spark, path))
+        self.slices = OpenedSlices(self, lambda path: resolve(self._spark, path), self._place, mask)
         self._mode = "automatic"
         self._per_split = "auto"
         self._shown: set[Name] = set()
@@ -150,7 +153,8 @@ class SessionCatalog:
         stored = self.slices.stored(path, ".".join(name))
         definition = Definition.from_json(stored.definition)
         for table in definition.tables:
-            if path_of_files(table.name) is None and self.entry(name_of(table)) is None:
+            is_known = path_of_files(table.name) is not None or masked_option(table) is not None
+            if not is_known and self.entry(name_of(table)) is None:
                 self.add(name_of(table), table, replace=False, if_not_exists=True)
         for view, query, columns in definition.views:
             if self.entry(view) is None:
@@ -170,6 +174,19 @@ class SessionCatalog:
             rows = rows_of(entry)
             self.add((rows.name,), rows, replace=True, if_not_exists=False)
         return entry
+
+    def _place(self, path: str) -> Place:
+        """Where a directory of slices is.
+
+        Raises:
+            CatalogError: it is where none can be.
+        """
+        try:
+            return place_of_path(self._spark, path)
+        except UnreadableError as error:
+            raise CatalogError(
+                f"slices cannot be at {path}: {error.reason}", subjects=(f"'{path}'",)
+            ) from error
 
     def _check_tables(self, entry: MaterializedTable) -> None:
         """Refuse a materialized table whose tables are others here.
@@ -292,6 +309,8 @@ class SessionCatalog:
             self._check_tables(entry)
             if entry.definition.is_inserted:
                 query = over_inserted_rows(query, entry)
+            else:
+                self.slices.check_known(entry.name, entry.definition)
         for part in query.walk():
             for place in ("line", "col", "start", "end"):
                 part.meta.pop(place, None)

@@ -13,7 +13,10 @@ from planner.catalog import Schema
 from planner.sql.nodes import path_of_files
 from planner.sql.render import quote_string
 from runtime.connectors.columns import physical_columns
+from runtime.connectors.lake.places import Place
 from runtime.errors import CatalogError, SqlwinError
+from runtime.files import is_local_path
+from runtime.redaction import DEFAULT, MASKED, Mask
 from runtime.slices.changes import as_it_is, changes
 from runtime.slices.store import StoredSlices, open_slices
 from runtime.spec.scan import Messages, ScanFile, ScanSource
@@ -138,16 +141,44 @@ class OpenedSlices:
     Args:
         catalog: the session's.
         resolved: what a path of a user's stands for.
+        placed: where a directory of slices is, and what opens it there.
+        mask: what looks secret now: no definition has it.
     """
 
-    def __init__(self, catalog: Tables, resolved: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        catalog: Tables,
+        resolved: Callable[[str], str],
+        placed: Callable[[str], Place] = Place,
+        mask: Callable[[], Mask] = lambda: DEFAULT,
+    ) -> None:
         self._catalog = catalog
+        self._mask = mask
         self._resolved = resolved
+        self._placed = placed
+        self._places: dict[str, Place] = {}
         self._stored: dict[str, StoredSlices] = {}
 
     def start_statement(self) -> None:
         """From here on tables are opened anew: versions may have come."""
         self._stored.clear()
+        self._places.clear()
+
+    def place(self, path: str) -> Place:
+        """Where the directory of slices is that a path of a user's stands for.
+
+        Raises:
+            CatalogError: there can be none.
+        """
+        return self._placed(path)
+
+    def place_of(self, path: str) -> Place:
+        """The same of a path that is known to be one of slices, as `Place` has it."""
+        if is_local_path(path):
+            return Place(path)
+        if path not in self._places:
+            self._places[path] = self._placed(path)
+        return self._places[path]
 
     def stored(self, path: str, name: str) -> StoredSlices:
         """A table in the version that this statement reads.
@@ -156,7 +187,7 @@ class OpenedSlices:
             SqlwinError: it is gone, or cannot be read.
         """
         if path not in self._stored:
-            self._stored[path] = open_slices(path, name)
+            self._stored[path] = open_slices(self.place_of(path), name)
         return self._stored[path]
 
     def described(self, entry: Kept) -> str:
@@ -212,7 +243,7 @@ class OpenedSlices:
     ) -> SliceFiles | str:
         stored = self.stored(table.path, table.name)
         if stored.version != table.version:
-            stored = open_slices(table.path, table.name, table.version)
+            stored = open_slices(stored.place, table.name, table.version)
         after, until = range_us
         kept = [
             file
@@ -251,15 +282,37 @@ class OpenedSlices:
         return Definition.from_json(definition).tables
 
     def other_table(self, definition: Definition) -> str | None:
-        """The name of a table or view that is another one here than the definition's, if any is."""
+        """The name of a table or view that is another one here than the definition's, if any is.
+
+        One that is not here, and has secrets that no definition has, is none.
+        """
         for table in definition.tables:
             entry = self._catalog.entry(name_of(table))
+            if entry is None and masked_option(table) is not None:
+                continue
             if not isinstance(entry, TableSpec) or not self._is_same(entry, table):
                 return table.name
         for name, query, _ in definition.views:
             if getattr(self._catalog.entry(name), "text", None) != query:
                 return ".".join(name)
         return None
+
+    def check_known(self, name: Name, definition: Definition) -> None:
+        """Refuse a materialized table over a table that nobody here has the secrets of.
+
+        Raises:
+            CatalogError: there is such a table.
+        """
+        for table in definition.tables:
+            option = masked_option(table)
+            if option is not None and self._catalog.entry(name_of(table)) is None:
+                called = ".".join(name)
+                raise CatalogError(
+                    f"table `{table.name}` of materialized table `{called}` is not known here, and "
+                    f"its option '{option}' is secret: no definition has it",
+                    subjects=(called, table.name),
+                    hint=f"CREATE TABLE {table.name} ... first",
+                )
 
     def kept_tables(
         self, names: Sequence[Name]
@@ -276,7 +329,7 @@ class OpenedSlices:
             name = rest.pop()
             entry = self._catalog.entry(name)
             if isinstance(entry, TableSpec):
-                tables[entry.name] = self.absolute(entry)
+                tables[entry.name] = self._masked(self.absolute(entry))
             elif isinstance(query := getattr(entry, "query", None), exp.Query):
                 views[name] = (name, getattr(entry, "text", ""), getattr(entry, "columns", ()))
                 rest += tables_of(query)
@@ -297,14 +350,24 @@ class OpenedSlices:
         )
         return replace(table, options=tuple(options), kept=None)
 
+    def _masked(self, table: TableSpec) -> TableSpec:
+        """A table without what is secret in its options."""
+        mask = self._mask()
+        return replace(table, options=tuple((k, mask.value(k, v)) for k, v in table.options))
+
     def _is_same(self, entry: TableSpec, kept: TableSpec) -> bool:
-        here = self.absolute(entry)
+        here, kept = self._masked(self.absolute(entry)), self._masked(kept)
         return (
             here.connector.lower() == kept.connector.lower()
             and dict(here.options) == dict(kept.options)
             and physical_columns(here) == physical_columns(kept)
             and [c for c in here.columns if c.computed] == [c for c in kept.columns if c.computed]
         )
+
+
+def masked_option(table: TableSpec) -> str | None:
+    """The first option of a table of a definition that has a secret, which is not in it."""
+    return next((key for key, value in table.options if MASKED in value), None)
 
 
 def tables_of(query: exp.Expr) -> list[Name]:
@@ -356,9 +419,18 @@ def create_statement(entry: Kept) -> str:
     return "\n".join(lines)
 
 
-def directories_in(root: str) -> list[str]:
-    """The directories of materialized tables below a directory."""
+def directories_in(place: Place) -> list[str]:
+    """The directories of materialized tables below a directory.
+
+    Raises:
+        CatalogError: it cannot be listed.
+    """
+    root = place.path
     try:
+        if place.store is not None:
+            files = place.files
+            found = (f"{root}/{n}" for n in files.names_in(root) if not n.startswith("."))
+            return [path for path in found if files.is_directory(f"{path}/_delta_log")]
         entries = sorted(os.scandir(root), key=lambda entry: entry.name)
     except FileNotFoundError:
         return []

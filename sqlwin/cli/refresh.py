@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 # What a script may hold beside its definitions, and is not for a refresh
 _NOT_RUN = (Explain, Insert, Query, StatementSet, Summarize)
+# A directory in an object store
+_STORED = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 def refresh_all(session: Session, targets: Sequence[str], bar: ProgressBar) -> None:
@@ -63,8 +65,9 @@ def refresh_all(session: Session, targets: Sequence[str], bar: ProgressBar) -> N
 
 def _names(session: Session, target: str) -> list[str]:
     """The materialized tables that a target stands for, opened."""
-    if os.path.isdir(target):
-        path = os.path.abspath(target)
+    is_stored = _STORED.match(target) is not None
+    if is_stored or os.path.isdir(target):
+        path = target.rstrip("/") if is_stored else os.path.abspath(target)
         name = os.path.basename(path)
         opened = f"CREATE MATERIALIZED TABLE `{name.replace('`', '``')}` WITH ('path' = "
         if name.lower() not in _statuses(session):

@@ -148,8 +148,8 @@ SETTINGS: dict[str, Setting] = {
             "sqlwin.materialized.dir",
             Type.STRING,
             "",
-            "a directory of this machine: materialized tables in it are opened by themselves, and "
-            "those that have no 'path' are made there",
+            "a directory, here or in a store: materialized tables in it are opened by themselves, "
+            "and those that have no 'path' are made there",
         ),
         Setting(
             "sqlwin.materialized.in-process-bytes",

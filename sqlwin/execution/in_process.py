@@ -12,7 +12,6 @@ from planner.catalog import Catalog
 from planner.lowering.in_process import lower_in_process
 from planner.optimizer import Options, ParallelismOptions
 from planner.plan import Plan
-from runtime.files import is_local_path
 from runtime.spec.exchange import InProcessStep
 from sqlwin.config.config import Config
 
@@ -50,13 +49,7 @@ def planner_options(
 def in_process(plan: Plan, config: Config, time_zone: str) -> InProcessStep | None:
     """What computes the rows of a plan in this process, as settings want it; None: a job does."""
     most_bytes = int(config.get("sqlwin.materialized.in-process-bytes"))
-    step = lower_in_process(plan.physical, time_zone, most_bytes) if most_bytes else None
-    if step is None:
-        return None
-    source = step.input.source
-    files = [*source.files.files, *(source.tail.files.files if source.tail is not None else ())]
-    # of a store, tasks know how to open them
-    return step if all(is_local_path(file.path) for file in files) else None
+    return lower_in_process(plan.physical, time_zone, most_bytes) if most_bytes else None
 
 
 def in_process_document(document: QueryDocument) -> QueryDocument:

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import uuid
-from contextlib import suppress
 from dataclasses import replace
 
 import pyarrow as pa
 
 from planner.sql.intervals import render_duration, render_months
+from runtime.connectors.lake.places import Place
 from runtime.errors import AnalysisError, CatalogError
-from runtime.files import is_local_path
 from runtime.slices.refresh import PlannedRows, Refreshed, compact, refresh, settle
-from runtime.slices.store import FORMAT, StoredSlices, create_slices, set_suspended
-from runtime.spark.files import resolve
-from runtime.spark.session import is_remote
+from runtime.slices.removal import remove_slices
+from runtime.slices.store import FORMAT, StoredSlices, create_slices, is_table, set_suspended
 from runtime.spec.slices import LocalForm
 from runtime.spec.windows import Tumble
 from sqlwin.catalog.entries import MaterializedTable, Name
@@ -64,26 +60,26 @@ class MaterializedTables:
                 subjects=(name,),
                 hint="DROP it first, or write IF NOT EXISTS",
             )
-        path = self._path(statement)
-        is_there = os.path.isdir(f"{path}/_delta_log")
+        place = self._place(statement)
+        path = place.path
         if statement.ast is None:
             opened = catalog.open_materialized(statement.name, path)
             return _ok(statement.text, f"`{name}` is opened: {self._described(opened)}")
-        if is_there and statement.if_not_exists:
+        if statement.if_not_exists and is_table(place):
             return self._open_same(statement, path)
         if statement.refresh_mode == "CONTINUOUS":
-            return self._create_continuous(statement, path)
+            return self._create_continuous(statement, place)
         planned = planned_rows(self._plans, statement.name, statement.ast, statement.text)
         definition = self._definition(statement)
         partitions = _partitions(statement, planned.form)
         rules = rules_of(statement.options, planned.form)
-        create_slices(path, name, definition.to_json(), planned.form, partitions, rules=rules)
+        create_slices(place, name, definition.to_json(), planned.form, partitions, rules=rules)
         try:
             opened = catalog.open_materialized(statement.name, path)
             done = self._refreshed(opened, statement.text)
         except BaseException:
             catalog.forget(statement.name)
-            _remove(path)
+            remove_slices(place)
             raise
         n_files = _counted(done.n_added, "file")
         message = (
@@ -91,7 +87,7 @@ class MaterializedTables:
         )
         return Result(statement.text, "insert", message, row_count=done.n_read)
 
-    def _create_continuous(self, statement: CreateMaterializedTable, path: str) -> Result:
+    def _create_continuous(self, statement: CreateMaterializedTable, place: Place) -> Result:
         """Make one without rows, which come by INSERT."""
         assert statement.ast is not None
         name = ".".join(statement.name)
@@ -109,12 +105,12 @@ class MaterializedTables:
         definition = replace(definition, refresh_mode="CONTINUOUS", columns=columns)
         partitions = _partitions(statement, kept.form)
         rules = rules_of(statement.options, kept.form)
-        create_slices(path, name, definition.to_json(), kept.form, partitions, FORMAT, rules)
+        create_slices(place, name, definition.to_json(), kept.form, partitions, FORMAT, rules)
         try:
-            self._plans.catalog.open_materialized(statement.name, path)
+            self._plans.catalog.open_materialized(statement.name, place.path)
         except BaseException:
             self._plans.catalog.forget(statement.name)
-            _remove(path)
+            remove_slices(place)
             raise
         return _ok(statement.text, f"`{name}` is made; INSERT INTO {name} brings its rows")
 
@@ -153,7 +149,7 @@ class MaterializedTables:
         if entry is None and statement.if_exists:
             return _ok(statement.text, "OK")
         if isinstance(entry, MaterializedTable):
-            _remove(entry.path)
+            remove_slices(catalog.slices.place_of(entry.path))
         catalog.drop(statement.name, statement.kind, if_exists=statement.if_exists)
         return _ok(statement.text, "OK")
 
@@ -200,7 +196,7 @@ class MaterializedTables:
             return
         catalog = self._plans.catalog
         opened = {entry.path for entry in catalog.materialized()}
-        for path in directories_in(self._local(root)):
+        for path in directories_in(catalog.slices.place(root)):
             name = (os.path.basename(path),)
             if path not in opened and catalog.entry(name) is None:
                 catalog.open_materialized(name, path)
@@ -220,22 +216,7 @@ class MaterializedTables:
             hint="SHOW MATERIALIZED TABLES lists them",
         )
 
-    def _local(self, path: str) -> str:
-        """A directory of this machine, absolute.
-
-        Raises:
-            CatalogError: it is elsewhere.
-        """
-        spark = self._plans.spark
-        found = path if is_remote(spark) else resolve(spark, path)
-        if is_remote(spark) or not is_local_path(found):
-            raise CatalogError(
-                f"{path} is on no file system of this machine, where slices have to be",
-                subjects=(f"'{path}'",),
-            )
-        return found
-
-    def _path(self, statement: CreateMaterializedTable) -> str:
+    def _place(self, statement: CreateMaterializedTable) -> Place:
         options = {key.lower(): value for key, value in statement.options}
         unknown = sorted(set(options) - {"path", TIERS, RETENTION})
         if unknown:
@@ -252,7 +233,7 @@ class MaterializedTables:
                 subjects=(name, statement.name[-1]),
                 hint="WITH ('path' = 'a directory'), or SET 'sqlwin.materialized.dir'",
             )
-        return self._local(options.get("path") or os.path.join(root, name))
+        return self._plans.catalog.slices.place(options.get("path") or os.path.join(root, name))
 
     def _definition(self, statement: CreateMaterializedTable) -> Definition:
         assert statement.ast is not None
@@ -295,11 +276,12 @@ class MaterializedTables:
             return planned_rows(plans, entry.name, query.copy(), entry.text)
 
         buffer_bytes = int(plans.config.get("sqlwin.local.buffer-size"))
+        place = plans.catalog.slices.place_of(entry.path)
         with plans.errors_of(text):
-            done = refresh(plans.spark, entry.path, name, plan, plans.jobs_run, buffer_bytes)
-            settle(plans.spark, entry.path, name, plans.jobs_run)
+            done = refresh(plans.spark, place, name, plan, plans.jobs_run, buffer_bytes)
+            settle(plans.spark, place, name, plans.jobs_run)
             if done.n_written:
-                compact(plans.spark, entry.path, name, plans.jobs_run)
+                compact(plans.spark, place, name, plans.jobs_run)
         plans.start_statement()
         return done
 
@@ -375,15 +357,6 @@ def _report(name: str, done: Refreshed) -> str:
 
 def _counted(n: int, what: str) -> str:
     return f"{n:,} {what}{'' if n == 1 else 's'}"
-
-
-def _remove(path: str) -> None:
-    """Remove a table of slices: for all others at once, then file by file."""
-    above, name = os.path.split(path)
-    aside = os.path.join(above, f".{name}.dropped-{uuid.uuid4().hex[:12]}")
-    with suppress(FileNotFoundError):
-        os.rename(path, aside)
-        shutil.rmtree(aside, ignore_errors=True)
 
 
 def _ok(text: str, message: str) -> Result:

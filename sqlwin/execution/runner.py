@@ -22,11 +22,15 @@ from planner.streams.refusals import BATCH
 from runtime.batch.execute import BatchRows
 from runtime.batch.in_process import RowsHere
 from runtime.errors import AnalysisError, Position
+from runtime.files import is_local_path
+from runtime.local.arrow_scan import store_of_scan
 from runtime.redaction import remember_settings
+from runtime.scan.stores import Store
 from runtime.spark.errors import translated_errors
 from runtime.spark.jobs import run_interruptibly
 from runtime.spark.private import unless_missing
 from runtime.spark.session import is_remote
+from runtime.spec.scan import ScanSource
 from runtime.spec.table import TableSpec
 from sqlwin.catalog import listings
 from sqlwin.catalog.definitions import Definitions
@@ -234,17 +238,26 @@ class Runner:
             document=to_json(document),
         )
 
+    def _store(self, source: ScanSource) -> Store | None:
+        """How this process opens the files of a scan; None: they are on this machine."""
+        if all(is_local_path(file.path) for file in source.files):
+            return None
+        return store_of_scan(self._plans.spark, source.path)
+
     def _query(self, query: exp.Query, text: str) -> Result:
         lowered = self._plans.lower(self._plans.plan(query, text), is_whole=True)
         if isinstance(lowered, LoweredStream):
             opened = StreamQuery(self._plans, lowered, query, text)
             return opened.result(lambda: self.explanations.take_interrupt())
         if lowered.here is not None:
+            source = lowered.here.input.source
+            beside = None if source.tail is None else self._store(source.tail.files)
+            stores = self._store(source.files), beside
             return Result(
                 text,
                 "query",
                 frame=lambda: self._plans.dataframe_later(lowered),
-                here=RowsHere(lowered.here, lowered.plan.physical.schema),
+                here=RowsHere(lowered.here, lowered.plan.physical.schema, stores),
                 errors=self._plans.errors_of(text),
                 statement_notes=self._notes(),
             )

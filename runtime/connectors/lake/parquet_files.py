@@ -11,7 +11,7 @@ import pickle
 import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,11 +29,18 @@ from runtime.connectors.columns import (
     physical_columns,
     same_type,
 )
+from runtime.connectors.lake.store_files import (
+    create_file,
+    files_below,
+    remove_file,
+    unwritten,
+)
 from runtime.connectors.lake.table import plain_values, quoted
 from runtime.errors import CatalogError, ExecutionError
 from runtime.frames.meter import ArrowFunction
 from runtime.scan.metadata import spark_type
 from runtime.scan.pruning import column_range
+from runtime.scan.stores import Store
 from runtime.spark.workers import prepare_worker
 from runtime.spec.scan import PartitionValue
 from runtime.spec.table import TableSpec
@@ -109,8 +116,20 @@ def write_parquet(
     return mark, [pickle.loads(row["file"]) for row in found]
 
 
-def remove_files(directory: str, mark: str) -> None:
-    """Remove what a job has written that nobody counts; what cannot be is in nobody's way."""
+def remove_files(directory: str, mark: str, store: Store | None = None) -> None:
+    """Remove what a job has written that nobody counts; what cannot be is in nobody's way.
+
+    Args:
+        directory: a directory of this machine, or a URI in a store.
+        mark: what is in the names of the files.
+        store: the store; None: this machine.
+    """
+    if store is not None:
+        with suppress(OSError):
+            for uri, _ in files_below(store, directory):
+                if mark in uri.rpartition("/")[2]:
+                    remove_file(store, uri)
+        return
     for above, _, names in os.walk(directory):
         for name in names:
             if mark in name:
@@ -139,7 +158,10 @@ def is_unfinished(directory: str, log: str) -> bool:
 
 @dataclass(frozen=True)
 class NewFiles:
-    """Where files go, and what is in them; see `write_parquet`."""
+    """Where files go, and what is in them; see `write_parquet`.
+
+    In a `store` the directory is a URI in it.
+    """
 
     directory: str
     mark: str
@@ -147,6 +169,7 @@ class NewFiles:
     partitions: tuple[str, ...]
     directory_of: DirectoryOf
     keeps: bool = False
+    store: Store | None = None
 
     @property
     def stored(self) -> pa.Schema:
@@ -164,13 +187,18 @@ class _OpenFile:
         self._file = WrittenFile(f"{above}/{name}" if above else name, partition)
         self.partition = partition
         self._path = f"{files.directory}/{self._file.path}"
-        os.makedirs(os.path.dirname(self._path), exist_ok=True)
+        self._store = files.store
+        self._sink: pa.NativeFile | None = None
+        if self._store is None:
+            os.makedirs(os.path.dirname(self._path), exist_ok=True)
+        else:
+            self._sink = create_file(self._store, self._path)
         self._stored = files.stored
         self._pending: list[pa.RecordBatch] = []
         self._n_bytes = 0
         self._footers: list[pq.FileMetaData] = []
         self._writer = pq.ParquetWriter(
-            self._path,
+            self._path if self._sink is None else self._sink,
             self._stored,
             compression="snappy",
             metadata_collector=self._footers,
@@ -181,14 +209,20 @@ class _OpenFile:
         self._pending.append(batch)
         self._n_bytes += batch.nbytes
         if self._n_bytes >= _ROW_GROUP_BYTES:
-            self._flush()
+            with self._explained():
+                self._flush()
 
     def close(self) -> WrittenFile:
         """End the file, and say what is in it."""
-        self._flush()
-        self._writer.close()
         file = self._file
-        file.size = os.path.getsize(self._path)
+        with self._explained():
+            self._flush()
+            self._writer.close()
+            if self._sink is None:
+                file.size = os.path.getsize(self._path)
+            else:
+                file.size = self._sink.tell()
+                self._sink.close()
         footer = self._footers[0]
         file.n_rows = footer.num_rows
         _add_statistics(file, footer)
@@ -198,8 +232,24 @@ class _OpenFile:
         """Remove what is written of it."""
         with suppress(OSError, pa.ArrowException):
             self._writer.close()
+        if self._store is not None and self._sink is not None:
+            with suppress(OSError, pa.ArrowException):
+                self._sink.close()
+            with suppress(OSError):
+                remove_file(self._store, self._path)
+            return
         with suppress(OSError):
             os.remove(self._path)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Raise what a store says as an error about the file."""
+        try:
+            yield
+        except (OSError, pa.ArrowException) as error:
+            if self._store is None:
+                raise
+            raise unwritten(self._store, self._path, error) from error
 
     def _flush(self) -> None:
         if self._pending:

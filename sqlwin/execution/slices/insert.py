@@ -46,7 +46,7 @@ def insert_into_slices(
     stored = plans.catalog.slices.stored(entry.path, name)
     check_form(stored, replace(kept.form, base=stored.form.base))
     buffer_bytes = int(plans.config.get("sqlwin.local.buffer-size"))
-    into = InsertedRows(entry.path, name, kept.rows, buffer_bytes)
+    into = InsertedRows(stored.place, name, kept.rows, buffer_bytes)
     plan = plans.plan(kept.query, statement.text)
     if plans.is_stream(plan):
         return start_stream(plans, plans.lower_stream(plan), IntoSlices(into), statement.text)

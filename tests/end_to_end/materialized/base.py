@@ -80,7 +80,11 @@ def slices_of(rows: pa.Table, width_us: int = WIDTH_US) -> Slices:
 
 def kept(path: Path) -> Slices:
     """What a table of slices holds, read as a Delta table."""
-    rows = DeltaTable(str(path)).to_pyarrow_table()
+    return kept_rows(DeltaTable(str(path)).to_pyarrow_table())
+
+
+def kept_rows(rows: pa.Table) -> Slices:
+    """What the rows of a table of slices stand for."""
     return _grouped(rows, ("count", "sum_fare", "min_fare"))
 
 

@@ -147,6 +147,33 @@ def test_a_base_file_that_vanished_below_its_version_is_named(
     assert open_slices(str(tmp_path / "m")).version == 1
 
 
+@pytest.mark.long
+def test_what_is_secret_in_the_options_of_a_base_table_is_in_no_definition(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    lake = Iceberg(tmp_path)
+    lake.append(random_rows(random.Random(1), 50))
+    table = (
+        f"CREATE TABLE trips WITH ({lake.options}, 'catalog.s3.secret-access-key' = 'only-ours')"
+    )
+    fresh_session.execute(table)
+    fresh_session.execute(
+        f"CREATE MATERIALIZED TABLE m WITH ('path' = '{tmp_path / 'm'}') AS {QUERY}"
+    )
+    written = [path.read_bytes() for path in (tmp_path / "m").rglob("*") if path.is_file()]
+    assert written and not any(b"only-ours" in each for each in written)
+    check_answers(fresh_session, lake)
+    other = sqlwin.connect(fresh_session.spark.newSession())
+    opened = f"CREATE MATERIALIZED TABLE m WITH ('path' = '{tmp_path / 'm'}')"
+    other.execute(opened)
+    with pytest.raises(SqlwinError, match=r"'catalog\.s3\.secret-access-key' is secret") as raised:
+        refresh(other)
+    assert raised.value.hint == "CREATE TABLE trips ... first"
+    other.execute(table)
+    assert "is up to date" in refresh(other)
+    check_answers(other, lake)
+
+
 def refresh(session: sqlwin.Session) -> str:
     return session.execute("ALTER MATERIALIZED TABLE m REFRESH")[0].message
 

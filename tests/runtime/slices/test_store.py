@@ -13,12 +13,11 @@ from deltalake import DeltaTable
 from runtime.connectors.lake.parquet_files import WrittenFile
 from runtime.errors import CatalogError, ExecutionError
 from runtime.slices.changes import BaseFile
+from runtime.slices.commits import ChangedMeanwhile, commit
 from runtime.slices.refresh import small_files
 from runtime.slices.store import (
-    ChangedMeanwhile,
     SliceFile,
     StoredSlices,
-    commit,
     create_slices,
     open_slices,
     set_suspended,

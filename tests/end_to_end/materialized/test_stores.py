@@ -1,0 +1,246 @@
+"""Slices in an object store: made, brought up to date, asked and dropped; and a store that fails."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+import sqlwin
+from runtime.connectors.lake.places import Place
+from runtime.errors import CatalogError, SqlwinError
+from runtime.slices.store import open_slices
+from tests.end_to_end.materialized.base import (
+    QUERY,
+    TABLE,
+    Base,
+    kept_rows,
+    random_rows,
+    slices_of,
+)
+from tests.end_to_end.materialized.test_lakes import WINDOWS
+from tests.object_store import KEYS, ObjectStore, is_write_of, object_store
+
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[ObjectStore]:
+    with object_store("slices") as found:
+        yield found
+
+
+@pytest.fixture
+def lake(fresh_session: sqlwin.Session, store: ObjectStore) -> Iterator[sqlwin.Session]:
+    """A session that knows the store."""
+    for name, value in store.settings().items():
+        fresh_session.spark.conf.set(name, value)
+    yield fresh_session
+    for name in store.settings():
+        fresh_session.spark.conf.unset(name)
+
+
+def place(store: ObjectStore, path: str) -> Place:
+    return Place(store.uri(path), store.store())
+
+
+def kept(store: ObjectStore, path: str) -> object:
+    """What a table of slices holds, read as a Delta table."""
+    options = place(store, path).delta_options
+    return kept_rows(DeltaTable(store.uri(path), storage_options=options).to_pyarrow_table())
+
+
+def create(session: sqlwin.Session, store: ObjectStore, path: str, clauses: str = "") -> None:
+    session.execute(
+        f"CREATE MATERIALIZED TABLE m {clauses} WITH ('path' = '{store.uri(path)}') AS {QUERY}"
+    )
+
+
+def refresh(session: sqlwin.Session) -> str:
+    return session.execute("ALTER MATERIALIZED TABLE m REFRESH")[0].message
+
+
+def windows(rows: pa.Table) -> list[str]:
+    """The windows of all rows, by definition."""
+    assert len(rows)
+    return sorted(map(repr, duckdb.sql(WINDOWS).fetchall()))
+
+
+def answers(session: sqlwin.Session, condition: str = "") -> list[str]:
+    found = session.sql(f"SELECT city, window_end, n, s, low FROM m {condition}")
+    return sorted(repr(tuple(row.values())) for row in found.toArrow().to_pylist())
+
+
+@pytest.mark.parametrize("clauses", ["", "PARTITIONED BY (city)"], ids=["flat", "partitioned"])
+def test_slices_in_a_store_follow_files_in_a_store(
+    lake: sqlwin.Session, store: ObjectStore, clauses: str
+) -> None:
+    name = "partitioned" if clauses else "flat"
+    draw = random.Random(3)
+    files = {
+        number: random_rows(draw, 200, number * 300, number * 300 + 500) for number in range(3)
+    }
+
+    def rows() -> pa.Table:
+        return pa.concat_tables(files.values())
+
+    for number, table in files.items():
+        store.put(f"{name}/in/{number}.parquet", table)
+    lake.execute(TABLE.format(store.uri(f"{name}/in")))
+    create(lake, store, f"{name}/m", clauses)
+    assert kept(store, f"{name}/m") == slices_of(rows())
+    # a file beside the slices: by tasks, and in this process
+    files[3] = random_rows(draw, 100)
+    store.put(f"{name}/in/3.parquet", files[3])
+    explained = lake.explain("SELECT * FROM m")
+    assert "tail=[1 file]" in explained and "in process" in explained
+    assert KEYS["secret.key"] not in explained
+    assert answers(lake) == windows(rows())
+    lake.execute("SET 'sqlwin.materialized.in-process-bytes' = '0'")
+    assert "in process" not in lake.explain("SELECT * FROM m")
+    assert answers(lake) == windows(rows())
+    lake.execute("RESET 'sqlwin.materialized.in-process-bytes'")
+    files[1] = random_rows(draw, 150, 200, 700)
+    store.put(f"{name}/in/1.parquet", files[1])
+    del files[0]
+    store.delete(f"{name}/in/0.parquet")
+    assert "1 new file, 1 changed file, 1 lost file" in refresh(lake)
+    assert kept(store, f"{name}/m") == slices_of(rows())
+    # so many that they are merged
+    for number in range(4, 12):
+        files[number] = random_rows(draw, 50)
+        store.put(f"{name}/in/{number}.parquet", files[number])
+        refresh(lake)
+    assert len(open_slices(place(store, f"{name}/m")).files) < (8 if not clauses else 24)
+    assert kept(store, f"{name}/m") == slices_of(rows())
+    assert answers(lake) == windows(rows())
+    # the key is nowhere
+    definition = str(open_slices(place(store, f"{name}/m")).definition)
+    shown = lake.execute("SHOW CREATE MATERIALIZED TABLE m")[0]
+    for said in (definition, str(shown.rows)):
+        assert KEYS["secret.key"] not in said and KEYS["access.key"] not in said
+    lake.execute("DROP MATERIALIZED TABLE m")
+    assert list(place(store, f"{name}/m").files.files_below(store.uri(f"{name}/m"))) == []
+
+
+def test_of_two_refreshes_at_once_one_goes_on_from_where_the_other_is(
+    lake: sqlwin.Session, store: ObjectStore, tmp_path: Path
+) -> None:
+    base = Base(tmp_path / "in")
+    base.write("day", 300)
+    lake.execute(TABLE.format(base.root))
+    create(lake, store, "two")
+    other = sqlwin.connect(lake.spark.newSession())
+    for name, value in store.settings().items():
+        other.spark.conf.set(name, value)
+    other.execute(f"CREATE MATERIALIZED TABLE m WITH ('path' = '{store.uri('two')}')")
+    base.write("new", 100)
+    base.write("day", 200, 0, 300)
+    failed: list[Exception] = []
+
+    def run(session: sqlwin.Session) -> None:
+        try:
+            refresh(session)
+        except SqlwinError as error:
+            failed.append(error)
+
+    # both have looked for the next version before either writes it
+    with store.failing("slow", is_write_of("_delta_log/"), seconds=1):
+        threads = [threading.Thread(target=run, args=(each,)) for each in (lake, other)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not failed
+    assert kept(store, "two") == base.slices()
+
+
+def test_a_store_that_fails_changes_nothing(
+    lake: sqlwin.Session, store: ObjectStore, tmp_path: Path
+) -> None:
+    base = Base(tmp_path / "in")
+    base.write("day", 300)
+    lake.execute(TABLE.format(base.root))
+    create(lake, store, "fails")
+    before = base.slices()
+    base.write("new", 100)
+    lake.spark.conf.set("fs.s3a.attempts.maximum", "1")
+    for part in ("part-", "_sqlwin/manifest-", "_delta_log/"):
+        with store.failing("AccessDenied", is_write_of(f"fails/{part}")):
+            with pytest.raises(SqlwinError) as raised:
+                refresh(lake)
+        assert KEYS["secret.key"] not in str(raised.value)
+        if part == "part-":
+            assert "cannot write s3a://" in raised.value.message
+            assert "permission denied" in raised.value.message
+        assert kept(store, "fails") == before
+    # nothing is left of what was written meanwhile
+    named = {f"{store.uri('fails')}/{f.path}" for f in open_slices(place(store, "fails")).files}
+    there = place(store, "fails").files.files_below(store.uri("fails"))
+    assert {uri for uri in there if "/part-" in uri} == named
+    lake.spark.conf.unset("fs.s3a.attempts.maximum")
+    # it is written, and the answer is lost
+    with store.failing("lost", is_write_of("fails/_delta_log/"), times=1):
+        assert "1 new file" in refresh(lake)
+    assert kept(store, "fails") == base.slices()
+    assert "is up to date" in refresh(lake)
+    # neither the table nor what is below its path is left of a CREATE that fails
+    lake.execute("DROP MATERIALIZED TABLE m")
+    with store.failing("AccessDenied", is_write_of("half/part-")):
+        with pytest.raises(SqlwinError, match="cannot write"):
+            create(lake, store, "half")
+    assert list(place(store, "half").files.files_below(store.uri("half"))) == []
+
+
+def test_rows_are_inserted_and_old_slices_are_merged_and_dropped(
+    lake: sqlwin.Session, store: ObjectStore, tmp_path: Path
+) -> None:
+    base = Base(tmp_path / "in")
+    base.write("first", 300, 0, 600)
+    lake.execute(f"SET 'sqlwin.materialized.dir' = '{store.uri('all')}'")
+    lake.execute(TABLE.format(base.root))
+    lake.execute(
+        "CREATE MATERIALIZED TABLE m WITH ('slices.tiers' = '10 min for 2 h, 1 h', "
+        f"'slices.retention' = '20 h') REFRESH_MODE = CONTINUOUS AS {QUERY}"
+    )
+    lake.execute(f"INSERT INTO m {QUERY}")
+    base.write("last", 300, 600, 1440)
+    lake.execute(
+        f"CREATE TABLE later WITH ('connector' = 'filesystem', 'path' = '{base.root}/last.parquet')"
+    )
+    lake.execute(f"INSERT INTO m {QUERY.replace('TABLE trips', 'TABLE later')}")
+    stored = open_slices(place(store, "all/m"))
+    assert stored.reached.since_us is not None and stored.reached.tiers
+    rows = pa.concat_tables(
+        pq.read_table(base.root / f"{name}.parquet") for name in ("first", "last")
+    )
+    oldest = stored.reached.tiers[0].until_us
+    found = kept(store, "all/m")
+    assert isinstance(found, dict)
+    fine = {key: each for key, each in slices_of(rows).items() if key[1] > oldest}
+    assert {key: each for key, each in found.items() if key[1] > oldest} == fine
+    assert min(end for _, end in found) > stored.reached.since_us
+    # another session finds it in the directory
+    other = sqlwin.connect(lake.spark.newSession())
+    for name, value in store.settings().items():
+        other.spark.conf.set(name, value)
+    other.execute(f"SET 'sqlwin.materialized.dir' = '{store.uri('all')}'")
+    shown = other.execute("SHOW MATERIALIZED TABLES")[0].table
+    assert shown is not None
+    assert shown.column("path").to_pylist() == [store.uri("all/m")]
+    query = "SELECT city, n FROM m WHERE window_end > TIMESTAMP_NTZ '2024-01-02 00:00:00'"
+    assert other.sql(query).collect()
+
+
+def test_slices_are_where_they_can_be(lake: sqlwin.Session, tmp_path: Path) -> None:
+    Base(tmp_path / "in").write("day", 10)
+    lake.execute(TABLE.format(tmp_path / "in"))
+    with pytest.raises(CatalogError, match=r"slices cannot be at hdfs://h/m: .* on no file system"):
+        lake.execute(f"CREATE MATERIALIZED TABLE m WITH ('path' = 'hdfs://h/m') AS {QUERY}")

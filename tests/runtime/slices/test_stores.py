@@ -1,0 +1,210 @@
+"""A table of slices in an object store: who wins, what is known after a failure, what is removed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from runtime.connectors.lake.parquet_files import WrittenFile, remove_files
+from runtime.connectors.lake.places import Place
+from runtime.errors import CatalogError, ExecutionError
+from runtime.slices.changes import BaseFile
+from runtime.slices.commits import ChangedMeanwhile, commit
+from runtime.slices.faults import UnknownOutcome
+from runtime.slices.manifest import remove_old_manifests
+from runtime.slices.removal import remove_slices
+from runtime.slices.store import StoredSlices, create_slices, open_slices, set_suspended
+from tests.object_store import ObjectStore, is_write_of, object_store, store_of_a_process
+from tests.runtime.slices.test_store import FORM
+
+LOGGED = is_write_of("_delta_log/")
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[ObjectStore]:
+    with object_store("slices") as found:
+        yield found
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[ObjectStore]:
+    """A store of another process: these calls of the library hold up all threads of this one."""
+    with store_of_a_process("slices") as found:
+        yield found
+
+
+def _place(store: ObjectStore, path: str, attempts: int = 3) -> Place:
+    return Place(store.uri(path), store.store(attempts_maximum=str(attempts)))
+
+
+def _made(place: Place) -> StoredSlices:
+    create_slices(place, "m", {"query": "SELECT 1"}, FORM)
+    return open_slices(place, "m")
+
+
+def _written(store: ObjectStore, table: StoredSlices, mark: str, end: int) -> WrittenFile:
+    rows = pa.table({"city": ["a"], "slice_end": [end], "count": [1]})
+    name = f"part-{mark}-0.parquet"
+    store.put(f"{table.path.removeprefix(store.uri())}/{name}".lstrip("/"), rows)
+    return WrittenFile(name, (), 1_000, 1, {"slice_end": (end, end)}, {"slice_end": 0})
+
+
+def _files(place: Place) -> list[str]:
+    return [uri.removeprefix(f"{place.path}/") for uri in place.files.files_below(place.path)]
+
+
+def test_a_version_has_its_manifest_and_the_one_before_has_its_own(store: ObjectStore) -> None:
+    place = _place(store, "versions")
+    table = _made(place)
+    assert (table.version, table.manifest, table.files) == (0, (), ())
+    base = (BaseFile("a.parquet", 10, 20, 60, 60),)
+    assert commit(table, "x", [_written(store, table, "x", 60)], [], base) == 1
+    found = open_slices(place)
+    assert (found.name, found.form, found.manifest) == ("m", FORM, base)
+    assert [(file.n_rows, file.first_us) for file in found.files] == [(1, 60)]
+    assert open_slices(place, version=0).manifest == ()
+    with pytest.raises(ExecutionError, match=r"version 9 of .* is gone"):
+        open_slices(place, "m", 9)
+
+
+def test_what_is_said_of_a_table_is_kept_with_it(elsewhere: ObjectStore) -> None:
+    place = _place(elsewhere, "said")
+    set_suspended(_made(place), True)
+    found = open_slices(place)
+    assert found.is_suspended
+    assert len(found.delta.history(1)) == 1
+
+
+def test_of_two_that_write_a_version_at_once_the_store_takes_one(store: ObjectStore) -> None:
+    place = _place(store, "race")
+    _made(place)
+    tables = [open_slices(place) for _ in range(2)]
+    done: dict[str, object] = {}
+
+    def run(table: StoredSlices, mark: str) -> None:
+        try:
+            done[mark] = commit(
+                table, mark, [_written(store, table, mark, 60)], [], (BaseFile(mark, 1, 1),)
+            )
+        except ChangedMeanwhile:
+            done[mark] = "lost"
+
+    # both have seen that there is no such version before either writes it
+    with store.failing("slow", LOGGED, seconds=0.7):
+        threads = [
+            threading.Thread(target=run, args=(table, mark))
+            for table, mark in zip(tables, "xy", strict=True)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(map(str, done.values())) == ["1", "lost"]
+    found = open_slices(place)
+    (winner,) = (mark for mark, version in done.items() if version == 1)
+    assert found.manifest == (BaseFile(winner, 1, 1),)
+    assert [file.path for file in found.files] == [f"part-{winner}-0.parquet"]
+    assert sum(name.startswith("_sqlwin/manifest-") for name in _files(place)) == 1
+
+
+def test_a_version_whose_answer_was_lost_counts_once(store: ObjectStore) -> None:
+    place = _place(store, "answer")
+    table = _made(place)
+    with store.failing("lost", LOGGED, times=1):
+        assert commit(table, "x", [], [], (BaseFile("a", 1, 1),)) == 1
+    # not asked again, the store says that it has failed
+    table = open_slices(_place(store, "answer", attempts=0))
+    with store.failing("lost", LOGGED, times=1):
+        assert commit(table, "y", [], [], (BaseFile("b", 1, 1),)) == 2
+    assert open_slices(place).manifest == (BaseFile("b", 1, 1),)
+
+
+def test_a_version_that_was_not_taken_leaves_nothing(store: ObjectStore) -> None:
+    place = _place(store, "refused", attempts=0)
+    table = _made(place)
+    with store.failing("AccessDenied", LOGGED), pytest.raises(ExecutionError) as raised:
+        commit(table, "x", [], [], (BaseFile("a", 1, 1),))
+    assert not isinstance(raised.value, UnknownOutcome)
+    assert raised.value.message.startswith(f"materialized table `m` at {place.path}: ")
+    assert open_slices(place).version == 0
+    assert not any("manifest-" in name for name in _files(place))
+
+
+def test_where_nobody_says_whether_a_version_was_taken_its_files_stay(store: ObjectStore) -> None:
+    place = _place(store, "unknown", attempts=0)
+    table = _made(place)
+    written = _written(store, table, "x", 60)
+    is_over: list[str] = []
+
+    def fails(environ: dict[str, object]) -> bool:
+        is_over.extend(["put"] * LOGGED(environ))
+        return bool(is_over)
+
+    with store.failing("lost", fails), pytest.raises(UnknownOutcome) as raised:
+        commit(table, "x", [written], [], (BaseFile("a", 1, 1),))
+    assert "is not known" in str(raised.value.hint)
+    # it was: what it names is there
+    found = open_slices(place)
+    assert (found.version, found.manifest) == (1, (BaseFile("a", 1, 1),))
+    assert written.path in _files(place)
+
+
+def test_what_is_removed_is_what_has_the_mark(store: ObjectStore) -> None:
+    place = _place(store, "marks")
+    table = _made(place)
+    commit(table, "x", [_written(store, table, "x", 60)], [], (BaseFile("a", 1, 1),))
+    _written(store, table, "lost", 60)
+    remove_files(place.path, "lost", place.store)
+    assert [name for name in _files(place) if name.startswith("part-")] == ["part-x-0.parquet"]
+    number = table.delta.transaction_version("sqlwin.manifest")
+    assert number is None
+    current = open_slices(place).delta.transaction_version("sqlwin.manifest")
+    remove_old_manifests(place, current, 4e9)
+    assert open_slices(place).manifest == (BaseFile("a", 1, 1),)
+
+
+def test_a_place_that_holds_something_else_is_refused(store: ObjectStore) -> None:
+    store.put("taken/f.parquet", pa.table({"a": [1]}))
+    place = _place(store, "taken")
+    with pytest.raises(CatalogError, match=r"something is at s3a://slices/taken already"):
+        create_slices(place, "m", {}, FORM)
+    with pytest.raises(CatalogError, match="there is something else at"):
+        open_slices(place, "m")
+    with pytest.raises(CatalogError, match="there is nothing at"):
+        open_slices(_place(store, "nothing"), "m")
+
+
+def test_a_store_that_refuses_says_which_setting_is_about_it(store: ObjectStore) -> None:
+    place = _place(store, "keys")
+    _made(place)
+    with store.failing("InvalidAccessKeyId"), pytest.raises(ExecutionError) as raised:
+        open_slices(place, "m")
+    assert "spark.hadoop.fs.s3a.access.key" in raised.value.message
+    with store.failing("AccessDenied", lambda _: True), pytest.raises(ExecutionError) as raised:
+        create_slices(_place(store, "denied"), "m", {}, FORM)
+    assert "permission denied" in raised.value.message
+
+
+def test_a_removal_that_was_cut_short_is_ended_by_the_next_one(store: ObjectStore) -> None:
+    place = _place(store, "removed", attempts=0)
+    table = _made(place)
+    commit(table, "x", [_written(store, table, "x", 60)], [], (BaseFile("a", 1, 1),))
+
+    def is_of_data(environ: dict[str, object]) -> bool:
+        return environ["REQUEST_METHOD"] == "DELETE" and "part-x" in str(environ["PATH_INFO"])
+
+    with store.failing("InternalError", is_of_data):
+        with pytest.raises(ExecutionError, match="is not removed as a whole") as raised:
+            remove_slices(place)
+    assert "run the statement again" in str(raised.value.hint)
+    # nobody sees half of it
+    with pytest.raises(CatalogError, match=r"there is (something else|nothing) at"):
+        open_slices(place, "m")
+    assert _made(place).version == 0
+    assert [name for name in _files(place) if not name.startswith("_delta_log/")] == []
+    remove_slices(place)
+    assert _files(place) == []
+    remove_slices(place)
