@@ -26,6 +26,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from runtime.connectors.filesystem.source_log import SourceLog
 from runtime.errors import ExecutionError, SetupError
 from runtime.files import Files, as_uri, for_each_file
 from runtime.redaction import DEFAULT, Mask
@@ -182,6 +183,7 @@ def _opened(files: Files, new: Checkpoint, identity: Identity, mask: Mask) -> Ch
         _check_spark_files(files, checkpoint)
     files.make_directory(checkpoint.end_of_input)
     _drop_leftovers(files, checkpoint)
+    for_each_file(files.delete, SourceLog(files, checkpoint.spark_directory).unplanned())
     _drop_unread_end(files, checkpoint)
     last = max(committed(files, checkpoint), default=-1)
     for_each_file(files.delete, uncommitted_state(files, checkpoint.spark_directory, last))

@@ -11,12 +11,9 @@ What a micro-batch reads is in the checkpoint before it runs: `runtime.streaming
 
 from __future__ import annotations
 
-import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
-from urllib.parse import unquote
+from collections.abc import Callable, Sequence
 
 from pyspark.sql import SparkSession
 
@@ -27,10 +24,11 @@ from runtime.connectors.filesystem.read import (
     reachable,
     shown_files,
 )
+from runtime.connectors.filesystem.source_log import SourceLog
 from runtime.connectors.options.checks import option_values
 from runtime.connectors.options.formats import SELF_DESCRIBING, format_of
 from runtime.errors import ExecutionError
-from runtime.files import Files, for_each_file, is_local_path
+from runtime.files import for_each_file, is_local_path
 from runtime.spark.files import resolve
 from runtime.spec.table import TableSpec
 
@@ -43,15 +41,14 @@ _PARQUET_MARK = b"PAR1"
 
 
 def arrivals_check(
-    spark: SparkSession, specs: Sequence[TableSpec], files: Files, checkpoint: str
+    spark: SparkSession, specs: Sequence[TableSpec], log: SourceLog
 ) -> Callable[[int], None]:
     """What looks at the files of a micro-batch, of tables on disks of this machine.
 
     Args:
         spark: the session.
         specs: the tables that the stream reads, of whatever connector.
-        files: the file system of the checkpoint.
-        checkpoint: Spark's part of it.
+        log: what Spark has planned to read.
 
     Returns:
         A function that takes the number of a micro-batch that is about to run, and raises an
@@ -69,10 +66,10 @@ def arrivals_check(
             if (is_text or is_checked is not None) and is_local_path(path):
                 shown = is_checked or shown_files(spec)
                 tables.append((fixed_part(path), spec, shown, is_text))
-    listed_before = set(files.names_in(f"{checkpoint}/offsets")) if tables else set()
+    listed_before = log.planned() if tables else frozenset()
 
     def check(batch: int) -> None:
-        listed = arrived(files, checkpoint, batch) if tables else {}
+        listed = arrived(log, batch) if tables else {}
         for begin, spec, is_shown, is_text in tables:
             found = [path for path in listed if path.startswith(begin) and is_shown(path)]
 
@@ -83,7 +80,7 @@ def arrivals_check(
                 # What an earlier run has listed this one has planned anew. The time of a file can
                 # be set, as what copies files does in the end; that it was set has a time too.
                 changed_ns = max(found.st_mtime_ns, found.st_ctime_ns)
-                if str(batch) not in listed_before or changed_ns // _NS_PER_MS >= begun_ms:
+                if batch not in listed_before or changed_ns // _NS_PER_MS >= begun_ms:
                     raise _has_grown(path, spec)
 
             for_each_file(look_at, found)
@@ -100,7 +97,7 @@ def _has_grown(path: str, spec: TableSpec) -> ExecutionError:
     )
 
 
-def arrived(files: Files, checkpoint: str, batch: int) -> dict[str, int]:
+def arrived(log: SourceLog, batch: int) -> dict[str, int]:
     """The files of this machine that a micro-batch reads, by what Spark says of it.
 
     Returns:
@@ -109,65 +106,9 @@ def arrived(files: Files, checkpoint: str, batch: int) -> dict[str, int]:
     """
     return {
         "/" + path.removeprefix("file:").lstrip("/"): modified_ms
-        for path, modified_ms in listed_in(files, checkpoint, batch).items()
+        for path, modified_ms in log.listed_in(batch).items()
         if _is_local(path)
     }
-
-
-def listed_in(files: Files, checkpoint: str, batch: int) -> dict[str, int]:
-    """The same of all file systems, by URI."""
-    found: dict[str, int] = {}
-    before, now = (_offsets(files, checkpoint, number) for number in (batch - 1, batch))
-    new = {source: (before.get(source, -1) + 1, last) for source, last in now.items()}
-    names = files.names_in(f"{checkpoint}/sources")
-    logs = [int(name) for name in names if name.isdecimal()]
-    if not new.keys() <= set(logs):
-        # a table that is read twice has two offsets and one log, and those behind it other numbers
-        every = (min(n for n, _ in new.values()), max(n for _, n in new.values()))
-        new = dict.fromkeys(logs, every)
-    for source, (first, last) in new.items():
-        for number in range(first, last + 1):
-            path = f"{checkpoint}/sources/{source}/{number}"
-            if not files.exists(path):
-                path += ".compact"
-            if not files.exists(path):
-                continue
-            # a compact one has those before it too
-            found |= {
-                unquote(entry["path"]): entry["timestamp"]
-                for entry in _entries(files, path)
-                if entry.get("batchId") == number
-            }
-    return found
-
-
-def listed_until_now(files: Files, checkpoint: str) -> set[str]:
-    """The files that a stream has planned to read in all of its micro-batches, by URI."""
-    logs = files.files_below(f"{checkpoint}/sources")
-    names = (path for path in logs if path.rpartition("/")[2].partition(".")[0].isdecimal())
-    return {unquote(entry["path"]) for path in names for entry in _entries(files, path)}
-
-
-def _entries(files: Files, path: str) -> Iterator[dict[str, Any]]:
-    """What a file of the log of a source of files says of each of them."""
-    for line in files.read_text(path).splitlines()[1:]:
-        # other sources have logs of other kinds
-        if line.startswith('{"path":'):
-            yield json.loads(line)
-
-
-def _offsets(files: Files, checkpoint: str, batch: int) -> dict[int, int]:
-    """Where each source of files ends in a micro-batch, by the number of the source."""
-    path = f"{checkpoint}/offsets/{batch}"
-    if batch < 0 or not files.exists(path):
-        return {}
-    offsets = {}
-    for source, line in enumerate(files.read_text(path).splitlines()[2:]):
-        offset = json.loads(line) if line.startswith("{") else None
-        last = offset.get("logOffset") if isinstance(offset, dict) else None
-        if isinstance(last, int):
-            offsets[source] = last
-    return offsets
 
 
 def _is_local(path: str) -> bool:

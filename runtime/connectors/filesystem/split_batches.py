@@ -12,7 +12,7 @@ when a micro-batch runs again.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -20,9 +20,9 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from runtime.commits import Commit, batch_of, read_commit, read_commits
-from runtime.connectors.filesystem.arrivals import listed_in, listed_until_now
 from runtime.connectors.filesystem.paths import is_glob
 from runtime.connectors.filesystem.read import reachable
+from runtime.connectors.filesystem.source_log import SourceLog
 from runtime.connectors.options.checks import option_values
 from runtime.files import Files
 from runtime.spark.files import files_at, resolve
@@ -38,15 +38,14 @@ Group = tuple[str, int]
 
 
 def split_batches(
-    spark: SparkSession, specs: Sequence[TableSpec], files: Files, checkpoint: str
+    spark: SparkSession, specs: Sequence[TableSpec], log: SourceLog
 ) -> Callable[[int], tuple[str, ...]] | None:
     """What says of which tables files are missing, of those that a stream has read a part of.
 
     Args:
         spark: the session.
         specs: the tables that the stream reads, of whatever connector.
-        files: the file system of the checkpoint.
-        checkpoint: Spark's part of it.
+        log: what Spark has planned to read.
 
     Returns:
         A function that takes the number of a micro-batch that is about to run, and returns their
@@ -60,7 +59,7 @@ def split_batches(
             system = files_at(spark, path)
             if not is_glob(path, system) and not system.is_file(path):
                 tables.append(Directory(spec.name, system, path, partial(reachable, spec, path)))
-    return Parts(files, checkpoint, tables).missing if tables else None
+    return Parts(log, tables).missing if tables else None
 
 
 @dataclass(frozen=True)
@@ -84,14 +83,12 @@ class Parts:
     """What a stream has read a part of.
 
     Args:
-        files: the file system of the checkpoint.
-        checkpoint: Spark's part of it.
+        log: what Spark has planned to read.
         tables: the directories that it reads.
     """
 
-    def __init__(self, files: Files, checkpoint: str, tables: Sequence[Directory]) -> None:
-        self._files = files
-        self._checkpoint = checkpoint
+    def __init__(self, log: SourceLog, tables: Sequence[Directory]) -> None:
+        self._log = log
         self._tables = tables
         self._is_first = True
         # of groups that files are missing of, those that are read
@@ -100,10 +97,8 @@ class Parts:
     def missing(self, batch: int) -> tuple[str, ...]:
         """The tables of which files are missing when this micro-batch has run."""
         read = defaultdict(set, self._read)
-        new: Iterable[str] = listed_in(self._files, self._checkpoint, batch)
-        if self._is_first:
-            # an earlier run may have left some
-            new = {*new, *listed_until_now(self._files, self._checkpoint)}
+        # an earlier run may have left some
+        new = self._log.listed_until_now() if self._is_first else self._log.listed_in(batch)
         for path in new:
             if (group := batch_of(path)) is not None:
                 read[group].add(path.rpartition("/")[2])

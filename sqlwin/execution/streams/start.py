@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from runtime.connectors.filesystem.arrivals import arrivals_check
+from runtime.connectors.filesystem.source_log import SourceLog
 from runtime.connectors.filesystem.split_batches import split_batches
 from runtime.connectors.stream_sinks import StreamRun
 from runtime.errors import AnalysisError
@@ -107,6 +108,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
             names=checkpoint.names,
         )
         read = [source for source in lowered.sources if isinstance(source, TableSpec)]
+        log = SourceLog(files, checkpoint.spark_directory)
         start = write_stream(spark, lowered, sink, late, options)
         number = plans.streams.next_number()
         run = StreamRun(
@@ -115,8 +117,8 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
             trigger_us=0 if lowered.is_bounded else trigger_us(config, lowered.sources),
             writer=checkpoint.writer,
             late=first_late,
-            check=arrivals_check(spark, read, files, checkpoint.spark_directory),
-            find_incomplete=split_batches(spark, read, files, checkpoint.spark_directory),
+            check=arrivals_check(spark, read, log),
+            find_incomplete=split_batches(spark, read, log),
             order=lowered.order,
         )
         put_back = undone.enter_context(ExitStack())

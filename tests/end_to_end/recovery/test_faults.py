@@ -103,6 +103,34 @@ def test_what_java_fails_with_at_the_end_fails_the_stream(
     assert not fresh_session.streams.running()
 
 
+@pytest.mark.long
+def test_a_file_that_was_named_and_not_planned_has_its_own_micro_batch(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    late = write_input(tmp_path, 4)
+    setup, statement = statements("hop", tmp_path)
+    fresh_session.execute(
+        f"{setup} SET 'execution.runtime-mode' = 'streaming';"
+        "SET 'sqlwin.end-of-input' = 'hold-windows';"
+        f"SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoint'"
+    )
+    for name in ("0002", "0003"):
+        (tmp_path / f"in/{name}.parquet").rename(tmp_path / name)
+    fresh_session.execute(statement)
+    for name in ("0002", "0003"):
+        (tmp_path / name).rename(tmp_path / f"in/{name}.parquet")
+    # a run that was killed when it had listed the third file
+    log = tmp_path / "checkpoint/totals/spark/sources/0"
+    before = (log / "1").read_text()
+    named = before.replace("/0001.parquet", "/0002.parquet").replace('Id":1', 'Id":2')
+    assert named != before
+    (log / "2").write_text(named)
+    fresh_session.execute(statement)
+    fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")
+    found = fresh_session.sql("SELECT * FROM too_late").collect()
+    assert sorted(map(tuple, found)) == late
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", QUERIES)
 def test_a_stream_killed_at_every_point_writes_the_rows_of_the_batch(

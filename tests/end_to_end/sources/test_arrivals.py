@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 import sqlwin
 from runtime.commits import Commit, write_commit
 from runtime.connectors.filesystem.arrivals import arrivals_check, arrived
+from runtime.connectors.filesystem.source_log import SourceLog
 from runtime.errors import ExecutionError
 from runtime.files import LocalFiles
 from sqlwin.execution.streams.handle import Stream
@@ -161,7 +162,7 @@ def test_a_file_that_has_grown_since_it_was_listed_is_refused(
     path.write_text("1\n")
     listed_ms = path.stat().st_mtime_ns // 1_000_000
     spec = table("filesystem", "k BIGINT", path=str(path.parent), format="csv")
-    check = arrivals_check(spark, [spec], LocalFiles(), str(tmp_path))
+    check = arrivals_check(spark, [spec], SourceLog(LocalFiles(), str(tmp_path)))
     # Spark lists, and plans
     entry = json.dumps({"path": f"file://{path}", "timestamp": listed_ms, "batchId": 0})
     for name, lines in (("offsets/0", '{}\n{"logOffset":0}'), ("sources/0/0", entry)):
@@ -178,7 +179,7 @@ def test_a_file_that_has_grown_since_it_was_listed_is_refused(
         check(0)
     # the next run plans the micro-batch anew
     time.sleep(0.01)
-    again = arrivals_check(spark, [spec], LocalFiles(), str(tmp_path))
+    again = arrivals_check(spark, [spec], SourceLog(LocalFiles(), str(tmp_path)))
     again(0)
     time.sleep(0.01)
     path.write_text("1\n2\n3\n")
@@ -201,9 +202,9 @@ def test_the_files_of_a_micro_batch_are_those_that_spark_has_logged(tmp_path: Pa
     log("sources/0/9.compact", entry("file:///in/old", 8), entry("file:///in/a%20b%2Bc.parquet", 9))
     log("sources/0/10", entry("file:///in/d", 10), entry("hdfs://h/in/e", 10))
     log("sources/1/0", entry("file:/ck/end.json", 0))
-    found = arrived(LocalFiles(), str(tmp_path), 1)
+    found = arrived(SourceLog(LocalFiles(), str(tmp_path)), 1)
     assert found == {"/in/a b+c.parquet": 1, "/in/d": 1, "/ck/end.json": 1}
-    assert arrived(LocalFiles(), str(tmp_path), 2) == {}
+    assert arrived(SourceLog(LocalFiles(), str(tmp_path)), 2) == {}
 
 
 def test_a_table_that_is_read_twice_has_two_offsets_and_one_log(tmp_path: Path) -> None:
@@ -214,8 +215,8 @@ def test_a_table_that_is_read_twice_has_two_offsets_and_one_log(tmp_path: Path) 
     ):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text("\n".join(lines))
-    assert arrived(LocalFiles(), str(tmp_path), 0) == {"/in/a": 1}
+    assert arrived(SourceLog(LocalFiles(), str(tmp_path)), 0) == {"/in/a": 1}
     # the log of the table behind it, whose offset is the third one
     (tmp_path / "sources/1").mkdir()
     (tmp_path / "sources/1/0").write_text('v1\n{"path":"file:///in/b","timestamp":2,"batchId":0}')
-    assert arrived(LocalFiles(), str(tmp_path), 0) == {"/in/a": 1, "/in/b": 2}
+    assert arrived(SourceLog(LocalFiles(), str(tmp_path)), 0) == {"/in/a": 1, "/in/b": 2}

@@ -278,8 +278,14 @@ def test_an_end_mark_that_was_never_read_is_removed_and_one_that_was_stays(tmp_p
     log.write_text('v1\n{"path":"file:///in/a.parquet","timestamp":1,"batchId":0}')
     opened(tmp_path)
     assert not mark.exists()
+    named = f'v1\n{{"path":"file://{mark}","timestamp":1,"batchId":0}}'
     end_input(FILES, checkpoint)
-    log.write_text(f'v1\n{{"path":"file://{mark}","timestamp":1,"batchId":0}}')
+    log.write_text(named)
+    opened(tmp_path)
+    assert not mark.exists(), "named, and no micro-batch was planned with it"
+    end_input(FILES, checkpoint)
+    log.write_text(named)
+    (tmp_path / "spark/offsets/0").write_text('v1\n{"batchWatermarkMs":0}\n-\n{"logOffset":0}')
     opened(tmp_path)
     assert mark.exists()
 

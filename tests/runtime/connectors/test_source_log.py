@@ -1,0 +1,94 @@
+"""What a stream reads is read from Spark's log: each file of it once."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from runtime.connectors.filesystem.source_log import SourceLog
+from runtime.files import LocalFiles
+
+
+class Noting(LocalFiles):
+    """Notes which files are read."""
+
+    def __init__(self) -> None:
+        self.read: Counter[str] = Counter()
+
+    def read_text(self, path: str) -> str:
+        self.read[path] += 1
+        return super().read_text(path)
+
+
+def entry(directory: Path, name: str, *numbers: int, source: int = 0) -> None:
+    """An entry of a log, with a file for each micro-batch."""
+    path = directory / f"sources/{source}/{name}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    files = [{"path": f"file:///in/{n}", "timestamp": n, "batchId": n} for n in numbers]
+    lines = (json.dumps(each, separators=(",", ":")) for each in files)
+    path.write_text("\n".join(["v1", *lines]))
+
+
+def offsets(directory: Path, batch: int, *ends: int | None) -> None:
+    path = directory / f"offsets/{batch}"
+    path.parent.mkdir(exist_ok=True)
+    lines = ["-" if end is None else json.dumps({"logOffset": end}) for end in ends]
+    path.write_text("\n".join(["v1", "{}", *lines]))
+
+
+def made(directory: Path, n_batches: int) -> None:
+    """A checkpoint of micro-batches of a file each."""
+    for batch in range(n_batches):
+        if batch % 10 == 9:
+            entry(directory, f"{batch}.compact", *range(batch + 1))
+        else:
+            entry(directory, str(batch), batch)
+        offsets(directory, batch, batch)
+
+
+def test_a_file_of_the_log_is_read_once_in_a_micro_batch_and_at_a_start(tmp_path: Path) -> None:
+    made(tmp_path, 13)
+    files = Noting()
+    log = SourceLog(files, str(tmp_path))
+    assert log.listed_until_now() == {f"file:///in/{number}" for number in range(13)}
+    assert set(files.read) == {
+        f"{tmp_path}/sources/0/{name}" for name in ("9.compact", "10", "11", "12")
+    }
+    files.read.clear()
+    for _ in range(2):
+        assert log.listed_in(12) == {"file:///in/12": 12}
+    entry(tmp_path, "13", 13)
+    offsets(tmp_path, 13, 13)
+    assert log.listed_in(13) == {"file:///in/13": 13}
+    assert set(files.read.values()) == {1}
+
+
+@pytest.mark.parametrize("n_batches", [0, 1, 9, 10, 12])
+def test_entries_without_a_micro_batch_are_found(n_batches: int, tmp_path: Path) -> None:
+    made(tmp_path, n_batches)
+    log = SourceLog(LocalFiles(), str(tmp_path))
+    assert log.unplanned() == []
+    name = f"{n_batches}.compact" if n_batches % 10 == 9 else str(n_batches)
+    entry(tmp_path, name, *(range(n_batches + 1) if n_batches % 10 == 9 else [n_batches]))
+    (tmp_path / f"sources/0/.{name}.crc").touch()
+    found = sorted(path.rpartition("/")[2] for path in log.unplanned())
+    assert found == sorted([name, f".{name}.crc"])
+
+
+def test_what_another_source_may_have_planned_is_left(tmp_path: Path) -> None:
+    made(tmp_path, 3)
+    # two offsets of one log, and one of another that is behind it
+    offsets(tmp_path, 3, 2, 2, 7)
+    for number in range(8):
+        entry(tmp_path, str(number), number, source=1)
+    log = SourceLog(LocalFiles(), str(tmp_path))
+    assert log.unplanned() == []
+    # what is no log of files
+    (tmp_path / "sources/2").mkdir()
+    (tmp_path / "sources/2/8").write_text('v1\n{"topic":{"0":0}}')
+    assert log.unplanned() == []
+    entry(tmp_path, "8", 8, source=1)
+    assert log.unplanned() == [f"{tmp_path}/sources/1/8"]
