@@ -1,8 +1,12 @@
 """A materialized table: what it costs, what it saves, DuckDB beside it.
 
-`python -m tests.bench.materialized`, with `--rows 200000000` as large as it is meant for. Results
-are compared before times count: windows from slices with those from rows and with DuckDB's. Rows
-are made a million at a time, and removed in the end unless they were there before, or `--keep`.
+As large as it is meant for, where rows take 4.5 GB of disk, and DuckDB at most 4 GB of memory:
+
+    python -m tests.bench.materialized --rows 200000000 --data bench-data --keep
+
+Results are compared before times count: windows from slices with those from rows and with DuckDB's.
+Rows are made a million at a time, and removed in the end unless they were there before, or
+`--keep`. What is being done is said on standard error, with the seconds since the start.
 """
 
 from __future__ import annotations
@@ -46,6 +50,19 @@ DUCK_BUCKETS = (
     "SELECT key, date_trunc('minute', ts) AS t, sum(price)::BIGINT AS s, count(*) AS n, "
     "max(price) AS m FROM '{}/*.parquet' GROUP BY ALL"
 )
+
+
+STARTED = time.perf_counter()
+
+
+def doing(what: str) -> None:
+    """Say what comes next."""
+    print(f"[{time.perf_counter() - STARTED:6.0f} s] {what}", file=sys.stderr, flush=True)
+
+
+def say(line: str) -> None:
+    """Print a figure at once: a run of hours may be stopped."""
+    print(line, flush=True)
 
 
 def seconds(action: Callable[[], object], runs: int = 1) -> float:
@@ -108,6 +125,7 @@ def main() -> None:
     parser.add_argument("--keep", action="store_true", help="leave the rows that were made")
     options = parser.parse_args()
     options.data.mkdir(parents=True, exist_ok=True)
+    doing(f"{options.rows:,} rows are made in {options.data}, if they are not there")
     there = {each.name for each in options.data.iterdir()}
     try:
         source = data.make(options.data, options.rows, options.keys, files=8, hours=options.hours)
@@ -134,30 +152,38 @@ def _measure(base: Path, directory: Path, options: argparse.Namespace) -> None:
                     "'format'='parquet'); CREATE TABLE nowhere (key BIGINT, window_end TIMESTAMP, "
                     "s BIGINT, n BIGINT, m BIGINT) WITH ('connector' = 'blackhole')")  # fmt: skip
     made = f"CREATE MATERIALIZED TABLE m WITH ('path' = '{kept}') AS {DEFINITION}"
+    doing("the plain query")
     plain = seconds(lambda: session.execute(f"INSERT INTO nowhere {DEFINITION}"), runs)
+    doing("CREATE MATERIALIZED TABLE")
     build = seconds(lambda: session.execute(made))
     buckets = DUCK_BUCKETS.format(base)
+    doing("DuckDB's table of buckets; windows from slices, from rows and from buckets")
     con.sql(f"CREATE TABLE buckets AS {buckets}")
     n_windows = same_rows(session, HOP.format(""), con, DUCK_HOP.format("FROM buckets"))
-    print(
-        f"{options.rows:,} rows, {options.keys:,} keys, {options.hours:g} h, {n_windows:,} windows"
-    )
-    print(f"build: {build:.2f} s, {build / plain:.2f} times the plain query ({plain:.2f} s)")
+    say(f"{options.rows:,} rows, {options.keys:,} keys, {options.hours:g} h, {n_windows:,} windows")
+    say(f"build: {build:.2f} s, {build / plain:.2f} times the plain query ({plain:.2f} s)")
 
-    insert = f"INSERT INTO nowhere {HOP.format('')}"
-    sliced = seconds(lambda: session.execute(insert), runs)
-    rewrite(session, is_on=False)
-    whole = seconds(lambda: session.execute(insert), runs)
-    rewrite(session, is_on=True)
-    print(f"HOP 1 min / 1 h of all: {sliced:.2f} s from slices, {whole:.2f} s from rows "
-          f"({whole / sliced:.1f} times)")  # fmt: skip
+    doing("HOP of all, from slices and from rows")
+    whole = HOP.format("")
+    roads = {
+        "INSERT into nothing": lambda: session.execute(f"INSERT INTO nowhere {whole}"),
+        "rows in this process": lambda: sum(map(len, session.execute(whole)[0].batches())),
+    }
+    for what, road in roads.items():
+        sliced = seconds(road, runs)
+        rewrite(session, is_on=False)
+        from_rows = seconds(road, runs)
+        rewrite(session, is_on=True)
+        say(f"HOP 1 min / 1 h of all, {what}: {sliced:.2f} s from slices, {from_rows:.2f} s from rows "
+            f"({from_rows / sliced:.1f} times)")  # fmt: skip
     for what, sql in (("rows", buckets), ("buckets", "FROM buckets")):
         duck = DUCK_HOP.format(sql)
         taken = seconds(lambda: con.execute(f"SELECT {DIGEST} FROM ({duck})").fetchone(), 1)  # noqa: B023
-        print(f"  DuckDB from {what}: {taken:.2f} s")
+        say(f"  DuckDB from {what}: {taken:.2f} s")
 
+    doing("one key's last day")
     (result,) = session.execute(one_key)
-    print(f"one key's last day, {'in process' if result.here else 'by Spark'}: "
+    say(f"one key's last day, {'in process' if result.here else 'by Spark'}: "
           f"{seconds(lambda: session.execute(one_key)[0].to_arrow(), 5):.3f} s, "
           f"{len(result.rows):,} windows")  # fmt: skip
     duck_key = (
@@ -165,22 +191,24 @@ def _measure(base: Path, directory: Path, options: argparse.Namespace) -> None:
         f"{bound.replace('_NTZ', '')}"
     )
     taken = seconds(lambda: con.execute(duck_key).fetchall(), 5)
-    print(f"  DuckDB from buckets: {taken:.3f} s")
+    say(f"  DuckDB from buckets: {taken:.3f} s")
     script = f"CREATE MATERIALIZED TABLE m WITH ('path' = '{kept}'); {one_key}"
     command = [sys.executable, "-m", "sqlwin", "run", "-e", script]
     quiet = {"env": {**os.environ, "SQLWIN_ENGINE": "off"}, "capture_output": True, "check": True}
-    print(f"  from a shell: {seconds(lambda: subprocess.run(command, **quiet), 2):.2f} s")  # type: ignore[call-overload]
+    say(f"  from a shell: {seconds(lambda: subprocess.run(command, **quiet), 2):.2f} s")  # type: ignore[call-overload]
 
     for name, n_rows, first, span in (
         ("1 % more rows", options.rows // 100, last_day + data.DAY_US, data.HOUR_US),
         ("10,000 late rows", 10_000, data.START_US, round(options.hours * data.HOUR_US)),
     ):
+        doing(f"{name}, and REFRESH")
         more_rows(base, name.replace(" ", "-"), n_rows, options.keys, first, span)
         started = time.perf_counter()
         (done,) = session.execute("ALTER MATERIALIZED TABLE m REFRESH")
         taken = time.perf_counter() - started
-        print(f"{name}: {taken:.2f} s, {100 * taken / build:.0f} % of the build (at most 5 % and 1 s: "
+        say(f"{name}: {taken:.2f} s, {100 * taken / build:.0f} % of the build (at most 5 % and 1 s: "
               f"{0.05 * build + 1:.2f} s); {done.message}")  # fmt: skip
+    doing("the same windows once more")
     con.sql(f"CREATE OR REPLACE TABLE buckets AS {buckets}")
     same_rows(session, HOP.format(""), con, DUCK_HOP.format("FROM buckets"))
     _sizes(kept, base, directory, con)
@@ -201,7 +229,7 @@ def _sizes(kept: Path, base: Path, directory: Path, con: duckdb.DuckDBPyConnecti
         other.execute(sql).fetchall()
     found = DeltaTable(str(kept)).file_uris()
     taken = sum(Path(each.removeprefix("file://")).stat().st_size for each in found)
-    print(f"on disk: {len(slices):,} partials by key and slice, {taken / 1e6:.1f} MB in "
+    say(f"on disk: {len(slices):,} partials by key and slice, {taken / 1e6:.1f} MB in "
           f"{len(found)} files ({taken / len(slices):.1f} bytes each; {n_bytes(kept) / 1e6:.1f} MB "
           f"with older versions); one Parquet file of the same {plain.stat().st_size / 1e6:.1f} MB, "
           f"DuckDB's table {(directory / 'size.db').stat().st_size / 1e6:.1f} MB, "
@@ -211,6 +239,7 @@ def _sizes(kept: Path, base: Path, directory: Path, con: duckdb.DuckDBPyConnecti
 def _late_rows_of_a_year(directory: Path, options: argparse.Namespace) -> None:
     """One file of 10,000 rows over a year: only slices that they touch are written, counted."""
     n_rows, n_keys, hours = max(100_000, options.rows // 20), 100, 365 * 24
+    doing(f"a year of {n_rows:,} rows")
     year = data.make(directory / "year", n_rows, n_keys, files=8, hours=hours)
     session = sqlwin.connect()
     session.execute(f"CREATE TABLE year WITH ('connector'='filesystem', 'path'='{year}', "
@@ -229,7 +258,7 @@ def _late_rows_of_a_year(directory: Path, options: argparse.Namespace) -> None:
     (done,) = session.execute("ALTER MATERIALIZED TABLE y REFRESH")
     taken = time.perf_counter() - started
     assert f"10,000 rows read, {touched:,} partials written" in done.message, done.message
-    print(f"10,000 late rows over a year of {n_rows:,}: {taken:.2f} s ({made:.2f} s to build), "
+    say(f"10,000 late rows over a year of {n_rows:,}: {taken:.2f} s ({made:.2f} s to build), "
           f"{touched:,} slices touched; {done.message}")  # fmt: skip
     session.close()
 
