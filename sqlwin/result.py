@@ -330,7 +330,7 @@ class Result:
         """The rows that this process computes."""
         assert self.here is not None
         rows = self.here.batches(limit)
-        while (batch := self._run(lambda: next(rows, None))) is not None:
+        while (batch := self._run(lambda: next(rows, None), has_jobs=False)) is not None:
             yield batch
 
     def _check_bounded(self, hint: str) -> None:
@@ -358,9 +358,9 @@ class Result:
             return html_table(self.columns, self.batches(MOST_ROWS + 1))
         return f"<pre>{html.escape(self.text or self.message)}</pre>"
 
-    def _run(self, action: Callable[[], Any]) -> Any:
+    def _run(self, action: Callable[[], Any], *, has_jobs: bool = True) -> Any:
         try:
-            return action() if self.run is None else self.run.computed(action)
+            return action() if self.run is None else self.run.computed(action, has_jobs=has_jobs)
         except Exception as error:
             if self.errors is None:
                 raise

@@ -10,7 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import count
@@ -149,15 +149,20 @@ class StatementRun:
                 lambda record, now: replace(record, spans=_closed(record.spans, name, now))
             )
 
-    def computed(self, action: Callable[[], Any]) -> Any:
+    def computed(self, action: Callable[[], Any], *, has_jobs: bool = True) -> Any:
         """What an action gives that computes rows of it; its Spark jobs are the statement's.
+
+        Args:
+            action: computes rows.
+            has_jobs: whether it may start jobs: to mark them takes a dozen calls of the JVM.
 
         Raises:
             Exception: what the action raises; the record says so.
         """
         self._change(lambda record, _: replace(record, state=StatementState.RUNNING))
         try:
-            with self.marking(self.record.tag, self.record.text), self.span("computing rows"):
+            marked = self.marking(self.record.tag, self.record.text) if has_jobs else nullcontext()
+            with marked, self.span("computing rows"):
                 found = action()
         except BaseException as error:
             self.failed(error)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 from runtime.connectors.latest_rows import MOST_ROWS, LatestRows
 from runtime.errors import ExecutionError
 from runtime.spark.status import stage_progress
-from sqlwin.execution.activity import StatementState
+from sqlwin.execution.activity import Activity, StatementState
 from sqlwin.ui.model import to_json
 from sqlwin.ui.snapshot import latest_view, plan_of, snapshot, thinned
 from tests.sqlwin.ui.sessions import (
@@ -205,6 +207,20 @@ def test_pieces_of_rows_are_one_span() -> None:
         run.computed(lambda: None)
     assert [span.name for span in run.record.spans] == ["planning", "computing rows"]
     assert run.record.spans[-1].ended is not None
+
+
+def test_rows_that_no_job_computes_mark_none() -> None:
+    marked: list[str] = []
+
+    @contextmanager
+    def marking(tag: str, _: str) -> Iterator[None]:
+        marked.append(tag)
+        yield
+
+    run = Activity(marking).begin("SELECT 1")
+    assert run.computed(lambda: 7, has_jobs=False) == 7 and not marked
+    assert run.computed(lambda: 7) == 7 and marked == [run.record.tag]
+    assert [span.name for span in run.record.spans] == ["computing rows"]
 
 
 def test_a_batch_has_the_progress_of_its_stages() -> None:
