@@ -30,22 +30,17 @@ A checkpoint without them gets them when its next windows fire.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
 from math import isqrt
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.arrow.blobs import pieces
-from runtime.compute.kernels.columns import Int64Array, int64_values, one_chunk
-from runtime.compute.kernels.compact import merge_equal_slices
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.aggregates import Accumulator, CollectRows, CollectSet
 from runtime.spec.windows import CalendarHop, Hop, windows_per_slice
-from runtime.streaming.state.blobs import BlobStore, decode_table, encode_state, known_blob
-from runtime.streaming.state.slices import CACHE
-from runtime.streaming.state.table_cache import unique_name
+from runtime.streaming.state.blobs import BlobStore
+from runtime.streaming.state.spans import MANY_PATCHES, Slices, Span, Spans, needs
 
 # A window has so many blocks at least. With more of them there are fewer suffixes to remember, and
 # the middle is made anew from more partials, of which there are to be no more than that.
@@ -53,40 +48,9 @@ _FEWEST_BLOCKS = 4
 MIDDLE_ROWS = 1 << 16
 # A block has so many suffixes of lists at most.
 _SUFFIXES_OF_LISTS = 4
-# Fewer partials are merged sooner than spans are kept
-FEW_ROWS = 1 << 14
-# Spans are worth it where a key has so many slices in a window, and until it has half of that.
-SLICES_A_KEY = 6
-# So many patches are merged into the spans, or as soon as they have some rows for each of a span's
-_MANY_PATCHES = 32
-
-# The partials with `after` < slice end <= `until`, all that came so far
-Slices = Callable[[int, int], list[pa.Table]]
 
 
-class Span(NamedTuple):
-    """One partial a key for the slices between two times; or a patch, some of such slices.
-
-    A tuple, as there may be thousands in the facts that each micro-batch reads and writes.
-
-    Attributes:
-        after_us: behind which slice end they begin.
-        until_us: the last slice end.
-        number: of patches an own one, ascending; of spans that of the newest patch they include.
-        n_rows: how many partials.
-        n_bytes: the size of the blobs.
-        names: the blobs.
-    """
-
-    after_us: int
-    until_us: int
-    number: int
-    n_rows: int
-    n_bytes: int
-    names: Sequence[str]
-
-
-class RunningAggregates:
+class RunningAggregates(Spans):
     """The spans of one key group.
 
     Args:
@@ -107,66 +71,23 @@ class RunningAggregates:
         store: BlobStore,
         facts: dict[str, Any] | None,
     ) -> None:
+        facts = facts or {}
+        super().__init__(n_keys, slice_end, accumulators, store, facts)
         self._assigner = slice_assigner(window)
-        self._n_keys = n_keys
-        self._slice_end = slice_end
-        self._accumulators = accumulators
-        self._store = store
         self._n_windows = windows_per_slice(window)
         self._grows = any(isinstance(each, CollectSet | CollectRows) for each in accumulators)
-        facts = facts or {}
         # an older sqlwin always had so many blocks, and did not write it
         self._set_block(facts.get("block", self._n_windows // _FEWEST_BLOCKS))
-        # how many results the last window had
-        self._n_results: int = facts.get("results", 0)
-        self._number: int = facts.get("number", 0)
         # the number of the window that fired last
         self._last: int | None = facts.get("last")
-        self._spans = {(s.after_us, s.until_us): s for s in map(Span._make, facts.get("spans", ()))}
         self._middle = Span._make(facts["middle"]) if facts.get("middle") else None
-        self._patches = [Span._make(each) for each in facts.get("patches", ())]
 
     def facts(self) -> dict[str, Any]:
         """What is to be remembered for the next micro-batch, as JSON has it."""
         if self._last is None:
             return {}
-        return {
-            "results": self._n_results,
-            "number": self._number,
-            "last": self._last,
-            "block": self._block,
-            "spans": [*self._spans.values()],
-            "middle": self._middle,
-            "patches": self._patches,
-        }
-
-    @property
-    def n_rows(self) -> int:
-        """How many partials are kept."""
-        return sum(span.n_rows for span in self._all())
-
-    @property
-    def n_bytes(self) -> int:
-        """The size of their blobs."""
-        return sum(span.n_bytes for span in self._all())
-
-    def add(self, tables: Iterable[pa.Table]) -> None:
-        """Take account of new partials in slices that spans have already."""
-        spans = self._spans_only()
-        if not spans:
-            return
-        newest = max(span.until_us for span in spans)
-        late = [table.filter(pa.array(self._ends(table) <= newest)) for table in tables]
-        late = [table for table in late if table.num_rows]
-        if not late:
-            return
-        self._number += 1
-        table = merge_equal_slices(
-            pa.concat_tables(late), self._n_keys, self._slice_end, self._accumulators
-        )
-        ends = self._ends(table)
-        bounds = int(ends.min()) - 1, int(ends.max())
-        self._patches.append(self._written(*bounds, self._number, table))
+        own = {"last": self._last, "block": self._block, "middle": self._middle}
+        return self._span_facts() | own
 
     def windows(self, ends: tuple[int, int], n_rows: int) -> list[int] | None:
         """The ends of windows that are best put together from spans; None: from slices.
@@ -182,9 +103,7 @@ class RunningAggregates:
         self._last = last if self._last is None else max(self._last, last)
         if fired_before:
             return None
-        enough = SLICES_A_KEY if not self._spans else SLICES_A_KEY // 2
-        few = n_rows < FEW_ROWS or not self._n_results or n_rows < enough * self._n_results
-        if few or self._are_many(first, last):
+        if not self._are_worth_it(n_rows) or self._are_many(first, last):
             self._clear()
             return None
         if not self._spans:
@@ -224,8 +143,7 @@ class RunningAggregates:
         number, start = self._number_of(end_us), self._start(self._number_of(end_us))
         oldest = self._block_end(start)
         newest = self._end(number - number % self._block - 1)
-        if len(self._patches) > _MANY_PATCHES or self._n_patched > 2 * self._n_results:
-            self._merge_patches()
+        self._merge_many_patches()
         parts = self._suffix(number, oldest, slices)
         parts += self._whole_blocks(oldest, newest, slices)
         parts += self._prefix(newest, end_us, slices)
@@ -260,11 +178,7 @@ class RunningAggregates:
         if self._start(later) < block_end:
             self._make_suffix(later, block_end, slices)
         self._forget(number, closed_us)
-        spans = self._spans_only()
-        for patch in list(self._patches):
-            if not any(_needs(span, patch) for span in spans):
-                self._patches.remove(patch)
-                self._drop(patch)
+        self._drop_patches()
 
     def _forget(self, number: int, closed_us: int | None) -> None:
         """Drop spans that later windows do not need, nor the last ones as long as they are open."""
@@ -362,7 +276,7 @@ class RunningAggregates:
     @property
     def _n_again(self) -> int:
         """For how many windows that have fired spans are kept."""
-        return min(max(1, self._n_windows // (2 * _FEWEST_BLOCKS)), _MANY_PATCHES)
+        return min(max(1, self._n_windows // (2 * _FEWEST_BLOCKS)), MANY_PATCHES)
 
     def _are_many(self, first: int, last: int) -> bool:
         """Whether windows are so many that they are better merged together."""
@@ -373,96 +287,19 @@ class RunningAggregates:
         most = min(isqrt(self._n_windows), MIDDLE_ROWS // n_results)
         return max(_FEWEST_BLOCKS, most)
 
-    def _make(self, after_us: int, until_us: int, parts: list[pa.Table]) -> Span:
-        span = self._merged(after_us, until_us, parts)
-        self._spans[after_us, until_us] = span
-        return span
-
-    def _merged(self, after_us: int, until_us: int, parts: list[pa.Table]) -> Span:
-        """A new span of partials, which include all patches of today."""
-        table = self._joined(parts, until_us)
-        if table is not None:
-            table = merge_equal_slices(table, self._n_keys, self._slice_end, self._accumulators)
-        return self._written(after_us, until_us, self._number, table)
-
-    def _joined(self, parts: list[pa.Table], end_us: int) -> pa.Table | None:
-        """Partials as those of the slice before `end_us`."""
-        parts = [part for part in parts if part.num_rows]
-        if not parts:
-            return None
-        table = pa.concat_tables(parts)
-        index = table.schema.get_field_index(self._slice_end)
-        ends = pa.array(np.full(table.num_rows, end_us, np.int64))
-        return table.set_column(index, table.schema.field(index), ends)
-
-    def _written(self, after_us: int, until_us: int, number: int, table: pa.Table | None) -> Span:
-        names, n_bytes = [], 0
-        for piece in pieces(table) if table is not None else ():
-            names.append(unique_name())
-            blob = encode_state(piece)
-            n_bytes += len(blob)
-            self._store.put(names[-1], blob)
-            CACHE.put(names[-1], piece)
-        n_rows = 0 if table is None else table.num_rows
-        return Span(after_us, until_us, number, n_rows, n_bytes, tuple(names))
-
-    def _read(self, span: Span) -> list[pa.Table]:
-        """The partials of a span and of the patches that it lacks."""
-        tables = self._tables(span)
-        for patch in self._patches:
-            if _needs(span, patch):
-                for table in self._tables(patch):
-                    ends = self._ends(table)
-                    is_in = (ends > span.after_us) & (ends <= span.until_us)
-                    tables.append(table if is_in.all() else table.filter(pa.array(is_in)))
-        return tables
-
-    def _tables(self, span: Span) -> list[pa.Table]:
-        tables = []
-        for name in span.names:
-            table = CACHE.get(name)
-            if table is None:
-                table = decode_table(known_blob(self._store, name))
-                CACHE.put(name, table)
-            tables.append(table)
-        return tables
-
-    @property
-    def _n_patched(self) -> int:
-        return sum(patch.n_rows for patch in self._patches)
-
     def _merge_patches(self) -> None:
-        """Merge patches into all spans that lack them, so that none is left."""
-        for key, span in list(self._spans.items()):
-            if any(_needs(span, patch) for patch in self._patches):
-                self._make(*key, self._read(span))
-                self._drop(span)
         middle = self._middle
-        if middle is not None and any(_needs(middle, patch) for patch in self._patches):
+        if middle is not None and any(needs(middle, patch) for patch in self._patches):
             self._middle = self._merged(middle.after_us, middle.until_us, self._read(middle))
             self._drop(middle)
-        for patch in self._patches:
-            self._drop(patch)
-        self._patches = []
+        super()._merge_patches()
 
     def _clear(self) -> None:
-        for span in self._all():
-            self._drop(span)
-        self._spans, self._middle, self._patches = {}, None, []
-
-    def _drop(self, span: Span) -> None:
-        for name in span.names:
-            self._store.remove(name)
-            CACHE.remove(name)
+        super()._clear()
+        self._middle = None
 
     def _spans_only(self) -> list[Span]:
-        return [*self._spans.values(), *([] if self._middle is None else [self._middle])]
-
-    def _all(self) -> list[Span]:
-        return [*self._spans_only(), *self._patches]
-
-    def _ends(self, table: pa.Table) -> Int64Array:
-        return int64_values(one_chunk(table.column(self._slice_end)))
+        return [*super()._spans_only(), *([] if self._middle is None else [self._middle])]
 
     # -- windows by number; block n are the slices up to the ends of windows n * size and so on --
 
@@ -492,9 +329,3 @@ class RunningAggregates:
         """The end of the block that begins at a time, or that it is in."""
         cell = self._cell(time_us)
         return self._end(cell - cell % self._block + self._block - 1)
-
-
-def _needs(span: Span, patch: Span) -> bool:
-    """Whether a patch is newer than a span and may have rows of it."""
-    is_newer = span.number < patch.number
-    return is_newer and span.after_us < patch.until_us and patch.after_us < span.until_us

@@ -12,7 +12,7 @@ from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators import session
 from runtime.streaming.operators.buckets import Bound
 from runtime.streaming.operators.updates import UpdateRules
-from runtime.streaming.state import running
+from runtime.streaming.state import spans
 from runtime.streaming.state.blobs import FACTS, checked, decode_facts
 from runtime.streaming.state.buckets import BUCKETS, Place, facts_name, is_facts
 from runtime.streaming.state.contents import blobs_of
@@ -68,7 +68,7 @@ def gives_the_same(whole: Any, cut: Any, batches: list[tuple[Any, ...]]) -> list
 )
 @pytest.mark.parametrize("lateness", [None, 30_000])
 def test_windows(window: Any, lateness: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "FEW_ROWS", 0)
+    monkeypatch.setattr(spans, "FEW_ROWS", 0)
     updates = None if lateness is None else UpdateRules(lateness * MS, None, None, "kind")
     whole, cut = (Stream(window, updates=updates) for _ in range(2))
     cut.bound = Bound(ALONE, FEW_BYTES)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from runtime.spec.windows import Cumulate, Hop, Tumble, Window
 from runtime.streaming.changes import first_whole
-from runtime.streaming.state import running
+from runtime.streaming.state import spans
 from runtime.streaming.state.blobs import decode_facts
 from runtime.streaming.state.contents import blobs_of
 from tests.marks import among
@@ -44,8 +44,8 @@ def test_windows_go_on_with_other_windows(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         # running aggregates from the first window on
-        patch.setattr(running, "FEW_ROWS", 0)
-        patch.setattr(running, "SLICES_A_KEY", 0)
+        patch.setattr(spans, "FEW_ROWS", 0)
+        patch.setattr(spans, "SLICES_A_KEY", 0)
         check(*change, batches)
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.updates import FireRule, UpdateRules
-from runtime.streaming.state import running
+from runtime.streaming.state import spans
 from runtime.streaming.state.blobs import decode_facts
 from runtime.streaming.state.slices import CACHE
 from tests.marks import pairs
@@ -168,8 +168,8 @@ def by_definition(window: OracleWindow, rows: list[Row]) -> list[tuple[Any, ...]
 @pytest.fixture
 def spans_from_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """Running aggregates of windows with few rows, too."""
-    monkeypatch.setattr(running, "FEW_ROWS", 0)
-    monkeypatch.setattr(running, "SLICES_A_KEY", 0)
+    monkeypatch.setattr(spans, "FEW_ROWS", 0)
+    monkeypatch.setattr(spans, "SLICES_A_KEY", 0)
 
 
 @pytest.mark.parametrize("kind", WINDOWS)

@@ -16,7 +16,7 @@ from runtime.streaming.operators.updates import (
     within,
     without,
 )
-from runtime.streaming.state import running, slices
+from runtime.streaming.state import slices, spans
 from runtime.streaming.state.blobs import decode_facts, decode_table, encode_facts, encode_state
 from runtime.streaming.state.contents import blobs_of
 from tests.reference import windows_of
@@ -109,8 +109,8 @@ def test_the_changes_add_up_to_what_the_windows_hold(window, early, batches):
 
 @pytest.fixture
 def always_running(monkeypatch):
-    monkeypatch.setattr(running, "FEW_ROWS", 0)
-    monkeypatch.setattr(running, "SLICES_A_KEY", 0)
+    monkeypatch.setattr(spans, "FEW_ROWS", 0)
+    monkeypatch.setattr(spans, "SLICES_A_KEY", 0)
 
 
 @pytest.mark.usefixtures("always_running")

@@ -21,7 +21,7 @@ from runtime.spec.table import Column
 from runtime.spec.windows import CalendarHop, Hop
 from runtime.streaming.operators.base import MicroBatch, Status
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
-from runtime.streaming.state import running, slices
+from runtime.streaming.state import running, slices, spans
 from runtime.streaming.state.blobs import decode_facts, encode_facts
 from runtime.streaming.state.shared_slices import one_reader
 from tests.marks import among
@@ -39,8 +39,8 @@ WINDOWS = [
 
 @pytest.fixture(autouse=True)
 def always(monkeypatch):
-    monkeypatch.setattr(running, "FEW_ROWS", 0)
-    monkeypatch.setattr(running, "SLICES_A_KEY", 0)
+    monkeypatch.setattr(spans, "FEW_ROWS", 0)
+    monkeypatch.setattr(spans, "SLICES_A_KEY", 0)
 
 
 def facts(stream):
@@ -109,7 +109,7 @@ def test_steady_streams_keep_few_spans_and_take_late_rows_along(window):
         n_spans = max(n_spans, len(facts(stream)["spans"]))
         n_patches = max(n_patches, len(facts(stream)["patches"]))
     assert 4 <= n_spans <= window.size_us // window.slide_us // 4 + 6
-    assert 0 < n_patches <= running._MANY_PATCHES + 1
+    assert 0 < n_patches <= spans.MANY_PATCHES + 1
     stream.end()
     assert set(stream.store.blobs) == {"facts"}
 
@@ -166,7 +166,7 @@ def test_a_checkpoint_without_them_gets_them_and_one_with_them_goes_on_without(m
     had = []
     for number in range(1, 60):
         some = [(str(random.integers(4)), number * 10_000 - 1, 1) for _ in range(3)]
-        monkeypatch.setattr(running, "FEW_ROWS", 0 if number // 15 % 2 else 1 << 40)
+        monkeypatch.setattr(spans, "FEW_ROWS", 0 if number // 15 % 2 else 1 << 40)
         found = stream.micro_batch(some, number * 10_000)
         assert sorted(found) == sorted(model.micro_batch(some, number * 10_000))
         had.append(bool(facts(stream)["spans"]))
@@ -229,7 +229,7 @@ def partials(random, n_rows, ends):
 def emitted(window, ends, few):
     """Of random partials what is emitted, in order of window and key; whether there were spans."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(running, "FEW_ROWS", few)
+        patch.setattr(spans, "FEW_ROWS", few)
         random, store, found, had = np.random.default_rng(11), Memory(), [], 0
         aggregation = WindowAggregation(window, ("key",), "$slice_end", MERGED)
         spec = WindowSpec(one_reader(aggregation, PARTIALS), "$rows", 1)

@@ -16,7 +16,7 @@ from runtime.errors import ExecutionError
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.general import SessionAssigner, WindowJob
 from runtime.streaming.operators.updates import UpdateRules
-from runtime.streaming.state import running
+from runtime.streaming.state import spans
 from runtime.streaming.state.blobs import FACTS, decode_facts, encode_facts
 from runtime.streaming.state.split import BY, Split, key_columns, split_group
 from tests.runtime.streaming.general.test_key_group import VALUES, Group
@@ -96,14 +96,14 @@ def random_batches(seed: int, n_keys: int = 40) -> list[tuple[Any, ...]]:
 )
 @pytest.mark.parametrize("lateness", [None, 30_000])
 def test_windows(window: Any, lateness: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "FEW_ROWS", 0)
+    monkeypatch.setattr(spans, "FEW_ROWS", 0)
     updates = None if lateness is None else UpdateRules(lateness * MS, None, None, "kind")
     for cut_at in (3, 7):
         goes_on(Stream(window, updates=updates), random_batches(cut_at), cut_at)
 
 
 def test_running_aggregates_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "FEW_ROWS", 0)
+    monkeypatch.setattr(spans, "FEW_ROWS", 0)
     stream = Stream(Hop(10_000 * MS, 120_000 * MS))
     for rows, watermark in random_batches(1, n_keys=3):
         stream.micro_batch(rows, watermark)
