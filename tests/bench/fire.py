@@ -58,6 +58,10 @@ WINDOWS: dict[str, tuple[AlignedWindow | None, UpdateRules | None]] = {
     ),
     "CUMULATE 1 min / 1 h": (Cumulate(MINUTE, 60 * MINUTE), None),
     "CUMULATE 1 min / 1 d": (Cumulate(MINUTE, 1440 * MINUTE), None),
+    "CUMULATE 1 min / 1 d, lateness 1 h": (
+        Cumulate(MINUTE, 1440 * MINUTE),
+        UpdateRules(60 * MINUTE, None, None, "$row_kind"),
+    ),
     "TUMBLE 1 min, lateness 1 h": (
         Tumble(MINUTE),
         UpdateRules(60 * MINUTE, None, None, "$row_kind"),
