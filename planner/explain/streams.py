@@ -215,7 +215,10 @@ def read_to_emit(window: Window, firing: Firing) -> str | None:
     match window:
         case Cumulate() | CalendarCumulate():
             if firing.is_late:
-                return "the total of steps that are closed for good, and all steps since"
+                return (
+                    "a running total and the last step, for late rows the steps since theirs; of "
+                    "few rows the total of steps that are closed for good, and all steps since"
+                )
             return "the total so far and the last step"
         case Hop() | CalendarHop() if is_overlapping(window):
             read = "of running aggregates three partials for each key; of few rows all its slices"

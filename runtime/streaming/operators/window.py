@@ -27,7 +27,13 @@ from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_values,
 from runtime.compute.kernels.merge import merge_slices
 from runtime.local.streaming.messages import SLICE_END, LateRows
 from runtime.spec.stream import FINAL_US, LATE_ROW
-from runtime.spec.windows import CalendarHop, Hop, is_overlapping
+from runtime.spec.windows import (
+    CalendarCumulate,
+    CalendarHop,
+    Cumulate,
+    Hop,
+    is_overlapping,
+)
 from runtime.streaming.operators.base import Emitted, KeyGroupOperator, MicroBatch, Output
 from runtime.streaming.operators.updates import Moment, Range, UpdateLog, UpdateRules, union
 from runtime.streaming.state.blobs import BlobStore, Owner
@@ -35,6 +41,8 @@ from runtime.streaming.state.contents import blobs_of
 from runtime.streaming.state.running import RunningAggregates
 from runtime.streaming.state.shared_slices import Reader, SharedSpec, SliceLevels
 from runtime.streaming.state.slices import slices_between
+from runtime.streaming.state.spans import Slices
+from runtime.streaming.state.totals import RunningTotals
 from runtime.streaming.watermarks import WatermarkRules, Watermarks, closed_until_us, later_us
 
 
@@ -92,6 +100,7 @@ class WindowOperator(KeyGroupOperator):
         self._slices = SliceLevels(spec.shared, store, levels)
         self._forget_running()
         self._running = self._running_aggregates(spec.shared)
+        self._totals = self._running_totals(spec.shared)
         self._updates = None
         # With another lateness than the last run's the watermark does not say what was closed, and
         # their slices are gone. An older sqlwin did not write it.
@@ -114,9 +123,27 @@ class WindowOperator(KeyGroupOperator):
             window, keys, shared.slice_end, shared.partials, self._store, facts
         )
 
+    def _running_totals(self, shared: SharedSpec) -> RunningTotals | None:
+        """Those of a CUMULATE window of which some steps are emitted, and not closed for good."""
+        if not self._has_totals:
+            return None
+        window = shared.readers[0].aggregation.window
+        assert isinstance(window, Cumulate | CalendarCumulate)
+        keys, facts = len(shared.keys), self._known.get("running")
+        return RunningTotals(window, keys, shared.slice_end, shared.partials, self._store, facts)
+
+    @property
+    def _has_totals(self) -> bool:
+        updates, (reader, *others) = self._spec.updates, self._slices.readers
+        is_late = updates is not None and updates.allowed_lateness_us > 0
+        return is_late and reader.grows and not others
+
     def _forget_running(self) -> None:
         """Drop running aggregates of other windows or accumulators: slices have it all."""
-        if self._known.get("generation", 0) != self._spec.generation:
+        is_kept = self._has_totals or is_overlapping(
+            self._spec.shared.readers[0].aggregation.window
+        )
+        if not is_kept or self._known.get("generation", 0) != self._spec.generation:
             for blob in blobs_of({"running": self._known.pop("running", None)}):
                 self._store.remove(blob)
 
@@ -124,8 +151,9 @@ class WindowOperator(KeyGroupOperator):
         closed = self._closed_us, later_us(self._closed_us, self._passed_us(after))
         yield from self._late(batch.candidates, before, closed[0])
         accepted, n_late, n_new = self._accepted(batch.partials, closed[0])
-        if self._running is not None:
-            self._running.add(table for _, table in accepted)
+        for running in (self._running, self._totals):
+            if running is not None:
+                running.add(table for _, table in accepted)
         for number in range(len(self._slices.readers)):
             new = [table for members, table in accepted if members >> number & 1]
             first, last = self._window_ends(number, new)
@@ -142,6 +170,8 @@ class WindowOperator(KeyGroupOperator):
                 )
                 for windows in self._fire(number, new, moment):
                     yield Output(windows, number)
+        if self._totals is not None:
+            self._totals.forget(closed[1])
         self._slices.keep(accepted, closed[1])
         self.most_bytes = max(self.most_bytes, self._slices.most_bytes)
         self._closed_us = closed[1]
@@ -231,19 +261,23 @@ class WindowOperator(KeyGroupOperator):
         if reader.assigner.next_window_end(ends[0]) > ends[1]:
             return
         aggregation, running = reader.spec.aggregation, self._running
-        if ends[1] > moment.fired_us[1]:
+        fired, fires = moment.fired_us
+        if ends[1] > fires:
             # Emitted early, many together: of them running aggregates know nothing
             running = None
+        n_rows = self._slices.n_rows + sum(table.num_rows for table in new)
         if running is not None:
             again = running.again(ends)
-            n_rows = self._slices.n_rows + sum(table.num_rows for table in new)
             window_ends = again or running.windows(ends, n_rows)
             if window_ends is not None:
                 yield from self._running_windows(running, window_ends, new, moment, again)
                 return
-        tables = list(self._slices.read(number, *ends))
-        tables += [reader.own_table(table, self._spec.shared.slice_end) for table in new]
-        n_results = 0
+        slices, totals, tables, n_results = self._slices_with(new), self._totals, None, 0
+        if totals is not None:
+            tables = totals.windows(ends, n_rows, moment.closed_us[0], slices)
+        if tables is None:
+            tables = list(self._slices.read(number, *ends))
+            tables += [reader.own_table(table, self._spec.shared.slice_end) for table in new]
         self._note_bytes(*tables)
         if tables:
             for batch in merge_slices(pa.concat_tables(tables), aggregation, window_ends=ends):
@@ -251,6 +285,18 @@ class WindowOperator(KeyGroupOperator):
                 yield batch
         if running is not None:
             running.note(ends, n_results)
+        if totals is not None and (fired is None or ends[0] >= fired) and ends[1] <= fires:
+            totals.fired(ends, n_results, moment.closed_us[0], slices)
+
+    def _slices_with(self, new: Sequence[pa.Table]) -> Slices:
+        """The partials of the only reader between two slice ends, with new ones."""
+        slice_end = self._spec.shared.slice_end
+
+        def slices(after_us: int, until_us: int) -> list[pa.Table]:
+            kept = self._slices.between(after_us, until_us)
+            return kept + slices_between(new, slice_end, after_us, until_us)
+
+        return slices
 
     def _running_windows(
         self,
@@ -261,13 +307,7 @@ class WindowOperator(KeyGroupOperator):
         again: Sequence[int] | None,
     ) -> Iterator[pa.RecordBatch]:
         """Windows of the only reader, each from its running aggregates; some have fired before."""
-        slice_end = self._spec.shared.slice_end
-
-        def slices(after_us: int, until_us: int) -> list[pa.Table]:
-            kept = self._slices.between(after_us, until_us)
-            return kept + slices_between(new, slice_end, after_us, until_us)
-
-        aggregation = self._slices.readers[0].spec.aggregation
+        aggregation, slices = self._slices.readers[0].spec.aggregation, self._slices_with(new)
         for end in window_ends:
             window = running.window_again if again else running.window
             table, n_results = window(end, slices), 0
@@ -322,16 +362,16 @@ class WindowOperator(KeyGroupOperator):
         facts: dict[str, Any] = {"slices": levels[0][1] if levels else []}
         if self._spec.generation:
             facts["generation"] = self._spec.generation
-        running = {} if self._running is None else self._running.facts()
-        if running:
-            facts["running"] = running
+        running = self._running or self._totals
+        if running is not None and (found := running.facts()):
+            facts["running"] = found
         if self._updates is not None:
             facts["updates"] = self._updates.facts()
             facts["closed"] = self._closed_us
         return facts
 
     def _size(self) -> tuple[int, int]:
-        running = self._running
+        running = self._running or self._totals
         n_rows, n_bytes = (0, 0) if running is None else (running.n_rows, running.n_bytes)
         return self._slices.n_rows + n_rows, self._slices.n_bytes + n_bytes
 

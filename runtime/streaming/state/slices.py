@@ -243,15 +243,17 @@ class SliceState:
     def cumulate(self, until_us: int) -> None:
         """Make one slice, ending at `until_us`, of all slices up to there.
 
-        For windows that grow: what a maximal window holds so far is then one slice of state.
+        For windows that grow: what a maximal window holds so far is then one slice of state. Chunks
+        that reach further behind that time than before it stay as they are for now, so that what is
+        not closed is not written again for each step that is.
         """
         old = [
             (slab, chunk)
             for slab in self._slabs.values()
             for chunk in slab.chunks
-            if chunk.first_us <= until_us
+            if chunk.first_us <= until_us and chunk.last_us - until_us <= until_us - chunk.first_us
         ]
-        if not old or (len(old) == 1 and old[0][1].first_us == until_us):
+        if not old or (len(old) == 1 and old[0][1].first_us == old[0][1].last_us):
             return
         table = pa.concat_tables(each for slab, chunk in old for each in self._taken(slab, [chunk]))
         ends = int64_values(one_chunk(table.column(self._slice_end)))

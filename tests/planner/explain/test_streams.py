@@ -39,5 +39,6 @@ def test_of_cumulate_it_says_how_far_the_total_goes() -> None:
     window = Cumulate(MINUTE, 60 * MINUTE)
     assert read_to_emit(window, Firing()) == "the total so far and the last step"
     assert read_to_emit(window, LATE) == (
-        "the total of steps that are closed for good, and all steps since"
+        "a running total and the last step, for late rows the steps since theirs; of "
+        "few rows the total of steps that are closed for good, and all steps since"
     )

@@ -114,12 +114,21 @@ def always_running(monkeypatch):
 
 
 @pytest.mark.usefixtures("always_running")
-@pytest.mark.parametrize("window", [Hop(5 * S, 60 * S), Hop(3 * S, 200 * S, 1 * S)], ids=repr)
+@pytest.mark.parametrize(
+    "window",
+    [
+        Hop(5 * S, 60 * S),
+        Hop(3 * S, 200 * S, 1 * S),
+        Cumulate(5 * S, 60 * S),
+        Cumulate(2 * S, 200 * S, 1 * S),
+    ],
+    ids=repr,
+)
 @pytest.mark.parametrize("early", [None, FireRule(delay_us=45 * S)], ids=["", "early"])
 def test_running_aggregates_serve_windows_that_are_emitted_again(window, early):
     stream, brute, log = Stream(window, updates=rules(early=early)), Brute(window), Changelog()
     random, had = np.random.default_rng(5), 0
-    for number, now in enumerate(range(0, 330_000, window.slide_us // MS)):
+    for number, now in enumerate(range(0, 330_000, 4000)):
         most = 90_000 if number % 5 == 0 else 12_000
         back = random.integers(0, most, 6) * (random.random(6) < 0.4)
         some = [(str(random.integers(3)), now - int(at), 1) for at in back]
@@ -138,6 +147,25 @@ def test_running_aggregates_serve_windows_that_are_emitted_again(window, early):
     log.take(stream.end())
     assert log.rows == brute.rows(fired_only=False)
     assert set(stream.store.blobs) == {"facts"}
+
+
+@pytest.mark.parametrize("early", [None, FireRule(delay_us=45 * S)], ids=["", "early"])
+def test_totals_serve_steps_that_are_emitted_where_rows_came_alone(early, monkeypatch):
+    """Steps without rows stay away, so that windows are no sets of rows: as without totals."""
+    window = Cumulate(5 * S, 100 * S, emit_only_on_update=True)
+    stream, other = (Stream(window, updates=rules(early=early)) for _ in range(2))
+    random, had = np.random.default_rng(6), 0
+    for now in range(0, 250_000, 4000):
+        back = random.integers(0, 50_000, 5) * (random.random(5) < 0.5)
+        some = [(str(random.integers(6)), now - int(at), 1) for at in back]
+        monkeypatch.setattr(spans, "SLICES_A_KEY", 0)
+        monkeypatch.setattr(spans, "FEW_ROWS", 0)
+        found = stream.micro_batch(some, now, clock=now)
+        known = decode_facts(stream.store.blobs["facts"])
+        had += bool(known.get("running", {}).get("spans"))
+        monkeypatch.setattr(spans, "FEW_ROWS", 1 << 40)
+        assert sorted(found) == sorted(other.micro_batch(some, now, clock=now))
+    assert had > 40
 
 
 @pytest.mark.usefixtures("always_running")
@@ -239,3 +267,20 @@ def test_ranges_are_sets_of_times(found, after, length):
     assert all(one[1] < next_[0] for one, next_ in pairwise(whole))
     assert members(within(whole, after, after + length)) == members(found) & other
     assert members(without(whole, after, after + length)) == members(found) - other
+
+
+@pytest.mark.usefixtures("always_running")
+def test_totals_go_with_the_lateness_that_they_are_for():
+    window = Cumulate(5 * S, 100 * S)
+    stream, brute, log = Stream(window, updates=rules()), Brute(window), Changelog()
+    for now in range(1000, 180_000, 1000):
+        if now == 100_000:
+            assert decode_facts(stream.store.blobs["facts"])["running"]["spans"]
+            stream.updates, brute.lateness = rules(0), 0
+        some = [("a", now, 1), ("b", now - 1, 2)]
+        log.take(stream.micro_batch(some, now))
+        brute.take(some, now)
+        assert log.rows == brute.rows()
+        known = decode_facts(stream.store.blobs["facts"])
+        assert set(stream.store.blobs) == {"facts", *blobs_of(known)}
+    assert "running" not in known

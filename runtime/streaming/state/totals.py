@@ -1,0 +1,137 @@
+"""Totals of a CUMULATE window in state, where late rows may still come for its steps.
+
+Without allowed lateness what a largest window holds so far is one slice of state. With it the steps
+that are not closed for good stay apart, and each window that fires would merge all of them. So
+beside them are spans from the start of the largest window to the end of the window that fired last,
+and of some before it:
+
+    steps        =========|---|---|---|---|---|...      ==: closed for good, one slice
+    totals       [------------------------]
+                 [----------------------------]
+    windows      [--------------------------------]     the last total and the steps since
+
+Windows are put together from the newest total that ends before the first of them, and the steps
+behind it: those that fire, and those that had late rows once more.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from runtime.compute.windows.aligned import slice_assigner
+from runtime.spec.aggregates import Accumulator
+from runtime.spec.stream import FINAL_US
+from runtime.spec.windows import CalendarCumulate, Cumulate
+from runtime.streaming.state.blobs import BlobStore
+from runtime.streaming.state.spans import MANY_PATCHES, Slices, Spans
+
+
+class RunningTotals(Spans):
+    """The totals of one key group.
+
+    Args:
+        window: the window.
+        n_keys: how many columns of the partials are keys.
+        slice_end: the name of the slice end column, int64 microseconds.
+        accumulators: the accumulators by their partial columns.
+        store: where spans are kept.
+        facts: what `facts` said at the end of the last micro-batch; None at first.
+    """
+
+    def __init__(
+        self,
+        window: Cumulate | CalendarCumulate,
+        n_keys: int,
+        slice_end: str,
+        accumulators: tuple[Accumulator, ...],
+        store: BlobStore,
+        facts: dict[str, Any] | None,
+    ) -> None:
+        super().__init__(n_keys, slice_end, accumulators, store, facts or {})
+        self._assigner = slice_assigner(window)
+        self._is_worth_it = False
+
+    def facts(self) -> dict[str, Any]:
+        """What is to be remembered for the next micro-batch, as JSON has it."""
+        return self._span_facts() if self._n_results or self._spans else {}
+
+    def windows(
+        self, ends: tuple[int, int], n_rows: int, closed_us: int | None, slices: Slices
+    ) -> list[pa.Table] | None:
+        """The partials of windows, a total as the step that it ends with; None: no total serves.
+
+        Totals that are not worth their while any more are dropped.
+
+        Args:
+            ends: the windows are those with an end above the first and up to the second.
+            n_rows: how many partials there are.
+            closed_us: windows that end no later were closed when the micro-batch began.
+            slices: reads partials.
+        """
+        self._is_worth_it = self._are_worth_it(n_rows)
+        if not self._is_worth_it:
+            self._clear()
+            return None
+        base = self._base(self._assigner.next_window_end(ends[0]), closed_us)
+        if base is None:
+            return None
+        self._merge_many_patches()
+        span = self._spans[base]
+        total = self._joined(self._read(span), span.until_us)
+        steps = slices(span.until_us, ends[1])
+        return steps if total is None else [total, *steps]
+
+    def fired(
+        self, ends: tuple[int, int], n_results: int, closed_us: int | None, slices: Slices
+    ) -> None:
+        """Make the total of the last window that fired.
+
+        Args:
+            ends: windows with an end above the first and up to the second fired for the first time.
+            n_results: how many results they had.
+            closed_us: windows that end no later were closed when the micro-batch began.
+            slices: reads partials.
+        """
+        first = self._assigner.next_window_end(ends[0])
+        end = self._assigner.previous_window_end(ends[1])
+        n_windows = (end - first) // self._assigner.window_end_stride_us + 1
+        self._n_results = -(-n_results // n_windows)
+        start = self._start(end)
+        is_full = self._start(self._assigner.next_window_end(end)) != start
+        if not self._is_worth_it or is_full or (start, end) in self._spans:
+            return
+        base = self._base(end, closed_us)
+        if base is None:
+            parts = slices(start, end)
+        else:
+            parts = self._read(self._spans[base]) + slices(base[1], end)
+        self._make(start, end, parts)
+
+    def forget(self, closed_us: int | None) -> None:
+        """Drop totals of steps that are closed for good, and of many the oldest."""
+        kept = sorted(self._spans, key=lambda key: key[1], reverse=True)
+        least = -FINAL_US if closed_us is None else self._assigner.previous_window_end(closed_us)
+        for number, key in enumerate(kept):
+            if number >= MANY_PATCHES or key[1] < least:
+                self._drop(self._spans.pop(key))
+        self._drop_patches()
+
+    def _base(self, end_us: int, closed_us: int | None) -> tuple[int, int] | None:
+        """The newest total of the largest window of a window that ends before it does.
+
+        Steps that are closed for good are one slice: of a total that ends before they do, nobody
+        could tell what of that slice it has.
+        """
+        start = self._start(end_us)
+        known = [key for key in self._spans if key[0] == start and key[1] < end_us]
+        base = max(known, default=None)
+        if base is None or closed_us is None:
+            return base
+        return base if base[1] >= self._assigner.previous_window_end(closed_us) else None
+
+    def _start(self, window_end_us: int) -> int:
+        """The start of a window."""
+        return int(self._assigner.window_start(np.array([window_end_us]))[0])
