@@ -188,17 +188,24 @@ def stored_schema(form: LocalForm) -> StructType:
     return from_arrow_schema(pa.schema(fields), prefer_timestamp_ntz=True)
 
 
-def is_table(place: Place) -> bool:
+def is_table(place: Place, name: str = "") -> bool:
     """Whether a Delta table is at a place.
 
+    Args:
+        place: the place.
+        name: what errors call it.
+
     Raises:
-        OSError: a store does not say.
+        ExecutionError: a store does not say.
     """
     log = f"{place.path}/_delta_log"
-    if place.store is not None:
-        # an empty directory may stay where files were
-        return any(place.files.files_below(log))
-    return place.files.is_directory(log)
+    try:
+        if place.store is not None:
+            # an empty directory may stay where files were
+            return any(place.files.files_below(log))
+        return place.files.is_directory(log)
+    except OSError as error:
+        raise broken(name, place, error) from error
 
 
 def create_slices(
@@ -303,20 +310,17 @@ def open_slices(where: Place | str, name: str = "", version: int | None = None) 
     place = _placed(where)
     path, options = place.path, place.delta_options
     # of a store, to ask first would take as long as to open it
-    if place.store is None and not is_table(place):
+    if place.store is None and not is_table(place, name):
         raise _not_there(place, called, name)
     try:
         delta = DeltaTable(path, version=version, storage_options=options)
     except TableNotFoundError as error:
-        try:
-            is_there = is_table(place)
-        except OSError as reason:
-            raise broken(name, place, reason) from reason
-        raise (
-            broken(name, place, error) if is_there else _not_there(place, called, name)
-        ) from error
+        if is_table(place, name):
+            raise broken(name, place, error) from error
+        raise _not_there(place, called, name) from error
     except DeltaError as error:
-        if version is not None:
+        # a store that fails says nothing of versions
+        if version is not None and place.explained(error) is error:
             raise ExecutionError(
                 f"{called}: version {version} of {path} is gone", subjects=(name,)
             ) from error
@@ -349,8 +353,16 @@ def open_slices(where: Place | str, name: str = "", version: int | None = None) 
 
 
 def _not_there(place: Place, called: str, name: str) -> CatalogError:
+    """The error for a place without a table.
+
+    Raises:
+        ExecutionError: a store does not say what is there.
+    """
     path = place.path
-    what = "something else" if place.files.exists(path) else "nothing"
+    try:
+        what = "something else" if place.files.exists(path) else "nothing"
+    except OSError as error:
+        raise broken(name, place, error) from error
     return CatalogError(
         f"{called}: there is {what} at {path}",
         subjects=(f"'{path}'", name) if name else (f"'{path}'",),

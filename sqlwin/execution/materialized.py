@@ -65,7 +65,7 @@ class MaterializedTables:
         if statement.ast is None:
             opened = catalog.open_materialized(statement.name, path)
             return _ok(statement.text, f"`{name}` is opened: {self._described(opened)}")
-        if statement.if_not_exists and is_table(place):
+        if statement.if_not_exists and is_table(place, name):
             return self._open_same(statement, path)
         if statement.refresh_mode == "CONTINUOUS":
             return self._create_continuous(statement, place)

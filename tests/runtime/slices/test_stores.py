@@ -16,7 +16,13 @@ from runtime.slices.commits import ChangedMeanwhile, commit
 from runtime.slices.faults import UnknownOutcome
 from runtime.slices.manifest import remove_old_manifests
 from runtime.slices.removal import remove_slices
-from runtime.slices.store import StoredSlices, create_slices, open_slices, set_suspended
+from runtime.slices.store import (
+    StoredSlices,
+    create_slices,
+    is_table,
+    open_slices,
+    set_suspended,
+)
 from tests.object_store import ObjectStore, is_write_of, object_store, store_of_a_process
 from tests.runtime.slices.test_store import FORM
 
@@ -183,6 +189,10 @@ def test_a_store_that_refuses_says_which_setting_is_about_it(store: ObjectStore)
     with store.failing("InvalidAccessKeyId"), pytest.raises(ExecutionError) as raised:
         open_slices(place, "m")
     assert "spark.hadoop.fs.s3a.access.key" in raised.value.message
+    with store.failing("AccessDenied"), pytest.raises(ExecutionError, match="permission denied"):
+        is_table(place, "m")
+    with store.failing("AccessDenied"), pytest.raises(ExecutionError, match="permission denied"):
+        open_slices(place, "m", 0)
     with store.failing("AccessDenied", lambda _: True), pytest.raises(ExecutionError) as raised:
         create_slices(_place(store, "denied"), "m", {}, FORM)
     assert "permission denied" in raised.value.message
