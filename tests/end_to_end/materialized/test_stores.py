@@ -211,16 +211,23 @@ def test_rows_are_inserted_and_old_slices_are_merged_and_dropped(
         f"'slices.retention' = '20 h') REFRESH_MODE = CONTINUOUS AS {QUERY}"
     )
     lake.execute(f"INSERT INTO m {QUERY}")
-    base.write("last", 300, 600, 1440)
+    more = Base(tmp_path / "more", 9)
+    more.write("last", 300, 600, 1440)
     lake.execute(
-        f"CREATE TABLE later WITH ('connector' = 'filesystem', 'path' = '{base.root}/last.parquet')"
+        "CREATE TABLE later (ts TIMESTAMP(6), city STRING, fare INT) WITH "
+        f"('connector' = 'filesystem', 'path' = '{more.root}', 'format' = 'parquet')"
     )
-    lake.execute(f"INSERT INTO m {QUERY.replace('TABLE trips', 'TABLE later')}")
+    lake.execute(f"""
+        SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoints';
+        SET 'execution.runtime-mode' = 'streaming';
+        SET 'table.dml-sync' = 'true';
+        INSERT INTO m {QUERY.replace("TABLE trips", "TABLE later")};
+        SET 'execution.runtime-mode' = 'batch'
+    """)
     stored = open_slices(place(store, "all/m"))
     assert stored.reached.since_us is not None and stored.reached.tiers
-    rows = pa.concat_tables(
-        pq.read_table(base.root / f"{name}.parquet") for name in ("first", "last")
-    )
+    paths = base.root / "first.parquet", more.root / "last.parquet"
+    rows = pa.concat_tables(map(pq.read_table, paths))
     oldest = stored.reached.tiers[0].until_us
     found = kept(store, "all/m")
     assert isinstance(found, dict)
