@@ -289,7 +289,9 @@ class SliceLevels:
         # of several readers the chunks come and go with the windows of each
         slab = min(reader.slab_us for reader in readers)
         is_own = readers[0].is_alone
-        is_read_apart = is_own and is_overlapping(readers[0].spec.aggregation.window)
+        # of CUMULATE steps are closed one by one
+        window = readers[0].spec.aggregation.window
+        is_read_apart = is_own and (is_overlapping(window) or readers[0].grows)
         state = SliceState(
             self._store,
             facts,
