@@ -92,6 +92,10 @@ steps = st.one_of(st.just(0), st.integers(0, 12_000), st.integers(0, 60_000))
 @given(batches=st.lists(st.tuples(rows, steps), min_size=4, max_size=12))
 @settings(max_examples=4, deadline=None)
 def test_the_changes_add_up_to_what_the_windows_hold(window, early, batches):
+    add_up(window, early, batches)
+
+
+def add_up(window, early, batches):
     stream, brute, log = Stream(window, updates=rules(early=early)), Brute(window), Changelog()
     now = 0
     for number, (some, step) in enumerate(batches):
@@ -147,6 +151,20 @@ def test_running_aggregates_serve_windows_that_are_emitted_again(window, early):
     log.take(stream.end())
     assert log.rows == brute.rows(fired_only=False)
     assert set(stream.store.blobs) == {"facts"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "window", [Hop(5 * S, 60 * S), Hop(3 * S, 70 * S, 1 * S), Cumulate(5 * S, 100 * S)], ids=repr
+)
+@pytest.mark.parametrize("early", [None, FireRule(delay_us=0)], ids=["", "early"])
+@given(batches=st.lists(st.tuples(rows, steps), min_size=10, max_size=25))
+@settings(max_examples=100, deadline=None)
+def test_running_aggregates_add_up_at_length(window, early, batches):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spans, "FEW_ROWS", 0)
+        patch.setattr(spans, "SLICES_A_KEY", 0)
+        add_up(window, early, batches)
 
 
 @pytest.mark.parametrize("early", [None, FireRule(delay_us=45 * S)], ids=["", "early"])
