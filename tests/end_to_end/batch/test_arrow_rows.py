@@ -14,7 +14,9 @@ from pyspark.sql import SparkSession
 
 import sqlwin
 from runtime.connectors.filesystem.write_arrow import arrow_files
+from runtime.connectors.registry import CONNECTORS
 from runtime.errors import ExecutionError
+from runtime.spec.table import TableSpec
 from tests.marks import among
 
 N_ROWS = 3_000
@@ -88,6 +90,21 @@ def test_rows_of_workers_are_those_of_spark(own: sqlwin.Session, name: str) -> N
     assert found.column_names == expected.column_names
     assert sorted_rows(found) == sorted_rows(expected)
     assert bool(found.num_rows) == (name != "none")
+
+
+def test_rows_that_are_forgotten_are_computed_and_counted_where_they_are(
+    own: sqlwin.Session,
+) -> None:
+    (result,) = own.execute(QUERIES["sums"])
+    n_rows = result.to_arrow().num_rows
+    own.execute("""
+        CREATE TABLE nowhere (w TIMESTAMP(3), name STRING, s BIGINT, a DOUBLE, b DOUBLE,
+          p DECIMAL(38, 2), d DATE) WITH ('connector' = 'blackhole')""")
+    (written,) = own.execute(f"INSERT INTO nowhere {QUERIES['sums']}")
+    assert written.row_count == n_rows > 0
+    write, arrow = CONNECTORS["blackhole"].write_arrow, result.arrow_rows
+    assert write is not None and arrow is not None and result.dataframe is not None
+    assert write(result.dataframe, TableSpec("nowhere", "blackhole"), False, arrow) == n_rows
 
 
 @pytest.mark.long
