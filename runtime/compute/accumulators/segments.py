@@ -108,7 +108,8 @@ class Segments:
         blocks: list[_Block] = []
         size = 0
         offset_of_segment = np.empty(len(self.starts), np.int64)
-        for each in np.unique(length_class):
+        # np.unique would sort, and import numpy.ma
+        for each in np.flatnonzero(np.bincount(length_class)):
             (members,) = np.nonzero(length_class == each)
             block = _Block(size, len(members), int(self.lengths[members].max()))
             offset_of_segment[members] = size + np.arange(len(members)) * block.width
