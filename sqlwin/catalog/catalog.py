@@ -63,9 +63,11 @@ from sqlwin.catalog.materialized import (
     name_of,
     over_inserted_rows,
     rows_of,
+    tables_of,
 )
 from sqlwin.catalog.options import ChangedTables
 from sqlwin.catalog.scannable import not_scannable
+from sqlwin.catalog.spark_tables import SPARK_TABLE, SparkTables, full_name
 from sqlwin.catalog.spark_views import SparkViews
 from sqlwin.catalog.states import StatesByName
 from sqlwin.parser.parser import parse_query
@@ -101,6 +103,7 @@ class SessionCatalog:
         self._changed = ChangedTables()
         self._files = FilesByName(self.described)
         self._states = StatesByName(spark)
+        self._spark_tables = SparkTables(spark)
         self.slices = OpenedSlices(self, lambda path: resolve(self._spark, path), self._place, mask)
         self._mode = "automatic"
         self._per_split = "auto"
@@ -154,7 +157,9 @@ class SessionCatalog:
         definition = Definition.from_json(stored.definition)
         for table in definition.tables:
             is_known = path_of_files(table.name) is not None or masked_option(table) is not None
-            if not is_known and self.entry(name_of(table)) is None:
+            if table.connector == SPARK_TABLE:
+                self._spark_tables.follow(table)
+            elif not is_known and self.entry(name_of(table)) is None:
                 self.add(name_of(table), table, replace=False, if_not_exists=True)
         for view, query, columns in definition.views:
             if self.entry(view) is None:
@@ -359,13 +364,36 @@ class SessionCatalog:
         origin = resolve(self._spark, spec.option_map["path"])
         return described_by_files(spec, origin, files_at(self._spark, origin))
 
+    def spark_table(self, name: Name) -> TableSpec | None:
+        """A Parquet table of Spark's session catalog; None: it has none of that name.
+
+        Raises:
+            CatalogError: it is something else, whose new rows nobody knows.
+        """
+        return self._spark_tables.table(folded_name(name))
+
+    def follow(self, names: Sequence[Name]) -> None:
+        """From here on, read the files of the tables of Spark's catalog that a query names.
+
+        Raises:
+            CatalogError: one is something else, whose new rows nobody knows.
+        """
+        for name in names:
+            entry = self.entry(name)
+            if isinstance(entry, View) and not isinstance(entry, MaterializedTable):
+                self.follow(tables_of(entry.query))
+            elif entry is None and (table := self.spark_table(name)) is not None:
+                self._spark_tables.follow(table)
+
     def columns_in(self, spec: TableSpec) -> tuple[TableColumn, ...]:
         """The columns that a table's source brings, of one that declares none.
 
         Raises:
             SqlwinError: it cannot be read.
         """
-        fields = read_table(self._spark, spec).schema.fields
+        is_sparks = spec.connector == SPARK_TABLE
+        rows = self._spark.table(full_name(spec)) if is_sparks else read_table(self._spark, spec)
+        fields = rows.schema.fields
         return tuple(TableColumn(f.name, type_ddl(f.dataType)) for f in fields)
 
     def view_of_files(self, name: Name) -> str | None:
@@ -453,6 +481,8 @@ class SessionCatalog:
     ) -> ScanSource | Messages | str:
         """What the Arrow scan reads of a session table: `planner.catalog.Catalog`."""
         entry = self.entry(name)
+        if entry is None and (table := self._spark_tables.followed(folded_name(name))) is not None:
+            return self._spark_tables.source(table, columns)
         if self.stream(name) is not None:
             return f"{'.'.join(name)} is a stream"
         if isinstance(entry, TableSpec) and is_kafka(entry):
@@ -584,6 +614,7 @@ class SessionCatalog:
         self._analyzed.clear()
         self._files.start_statement()
         self._states.start_statement()
+        self._spark_tables.start_statement()
         self.slices.start_statement()
 
     def show_all(self, words: set[str]) -> None:

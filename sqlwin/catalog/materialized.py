@@ -22,6 +22,7 @@ from runtime.slices.store import StoredSlices, open_slices
 from runtime.spec.scan import Messages, ScanFile, ScanSource
 from runtime.spec.slices import SliceFiles, SliceTable, inserted_rows
 from runtime.spec.table import TableColumn, TableSpec, Watermark
+from sqlwin.catalog.spark_tables import SPARK_TABLE, full_name
 
 Name = tuple[str, ...]
 
@@ -131,6 +132,9 @@ class Tables(Protocol):
     def materialized(self) -> Sequence[Kept]:
         """The materialized tables, by name."""
 
+    def spark_table(self, name: Name) -> TableSpec | None:
+        """A table of Spark's session catalog, or None."""
+
     def scan_source(self, name: Name, columns: Schema) -> ScanSource | Messages | str:
         """The files of a table as the Arrow scan reads them, or why it cannot."""
 
@@ -202,7 +206,8 @@ class OpenedSlices:
         for entry in self._catalog.materialized():
             name = ".".join(entry.name)
             is_rows = base == inserted_rows(name).lower()
-            if not is_rows and not any(t.name.lower() == base for t in entry.definition.tables):
+            bases = [t.name.lower() for t in entry.definition.tables if self._is_called(t, base)]
+            if not is_rows and not bases:
                 continue
             try:
                 stored = self.stored(entry.path, name)
@@ -210,7 +215,7 @@ class OpenedSlices:
                 # the rows are there all the same
                 found.append(f"{name}: {error.message}")
                 continue
-            is_base = stored.form.base == base and self.other_table(entry.definition) is None
+            is_base = stored.form.base in bases and self.other_table(entry.definition) is None
             if is_base or is_rows:
                 form = replace(stored.form, base=base)
                 found.append(
@@ -258,7 +263,8 @@ class OpenedSlices:
         # what was inserted is nowhere else
         if columns is None or table.is_inserted:
             return files
-        base = next(t.name for t in self.base_tables(table) if t.name.lower() == table.form.base)
+        named = (t.name for t in self.base_tables(table) if t.name.lower() == table.form.base)
+        base = next(named, table.form.base)
         name = (base,) if path_of_files(base) is not None else tuple(base.split("."))
         source = self._catalog.scan_source(name, columns)
         if not isinstance(source, ScanSource):
@@ -284,11 +290,11 @@ class OpenedSlices:
     def other_table(self, definition: Definition) -> str | None:
         """The name of a table or view that is another one here than the definition's, if any is.
 
-        One that is not here, and has secrets that no definition has, is none.
+        One that is not here, and that no definition brings, is none.
         """
         for table in definition.tables:
-            entry = self._catalog.entry(name_of(table))
-            if entry is None and masked_option(table) is not None:
+            entry = self._known(table)
+            if entry is None and _is_own(table):
                 continue
             if not isinstance(entry, TableSpec) or not self._is_same(entry, table):
                 return table.name
@@ -297,22 +303,44 @@ class OpenedSlices:
                 return ".".join(name)
         return None
 
+    def _known(self, table: TableSpec) -> object:
+        """What a table of a definition is here, or None."""
+        entry = self._catalog.entry(name_of(table))
+        if entry is not None or table.connector != SPARK_TABLE:
+            return entry
+        return self._catalog.spark_table(name_of(table))
+
+    def _is_called(self, table: TableSpec, base: str) -> bool:
+        """Whether a name in lower case is that of a table of a definition."""
+        if table.name.lower() == base or table.connector != SPARK_TABLE:
+            return table.name.lower() == base
+        name = tuple(base.split("."))
+        if self._catalog.entry(name) is not None:
+            return False
+        try:
+            other = self._catalog.spark_table(name)
+        except CatalogError:
+            return False
+        return other is not None and full_name(other) == full_name(table)
+
     def check_known(self, name: Name, definition: Definition) -> None:
-        """Refuse a materialized table over a table that nobody here has the secrets of.
+        """Refuse a materialized table over a table that is not here, and that it does not bring.
 
         Raises:
             CatalogError: there is such a table.
         """
         for table in definition.tables:
-            option = masked_option(table)
-            if option is not None and self._catalog.entry(name_of(table)) is None:
-                called = ".".join(name)
-                raise CatalogError(
-                    f"table `{table.name}` of materialized table `{called}` is not known here, and "
-                    f"its option '{option}' is secret: no definition has it",
-                    subjects=(called, table.name),
-                    hint=f"CREATE TABLE {table.name} ... first",
-                )
+            if not _is_own(table) or self._known(table) is not None:
+                continue
+            called, option = ".".join(name), masked_option(table)
+            why = "Spark's catalog has none of that name"
+            if option is not None:
+                why = f"its option '{option}' is secret, and so in no definition"
+            raise CatalogError(
+                f"table `{table.name}` of materialized table `{called}` is not known here: {why}",
+                subjects=(called, table.name),
+                hint=f"CREATE TABLE {table.name} ... first",
+            )
 
     def kept_tables(
         self, names: Sequence[Name]
@@ -320,7 +348,8 @@ class OpenedSlices:
         """The tables that a query names, with absolute paths, and the views between them and it.
 
         Raises:
-            CatalogError: one is no table of CREATE TABLE ... WITH, nor a view of this session.
+            CatalogError: one is no table of CREATE TABLE ... WITH nor of Parquet files in Spark's
+                catalog, nor a view of this session.
         """
         tables: dict[str, TableSpec] = {}
         views: dict[Name, tuple[Name, str, tuple[str, ...]]] = {}
@@ -333,6 +362,8 @@ class OpenedSlices:
             elif isinstance(query := getattr(entry, "query", None), exp.Query):
                 views[name] = (name, getattr(entry, "text", ""), getattr(entry, "columns", ()))
                 rest += tables_of(query)
+            elif entry is None and (table := self._catalog.spark_table(name)) is not None:
+                tables[table.name] = table
             else:
                 raise CatalogError(
                     f"`{'.'.join(name)}` is no table of CREATE TABLE ... WITH: of others nobody "
@@ -344,6 +375,8 @@ class OpenedSlices:
 
     def absolute(self, table: TableSpec) -> TableSpec:
         """A table whose path does not depend on where a program was started."""
+        if table.connector == SPARK_TABLE:
+            return table
         options = (
             (key, self._resolved(value) if key.lower() == "path" else value)
             for key, value in table.options
@@ -443,6 +476,11 @@ def directories_in(place: Place) -> list[str]:
         for entry in entries
         if not entry.name.startswith(".") and os.path.isdir(f"{entry.path}/_delta_log")
     ]
+
+
+def _is_own(table: TableSpec) -> bool:
+    """Whether a session has to have a table by itself, as no definition brings it along."""
+    return table.connector == SPARK_TABLE or masked_option(table) is not None
 
 
 def _tail(source: ScanSource, paths: set[str], share: float) -> ScanSource | None:

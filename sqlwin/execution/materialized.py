@@ -67,6 +67,7 @@ class MaterializedTables:
             return _ok(statement.text, f"`{name}` is opened: {self._described(opened)}")
         if statement.if_not_exists and is_table(place, name):
             return self._open_same(statement, path)
+        catalog.follow(tables_of(statement.ast))
         if statement.refresh_mode == "CONTINUOUS":
             return self._create_continuous(statement, place)
         planned = planned_rows(self._plans, statement.name, statement.ast, statement.text)
