@@ -170,8 +170,9 @@ class WindowOperator(KeyGroupOperator):
                 )
                 for windows in self._fire(number, new, moment):
                     yield Output(windows, number)
-        if self._totals is not None:
-            self._totals.forget(closed[1])
+        for running in (self._running, self._totals):
+            if running is not None:
+                running.forget(closed[1])
         self._slices.keep(accepted, closed[1])
         self.most_bytes = max(self.most_bytes, self._slices.most_bytes)
         self._closed_us = closed[1]

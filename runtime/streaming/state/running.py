@@ -180,6 +180,18 @@ class RunningAggregates(Spans):
         self._forget(number, closed_us)
         self._drop_patches()
 
+    def forget(self, closed_us: int | None) -> None:
+        """Drop spans of slices of which all windows are closed for good."""
+        if closed_us is None or not self._spans:
+            return
+        keys = [*self._spans]
+        ends = np.array([until for _, until in keys], np.int64)
+        for place in np.flatnonzero(self._assigner.last_window_end(ends) <= closed_us).tolist():
+            self._drop(self._spans.pop(keys[place]))
+        if not self._spans:
+            self._clear()
+        self._drop_patches()
+
     def _forget(self, number: int, closed_us: int | None) -> None:
         """Drop spans that later windows do not need, nor the last ones as long as they are open."""
         first = number + 1 - self._n_again

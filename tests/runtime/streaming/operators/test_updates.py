@@ -302,3 +302,14 @@ def test_totals_go_with_the_lateness_that_they_are_for():
         known = decode_facts(stream.store.blobs["facts"])
         assert set(stream.store.blobs) == {"facts", *blobs_of(known)}
     assert "running" not in known
+
+
+@pytest.mark.usefixtures("always_running")
+def test_running_aggregates_go_though_no_window_fires_after_the_last_one():
+    stream = Stream(Hop(5 * S, 60 * S), updates=rules(early=FireRule(delay_us=0)))
+    some = [([("a", 0, 0)], 0), ([("a", -17_045, 0)], 0), ([], 5072), ([("a", 3561, 0)], 5072)]
+    for new, watermark in some:
+        stream.micro_batch(new, watermark)
+    assert decode_facts(stream.store.blobs["facts"])["running"]["spans"]
+    stream.end()
+    assert set(stream.store.blobs) == {"facts"}
