@@ -28,6 +28,7 @@ from planner.sql.build import to_sql
 from planner.streams.tables import streams_of
 from runtime.spec.aggregates import UserAggregate
 from runtime.spec.identity import (
+    PARALLELISM,
     KeptAccumulator,
     KeptKey,
     KeptOperator,
@@ -42,7 +43,9 @@ from runtime.spec.windows import Tumble
 # Accumulators that are an aggregate of SQL by themselves
 _PLAIN = frozenset("sum count min max bit_and bit_or bit_xor".split())
 # What of a node is said elsewhere, or is of no account
-_LEFT_OUT = frozenset("schema place input time_place relations left right number reader".split())
+_LEFT_OUT = PARALLELISM | frozenset(
+    "schema place input time_place relations left right number reader".split()
+)
 
 # Columns by their folded names: what they are over the columns below
 _Columns = Mapping[str, exp.Expr]

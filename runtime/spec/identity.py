@@ -49,6 +49,9 @@ _OPTIONS = re.compile(
     r" /\*\+ OPTIONS\(.*?\) \*/|__options_[0-9a-f]{12}", re.DOTALL | re.IGNORECASE
 )
 
+# How many tasks and buckets work on the rows of an exchange, which is no part of what is computed
+PARALLELISM = frozenset({"partitions", "buckets"})
+
 
 @dataclass(frozen=True)
 class KeptKey:
@@ -226,3 +229,16 @@ def without_options(text: str) -> str:
     Those that make other rows are said of the tables themselves.
     """
     return _OPTIONS.sub("", text)
+
+
+def without_parallelism(form: Any) -> Any:
+    """What is computed, as JSON has it, without how many tasks compute it.
+
+    Checkpoints from before 0.2.0 hold it for the exchange that INSERTs of a statement set share.
+    """
+    if isinstance(form, list):
+        return [without_parallelism(each) for each in form]
+    if not isinstance(form, dict):
+        return form
+    left_out = PARALLELISM if "node" in form else frozenset[str]()
+    return {k: without_parallelism(v) for k, v in form.items() if k not in left_out}

@@ -30,7 +30,7 @@ from runtime.connectors.filesystem.source_log import SourceLog
 from runtime.errors import ExecutionError, SetupError
 from runtime.files import Files, as_uri, for_each_file
 from runtime.redaction import DEFAULT, Mask
-from runtime.spec.identity import operator_of, without_options
+from runtime.spec.identity import operator_of, without_options, without_parallelism
 from runtime.streaming.changes import KeptNames, Resumed
 from runtime.streaming.damage import METADATA, check_spark_files, uncommitted_state
 from runtime.streaming.identity import Identity, difference, resume_hint, without_secrets
@@ -237,8 +237,8 @@ def _identity(found: Mapping[str, Any]) -> Identity:
     kept = found.get("kept", {})
     if kept.get("version") != _FORM_VERSION:
         return identity
-    # an older sqlwin wrote the options in a statement, too
-    kept = json.loads(without_options(json.dumps(kept)))
+    # an older sqlwin wrote the options in a statement, too, and the parallelism
+    kept = without_parallelism(json.loads(without_options(json.dumps(kept))))
     operators = tuple(map(operator_of, kept["operators"]))
     return replace(identity, operators=operators, form=tuple(kept["form"]))
 

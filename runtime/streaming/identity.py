@@ -23,6 +23,9 @@ _FREE_OPTIONS = frozenset(
 _KAFKA_THAT_COUNT = frozenset(
     "properties.isolation.level kafka.isolation.level properties.auto.offset.reset".split()
 )
+_TIME_ZONE = "table.local-time-zone"
+# Names of one zone; which of them a machine has is how it was set up
+_UTC = frozenset("utc etc/utc uct etc/uct z zulu etc/zulu universal etc/universal +00:00".split())
 # The setting that is on where windows are emitted more than once
 _UPDATES = "early firing or allowed lateness"
 
@@ -78,7 +81,7 @@ def difference(old: Identity, new: Identity) -> str | tuple[Resumed, ...]:
     """
     for name in sorted({*old.settings, *new.settings}):
         was, is_ = old.settings.get(name), new.settings.get(name)
-        if was != is_:
+        if was != is_ and not (name == _TIME_ZONE and _are_utc(was, is_)):
             return f"'{name}' was '{was or 'off'}' and is '{is_ or 'off'}'"
     before, after = ({n: _that_count(t) for n, t in each.tables.items()} for each in (old, new))
     for name in sorted({*before, *after}):
@@ -104,6 +107,10 @@ def difference(old: Identity, new: Identity) -> str | tuple[Resumed, ...]:
     if before != after:
         return f"it read {', '.join(before)}, now {', '.join(after)}"
     return found
+
+
+def _are_utc(*zones: str | None) -> bool:
+    return all(zone is not None and zone.lower() in _UTC for zone in zones)
 
 
 def _resumed(old: Identity, new: Identity) -> str | tuple[Resumed, ...]:

@@ -166,7 +166,7 @@ def test_a_set_resumes_from_its_checkpoint_and_writes_every_row_once(
     fresh_session.execute(f"""
         {events(tmp_path / "in")} {tables("", files)} {STREAMING}
         SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoints';
-        SET 'sqlwin.end-of-input' = 'hold-windows';
+        SET 'sqlwin.end-of-input' = 'hold-windows'; SET 'sqlwin.exchange.partitions' = '2';
         {statement_set()}
     """)
     assert (tmp_path / "checkpoints" / "minutes" / "sqlwin.json").exists()
@@ -174,7 +174,9 @@ def test_a_set_resumes_from_its_checkpoint_and_writes_every_row_once(
     with pytest.raises(ExecutionError, match=r"hours is part of the checkpoint in .*minutes"):
         fresh_session.execute(f"{STREAMING} INSERT INTO hours {QUERIES[2]}")
     in_time(tmp_path / "in", range(4, 9))
-    fresh_session.execute(f"RESET 'sqlwin.end-of-input'; {STREAMING} {statement_set()}")
+    # as where there are more cores
+    more = "SET 'sqlwin.exchange.partitions' = '3'; SET 'sqlwin.exchange.buckets' = '24';"
+    fresh_session.execute(f"RESET 'sqlwin.end-of-input'; {more} {STREAMING} {statement_set()}")
     assert written(fresh_session) == [rows(fresh_session, query) for query in QUERIES]
     # what has ended does nothing more, and another set is not taken for it
     (again,) = fresh_session.execute(STREAMING + statement_set())[1:]

@@ -192,3 +192,17 @@ def test_options_that_change_no_row_never_refuse(option: str, is_free: bool) -> 
         for value in ("one", "other")
     )
     assert isinstance(difference(old, new), tuple) == is_free
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "is_same"),
+    [
+        ("UTC", "Etc/UTC", True),
+        ("Etc/UTC", "Z", True),
+        ("UTC", "Europe/London", False),
+        ("Europe/London", "Europe/Berlin", False),
+    ],
+)
+def test_a_time_zone_may_have_another_name(was: str, now: str, is_same: bool) -> None:
+    old, new = (identity(kept(), **{"table.local-time-zone": zone}) for zone in (was, now))
+    assert isinstance(difference(old, new), tuple) == is_same

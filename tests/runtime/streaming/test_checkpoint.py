@@ -388,3 +388,14 @@ def test_options_in_a_statement_are_no_part_of_what_is_kept(tmp_path: Path) -> N
         found["kept"]["form"] = [{"table": name}]
         path.write_text(json.dumps(found))
         assert known(tmp_path).form == ({"table": "r"},)
+
+
+def test_how_many_tasks_there_are_is_no_part_of_what_is_kept(tmp_path: Path) -> None:
+    exchange = {"node": "SharedExchange", "columns": ["partitions"]}
+    opened(tmp_path, replace(QUERY, form=({"from": {"inputs": [exchange]}},)))
+    path = tmp_path / "sqlwin.json"
+    found = json.loads(path.read_text())
+    parallelism = {"partitions": 4, "buckets": 16}
+    found["kept"]["form"] = [{"from": {"inputs": [{**exchange, **parallelism}]}}]
+    path.write_text(json.dumps(found))
+    assert known(tmp_path).form == ({"from": {"inputs": [exchange]}},)
