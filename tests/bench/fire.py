@@ -2,15 +2,21 @@
 
 One key group; a micro-batch is one slide of event time, in which every key has a row, and fires
 what ends with it. With `--bucket-mb` the key group is cut into sub-buckets when it has more than
-that, as a stream does. Of SESSION `--keys` sessions are open, of which `--rows` end in a micro-batch. Blobs are in a dictionary, so what is left out is Spark: ingest, the exchange and
-RocksDB. Times are of the CPU. `--cold` is a worker that has to read all of its state.
+that, as a stream does. Of SESSION `--keys` sessions are open, of which `--rows` end in a micro-batch.
+Windows with `+` between them are those of a statement set, which share their slices. Blobs are in a
+dictionary, so what is left out is Spark: ingest, the exchange and RocksDB. Times are of the CPU.
+`--cold` is a worker that has to read all of its state. With `--prefill` so many minutes are in state
+before the first fire, whose own windows have fired: what a day's overlap costs is
+
+    python -m tests.bench.fire --keys 100000 --prefill 1440 --batches 20 --skip 10 \\
+        --window "HOP 1 min / 1 d" --window "TUMBLE 1 min" --window "TUMBLE 1 min, lateness 1 d"
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -22,6 +28,7 @@ from runtime.compute.kernels.columns import Int64Array
 from runtime.frames.meter import peak_memory_bytes, reset_peak
 from runtime.local.streaming.messages import SourceProgress
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
+from runtime.spec.stream_steps import StreamReader
 from runtime.spec.windows import (
     FIRST_TIME,
     LAST_TIME,
@@ -39,7 +46,7 @@ from runtime.streaming.operators.window import WindowOperator, WindowSpec
 from runtime.streaming.state import slices
 from runtime.streaming.state.blobs import FACTS, decode_facts
 from runtime.streaming.state.buckets import BUCKETS, Place
-from runtime.streaming.state.shared_slices import one_reader
+from runtime.streaming.state.shared_slices import SharedSpec, one_reader
 
 MINUTE = 60_000_000
 ACCUMULATORS = (
@@ -71,6 +78,20 @@ WINDOWS: dict[str, tuple[AlignedWindow | None, UpdateRules | None]] = {
         UpdateRules(1440 * MINUTE, None, None, "$row_kind"),
     ),
     "SESSION 30 min": (None, None),
+}
+# What statement sets have: windows that share their slices
+SETS: dict[str, tuple[AlignedWindow, ...]] = {
+    "TUMBLE 1 min + HOP 1 min / 1 h": (Tumble(MINUTE), Hop(MINUTE, 60 * MINUTE)),
+    "HOP 1 min / 1 h + HOP 5 min / 1 d": (
+        Hop(MINUTE, 60 * MINUTE),
+        Hop(5 * MINUTE, 1440 * MINUTE),
+    ),
+    "TUMBLE 1 min + CUMULATE 1 min / 1 d": (Tumble(MINUTE), Cumulate(MINUTE, 1440 * MINUTE)),
+    "TUMBLE 1 min + HOP 1 min / 1 h + CUMULATE 1 min / 1 d": (
+        Tumble(MINUTE),
+        Hop(MINUTE, 60 * MINUTE),
+        Cumulate(MINUTE, 1440 * MINUTE),
+    ),
 }
 _SESSION_PARTIALS = (
     Merge(("n",), MergeOp.COUNT),
@@ -108,12 +129,17 @@ class Blobs(dict[str, bytes]):
 
 def main() -> None:
     """Time each window and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.fire", description=__doc__)
-    parser.add_argument("--window", action="append", choices=WINDOWS)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench.fire",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--window", action="append", choices=[*WINDOWS, *SETS])
     parser.add_argument("--keys", type=int, default=50_000)
     parser.add_argument("--rows", type=int, default=10_000, help="of SESSION, a micro-batch")
     parser.add_argument("--batches", type=int, default=150)
     parser.add_argument("--skip", type=int, help="micro-batches that are not timed; 2/3 of them")
+    parser.add_argument("--prefill", type=int, default=0, help="minutes of rows in state at first")
     parser.add_argument("--late", type=int, default=0, help="rows a micro-batch from before")
     parser.add_argument("--back", type=int, default=1 << 20, help="how many minutes at most")
     parser.add_argument("--bucket-mb", type=int, default=1 << 20, help="of rows at a time")
@@ -133,10 +159,15 @@ def main() -> None:
         "buckets",
         "peak MB",
     )
-    for name in options.window or WINDOWS:
-        window, updates = WINDOWS[name]
+    for name in options.window or [*WINDOWS, *SETS]:
         reset_peak()
-        fires = _sessions(options) if window is None else _fires(window, updates, options)
+        if name in SETS:
+            fires = _fires(_set_spec(SETS[name]), options)
+        else:
+            window, updates = WINDOWS[name]
+            fires = (
+                _sessions(options) if window is None else _fires(_spec(window, updates), options)
+            )
         made = list(fires)[skip:]
         seconds = np.array([each[0] for each in made]) * 1e3
         rows, state = made[-1][1:3]
@@ -153,23 +184,50 @@ def main() -> None:
     Console(width=140).print(table)
 
 
-def _fires(
-    window: AlignedWindow, updates: UpdateRules | None, options: argparse.Namespace
-) -> Iterator[_Fire]:
-    """What each micro-batch takes."""
+def _spec(window: AlignedWindow, updates: UpdateRules | None) -> WindowSpec:
+    """What an INSERT by itself does."""
     aggregation = WindowAggregation(window, ("key",), "$slice_end", ACCUMULATORS)
-    spec = WindowSpec(
+    return WindowSpec(
         one_reader(aggregation, ACCUMULATORS), "$rows", 1, updates=updates, by=("key",)
     )
+
+
+def _set_spec(windows: Sequence[AlignedWindow]) -> WindowSpec:
+    """What the INSERTs of a set do, whose slices are a minute or some minutes."""
+    names = ("key", "$slice_end", *(name for each in ACCUMULATORS for name in each.columns))
+    columns = tuple((name, name) for name in names)
+    readers = tuple(
+        StreamReader(
+            str(number),
+            WindowAggregation(window, ("key",), "$slice_end", ACCUMULATORS),
+            Tumble(window.slice_width_us),
+            columns,
+        )
+        for number, window in enumerate(windows)
+    )
+    shared = SharedSpec(readers, ("key",), "$slice_end", ACCUMULATORS)
+    return WindowSpec(shared, "$rows", 1, by=("key",))
+
+
+def _fires(spec: WindowSpec, options: argparse.Namespace) -> Iterator[_Fire]:
+    """What each micro-batch takes."""
+    windows, updates = [reader.aggregation.window for reader in spec.shared.readers], spec.updates
+    n_slices = max(w.slices_per_window for w in windows if not isinstance(w, SessionWindow))
     bound = Bound(Place(("key",), 1, 0), options.bucket_mb << 20)
     store, rng = Blobs(), np.random.default_rng(5)
     slices.CACHE.clear()
-    for number in range(1, options.batches + 1):
+    for number in range(options.prefill + 1):
+        rows = [_partials(rng, options.keys, np.full(options.keys, number * MINUTE))]
+        mark = options.prefill * MINUTE
+        batch = MicroBatch(rows if number else [], [SourceProgress(0, mark, mark, 1)])
+        for _ in process(store, partial(WindowOperator, spec), batch, bound):
+            pass
+    for number in range(options.prefill + 1, options.prefill + options.batches + 1):
         end = number * MINUTE
         partials = [_partials(rng, options.keys, np.full(options.keys, end))]
         if options.late:
             lateness = 0 if updates is None else updates.allowed_lateness_us // MINUTE
-            n_open = min(window.slices_per_window + lateness, number, options.back)
+            n_open = min(n_slices + lateness, number, options.back)
             back = rng.integers(0, n_open, options.late)
             partials.append(_partials(rng, options.late, end - back * MINUTE))
         if options.cold:
@@ -179,7 +237,8 @@ def _fires(
         begun, n_rows, state = time.process_time(), 0, 0
         for output in process(store, partial(WindowOperator, spec), batch, bound):
             if isinstance(output.result, Status):
-                state = output.result.n_bytes
+                # that of the first reader: the others share its state
+                state = state or output.result.n_bytes
             elif isinstance(output.result, pa.RecordBatch):
                 n_rows += output.result.num_rows
         seconds = time.process_time() - begun
