@@ -90,13 +90,18 @@ def explain_shared(
         _key_groups(local, key_groups),
         f"  state: one partial for each key and live slice of {width}, in wider slices where only "
         f"wider windows still need it: {_kept(local)}",
-        "  read to emit a window: all its slices; of shared ones no running aggregates are kept",
         "  a window is emitted when the watermark reaches its end",
     ]
     for reader in step.readers:
         window = reader.aggregation.window
         text = window_text(window, f"time_col=[{local.time_column}]")
         lines.append(f"  {reader.name}: {text}: {_late(window, local.mode.late_rows)}")
+        assert not isinstance(window, SessionWindow)
+        read = read_to_emit(window, _AT_THE_END)
+        if read is None and window.slice_width_us > local.window.slice_width_us:
+            read = "all its slices"
+        if read is not None:
+            lines.append(f"    read to emit a window: {read}")
     return "\n".join(lines) + "\n"
 
 

@@ -41,7 +41,7 @@ from runtime.streaming.state.contents import blobs_of
 from runtime.streaming.state.running import RunningAggregates
 from runtime.streaming.state.shared_slices import Reader, SharedSpec, SliceLevels
 from runtime.streaming.state.slices import slices_between
-from runtime.streaming.state.spans import Slices
+from runtime.streaming.state.spans import Slices, Spans
 from runtime.streaming.state.totals import RunningTotals
 from runtime.streaming.watermarks import WatermarkRules, Watermarks, closed_until_us, later_us
 
@@ -99,7 +99,7 @@ class WindowOperator(KeyGroupOperator):
             levels = [[1, self._known["slices"]]]
         self._slices = SliceLevels(spec.shared, store, levels)
         self._forget_running()
-        self._running = self._running_aggregates(spec.shared)
+        self._running = self._running_aggregates()
         self._totals = self._running_totals(spec.shared)
         self._updates = None
         # With another lateness than the last run's the watermark does not say what was closed, and
@@ -112,16 +112,25 @@ class WindowOperator(KeyGroupOperator):
             aggregation = spec.shared.readers[0].aggregation
             self._updates = UpdateLog(spec.updates, aggregation, store, self._known.get("updates"))
 
-    def _running_aggregates(self, shared: SharedSpec) -> RunningAggregates | None:
-        """Those of a window that overlaps with many others; of several readers there are none."""
-        window = shared.readers[0].aggregation.window
-        if self._has_levels or not is_overlapping(window):
-            return None
-        assert isinstance(window, Hop | CalendarHop)
-        keys, facts = len(shared.keys), self._known.get("running")
-        return RunningAggregates(
-            window, keys, shared.slice_end, shared.partials, self._store, facts
-        )
+    def _running_aggregates(self) -> dict[int, RunningAggregates]:
+        """Those of readers whose windows overlap with many others."""
+        known = self._known.get("running") or {}
+        of_readers = known.get("readers", {}) if self._has_levels else {"0": known}
+        spec = self._spec.shared
+        found = {}
+        for number, reader in enumerate(self._slices.readers):
+            window = reader.spec.aggregation.window
+            if is_overlapping(window):
+                assert isinstance(window, Hop | CalendarHop)
+                found[number] = RunningAggregates(
+                    window,
+                    len(spec.keys),
+                    spec.slice_end,
+                    reader.partials,
+                    self._store,
+                    of_readers.get(str(number)),
+                )
+        return found
 
     def _running_totals(self, shared: SharedSpec) -> RunningTotals | None:
         """Those of a CUMULATE window of which some steps are emitted, and not closed for good."""
@@ -140,9 +149,8 @@ class WindowOperator(KeyGroupOperator):
 
     def _forget_running(self) -> None:
         """Drop running aggregates of other windows or accumulators: slices have it all."""
-        is_kept = self._has_totals or is_overlapping(
-            self._spec.shared.readers[0].aggregation.window
-        )
+        windows = [reader.aggregation.window for reader in self._spec.shared.readers]
+        is_kept = self._has_totals or any(map(is_overlapping, windows))
         if not is_kept or self._known.get("generation", 0) != self._spec.generation:
             for blob in blobs_of({"running": self._known.pop("running", None)}):
                 self._store.remove(blob)
@@ -151,11 +159,11 @@ class WindowOperator(KeyGroupOperator):
         closed = self._closed_us, later_us(self._closed_us, self._passed_us(after))
         yield from self._late(batch.candidates, before, closed[0])
         accepted, n_late, n_new = self._accepted(batch.partials, closed[0])
-        for running in (self._running, self._totals):
-            if running is not None:
-                running.add(table for _, table in accepted)
-        for number in range(len(self._slices.readers)):
+        for number, reader in enumerate(self._slices.readers):
             new = [table for members, table in accepted if members >> number & 1]
+            spans = self._spans_of(number)
+            if spans is not None:
+                spans.add(map(reader.on_own_slices, new))
             first, last = self._window_ends(number, new)
             if len(first):
                 moment = Moment(
@@ -170,13 +178,16 @@ class WindowOperator(KeyGroupOperator):
                 )
                 for windows in self._fire(number, new, moment):
                     yield Output(windows, number)
-        for running in (self._running, self._totals):
-            if running is not None:
-                running.forget(closed[1])
+            if spans is not None:
+                spans.forget(closed[1])
         self._slices.keep(accepted, closed[1])
         self.most_bytes = max(self.most_bytes, self._slices.most_bytes)
         self._closed_us = closed[1]
         return n_late
+
+    def _spans_of(self, number: int) -> RunningAggregates | RunningTotals | None:
+        """What is kept beside the slices for a reader."""
+        return self._running.get(number) or self._totals
 
     def _closed_until_us(self) -> int | None:
         return self._closed_us
@@ -261,24 +272,24 @@ class WindowOperator(KeyGroupOperator):
         reader = self._slices.readers[number]
         if reader.assigner.next_window_end(ends[0]) > ends[1]:
             return
-        aggregation, running = reader.spec.aggregation, self._running
+        aggregation, running = reader.spec.aggregation, self._running.get(number)
         fired, fires = moment.fired_us
         if ends[1] > fires:
             # Emitted early, many together: of them running aggregates know nothing
             running = None
-        n_rows = self._slices.n_rows + sum(table.num_rows for table in new)
+        n_rows = self._slices.rows_of(number) + sum(table.num_rows for table in new)
         if running is not None:
             again = running.again(ends)
             window_ends = again or running.windows(ends, n_rows)
             if window_ends is not None:
-                yield from self._running_windows(running, window_ends, new, moment, again)
+                yield from self._running_windows(number, window_ends, new, moment, again)
                 return
-        slices, totals, tables, n_results = self._slices_with(new), self._totals, None, 0
+        slices, totals, tables, n_results = self._slices_with(number, new), self._totals, None, 0
         if totals is not None:
             tables = totals.windows(ends, n_rows, moment.closed_us[0], slices)
         if tables is None:
             tables = list(self._slices.read(number, *ends))
-            tables += [reader.own_table(table, self._spec.shared.slice_end) for table in new]
+            tables += map(reader.own_table, new)
         self._note_bytes(*tables)
         if tables:
             for batch in merge_slices(pa.concat_tables(tables), aggregation, window_ends=ends):
@@ -289,30 +300,33 @@ class WindowOperator(KeyGroupOperator):
         if totals is not None and (fired is None or ends[0] >= fired) and ends[1] <= fires:
             totals.fired(ends, n_results, moment.closed_us[0], slices)
 
-    def _slices_with(self, new: Sequence[pa.Table]) -> Slices:
-        """The partials of the only reader between two slice ends, with new ones."""
-        slice_end = self._spec.shared.slice_end
+    def _slices_with(self, number: int, new: Sequence[pa.Table]) -> Slices:
+        """The partials of a reader between two ends of slices of its own, with new ones."""
+        slice_end, reader = self._spec.shared.slice_end, self._slices.readers[number]
 
         def slices(after_us: int, until_us: int) -> list[pa.Table]:
-            kept = self._slices.between(after_us, until_us)
-            return kept + slices_between(new, slice_end, after_us, until_us)
+            kept = self._slices.between(number, after_us, until_us)
+            found = slices_between(new, slice_end, after_us, until_us)
+            return [*kept, *map(reader.on_own_slices, found)]
 
         return slices
 
     def _running_windows(
         self,
-        running: RunningAggregates,
+        number: int,
         window_ends: Sequence[int],
         new: Sequence[pa.Table],
         moment: Moment,
         again: Sequence[int] | None,
     ) -> Iterator[pa.RecordBatch]:
-        """Windows of the only reader, each from its running aggregates; some have fired before."""
-        aggregation, slices = self._slices.readers[0].spec.aggregation, self._slices_with(new)
+        """Windows of a reader, each from its running aggregates; some have fired before."""
+        running, reader = self._running[number], self._slices.readers[number]
+        aggregation, slices = reader.spec.aggregation, self._slices_with(number, new)
         for end in window_ends:
             window = running.window_again if again else running.window
             table, n_results = window(end, slices), 0
             if table is not None:
+                table = reader.named(table)
                 self._note_bytes(table)
                 for batch in merge_slices(table, aggregation, window_ends=(end - 1, end)):
                     n_results += batch.num_rows
@@ -359,12 +373,16 @@ class WindowOperator(KeyGroupOperator):
     def _facts(self) -> dict[str, Any]:
         levels = self._slices.facts()
         if self._has_levels:
-            return {"levels": levels}
+            running = {
+                str(n): found for n, each in self._running.items() if (found := each.facts())
+            }
+            # under the name that an older sqlwin, which has none of them, cuts no key group with
+            return {"levels": levels} | ({"running": {"readers": running}} if running else {})
         facts: dict[str, Any] = {"slices": levels[0][1] if levels else []}
         if self._spec.generation:
             facts["generation"] = self._spec.generation
-        running = self._running or self._totals
-        if running is not None and (found := running.facts()):
+        spans = self._spans_of(0)
+        if spans is not None and (found := spans.facts()):
             facts["running"] = found
         if self._updates is not None:
             facts["updates"] = self._updates.facts()
@@ -372,8 +390,10 @@ class WindowOperator(KeyGroupOperator):
         return facts
 
     def _size(self) -> tuple[int, int]:
-        running = self._running or self._totals
-        n_rows, n_bytes = (0, 0) if running is None else (running.n_rows, running.n_bytes)
+        spans: list[Spans] = [*self._running.values()]
+        if self._totals is not None:
+            spans.append(self._totals)
+        n_rows, n_bytes = sum(s.n_rows for s in spans), sum(s.n_bytes for s in spans)
         return self._slices.n_rows + n_rows, self._slices.n_bytes + n_bytes
 
     def _next_window_end_us(self, reader: int) -> int | None:

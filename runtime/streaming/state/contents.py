@@ -101,6 +101,8 @@ def _session(chunk: Sequence[Any]) -> Blob:
 
 
 def _running(facts: Mapping[str, Any]) -> Iterator[Blob]:
+    for of_reader in facts.get("readers", {}).values():
+        yield from _running(of_reader)
     spans = [*facts.get("spans", ()), *facts.get("patches", ())]
     for span in [*spans, facts["middle"]] if facts.get("middle") else spans:
         *_, n_rows, _, names = span

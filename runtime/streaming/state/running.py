@@ -23,6 +23,8 @@ of them a block has few suffixes, and the slices before the nearest one are merg
 A row that is late for some windows goes to its slice, and as a patch beside the spans that have
 its slice; what is read or made from a span takes the patches along that are newer than the span.
 
+INSERTs of a set that share their slices have spans each, on the slices of their own windows.
+
 Spans never hold what slices do not: they may be dropped at any time, and are where they are not
 worth it (few rows, or few slices a key; many windows at once, which share the work of one merge).
 A checkpoint without them gets them when its next windows fire.

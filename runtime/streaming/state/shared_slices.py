@@ -76,15 +76,25 @@ class Reader:
     """The windows of one aggregation, of slices that may be finer than its own.
 
     Args:
+        shared: what is shared.
+        number: the number of the reader.
+
+    Attributes:
         spec: the aggregation.
         is_alone: whether there is no other, so that the slices are its own.
+        partials: those of the shared accumulators that it reads.
     """
 
-    def __init__(self, spec: StreamReader, is_alone: bool) -> None:
-        window = spec.aggregation.window
+    def __init__(self, shared: SharedSpec, number: int) -> None:
+        self.spec = shared.readers[number]
+        self.is_alone = len(shared.readers) == 1
+        window = self.spec.aggregation.window
         assert not isinstance(window, SessionWindow)
-        self.spec = spec
-        self.is_alone = is_alone
+        read = {name for name, _ in self.spec.columns}
+        self.partials = tuple(each for each in shared.partials if read.intersection(each.columns))
+        self._slice_end = shared.slice_end
+        partials = (name for each in self.partials for name in each.columns)
+        self._columns = (*shared.keys, shared.slice_end, *partials)
         self.assigner = slice_assigner(window)
         self.grows = isinstance(window, Cumulate | CalendarCumulate) and self.assigner.is_shared
         self.slab_us = slab_us(window)
@@ -101,14 +111,24 @@ class Reader:
         """The end of the last window of its own that each slice is in."""
         return self.assigner.last_window_end(self.own_end(slice_end))
 
-    def own_table(self, table: pa.Table, slice_end: str) -> pa.Table:
-        """Shared partials under the names and on the slices of the aggregation."""
+    def on_own_slices(self, table: pa.Table) -> pa.Table:
+        """Shared partials that it reads, on slices of its own."""
         if self.is_alone:
             return table
-        ends = pa.array(self.own_end(_ends(table, slice_end)))
-        columns = [
-            ends if name == slice_end else table.column(name) for name, _ in self.spec.columns
-        ]
+        table = table.select(self._columns)
+        index = table.schema.get_field_index(self._slice_end)
+        ends = pa.array(self.own_end(_ends(table, self._slice_end)))
+        return table.set_column(index, table.schema.field(index), ends)
+
+    def own_table(self, table: pa.Table) -> pa.Table:
+        """Shared partials under the names and on the slices of the aggregation."""
+        return table if self.is_alone else self.named(self.on_own_slices(table))
+
+    def named(self, table: pa.Table) -> pa.Table:
+        """Partials on slices of its own under the names of the aggregation."""
+        if self.is_alone:
+            return table
+        columns = [table.column(name) for name, _ in self.spec.columns]
         return pa.table(columns, [own for _, own in self.spec.columns])
 
 
@@ -124,7 +144,7 @@ class SliceLevels:
     def __init__(self, spec: SharedSpec, store: BlobStore, facts: list[Any] | None) -> None:
         self._spec = spec
         self._store = store
-        self.readers = [Reader(reader, len(spec.readers) == 1) for reader in spec.readers]
+        self.readers = [Reader(spec, number) for number in range(len(spec.readers))]
         self.all_readers = (1 << len(spec.readers)) - 1
         self._growing = sum(1 << i for i, reader in enumerate(self.readers) if reader.grows)
         self._levels: dict[int, _Level] = {
@@ -170,12 +190,20 @@ class SliceLevels:
                 reader.last_window_end(last) > after_us
             )
             for table in level.state.tables(is_read):
-                yield reader.own_table(table, self._spec.slice_end)
+                yield reader.own_table(table)
 
-    def between(self, after_us: int, until_us: int) -> list[pa.Table]:
-        """The partials of the only reader in slices with `after_us` < slice end <= `until_us`."""
-        levels = self._levels.values()
-        return [table for level in levels for table in level.state.between(after_us, until_us)]
+    def between(self, number: int, after_us: int, until_us: int) -> list[pa.Table]:
+        """The partials of a reader between two ends of slices of its own, which it has them on."""
+        reader = self.readers[number]
+        return [
+            reader.on_own_slices(table)
+            for level in self._of(number)
+            for table in level.state.between(after_us, until_us)
+        ]
+
+    def rows_of(self, reader: int) -> int:
+        """How many partials are kept for a reader."""
+        return sum(level.state.n_rows for level in self._of(reader))
 
     def placed(
         self, table: pa.Table, closed_us: int | None, among: int
@@ -279,8 +307,7 @@ class SliceLevels:
         """The level of some readers."""
         spec = self._spec
         readers = [self.readers[number] for number in _numbers(members)]
-        read = {name for reader in readers for name, _ in reader.spec.columns}
-        partials = tuple(each for each in spec.partials if read.intersection(each.columns))
+        partials = tuple(p for p in spec.partials if any(p in r.partials for r in readers))
         columns = (*spec.keys, spec.slice_end, *(c for each in partials for c in each.columns))
         if len(readers) == 1:
             assigner = readers[0].assigner

@@ -187,7 +187,8 @@ def test_windows_whose_late_rows_are_kept_share_slices_and_bring_whole_rows():
     assert (step.input.mode.late_rows, step.input.mode.carries_late_rows) == ("too_late", True)
     assert LATE_ROW in step.input.source.input.sql
     lines = explain_shared(step, 1, 8, "min").splitlines()
-    assert lines[-1].endswith(
+    assert lines[-1] == "    read to emit a window: all its slices"
+    assert lines[-2].endswith(
         "a row that comes after that is late: counted, and written to too_late"
     )
 
@@ -230,7 +231,7 @@ def test_each_insert_computes_its_rows_of_the_windows_of_a_micro_batch():
 def test_explain_shows_the_stream_once_and_who_reads_it():
     after, _ = shared(
         window_aggregate(Tumble(MINUTE)),
-        window_aggregate(Hop(MINUTE, 5 * MINUTE), call("MAX", "y", "m")),
+        window_aggregate(Hop(MINUTE, HOUR), call("MAX", "y", "m")),
         window_aggregate(Cumulate(10 * MINUTE, HOUR)),
     )
     steps = lower_stream_set(after, ["minutes", "moving", "hours"], Catalog(), "UTC")
@@ -251,12 +252,14 @@ SharedWindowOperator(reuse_id=[1], inserts=[minutes, moving, hours]):
   key groups: 4, by k
   state: one partial for each key and live slice of 1 min, in wider slices where only wider \
 windows still need it: k, $slice_end, s$0, m$0
-  read to emit a window: all its slices; of shared ones no running aggregates are kept
   a window is emitted when the watermark reaches its end
   minutes: TUMBLE(time_col=[ts], size=[1 min]): a row that comes after that is late: dropped \
 and counted
-  moving: HOP(time_col=[ts], size=[5 min], slide=[1 min]): a row is late, dropped and counted, \
+  moving: HOP(time_col=[ts], size=[1 h], slide=[1 min]): a row is late, dropped and counted, \
 when all windows of its slice are emitted
+    read to emit a window: of running aggregates three partials for each key; of few rows all its \
+slices
   hours: CUMULATE(time_col=[ts], max_size=[1 h], step=[10 min]): a row is late, dropped and \
 counted, when all windows of its slice are emitted
+    read to emit a window: the total so far and the last step
 """

@@ -5,18 +5,21 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from planner.nodes.slice_levels import grid_of
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.local.streaming.messages import SLICE_END, EndOfInput, LateRows, SourceProgress
-from runtime.spec.aggregates import WindowAggregation
+from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.stream import FINAL_US, LATE_ROW
 from runtime.spec.stream_steps import StreamReader
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.base import MicroBatch, Status
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
+from runtime.streaming.state import slices, spans
+from runtime.streaming.state.blobs import decode_facts
+from runtime.streaming.state.contents import blobs_of
 from runtime.streaming.state.shared_slices import SharedSpec, common_slices
 from tests.reference import windows_of
 from tests.runtime.streaming.model import (
@@ -160,6 +163,111 @@ def test_every_reader_gives_what_it_gives_alone(windows):
             s.next_window_end_us for s in statuses
         ]
     assert shared.end() == [sorted(each.end()) for each in alone]
+
+
+@pytest.fixture
+def always(monkeypatch):
+    """Running aggregates, however few partials there are."""
+    monkeypatch.setattr(spans, "FEW_ROWS", 0)
+    monkeypatch.setattr(spans, "SLICES_A_KEY", 0)
+
+
+def live_blobs(shared):
+    """What the facts say of blobs: their names, of which readers there are running aggregates."""
+    known = decode_facts(shared.store.blobs["facts"])
+    having = {int(n) for n, each in known.get("running", {}).get("readers", {}).items() if each}
+    return {"facts", *blobs_of(known)}, having
+
+
+@pytest.mark.parametrize("windows", SETS, ids=str)
+@given(batches=st.lists(st.tuples(rows, watermarks), min_size=4, max_size=10))
+@settings(
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_readers_with_running_aggregates_do_what_the_rules_say(windows, batches, always):
+    shared, models = Shared(*windows), [Model(window) for window in windows]
+    for some, watermark in batches:
+        slices.CACHE.clear()
+        found = shared.micro_batch(some, watermark)
+        assert found == [sorted(model.micro_batch(some, watermark)) for model in models]
+        assert set(shared.store.blobs) == live_blobs(shared)[0]
+    assert shared.n_late == [model.n_late for model in models]
+    assert shared.end() == [sorted(model.micro_batch([], FINAL_US // MS)) for model in models]
+    assert set(shared.store.blobs) == {"facts"}
+
+
+OVERLAPPING = [
+    (Tumble(10 * S), Hop(10 * S, 120 * S), Cumulate(10 * S, 60 * S)),
+    (Hop(20 * S, 300 * S, 5 * S), Tumble(15 * S), Hop(15 * S, 180 * S)),
+    (Tumble(7 * S, -3 * S), Hop(7 * S, 210 * S, 11 * S)),
+]
+
+
+@pytest.mark.parametrize("windows", OVERLAPPING, ids=str)
+@pytest.mark.parametrize("few", [0, 1 << 14], ids=["running", "slices"])
+def test_steady_readers_have_running_aggregates_each(windows, few, always, monkeypatch):
+    """State without them gets them, and state with them goes on as it was written before."""
+    monkeypatch.setattr(spans, "FEW_ROWS", few)
+    shared, models = Shared(*windows), [Model(window) for window in windows]
+    overlapping = {n for n, window in enumerate(windows) if isinstance(window, Hop)}
+    random = np.random.default_rng(5)
+    for number, time in enumerate(range(0, 800_000, 7_000)):
+        if number == 50:
+            # as of now each key has enough, or no longer
+            monkeypatch.setattr(spans, "FEW_ROWS", (1 << 14) - few)
+        times = time - random.integers(0, 200_000, 8) * (random.random(8) < 0.4)
+        some = [(str(random.integers(3)), int(at), int(random.integers(9))) for at in times]
+        found = shared.micro_batch(some, time - 2_000)
+        assert found == [sorted(model.micro_batch(some, time - 2_000)) for model in models]
+        names, having = live_blobs(shared)
+        assert set(shared.store.blobs) == names
+        if number in (45, 110):
+            has_spans = (few == 0) == (number == 45)
+            known = decode_facts(shared.store.blobs["facts"])["running"]["readers"]
+            assert {int(n) for n, each in known.items() if each["spans"]} == (
+                overlapping if has_spans else set()
+            )
+            assert having == overlapping
+    assert shared.n_late == [model.n_late for model in models]
+    shared.end()
+    assert set(shared.store.blobs) == {"facts"}
+
+
+def test_a_fire_of_a_reader_reads_as_much_however_many_windows_overlap(always):
+    n_gets = {}
+    for n_slides in (8, 32):
+        shared = Shared(Tumble(10 * S), Hop(10 * S, n_slides * 10 * S))
+        for number in range(1, 2 * n_slides):
+            before = shared.store.n_gets
+            slices.CACHE.clear()
+            some = [(key, number * 10_000 - 1, 1) for key in "abc"]
+            shared.micro_batch(some, number * 10_000)
+            if number > 1.5 * n_slides:
+                n_gets.setdefault(n_slides, []).append(shared.store.n_gets - before)
+    assert max(np.median(each) for each in n_gets.values()) <= 12
+
+
+def test_readers_read_what_they_need_alone_in_running_aggregates(always):
+    """Under names of their own, and one column for two of its aggregates."""
+    few = reader("few", Hop(10 * S, 60 * S), (2,))
+    twice = replace(
+        few,
+        aggregation=replace(
+            few.aggregation,
+            accumulators=(Merge(("m",), MergeOp.MAX), Merge(("again",), MergeOp.MAX)),
+        ),
+        columns=(*few.columns, ("largest", "again")),
+    )
+    shared = Shared(readers=(reader("all", Hop(10 * S, 120 * S)), twice))
+    alone = [Model(Hop(10 * S, 120 * S)), Model(Hop(10 * S, 60 * S))]
+    random = np.random.default_rng(5)
+    for number in range(1, 40):
+        some = [(str(random.integers(3)), number * 10_000 - 1, int(random.integers(9)))]
+        found = shared.micro_batch(some, number * 10_000)
+        wanted = [sorted(model.micro_batch(some, number * 10_000)) for model in alone]
+        assert found[0] == wanted[0]
+        assert found[1] == [(*row[:3], row[5], row[5]) for row in wanted[1]]
+    assert live_blobs(shared)[1] == {0, 1}
 
 
 def test_the_state_is_that_of_the_finest_reader_alone_while_that_needs_all_of_it():

@@ -110,6 +110,12 @@ def test_running_aggregates_are_made_again(monkeypatch: pytest.MonkeyPatch) -> N
     assert "running" in decode_facts(stream.store.blobs[FACTS])
     for part in cut(stream):
         assert "running" not in decode_facts(part.store.blobs[FACTS])
+    shared = test_shared.Shared(Tumble(10_000 * MS), Hop(10_000 * MS, 120_000 * MS))
+    for rows, watermark in random_batches(1, n_keys=3):
+        shared.micro_batch(rows, watermark)
+    assert "running" in decode_facts(shared.store.blobs[FACTS])
+    for blobs in split_group(signed(shared.store), 0, Split(1, INTO, 64)):
+        assert "running" not in decode_facts(blobs[FACTS])
 
 
 def test_sessions() -> None:
