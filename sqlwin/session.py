@@ -83,7 +83,7 @@ class Session:
         remote = is_remote(self._spark)
         spark = "Spark Connect" if remote else f"Spark {self._spark.sparkContext.master}"
         catalog = self._runner.catalog
-        n_tables = len(catalog.tables()) + len(catalog.views())
+        n_tables = len(catalog.entries.tables()) + len(catalog.entries.views())
         n_streams = len(self.streams.running())
         parts = [
             f"{number} {noun}{'' if number == 1 else 's'}"

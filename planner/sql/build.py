@@ -76,9 +76,10 @@ def alias(expr: exp.Expr, name: str) -> exp.Alias:
     return exp.Alias(this=expr.copy(), alias=identifier(name))
 
 
-def relation(name: str) -> exp.Table:
-    """A relation by its name alone."""
-    return exp.Table(this=identifier(name))
+def relation(*name: str) -> exp.Table:
+    """A relation by its name, from the catalog to the table; less of it is enough."""
+    parts = map(identifier, reversed(name))
+    return exp.Table(**dict(zip(("this", "db", "catalog"), parts, strict=False)))
 
 
 def is_whole_star(expr: exp.Expr) -> bool:

@@ -13,17 +13,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
-from planner.aggregates.user import with_filters_inside
 from planner.catalog import Schema, StreamTable
-from planner.sql.build import empty_relation, identifier, select_all_from, to_sql
-from planner.sql.nodes import path_of_files
+from planner.sql.build import identifier, relation, select_all_from, to_sql
 from runtime.connectors.columns import proctime_columns
 from runtime.connectors.lake.places import Place, place_of_path
 from runtime.connectors.lake.table import UnreadableError
 from runtime.connectors.registry import (
     has_splits,
-    is_kafka,
-    is_lake,
     is_unbounded,
     keeping_rows,
     read_stream,
@@ -32,19 +28,18 @@ from runtime.connectors.registry import (
     streams_bounded,
 )
 from runtime.detection.detect import Detected
-from runtime.errors import AnalysisError, CatalogError, ErrorKind, SqlwinError, nearest
-from runtime.local.arrow_scan import scan_source, unlike_spark
+from runtime.errors import AnalysisError, CatalogError, nearest
 from runtime.redaction import DEFAULT, Mask
-from runtime.scan.metadata import find_stream_source
-from runtime.spark.errors import translate, translated_errors
 from runtime.spark.files import files_at, resolve
 from runtime.spark.session import is_remote
 from runtime.spec.aggregates import UserAggregate
 from runtime.spec.expressions import Expression
 from runtime.spec.scan import Messages, ScanSource, StreamFiles
 from runtime.spec.slices import SliceFiles, SliceTable, inserted_rows, is_inserted_rows
-from runtime.spec.table import Column, TableColumn, TableSpec
+from runtime.spec.table import TableColumn, TableSpec
+from sqlwin.catalog.analysis import Analysis
 from sqlwin.catalog.entries import (
+    Entries,
     Entry,
     MaterializedTable,
     Name,
@@ -57,16 +52,12 @@ from sqlwin.catalog.entries import (
 )
 from sqlwin.catalog.files import FilesByName, described_by_files, described_elsewhere
 from sqlwin.catalog.materialized import (
-    Definition,
     OpenedSlices,
-    masked_option,
-    name_of,
     over_inserted_rows,
-    rows_of,
     tables_of,
 )
 from sqlwin.catalog.options import ChangedTables
-from sqlwin.catalog.scannable import not_scannable
+from sqlwin.catalog.scans import scan_of_stream, scan_of_table
 from sqlwin.catalog.spark_tables import SPARK_TABLE, SparkTables, full_name
 from sqlwin.catalog.spark_views import SparkViews
 from sqlwin.catalog.states import StatesByName
@@ -78,6 +69,13 @@ class SessionCatalog:
 
     Names may be looked up from any thread. What changes entries or shows them to Spark is called
     by a thread that holds the lock of `views_in_spark`.
+
+    Attributes:
+        entries: what the session keeps.
+        spark_tables: tables of Spark's catalog that materialized tables are over.
+        analysis: what Spark's analyser says.
+        slices: slices of materialized tables.
+        n_changes: goes up with each statement, and each table that is added or dropped.
 
     Args:
         spark: where other names are looked up, and where these are shown.
@@ -98,20 +96,17 @@ class SessionCatalog:
         self._mask = mask
         self._view_dataframe = view_dataframe
         self.views_in_spark = views_in_spark or SparkViews()
-        # replaced as a whole, since other threads may look through it
-        self._entries: Mapping[Name, Entry] = {}
+        self.entries = Entries()
         self._changed = ChangedTables()
         self._files = FilesByName(self.described)
         self._states = StatesByName(spark)
-        self._spark_tables = SparkTables(spark)
+        self.spark_tables = SparkTables(spark)
+        self.analysis = Analysis(spark, self.names)
         self.slices = OpenedSlices(self, lambda path: resolve(self._spark, path), self._place, mask)
         self._mode = "automatic"
         self._per_split = "auto"
         self._shown: set[Name] = set()
-        # by text: INSERTs of a set ask the same of Spark, as long as it sees the same tables
-        self._analyzed: dict[str, Schema] = {}
         self._aggregates: dict[str, UserAggregate] = {}
-        # goes up with each statement, and each table that is added or dropped
         self.n_changes = 0
 
     # -- entries -------------------------------------------------------------------------------
@@ -123,62 +118,11 @@ class SessionCatalog:
             return changed.spec
         if (state := self._states.rows(".".join(name))) is not None:
             return Registered(name, state.dataframe)
-        return self._entries.get(folded_name(name)) or self._files.table(".".join(name))
-
-    def tables(self) -> list[Entry]:
-        """Tables and registered DataFrames, by name."""
-        kept = (e for e in self._entries.values() if not isinstance(e, View))
-        shown = (e for e in kept if not is_inserted_rows(entry_name(e)[-1]))
-        return sorted(shown, key=entry_name)
-
-    def views(self) -> list[View]:
-        """Views, by name; materialized tables are none."""
-        kept = (e for e in self._entries.values() if kind_of(e) == "VIEW")
-        return sorted((e for e in kept if isinstance(e, View)), key=entry_name)
+        return self.entries.get(name) or self._files.table(".".join(name))
 
     def materialized(self) -> list[MaterializedTable]:
         """Materialized tables, by name."""
-        kept = (e for e in self._entries.values() if isinstance(e, MaterializedTable))
-        return sorted(kept, key=entry_name)
-
-    def open_materialized(self, name: Name, path: str) -> MaterializedTable:
-        """Keep the materialized table at a path, and the tables and views that it names.
-
-        Args:
-            name: what it is called here.
-            path: the absolute path of its directory.
-
-        Raises:
-            CatalogError: none is there, the name is taken, or it names a table that is another one
-                here.
-            ExecutionError: it cannot be read.
-        """
-        stored = self.slices.stored(path, ".".join(name))
-        definition = Definition.from_json(stored.definition)
-        for table in definition.tables:
-            is_known = path_of_files(table.name) is not None or masked_option(table) is not None
-            if table.connector == SPARK_TABLE:
-                self._spark_tables.follow(table)
-            elif not is_known and self.entry(name_of(table)) is None:
-                self.add(name_of(table), table, replace=False, if_not_exists=True)
-        for view, query, columns in definition.views:
-            if self.entry(view) is None:
-                kept = View(view, _query(query), query, columns)
-                self.add(view, kept, replace=False, if_not_exists=True)
-        entry = MaterializedTable(
-            name,
-            _query(definition.query),
-            definition.query,
-            comment=definition.comment,
-            path=path,
-            definition=definition,
-        )
-        self._check_tables(entry)
-        self.add(name, entry, replace=False, if_not_exists=False)
-        if definition.is_inserted:
-            rows = rows_of(entry)
-            self.add((rows.name,), rows, replace=True, if_not_exists=False)
-        return entry
+        return self.entries.materialized()
 
     def _place(self, path: str) -> Place:
         """Where a directory of slices is.
@@ -193,7 +137,7 @@ class SessionCatalog:
                 f"slices cannot be at {path}: {error.reason}", subjects=(f"'{path}'",)
             ) from error
 
-    def _check_tables(self, entry: MaterializedTable) -> None:
+    def check_tables(self, entry: MaterializedTable) -> None:
         """Refuse a materialized table whose tables are others here.
 
         Raises:
@@ -216,7 +160,7 @@ class SessionCatalog:
         Raises:
             CatalogError: the name is taken and neither `replace` nor `if_not_exists` is given.
         """
-        if (key := folded_name(name)) in self._entries and not replace:
+        if self.entries.get(name) is not None and not replace:
             if if_not_exists:
                 return False
             raise CatalogError(
@@ -226,10 +170,8 @@ class SessionCatalog:
             )
         if isinstance(entry, TableSpec):
             entry = keeping_rows(entry)
-        self._entries = {**self._entries, key: entry}
-        self.n_changes += 1
-        self._shown.discard(key)
-        self._forget_changed(key)
+        self.entries.put(name, entry)
+        self._has_changed(folded_name(name))
         return True
 
     def drop(self, name: Name, kind: str, *, if_exists: bool) -> bool:
@@ -251,22 +193,22 @@ class SessionCatalog:
                 hint=f"write DROP {found} {'.'.join(name)}",
             )
         key = folded_name(name)
-        self._entries = {other: kept for other, kept in self._entries.items() if other != key}
-        self.n_changes += 1
-        self._shown.discard(key)
+        self.entries.remove(name)
         self._spark.catalog.dropTempView(_spark_name(key))
-        self._forget_changed(key)
+        self._has_changed(key)
         if isinstance(entry, MaterializedTable) and entry.definition.is_inserted:
             self.forget((inserted_rows(".".join(entry.name)),))
         return True
 
     def forget(self, name: Name) -> None:
         """Drop an entry, of whatever kind, if there is one."""
-        if (entry := self._entries.get(folded_name(name))) is not None:
+        if (entry := self.entries.get(name)) is not None:
             self.drop(name, kind_of(entry), if_exists=True)
 
-    def _forget_changed(self, key: Name) -> None:
-        """Forget what statements with other options have read of a table that is no more."""
+    def _has_changed(self, key: Name) -> None:
+        """Spark has to be shown what a name stands for now, with and without other options."""
+        self.n_changes += 1
+        self._shown.discard(key)
         for view in self._changed.forget(_spark_name(key)):
             self._shown.discard((view,))
             self._spark.catalog.dropTempView(view)
@@ -282,7 +224,7 @@ class SessionCatalog:
 
     def names(self) -> list[str]:
         """All names that stand for a relation, Spark's too."""
-        kept = [".".join(entry_name(entry)) for entry in self._entries.values()]
+        kept = [".".join(entry_name(entry)) for entry in self.entries.by_name.values()]
         try:
             listed = [table.name for table in self._spark.catalog.listTables()]
             known = [name for name in listed if not self.is_changed_table(name)]
@@ -290,17 +232,13 @@ class SessionCatalog:
             known = []  # a catalog that cannot be listed has no names to propose
         return kept + [name for name in known if name not in kept]
 
-    def was_shown(self, name: Name) -> bool:
-        """Whether Spark's temporary view of a name shows a table of a session of sqlwin's."""
-        return self.views_in_spark.is_sqlwins(_spark_name(folded_name(name)))
-
     def is_foreign_view(self, name: str) -> bool:
         """Whether Spark has a temporary view of a name that no session of sqlwin's has made."""
         spark = self._spark.catalog
         quoted = "`" + name.replace("`", "``") + "`"
         # of one name: a list of all takes Spark a job
         is_view = spark.tableExists(quoted) and spark.getTable(quoted).isTemporary
-        return is_view and not self.was_shown((name,))
+        return is_view and not self.views_in_spark.is_sqlwins(_spark_name(folded_name((name,))))
 
     # -- as the planner asks -------------------------------------------------------------------
 
@@ -311,20 +249,12 @@ class SessionCatalog:
             return None
         query = entry.query.copy()
         if isinstance(entry, MaterializedTable):
-            self._check_tables(entry)
+            self.check_tables(entry)
             if entry.definition.is_inserted:
                 query = over_inserted_rows(query, entry)
             else:
                 self.slices.check_known(entry.name, entry.definition)
-        for part in query.walk():
-            for place in ("line", "col", "start", "end"):
-                part.meta.pop(place, None)
-        if not entry.columns:
-            return query
-        columns = [exp.to_identifier(column, quoted=True) for column in entry.columns]
-        alias = exp.TableAlias(this=exp.to_identifier(entry.name[-1]), columns=columns)
-        source = exp.Subquery(this=query, alias=alias)
-        return exp.Select(expressions=[exp.Star()], from_=exp.From(this=source))
+        return entry.of_columns(query)
 
     def user_aggregate(self, name: str) -> UserAggregate | None:
         """The aggregate that was registered under a name, or None."""
@@ -344,7 +274,7 @@ class SessionCatalog:
             return (self._files.with_options(".".join(name), options),)
         entry = self.entry(name)
         if not isinstance(entry, TableSpec):
-            self.analyze(select_all_from(_relation(name)), {})  # it may not be there at all
+            self.analyze(select_all_from(relation(*name)), {})  # it may not be there at all
             raise AnalysisError(
                 f"OPTIONS stand here, and `{'.'.join(name)}` is no table of CREATE TABLE ... WITH",
                 subjects=(".".join(name),),
@@ -370,7 +300,7 @@ class SessionCatalog:
         Raises:
             CatalogError: it is something else, whose new rows nobody knows.
         """
-        return self._spark_tables.table(folded_name(name))
+        return self.spark_tables.table(folded_name(name))
 
     def follow(self, names: Sequence[Name]) -> None:
         """From here on, read the files of the tables of Spark's catalog that a query names.
@@ -383,7 +313,7 @@ class SessionCatalog:
             if isinstance(entry, View) and not isinstance(entry, MaterializedTable):
                 self.follow(tables_of(entry.query))
             elif entry is None and (table := self.spark_table(name)) is not None:
-                self._spark_tables.follow(table)
+                self.spark_tables.follow(table)
 
     def columns_in(self, spec: TableSpec) -> tuple[TableColumn, ...]:
         """The columns that a table's source brings, of one that declares none.
@@ -395,10 +325,6 @@ class SessionCatalog:
         rows = self._spark.table(full_name(spec)) if is_sparks else read_table(self._spark, spec)
         fields = rows.schema.fields
         return tuple(TableColumn(f.name, type_ddl(f.dataType)) for f in fields)
-
-    def view_of_files(self, name: Name) -> str | None:
-        """The name by which Spark knows files by their path; None: it is no name of files."""
-        return self._files.view(".".join(name))
 
     def is_files(self, entry: Entry) -> bool:
         """Whether an entry is files by their path, which are read as they are now."""
@@ -481,32 +407,20 @@ class SessionCatalog:
     ) -> ScanSource | Messages | str:
         """What the Arrow scan reads of a session table: `planner.catalog.Catalog`."""
         entry = self.entry(name)
-        if entry is None and (table := self._spark_tables.followed(folded_name(name))) is not None:
-            return self._spark_tables.source(table, columns)
+        if entry is None and (table := self.spark_tables.followed(folded_name(name))) is not None:
+            return self.spark_tables.source(table, columns)
         if self.stream(name) is not None:
             return f"{'.'.join(name)} is a stream"
-        if isinstance(entry, TableSpec) and is_kafka(entry):
-            return self._messages(entry, columns)
-        if isinstance(entry, TableSpec) and is_lake(entry):
-            # only here, as with messages: a connector is imported for its tables
-            from runtime.connectors.lake.connector import lake_scan_source
-
-            source = lake_scan_source(self._spark, entry, columns, filters)
-            return source if isinstance(source, ScanSource) else source.reason
-        if not isinstance(entry, TableSpec) or entry.connector.lower() != "filesystem":
+        if not isinstance(entry, TableSpec):
             return f"{'.'.join(name)} is not a table of the filesystem connector"
-        reason = not_scannable(entry, columns)
-        if reason is not None:
-            return reason
-        source = scan_source(self._spark, entry.option_map["path"], columns)
-        return source if isinstance(source, ScanSource) else source.reason
+        return scan_of_table(self._spark, entry, columns, filters)
 
-    def _messages(self, entry: TableSpec, columns: Schema) -> Messages | str:
-        from runtime.connectors.kafka.scan import message_source
-
-        reason = unlike_spark(self._spark)
-        source = message_source(entry, columns) if reason is None else reason
-        return Messages(source, entry) if isinstance(source, ScanSource) else source
+    def stream_files(self, name: Name, columns: Schema) -> StreamFiles | str:
+        """What of a stream is read by Arrow. See `planner.catalog.Catalog`."""
+        entry = self.entry(name)
+        if not isinstance(entry, TableSpec):
+            return f"{'.'.join(name)} is not a table of the filesystem connector"
+        return scan_of_stream(self._spark, entry, columns)
 
     def computed_columns(self, name: Name) -> Mapping[str, exp.Expr]:
         """The computed columns of a session table. See `planner.catalog.Catalog`."""
@@ -533,68 +447,9 @@ class SessionCatalog:
         """The files of a materialized table. See `planner.catalog.Catalog`."""
         return self.slices.files(table, range_us, columns)
 
-    def stream_files(self, name: Name, columns: Schema) -> StreamFiles | str:
-        """What of a stream is read by Arrow. See `planner.catalog.Catalog`."""
-        entry = self.entry(name)
-        if isinstance(entry, TableSpec) and is_kafka(entry):
-            return self._messages(entry, columns)
-        if not isinstance(entry, TableSpec) or entry.connector.lower() != "filesystem":
-            return f"{'.'.join(name)} is not a table of the filesystem connector"
-        if entry.late_rows is not None:
-            return f"late rows go to {entry.late_rows} as the table has them"
-        reason = not_scannable(entry, columns, is_stream=True)
-        if reason is not None:
-            return reason
-        source = scan_source(self._spark, entry.option_map["path"], columns, find_stream_source)
-        return StreamFiles(source, entry) if isinstance(source, ScanSource) else source.reason
-
     def analyze(self, query: exp.Query, relations: Mapping[str, Schema]) -> Schema:
         """Output columns of a query, by Spark's analyser. See `planner.catalog.Catalog`."""
-        query = query.copy()
-        for table in list(query.find_all(exp.Table)):
-            if table.name in relations and not table.db:
-                empty = empty_relation(relations[table.name])
-                alias = table.args.get("alias") or exp.TableAlias(this=table.this.copy())
-                empty.set("alias", alias)
-                for key in ("joins", "laterals", "pivots", "sample"):
-                    if table.args.get(key):
-                        empty.set(key, table.args[key])
-                table.replace(empty)
-        text = to_sql(with_filters_inside(query))
-        if text not in self._analyzed:
-            with translated_errors(lambda error: self.with_nearest_name(translate(error, text))):
-                fields = self._spark.sql(text).schema.fields
-            self._analyzed[text] = tuple(
-                Column(f.name, type_ddl(f.dataType), f.nullable) for f in fields
-            )
-        return self._analyzed[text]
-
-    def with_nearest_name(self, error: SqlwinError) -> SqlwinError:
-        """An error of Spark's with the nearest name where a table, database, catalog is unknown."""
-        wanted = error.subject
-        if wanted is None:
-            return error
-        match error.kind:
-            case ErrorKind.UNKNOWN_TABLE:
-                known = self.names()
-                wanted = ".".join(folded_name(tuple(wanted.split("."))))
-            case ErrorKind.UNKNOWN_DATABASE:
-                known = [database.name for database in self._spark.catalog.listDatabases()]
-            case ErrorKind.UNKNOWN_CATALOG:
-                known = self._catalogs()
-                error.hint = f"there is {', '.join(f'`{name}`' for name in known)}; {error.hint}"
-            case _:
-                return error
-        close = nearest(wanted, known)
-        error.hint = f"did you mean `{close}`?" if close else error.hint
-        return error
-
-    def _catalogs(self) -> list[str]:
-        """The catalogs that Spark can use: it lists those alone that it has used already."""
-        used = {catalog.name for catalog in self._spark.catalog.listCatalogs()}
-        prefix = "spark.sql.catalog."
-        keys = [key.removeprefix(prefix) for key in self._spark.conf.getAll if prefix in key]
-        return sorted(used | {key for key in keys if "." not in key})
+        return self.analysis.columns(query, relations)
 
     # -- towards Spark -------------------------------------------------------------------------
 
@@ -611,15 +466,15 @@ class SessionCatalog:
         self._per_split = per_split
         self.n_changes += 1
         self._shown.clear()
-        self._analyzed.clear()
+        self.analysis.forget()
         self._files.start_statement()
         self._states.start_statement()
-        self._spark_tables.start_statement()
+        self.spark_tables.start_statement()
         self.slices.start_statement()
 
     def show_all(self, words: set[str]) -> None:
         """Show Spark every session table and view whose name is among the words of a statement."""
-        for key, entry in list(self._entries.items()):
+        for key, entry in self.entries.by_name.items():
             if key[-1] in words:
                 self._show(key, entry)
 
@@ -628,7 +483,7 @@ class SessionCatalog:
         view = _spark_name(key)
         if key in self._shown and self.views_in_spark.is_of(view, self):
             return
-        self._analyzed.clear()
+        self.analysis.forget()
         self._shown.add(key)
         if isinstance(entry, TableSpec):
             read = read_stream if self._is_streamed(entry) else read_table
@@ -640,18 +495,6 @@ class SessionCatalog:
             dataframe = entry.dataframe
         dataframe.createOrReplaceTempView(view)
         self.views_in_spark.show(view, self)
-
-
-def _query(text: str) -> exp.Query:
-    query = parse_query(text)
-    assert isinstance(query, exp.Query)
-    return query
-
-
-def _relation(name: Name) -> exp.Table:
-    return exp.Table(
-        **dict(zip(("this", "db", "catalog"), map(identifier, name[::-1]), strict=False))
-    )
 
 
 def _spark_name(key: Name) -> str:

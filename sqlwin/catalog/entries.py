@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -10,6 +11,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 from sqlglot import exp
 
 from planner.sql.nodes import path_of_files
+from runtime.spec.slices import is_inserted_rows
 from runtime.spec.table import TableSpec, Watermark
 from sqlwin.catalog.materialized import Definition
 from sqlwin.statements.nodes import DEFAULTS
@@ -29,6 +31,22 @@ class View:
     text: str
     columns: tuple[str, ...] = ()
     comment: str | None = None
+
+    def of_columns(self, query: exp.Query) -> exp.Query:
+        """The query under the names that the view gives to columns, without places in its text.
+
+        Args:
+            query: a copy of the view's; it is changed.
+        """
+        for part in query.walk():
+            for place in ("line", "col", "start", "end"):
+                part.meta.pop(place, None)
+        if not self.columns:
+            return query
+        columns = [exp.to_identifier(column, quoted=True) for column in self.columns]
+        alias = exp.TableAlias(this=exp.to_identifier(self.name[-1]), columns=columns)
+        source = exp.Subquery(this=query, alias=alias)
+        return exp.Select(expressions=[exp.Star()], from_=exp.From(this=source))
 
 
 class LoweredWindows(Protocol):
@@ -125,3 +143,48 @@ def type_ddl(type_: DataType) -> str:
     if isinstance(type_, MapType):
         return f"map<{type_ddl(type_.keyType)}, {type_ddl(type_.valueType)}>"
     return type_.simpleString()
+
+
+class Entries:
+    """Tables, views and registered DataFrames by name; case does not matter.
+
+    Attributes:
+        by_name: all of them; replaced as a whole, since other threads may go through them.
+    """
+
+    def __init__(self) -> None:
+        self.by_name: Mapping[Name, Entry] = {}
+
+    def get(self, name: Name) -> Entry | None:
+        """The one of a name, or None."""
+        return self.by_name.get(folded_name(name))
+
+    def put(self, name: Name, entry: Entry) -> None:
+        """Keep one; it takes the place of another one of that name."""
+        self.by_name = {**self.by_name, folded_name(name): entry}
+
+    def remove(self, name: Name) -> None:
+        """Forget the one of a name."""
+        key = folded_name(name)
+        self.by_name = {other: kept for other, kept in self.by_name.items() if other != key}
+
+    def tables(self) -> list[Entry]:
+        """Tables and registered DataFrames, by name."""
+        kept = (e for e in self.by_name.values() if not isinstance(e, View))
+        shown = (e for e in kept if not is_inserted_rows(entry_name(e)[-1]))
+        return sorted(shown, key=entry_name)
+
+    def views(self) -> list[View]:
+        """Views, by name; materialized tables are none."""
+        kept = (
+            e
+            for e in self.by_name.values()
+            if isinstance(e, View) and not isinstance(e, MaterializedTable)
+        )
+        return sorted(kept, key=entry_name)
+
+    def materialized(self) -> list[MaterializedTable]:
+        """Materialized tables, by name."""
+        return sorted(
+            (e for e in self.by_name.values() if isinstance(e, MaterializedTable)), key=entry_name
+        )

@@ -33,7 +33,7 @@ _WORDS_OF_TYPES = re.compile(r"(?<![`\w])\w+\b(?![^`:<>,()]*[`:])")
 
 def show_tables(catalog: SessionCatalog, spark: SparkSession, like: str | None) -> pa.Table:
     """Names of all tables and views: the session's, then those of Spark's current database."""
-    entries = [*catalog.tables(), *catalog.views(), *catalog.materialized()]
+    entries = [*catalog.entries.tables(), *catalog.entries.views(), *catalog.materialized()]
     kept = [".".join(entry_name(entry)) for entry in entries]
     others = [
         t.name
@@ -45,8 +45,8 @@ def show_tables(catalog: SessionCatalog, spark: SparkSession, like: str | None) 
 
 def show_views(catalog: SessionCatalog, spark: SparkSession, like: str | None) -> pa.Table:
     """Names of all views."""
-    kept = [".".join(entry_name(view)) for view in catalog.views()]
-    others_kept = [*catalog.tables(), *catalog.materialized()]
+    kept = [".".join(entry_name(view)) for view in catalog.entries.views()]
+    others_kept = [*catalog.entries.tables(), *catalog.materialized()]
     tables = _folded(".".join(entry_name(entry)) for entry in others_kept)
     others = [
         t.name

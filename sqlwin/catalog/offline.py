@@ -33,7 +33,8 @@ from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.entries import Name
 from sqlwin.catalog.files import described_by_files
 from sqlwin.catalog.materialized import OpenedSlices, directories_in
-from sqlwin.catalog.scannable import not_scannable
+from sqlwin.catalog.opening import open_materialized
+from sqlwin.catalog.scans import not_scannable
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _DECLARED = frozenset(
@@ -90,13 +91,13 @@ class OfflineCatalog(SessionCatalog):
 
     def opened(self, name: Name, path: str) -> str:
         """Open the materialized table at a path; the message about it."""
-        entry = self.open_materialized(name, _local(path))
+        entry = open_materialized(self, name, _local(path))
         said = self.slices.described(entry)
         return f"`{'.'.join(name)}` is opened: {said}"
 
     def relation(self, name: Name) -> str | None:
         """The name in texts; every table that is no session table is for Spark."""
-        key = self.view_of_files(name) or ".".join(name).lower()
+        key = self._files.view(".".join(name)) or ".".join(name).lower()
         entry = self.entry(name)
         if not isinstance(entry, TableSpec) or len(name) != 1:
             raise NeedsSpark
@@ -156,7 +157,7 @@ def open_directory(catalog: OfflineCatalog, root: str) -> None:
     for path in directories_in(Place(_local(root))) if root else ():
         name = (os.path.basename(path),)
         if path not in opened and catalog.entry(name) is None:
-            catalog.open_materialized(name, path)
+            open_materialized(catalog, name, path)
 
 
 def _table_schema(spec: TableSpec) -> Schema:

@@ -55,10 +55,6 @@ class SparkTables:
         """Read the files of a table by the Arrow scan from here on."""
         self._followed.add(full_name(table))
 
-    def is_any_followed(self) -> bool:
-        """Whether any table is."""
-        return bool(self._followed)
-
     def followed(self, name: Name) -> TableSpec | None:
         """A table whose files are read so; None: there is none of that name."""
         if not self._followed:

@@ -23,6 +23,7 @@ from planner.nodes.physical import (
     SliceScan,
 )
 from planner.plan import Plan
+from planner.sql.build import relation
 from runtime.errors import SqlwinError
 from runtime.spec.scan import ScanSource
 from runtime.spec.windows import Tumble
@@ -188,7 +189,7 @@ class Advisor:
     def _n_rows(self, wanted: Wanted) -> int:
         """The rows of a base table."""
         columns = self._plans.catalog.analyze(
-            exp.select(exp.column(wanted.time)).from_(_table(wanted.base)), {}
+            exp.select(exp.column(wanted.time)).from_(relation(*wanted.base)), {}
         )
         source = self._plans.catalog.scan_source(wanted.base, columns)
         if isinstance(source, ScanSource) and not source.others:
@@ -426,11 +427,6 @@ def _tree(sql: str) -> exp.Query:
     query = parse_query(sql)
     assert isinstance(query, exp.Query)
     return query
-
-
-def _table(name: Sequence[str]) -> exp.Table:
-    parts = [exp.to_identifier(part, quoted=True) for part in name]
-    return exp.Table(**dict(zip(("this", "db", "catalog"), reversed(parts), strict=False)))
 
 
 def _table_text(name: Sequence[str]) -> str:

@@ -78,7 +78,7 @@ class StatementErrors:
         if not isinstance(error, SqlwinError):
             error = translate(error, self.text)
             if self.catalog is not None:
-                error = self.catalog.with_nearest_name(error)
+                error = self.catalog.analysis.with_nearest_name(error)
         error = relocate(error, self.text)
         if error.kind is ErrorKind.RAISED and error.position is None:
             error.position, error.sql = place_of_raised(error.message, self.text), self.text

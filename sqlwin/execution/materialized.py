@@ -18,6 +18,7 @@ from runtime.spec.slices import LocalForm
 from runtime.spec.windows import Tumble
 from sqlwin.catalog.entries import MaterializedTable, Name
 from sqlwin.catalog.materialized import Definition, directories_in, tables_of
+from sqlwin.catalog.opening import open_materialized
 from sqlwin.execution.planning import Plans
 from sqlwin.execution.slices.facts import described_slices
 from sqlwin.execution.slices.kept_rows import kept_rows, planned_rows
@@ -63,7 +64,7 @@ class MaterializedTables:
         place = self._place(statement)
         path = place.path
         if statement.ast is None:
-            opened = catalog.open_materialized(statement.name, path)
+            opened = open_materialized(catalog, statement.name, path)
             return _ok(statement.text, f"`{name}` is opened: {self._described(opened)}")
         if statement.if_not_exists and is_table(place, name):
             return self._open_same(statement, path)
@@ -76,7 +77,7 @@ class MaterializedTables:
         rules = rules_of(statement.options, planned.form)
         create_slices(place, name, definition.to_json(), planned.form, partitions, rules=rules)
         try:
-            opened = catalog.open_materialized(statement.name, path)
+            opened = open_materialized(catalog, statement.name, path)
             done = self._refreshed(opened, statement.text)
         except BaseException:
             catalog.forget(statement.name)
@@ -108,7 +109,7 @@ class MaterializedTables:
         rules = rules_of(statement.options, kept.form)
         create_slices(place, name, definition.to_json(), kept.form, partitions, FORMAT, rules)
         try:
-            self._plans.catalog.open_materialized(statement.name, place.path)
+            open_materialized(self._plans.catalog, statement.name, place.path)
         except BaseException:
             self._plans.catalog.forget(statement.name)
             remove_slices(place)
@@ -200,7 +201,7 @@ class MaterializedTables:
         for path in directories_in(catalog.slices.place(root)):
             name = (os.path.basename(path),)
             if path not in opened and catalog.entry(name) is None:
-                catalog.open_materialized(name, path)
+                open_materialized(catalog, name, path)
 
     # -- parts ---------------------------------------------------------------------------------
 
@@ -254,7 +255,7 @@ class MaterializedTables:
     def _open_same(self, statement: CreateMaterializedTable, path: str) -> Result:
         """Open what CREATE IF NOT EXISTS finds, if it is the same."""
         name = ".".join(statement.name)
-        opened = self._plans.catalog.open_materialized(statement.name, path)
+        opened = open_materialized(self._plans.catalog, statement.name, path)
         if " ".join(opened.text.split()) != " ".join(statement.query_text.split()):
             self._plans.catalog.forget(statement.name)
             raise CatalogError(

@@ -18,7 +18,7 @@ from planner.nodes.physical import (
     SharedExchange,
 )
 from planner.plan import Plan
-from planner.sql.build import alias, identifier
+from planner.sql.build import alias, identifier, relation
 from runtime.errors import AnalysisError, SqlwinError
 from runtime.slices.build import BaseRows
 from runtime.slices.refresh import PlannedRows
@@ -116,10 +116,8 @@ def kept_rows(plans: Plans, query: exp.Query, text: str) -> KeptRows:
     step = LocalStep(
         scan, ArrowBuffer(), form.grid, node.time_column, node.time_type, node.slice_end
     )
-    *above, name = map(identifier, found.rows.table)
-    source = exp.Table(this=name, **dict(zip(("db", "catalog"), reversed(above), strict=False)))
     items = [alias(_column(column.name), column.name) for column in found.columns]
-    rows = exp.Select(expressions=items, from_=exp.From(this=source))
+    rows = exp.Select(expressions=items, from_=exp.From(this=relation(*found.rows.table)))
     return KeptRows(form, BaseRows(step, _columns(node, form, found)), rows)
 
 

@@ -1,0 +1,59 @@
+"""Materialized tables that are stored become entries of a session's catalog."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from planner.sql.nodes import path_of_files
+from sqlwin.catalog.catalog import SessionCatalog
+from sqlwin.catalog.entries import MaterializedTable, Name, View
+from sqlwin.catalog.materialized import Definition, masked_option, name_of, rows_of
+from sqlwin.catalog.spark_tables import SPARK_TABLE
+from sqlwin.parser.parser import parse_query
+
+
+def open_materialized(catalog: SessionCatalog, name: Name, path: str) -> MaterializedTable:
+    """Keep the materialized table at a path, and the tables and views that it names.
+
+    Args:
+        catalog: where it is kept.
+        name: what it is called here.
+        path: the absolute path of its directory.
+
+    Raises:
+        CatalogError: none is there, the name is taken, or it names a table that is another one
+            here.
+        ExecutionError: it cannot be read.
+    """
+    stored = catalog.slices.stored(path, ".".join(name))
+    definition = Definition.from_json(stored.definition)
+    for table in definition.tables:
+        is_known = path_of_files(table.name) is not None or masked_option(table) is not None
+        if table.connector == SPARK_TABLE:
+            catalog.spark_tables.follow(table)
+        elif not is_known and catalog.entry(name_of(table)) is None:
+            catalog.add(name_of(table), table, replace=False, if_not_exists=True)
+    for view, query, columns in definition.views:
+        if catalog.entry(view) is None:
+            kept = View(view, _query(query), query, columns)
+            catalog.add(view, kept, replace=False, if_not_exists=True)
+    entry = MaterializedTable(
+        name,
+        _query(definition.query),
+        definition.query,
+        comment=definition.comment,
+        path=path,
+        definition=definition,
+    )
+    catalog.check_tables(entry)
+    catalog.add(name, entry, replace=False, if_not_exists=False)
+    if definition.is_inserted:
+        rows = rows_of(entry)
+        catalog.add((rows.name,), rows, replace=True, if_not_exists=False)
+    return entry
+
+
+def _query(text: str) -> exp.Query:
+    query = parse_query(text)
+    assert isinstance(query, exp.Query)
+    return query
