@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 # What leads from PySpark to the JVM, and what PySpark keeps of it
 HANDLES = frozenset(
-    "_jvm _jsc _jdf _jo _jc _sc _jsparkSession _jsparkContext _gateway _origin "
+    "_jvm _jsc _jdf _jo _jc _sc _jconf _jsparkSession _jsparkContext _gateway _origin "
     "_active_spark_context".split()
 )
 

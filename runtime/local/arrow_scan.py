@@ -26,6 +26,7 @@ from runtime.frames.meter import ArrowFunction
 from runtime.frames.scan_counts import ScanCounter
 from runtime.local.file_jobs import groups_by_job, look_by_job
 from runtime.local.scan_rows import ScanRows
+from runtime.local.spark_settings import settings_of
 from runtime.local.stage import BufferPlan, Cut, aggregate
 from runtime.scan.files import NotScannable
 from runtime.scan.metadata import find_source
@@ -59,7 +60,7 @@ _SETTINGS_OF_EXPRESSIONS = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.caseSensitive": "false",
 }
-_SETTINGS = {
+SETTINGS_OF_SCANS = {
     **_SETTINGS_OF_EXPRESSIONS,
     "spark.sql.parquet.binaryAsString": "false",
     "spark.sql.parquet.int96AsTimestamp": "true",
@@ -88,7 +89,7 @@ def scan_source(
     """
     if is_remote(spark):
         return NotScannable("the files are on the machine of the Spark Connect server")
-    if (reason := unlike_spark(spark, _SETTINGS)) is not None:
+    if (reason := unlike_spark(spark, SETTINGS_OF_SCANS)) is not None:
         return NotScannable(reason)
     root = resolve(spark, path)
     if is_local_path(root):
@@ -117,11 +118,12 @@ def unlike_spark(
     """
     if is_remote(spark):
         return "rows are on the side of the Spark Connect server"
+    known = settings_of(spark)
     for key, value in settings.items():
-        setting = spark.conf.get(key, value)
-        if str(setting).lower() != value.lower():
+        setting = known.get(key, value)
+        if setting.lower() != value.lower():
             return f"{key} is {setting}"
-    zone = str(spark.conf.get("spark.sql.session.timeZone"))
+    zone = known.get("spark.sql.session.timeZone")
     return None if is_known_zone(zone) else f"the time zone {zone} is known to Java only"
 
 

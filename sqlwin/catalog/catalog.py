@@ -260,6 +260,10 @@ class SessionCatalog:
         """The aggregate that was registered under a name, or None."""
         return self._aggregates.get(name.lower())
 
+    def aggregates(self) -> dict[str, UserAggregate]:
+        """The aggregates that were registered, by their names in lower case; a copy."""
+        return dict(self._aggregates)
+
     def add_aggregate(self, aggregate: UserAggregate) -> None:
         """Keep an aggregate under its name; one of that name is replaced."""
         self._aggregates[aggregate.name.lower()] = aggregate

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, cast
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from sqlglot import exp
 
@@ -23,10 +23,10 @@ from runtime.detection.detect import Detected
 from runtime.files import LocalFiles
 from runtime.redaction import Mask
 from runtime.scan.files import NotScannable, list_files
-from runtime.scan.metadata import find_source
+from runtime.scan.metadata import find_source, read_footer
 from runtime.scan.wall_clock import is_known_zone
 from runtime.spec.expressions import Expression
-from runtime.spec.scan import ScanSource, StreamFiles
+from runtime.spec.scan import ScanFile, ScanSource, StreamFiles
 from runtime.spec.slices import is_inserted_rows
 from runtime.spec.table import Column, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
@@ -59,6 +59,7 @@ _FROM_ARROW = {
 }
 # What Spark writes down of the columns that a file has, which it then goes by
 _SPARKS_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
+_JSON_TYPES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 
 
 class NeedsSpark(Exception):
@@ -181,7 +182,7 @@ def _table_schema(spec: TableSpec) -> Schema:
         return declared
     if file_format != "parquet":
         raise NeedsSpark
-    schemas = {_file_schema(file) for file in files}
+    schemas = {_file_schema(file, is_declared=bool(declared)) for file in files}
     if len(schemas) != 1:
         raise NeedsSpark
     (found,) = schemas
@@ -192,15 +193,31 @@ def _table_schema(spec: TableSpec) -> Schema:
     return declared or found
 
 
-def _file_schema(path: str) -> Schema:
-    """The columns of a Parquet file."""
-    try:
-        schema = pq.read_schema(path)
-    except (OSError, pa.ArrowException) as error:
-        raise NeedsSpark from error
-    if _SPARKS_SCHEMA in (schema.metadata or {}):
+def _file_schema(path: str, *, is_declared: bool) -> Schema:
+    """The columns of a Parquet file; Spark goes by what it has written there, unless declared."""
+    footer = read_footer(ScanFile(path))
+    if isinstance(footer, NotScannable):
         raise NeedsSpark
-    return tuple(Column(field.name, _of_arrow(field.type)) for field in schema)
+    try:
+        schema = footer.schema.to_arrow_schema()
+    except pa.ArrowException as error:
+        raise NeedsSpark from error
+    found = tuple(Column(field.name, _of_arrow(field.type)) for field in schema)
+    sparks = (footer.metadata or {}).get(_SPARKS_SCHEMA)
+    if sparks is not None and not is_declared and _of_json(sparks) != found:
+        raise NeedsSpark
+    return found
+
+
+def _of_json(text: bytes) -> Schema | None:
+    """The columns of a schema that Spark has written; None: there is more to them."""
+    try:
+        fields = json.loads(text)["fields"]
+        if any(field["metadata"] or not isinstance(field["type"], str) for field in fields):
+            return None
+        return tuple(Column(f["name"], _JSON_TYPES.get(f["type"], f["type"])) for f in fields)
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def _of_arrow(type_: pa.DataType) -> str:

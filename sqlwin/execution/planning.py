@@ -20,6 +20,7 @@ from runtime.batch.execute import BatchRows, ExecutionOptions, batch_rows
 from runtime.connectors.registry import connector_of
 from runtime.errors import SqlwinError
 from runtime.frames.scan_counts import ScanCounts, StatementScanCounts
+from runtime.local.spark_settings import settings_of
 from runtime.spark.files import refuse_remote_streams
 from runtime.spark.jobs import statement_tag, tag_statement
 from runtime.spark.session import is_remote
@@ -33,6 +34,7 @@ from sqlwin.config.config import Config
 from sqlwin.execution.activity import Activity, StatementRun
 from sqlwin.execution.errors import StatementErrors
 from sqlwin.execution.in_process import in_process, planner_options
+from sqlwin.execution.known import KnownPlans
 from sqlwin.execution.lowered import (
     Lowered,
     LoweredBatch,
@@ -66,6 +68,7 @@ class Plans:
         spark: the session.
         config: the settings.
         catalog: the tables and views.
+        known: plans over what is known of them without Spark.
         streams: the streams that were started.
         activity: the statements that ran or run.
         lock: held while a statement is planned.
@@ -77,6 +80,7 @@ class Plans:
         self.config = config
         self.lock = spark_views(spark)
         self.catalog = SessionCatalog(spark, self._view_dataframe, lambda: config.mask, self.lock)
+        self.known = KnownPlans(spark, config, self.catalog)
         self.streams = Streams()
         self.activity = Activity(self._marked)
         self._session_scan_counts = None if is_remote(spark) else ScanCounts(spark.sparkContext)
@@ -103,16 +107,23 @@ class Plans:
         return self.lock.released()
 
     def begin(self, text: str) -> StatementRun:
-        """A statement begins: its counts are its own, and Spark's UI shows it beside its jobs."""
+        """A statement begins: its counts are its own. What starts jobs marks them first."""
         run = self._at_hand.run = self.activity.begin(text)
         self.start_statement()
         self._at_hand.notes = ()
         if self._session_scan_counts is not None:
             self._at_hand.scan_counts = StatementScanCounts(self._session_scan_counts)
             self.last_scan_counts = run.scan_counts = self._at_hand.scan_counts
-        self.describe_job(text)
-        tag_statement(self.spark, run.record.tag)
         return run
+
+    def mark_jobs(self) -> None:
+        """From here on Spark's UI shows the statement at hand beside its jobs.
+
+        It takes a dozen calls to Java, which a statement without jobs saves.
+        """
+        if self.run is not None:
+            self.describe_job(self.run.record.text)
+            tag_statement(self.spark, self.run.record.tag)
 
     def end(self) -> None:
         """The statement at hand is over."""
@@ -146,6 +157,23 @@ class Plans:
         (plan,) = self._planned(lambda: [self._draft(query, text, sink, without)], without)
         return plan
 
+    def plan_here(self, query: exp.Query, text: str) -> tuple[Plan, InProcessStep] | None:
+        """A query's plan, and what computes its rows in this process; None: that takes Spark.
+
+        Args:
+            query: its tree.
+            text: its text.
+        """
+        with self._span("planning"):
+            found = self.known.plan(query, text)
+        if found is None:
+            return None
+        plan, here, notes = found
+        self.add_notes(notes)
+        if self.run is not None:
+            self.run.planned(plan)
+        return plan, here
+
     def plans_together(self, inserts: Sequence[Insert], has_sinks: bool = True) -> list[Plan]:
         """The plans of INSERTs that run together, with their tables on top or without."""
 
@@ -176,7 +204,7 @@ class Plans:
     @property
     def time_zone(self) -> str:
         """The session's time zone."""
-        return str(self.spark.conf.get("spark.sql.session.timeZone"))
+        return settings_of(self.spark).get("spark.sql.session.timeZone")
 
     @property
     def emits_updates(self) -> bool:
@@ -246,14 +274,14 @@ class Plans:
             project = partial(lower_projection, lowered.plan.physical, self.time_zone)
             return batch_rows(self.spark, lowered.step, project, self.execution_options())
 
-    def dataframe_later(self, lowered: LoweredBatch) -> DataFrame:
-        """The rows of a query whose statement is not at hand any more.
+    def dataframe_later(self, plan: Plan) -> DataFrame:
+        """The rows of a query over files alone, whose statement is not at hand any more.
 
         Raises:
             SqlwinError: Spark refuses something in it.
         """
         with self.lock:
-            return self.batch_rows(lowered).dataframe
+            return self.batch_rows(LoweredBatch(plan, lower(plan.physical))).dataframe
 
     def rows(self, query: exp.Query, text: str, *, is_whole: bool = True) -> DataFrame:
         """The rows of a query, all the way from its tree."""
@@ -332,8 +360,10 @@ class Plans:
         return draft
 
     def _planner_options(self, without: frozenset[str] = frozenset()) -> Options:
-        partitions = int(str(self.spark.conf.get("spark.sql.shuffle.partitions")))
-        options = planner_options(self.config, self.catalog, self.time_zone, partitions)
+        settings = settings_of(self.spark)
+        partitions = int(settings.get("spark.sql.shuffle.partitions"))
+        zone = settings.get("spark.sql.session.timeZone")
+        options = planner_options(self.config, self.catalog, zone, partitions)
         return replace(options, disabled_rules=options.disabled_rules | without)
 
 

@@ -30,6 +30,7 @@ from runtime.spark.errors import translated_errors
 from runtime.spark.jobs import run_interruptibly
 from runtime.spark.private import unless_missing
 from runtime.spark.session import is_remote
+from runtime.spec.exchange import InProcessStep
 from runtime.spec.scan import ScanSource
 from runtime.spec.table import TableSpec
 from sqlwin.catalog import listings
@@ -130,6 +131,8 @@ class Runner:
         return 0 if counts is None else counts.rows_read()
 
     def _run(self, statement: Statement) -> Result:
+        if not isinstance(statement, Query):
+            self._plans.mark_jobs()
         if not isinstance(statement, Set | Reset):
             self._materialized.open_directory()
         match statement:
@@ -245,22 +248,16 @@ class Runner:
         return store_of_scan(self._plans.spark, source.path)
 
     def _query(self, query: exp.Query, text: str) -> Result:
+        known = self._plans.plan_here(query, text)
+        if known is not None:
+            return self._rows_here(*known)
+        self._plans.mark_jobs()
         lowered = self._plans.lower(self._plans.plan(query, text), is_whole=True)
         if isinstance(lowered, LoweredStream):
             opened = StreamQuery(self._plans, lowered, query, text)
             return opened.result(lambda: self.explanations.take_interrupt())
         if lowered.here is not None:
-            source = lowered.here.input.source
-            beside = None if source.tail is None else self._store(source.tail.files)
-            stores = self._store(source.files), beside
-            return Result(
-                text,
-                "query",
-                frame=lambda: self._plans.dataframe_later(lowered),
-                here=RowsHere(lowered.here, lowered.plan.physical.schema, stores),
-                errors=self._plans.errors_of(text),
-                statement_notes=self._notes(),
-            )
+            return self._rows_here(lowered.plan, lowered.here)
         rows = self._plans.batch_rows(lowered)
         return Result(
             text,
@@ -270,6 +267,19 @@ class Runner:
             errors=self._plans.errors_of(text),
             statement_notes=self._notes(),
             scan_counts=self._plans.scan_counts,
+        )
+
+    def _rows_here(self, plan: Plan, here: InProcessStep) -> Result:
+        """The result of a query whose rows this process computes."""
+        source = here.input.source
+        beside = None if source.tail is None else self._store(source.tail.files)
+        return Result(
+            plan.sql,
+            "query",
+            frame=lambda: self._plans.dataframe_later(plan),
+            here=RowsHere(here, plan.physical.schema, (self._store(source.files), beside)),
+            errors=self._plans.errors_of(plan.sql),
+            statement_notes=self._notes(),
         )
 
     def _summarize(self, statement: Summarize) -> Result:

@@ -1,0 +1,140 @@
+"""Queries of a session that are planned and answered without a call to Java."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from py4j.java_gateway import GatewayClient
+
+import sqlwin
+from runtime.errors import SqlwinError
+from runtime.local.spark_settings import settings_of
+from sqlwin.execution.known import KnownPlans
+
+HOURS = "TABLE(TUMBLE(TABLE rides, DESCRIPTOR(ts), INTERVAL '1' HOUR))"
+WINDOWS = (
+    f"SELECT city, window_end, SUM(fare) AS s, COUNT(*) AS n FROM {HOURS} WHERE city <> 'b' "
+    "GROUP BY city, window_start, window_end HAVING SUM(fare) > 1"
+)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("known")
+
+
+@pytest.fixture(scope="module")
+def rides(session: sqlwin.Session, path: Path) -> Iterator[sqlwin.Session]:
+    """The table `rides` of two files, and the materialized table `m` over one of them."""
+    base = path / "rides"
+    base.mkdir()
+    rows = {
+        "ts": pa.array([hour // 2 * 3_600_000_000 for hour in range(8)], pa.timestamp("us")),
+        "city": ["a", "b", "a", "c"] * 2,
+        "fare": pa.array(range(8), pa.int32()),
+    }
+    pq.write_table(pa.table(rows).slice(0, 5), base / "0.parquet")
+    session.execute(
+        f"CREATE TABLE rides WITH ('connector' = 'filesystem', 'path' = '{base}');"
+        f"CREATE MATERIALIZED TABLE m WITH ('path' = '{path}/m') AS "
+        "SELECT city, window_start, window_end, SUM(fare) AS s, COUNT(*) AS n FROM TABLE(TUMBLE("
+        "TABLE rides, DESCRIPTOR(ts), INTERVAL '30' MINUTE)) GROUP BY city, window_start, window_end"
+    )
+    pq.write_table(pa.table(rows).slice(5), base / "1.parquet")
+    yield session
+    session.execute("DROP MATERIALIZED TABLE IF EXISTS m; DROP TABLE IF EXISTS rides")
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The calls to Java from here on."""
+    found: list[str] = []
+    send = GatewayClient.send_command
+
+    def sent(self: GatewayClient, command: str, *args: object, **options: object) -> object:
+        found.append(command)
+        return send(self, command, *args, **options)
+
+    monkeypatch.setattr(GatewayClient, "send_command", sent)
+    return found
+
+
+def rows(session: sqlwin.Session, sql: str) -> list[tuple[object, ...]]:
+    (result,) = session.execute(sql)
+    assert result.here is not None
+    return sorted(tuple(row.values()) for row in result.to_arrow().to_pylist())
+
+
+@pytest.mark.parametrize("sql", [WINDOWS, "SELECT * FROM m"], ids=["windows", "view"])
+def test_what_slices_answer_asks_java_for_settings_and_no_more(
+    rides: sqlwin.Session, calls: list[str], monkeypatch: pytest.MonkeyPatch, sql: str
+) -> None:
+    first = rows(rides, sql)
+    calls.clear()
+    assert rows(rides, sql) == first
+    assert len(calls) == 2 and "getAllAsJava" in calls[0]
+    # asking Spark gives the same, and its DataFrame has the same rows
+    (here,) = rides.execute(sql)
+    assert here.dataframe is not None
+    assert sorted(map(tuple, here.dataframe.collect())) == first
+    monkeypatch.setattr(KnownPlans, "plan", lambda *_: None)
+    calls.clear()
+    assert rows(rides, sql) == first
+    assert len(calls) > 20
+
+
+def test_what_only_spark_knows_is_asked_as_ever(rides: sqlwin.Session, calls: list[str]) -> None:
+    expected = rows(rides, WINDOWS)
+    # settings that may change what Spark's analyser says
+    rides.execute("SET 'spark.sql.decimalOperations.allowPrecisionLoss' = 'true'")
+    calls.clear()
+    assert rows(rides, WINDOWS) == expected and len(calls) > 20
+    rides.execute("RESET 'spark.sql.decimalOperations.allowPrecisionLoss'")
+    calls.clear()
+    assert rows(rides, WINDOWS) == expected
+    # rows that Spark reads
+    rides.execute("SET 'sqlwin.materialized.rewrite' = 'false'")
+    try:
+        (result,) = rides.execute(WINDOWS)
+        assert result.here is None
+        assert sorted(tuple(row.values()) for row in result.to_arrow().to_pylist()) == expected
+    finally:
+        rides.execute("RESET 'sqlwin.materialized.rewrite'")
+
+
+def test_settings_are_asked_once_for_as_long_as_they_stay(
+    session: sqlwin.Session, calls: list[str]
+) -> None:
+    key, spark = "spark.sql.shuffle.partitions", session.spark
+    before = settings_of(spark).get(key)
+    calls.clear()
+    assert [settings_of(spark).get(key) for _ in range(3)] == [before] * 3
+    assert len(calls) == 6
+    spark.conf.set(key, "77")
+    assert settings_of(spark).get(key) == "77"
+    assert {key, "spark.sql.session.timeZone"} <= (settings_of(spark).keys or set())
+    spark.conf.set(key, before)
+    assert settings_of(spark).get(key) == before
+    assert settings_of(spark).get("spark.sqlwin.nothing", "5") == "5"
+
+
+def test_what_is_wrong_is_said_as_ever(rides: sqlwin.Session) -> None:
+    with pytest.raises(SqlwinError, match="nope") as error:
+        rides.execute(WINDOWS.replace("SUM(fare) AS s", "SUM(nope) AS s"))
+    assert error.value.position is not None
+
+
+def test_tables_are_those_of_the_session_now(rides: sqlwin.Session, path: Path) -> None:
+    before = rows(rides, WINDOWS)
+    more = pq.read_table(path / "rides" / "0.parquet")
+    pq.write_table(more, path / "rides" / "2.parquet")
+    assert rows(rides, WINDOWS) != before
+    rides.execute("CREATE VIEW some AS SELECT * FROM rides WHERE city <> 'x'")
+    assert rows(rides, WINDOWS.replace("TABLE rides", "TABLE some")) == rows(rides, WINDOWS)
+    rides.execute("DROP VIEW some; DROP MATERIALIZED TABLE m")
+    (result,) = rides.execute(WINDOWS)
+    assert result.here is None
