@@ -11,7 +11,7 @@ from runtime.batch.shared import level_blobs
 from runtime.compute.kernels.merge import merge_slices
 from runtime.compute.kernels.session import merge_sessions
 from runtime.frames.meter import ArrowFunction
-from runtime.spark.workers import prepare_worker
+from runtime.spark.workers import fitting_bytes, prepare_worker
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.exchange import SharedSlicesStep
 from runtime.spec.windows import SessionWindow
@@ -28,7 +28,8 @@ def windows_of(
     Args:
         aggregation: keys, window and accumulators.
         shared: what to read of shared partials; None: they are those of `exchange`.
-        most_bytes: a bucket of more partials is merged in parts.
+        most_bytes: a bucket of more partials is merged in parts, also of fewer where a worker's
+            memory is limited.
 
     Returns:
         A function of blobs that yields the keys, window start and end as TIMESTAMP_NTZ, the merged
@@ -46,7 +47,7 @@ def windows_of(
     def to_windows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
         pairs = _blobs(batches) if level is None else level_blobs(batches, level)
-        for table in bucket_tables(pairs, keys, _ENOUGH_BYTES, most_bytes):
+        for table in bucket_tables(pairs, keys, _ENOUGH_BYTES, fitting_bytes(most_bytes)):
             if columns is not None:
                 table = pa.table(
                     [table.column(name) for name, _ in columns], [own for _, own in columns]

@@ -196,9 +196,17 @@ class WindowBuffer:
         return np.bincount(slot, n_items, n_slots).astype(np.int64)
 
     def _merge(self) -> None:
-        """Merge the partials in the buffer, if that leaves fewer."""
+        """Merge the partials in the buffer, if that leaves fewer, and there is memory for it."""
         if not self._may_overlap() or not self._merging.is_worth_trying():
             return
+        try:
+            self._runs = [self._merged()]
+        except MemoryError:
+            # a worker whose memory is limited emits them as they are: the global stage merges too
+            self._merging.gave_up()
+
+    def _merged(self) -> _Run:
+        """All that is in the buffer, one partial for each key and slice."""
         tables = [run.table for run in self._runs]
         columns = dict(zip(self.schema.names, map(joined, _concat(tables)), strict=True))
         slot, distinct = distinct_codes(columns[self._slice_end])
@@ -217,7 +225,7 @@ class WindowBuffer:
         table = pa.Table.from_arrays(merged, names=self.schema.names)
         n_items = self._items_of_slots(table, slot, len(slot_end))
         self._merging.observe(n_items.sum(), sum(run.n_items.sum() for run in self._runs))
-        self._runs = [_Run(table, slot_end, n_items)]
+        return _Run(table, slot_end, n_items)
 
     def _may_overlap(self) -> bool:
         """Whether the runs have slices in common to an extent that merging could pay.
@@ -266,6 +274,10 @@ class _Worth:
     def observe(self, n_after: int, n_before: int) -> None:
         """Note what it brought."""
         self._skips = _PATIENCE if n_after > _GOOD_RATIO * n_before else 0
+
+    def gave_up(self) -> None:
+        """Note that it could not be done."""
+        self._skips = _PATIENCE
 
 
 def _slice_ends(slice_end: Int64Array) -> pa.Array:

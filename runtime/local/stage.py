@@ -13,6 +13,7 @@ from runtime.compute.buffer import Rows, WindowBuffer
 from runtime.compute.kernels.columns import int64_values, mask_of
 from runtime.compute.kernels.partial_types import partial_types
 from runtime.local.projection import Projection
+from runtime.spark.workers import fitting_bytes
 from runtime.spec.aggregates import Accumulator, Merge, MergeOp
 from runtime.spec.local import LocalStep
 from runtime.spec.scan import DEFAULT_BUFFER_BYTES
@@ -128,7 +129,7 @@ def aggregate(
         plan.slice_end,
         plan.accumulators,
         plan.schema,
-        plan.buffer_bytes,
+        fitting_bytes(plan.buffer_bytes),
     )
     for rows in source:
         if isinstance(rows, pa.RecordBatch):

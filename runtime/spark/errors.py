@@ -59,6 +59,10 @@ WORKERS_HINT = (
     f"pip install {' '.join(_PACKAGES.values())} there, or let PYSPARK_PYTHON name a Python of the "
     "workers that has them"
 )
+_MORE_MEMORY = (
+    "give it more where --conf spark.executor.pyspark.memory limits it, or a smaller share: "
+    "SET 'sqlwin.local.buffer-size' = '16 mb', SET 'sqlwin.exchange.buckets' = '256'"
+)
 _NO_MODULE = (
     "install it where Spark's executors run; a module of yours goes there by "
     "session.spark.sparkContext.addPyFile"
@@ -238,10 +242,8 @@ def worker_error(chain: Sequence[Failure]) -> ErrorText | None:
 def _text_by_python(module: str, name: str, message: str, rest: Sequence[str]) -> ErrorText:
     if module == "runtime.errors.":
         return ErrorText(message, rest[-1] if rest else None)
-    if name == "MemoryError":
-        return ErrorText(
-            "a Python worker ran out of memory", "use more, and so smaller, partitions"
-        )
+    if name.endswith("MemoryError"):  # NumPy and Arrow have kinds of their own
+        return ErrorText("a Python worker ran out of memory", _MORE_MEMORY)
     if found := _VERSIONS.search(message):
         worker, driver = found.groups()
         return ErrorText(

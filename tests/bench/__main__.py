@@ -23,6 +23,7 @@ from runtime.errors import ExecutionError
 from tests.bench import cases, chart, dashboard, data, peers, scaling, storage
 from tests.bench.apart import Engine, EngineFailed
 from tests.bench.cases import Case
+from tests.bench.memory import workers_peak
 
 Digest = tuple[float, ...]
 
@@ -35,6 +36,7 @@ class Outcome:
     digest: Digest | None = None
     note: str = ""
     own: float | None = None
+    peak_bytes: int = 0  # of the largest Python worker
 
     @property
     def best(self) -> float | None:
@@ -45,9 +47,10 @@ def main() -> None:
     """Run the cases asked for and print the table."""
     options = _options()
     console = Console()
-    with sqlwin.connect(
-        master=options.master, conf={"spark.sql.session.timeZone": "UTC"}
-    ) as session:
+    conf = {"spark.sql.session.timeZone": "UTC"}
+    if options.worker_memory:
+        conf["spark.executor.pyspark.memory"] = options.worker_memory
+    with sqlwin.connect(master=options.master, conf=conf) as session:
         if options.scaling:
             table = scaling.run(session, options.data, options.rows, options.runs, console)
         elif options.storage:
@@ -70,7 +73,8 @@ def _matrix(
     named = [c for c in offered if c.name in options.case]
     chosen = named or [c for c in offered if all(w in c.name for w in options.case)]
     ratios = {}
-    table = Table("case", "rows", "sqlwin, s", *options.peers, title=f"{options.rows:,} rows")
+    columns = ("case", "rows", "sqlwin, s", "largest worker", *options.peers)
+    table = Table(*columns, title=f"{options.rows:,} rows")
     for case in chosen:
         rows = _rows_with_result(case, options.rows)
         outcomes = run_case(session, case, rows, options, console)
@@ -97,7 +101,9 @@ def run_case(
 
     A peer that copies rows into windows may get fewer rows; then so does sqlwin, beside it.
     """
-    outcomes = {"sqlwin": _timed(_engine("sqlwin", session, case, rows, options), options.runs)}
+    with workers_peak() as memory:
+        outcomes = {"sqlwin": _timed(_engine("sqlwin", session, case, rows, options), options.runs)}
+    outcomes["sqlwin"].peak_bytes = memory.peak
     own_of_rows = {rows: outcomes["sqlwin"]}
     for name in options.peers:
         fewer = case.rows_for(rows, options.copies) if name in peers.EXPANDING else rows
@@ -163,7 +169,7 @@ def _ratios(outcomes: dict[str, Outcome]) -> dict[str, chart.Ratio]:
 
 def _cells(outcomes: dict[str, Outcome], names: Sequence[str]) -> list[str]:
     own = outcomes["sqlwin"].best
-    cells = [f"{own:.2f}" if own else outcomes["sqlwin"].note]
+    cells = [f"{own:.2f}" if own else outcomes["sqlwin"].note, _megabytes(outcomes["sqlwin"])]
     for outcome in (outcomes[name] for name in names):
         if outcome.best and outcome.own:
             ratio = outcome.best / outcome.own
@@ -173,11 +179,16 @@ def _cells(outcomes: dict[str, Outcome], names: Sequence[str]) -> list[str]:
     return cells
 
 
+def _megabytes(outcome: Outcome) -> str:
+    return f"{outcome.peak_bytes >> 20:,} MB"
+
+
 def _plain(outcomes: dict[str, Outcome]) -> str:
-    return ", ".join(
+    timed = ", ".join(
         f"{name} {outcome.best:.2f} s{outcome.note}" if outcome.best else f"{name} {outcome.note}"
         for name, outcome in outcomes.items()
     )
+    return f"{timed}; largest worker {_megabytes(outcomes['sqlwin'])}"
 
 
 def _options() -> argparse.Namespace:
@@ -216,6 +227,11 @@ def _options() -> argparse.Namespace:
         help=f"the rows in several places, with commas: {', '.join(storage.STORAGES)}",
     )
     parser.add_argument("--master", default="local[2]", help="Spark's master")
+    parser.add_argument(
+        "--worker-memory",
+        default="",
+        help="the memory that a Python worker may have, as `spark.executor.pyspark.memory`: 1g",
+    )
     parser.add_argument(
         "--copies",
         type=int,

@@ -162,6 +162,8 @@ MATRIX = [
     Case("HOP", 60, 1, distinct=True),
     Case("HOP", 1440, 1, distinct=True),
     Case("HOP", 60, 1, approximate=True),
+    Case("TUMBLE", 1440, 1440, keys=10_000_000),
+    Case("TUMBLE", 1440, 1440, keys=10_000_000, distinct=True),
 ]
 
 # What runs by default: each window once, and what may go wrong with HOP.

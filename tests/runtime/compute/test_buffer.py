@@ -245,6 +245,27 @@ def test_partials_merge_to_the_aggregates_of_the_rows(shape, buffer_bytes, filte
     assert merged(tables, key_types, ALL, 10) == expected(rows, Tumble(10), ALL, filtered)
 
 
+def test_where_there_is_no_memory_to_merge_partials_leave_as_they_are(monkeypatch):
+    counted = [FUNCTIONS["rows"]]
+    rows = [(0, (key,), [()], True) for key in range(1_000)]
+    counts = {}
+    for case in ("merged", "no memory"):
+        buffer = buffer_of(Tumble(10), [pa.int32()], 64 << 20, counted)
+        for _ in range(3):
+            assert not list(buffer.add(as_rows(rows, [pa.int32()], counted, False)))
+        if case == "no memory":
+
+            def fail(*args):
+                raise pa.ArrowMemoryError("malloc of size 201326592 failed")
+
+            monkeypatch.setattr("runtime.compute.buffer.merge_partials", fail)
+        tables = list(buffer.flush())
+        counts[case] = sum(table.num_rows for table in tables)
+        every = merged(tables, [pa.int32()], counted, 10)
+        assert every == expected(rows * 3, Tumble(10), counted, False)
+    assert counts == {"merged": 1_000, "no memory": 3_000}
+
+
 def test_a_full_buffer_comes_out_in_portions_of_bounded_size():
     counted = [FUNCTIONS["rows"]]
     buffer = buffer_of(Tumble(10), [pa.int32()], 1 << 18, counted, portion_bytes=1 << 14)

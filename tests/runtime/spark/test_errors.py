@@ -77,6 +77,21 @@ def test_the_hint_of_a_data_source_in_python_is_not_sparks_state() -> None:
     assert (found.message, found.hint) == ("there is no topic 't'", None)
 
 
+@pytest.mark.parametrize(
+    "raised",
+    [
+        "MemoryError",
+        "pyarrow.lib.ArrowMemoryError: malloc of size 201326592 failed",
+        "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 20.9 MiB for an array",
+    ],
+)
+def test_memory_that_a_worker_lacks_is_one_line_with_what_to_do(raised: str) -> None:
+    trace = f'Traceback (most recent call last):\n  File "merge.py", line 9, in merge\n{raised}\n'
+    found = translate(PySparkException(f"An exception was thrown from the Python worker:\n{trace}"))
+    assert found.message == "a Python worker ran out of memory"
+    assert "spark.executor.pyspark.memory" in str(found.hint)
+
+
 def test_other_errors_stay() -> None:
     for error in (PySparkException("division by zero"), PySparkException(FULL + SPILL)):
         assert why_unwritable(error) is None

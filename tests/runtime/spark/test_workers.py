@@ -40,3 +40,19 @@ assert gc.get_freeze_count() > frozen + 1_000
 def test_a_worker_collects_its_own_garbage_and_not_its_modules():
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+LIMITED = """
+import resource
+from runtime.spark.workers import fitting_bytes
+
+assert fitting_bytes(64 << 20) == 64 << 20
+resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+assert fitting_bytes(64 << 20) == 32 << 20
+assert fitting_bytes(1 << 20) == 1 << 20
+"""
+
+
+def test_a_worker_whose_memory_is_limited_works_on_less_at_a_time():
+    done = subprocess.run([sys.executable, "-c", LIMITED], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
