@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -13,6 +13,9 @@ from pyspark.sql import SparkSession
 
 import sqlwin
 from tests.goldens import ROOT
+
+if TYPE_CHECKING:
+    from tests.object_store import ObjectStore
 
 # Before anything starts a JVM: times in tests are those of UTC unless a test says otherwise
 os.environ["TZ"] = "UTC"
@@ -114,6 +117,26 @@ def commands(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlwin, "connect", connect_anew)
     # The JVM is the suite's, and does not end with a command
     monkeypatch.setattr(runtime.spark.jvm, "let_jvm_end", lambda: False)
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[ObjectStore]:
+    """An S3 server with the empty bucket `lake`."""
+    # only here: the server takes its time to import
+    from tests.object_store import object_store
+
+    with object_store() as found:
+        yield found
+
+
+@pytest.fixture
+def lake(fresh_session: sqlwin.Session, store: ObjectStore) -> Iterator[sqlwin.Session]:
+    """A fresh session that knows the store."""
+    store.configure(fresh_session.spark)
+    yield fresh_session
+    fresh_session.streams.stop_all()
+    for name in store.settings():
+        fresh_session.spark.conf.unset(name)
 
 
 @pytest.fixture

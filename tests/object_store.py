@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from moto.server import DomainDispatcherApplication, create_backend_app
+from pyspark.sql import SparkSession
 from werkzeug.serving import make_server
 
 from runtime.scan.stores import Store, filesystem_of, store_of
@@ -78,6 +79,11 @@ class ObjectStore:
         said = {"endpoint": self.endpoint, "endpoint.region": "us-east-1", **KEYS}
         said |= {name.replace("_", "."): value for name, value in changed.items()}
         return {f"fs.s3a.{name}": value for name, value in said.items()}
+
+    def configure(self, spark: SparkSession) -> None:
+        """Let a session of Spark's know it."""
+        for name, value in self.settings().items():
+            spark.conf.set(name, value)
 
     def store(self, path: str = "", **changed: str) -> Store:
         """How it is opened; `path` is a URI of another bucket."""
@@ -153,7 +159,7 @@ class ObjectStore:
 
 
 @contextmanager
-def object_store(bucket: str = "events") -> Iterator[ObjectStore]:
+def object_store(bucket: str = "lake") -> Iterator[ObjectStore]:
     """A server with an empty bucket."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     app = DomainDispatcherApplication(create_backend_app)
@@ -177,7 +183,7 @@ def object_store(bucket: str = "events") -> Iterator[ObjectStore]:
 
 
 @contextmanager
-def store_of_a_process(bucket: str = "events") -> Iterator[ObjectStore]:
+def store_of_a_process(bucket: str = "lake") -> Iterator[ObjectStore]:
     """A server of a process of its own with an empty bucket; it never fails."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -41,8 +41,7 @@ def run(
     chosen = [next(c for c in cases.HEADLINES if c.kind == kind) for kind in _CASES]
     table = Table("case", *(f"{name}, s" for name in storages), title=f"{rows:,} rows")
     with served() as store:
-        for name, value in store.settings().items():
-            session.spark.conf.set(name, value)
+        store.configure(session.spark)
         for case in chosen:
             path = data.make(directory, rows, case.keys, case.key_type, case.hot)
             cells, first, expected = [], 0.0, None

@@ -1,7 +1,6 @@
 """Tables in an object store that Spark has no package for: queries, columns, errors, secrets."""
 
 import datetime as dt
-from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
@@ -9,7 +8,7 @@ import pytest
 import sqlwin
 from runtime.errors import SqlwinError
 from runtime.scan.stores import filesystem_of
-from tests.object_store import KEYS, ObjectStore, is_of_rows, object_store
+from tests.object_store import KEYS, ObjectStore, is_of_rows
 
 N_ROWS = 600
 BY_HOUR = """
@@ -33,24 +32,18 @@ def rows(first: int) -> pa.Table:
 
 
 @pytest.fixture(scope="module")
-def store() -> Iterator[ObjectStore]:
-    with object_store("lake") as found:
-        for number in range(3):
-            uri = f"events/day={number}/part-0.parquet"
-            found.put(uri, rows(number * N_ROWS), row_group_size=N_ROWS // 4)
-        yield found
+def store(store: ObjectStore) -> ObjectStore:
+    for number in range(3):
+        uri = f"events/day={number}/part-0.parquet"
+        store.put(uri, rows(number * N_ROWS), row_group_size=N_ROWS // 4)
+    return store
 
 
 @pytest.fixture
-def lake(fresh_session: sqlwin.Session, store: ObjectStore) -> Iterator[sqlwin.Session]:
+def lake(lake: sqlwin.Session, store: ObjectStore) -> sqlwin.Session:
     """A session that knows the store, with the table `events` in it."""
-    settings = store.settings()
-    for name, value in settings.items():
-        fresh_session.spark.conf.set(name, value)
-    create(fresh_session, "events", store.uri("events"))
-    yield fresh_session
-    for name in settings:
-        fresh_session.spark.conf.unset(name)
+    create(lake, "events", store.uri("events"))
+    return lake
 
 
 def create(session: sqlwin.Session, name: str, path: str, columns: str = "") -> None:

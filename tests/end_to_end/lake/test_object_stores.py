@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,7 +12,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 import sqlwin
 from runtime.errors import SqlwinError
-from tests.object_store import KEYS, ObjectStore, object_store
+from tests.object_store import KEYS, ObjectStore
 
 pytestmark = pytest.mark.long
 N_ROWS = 600
@@ -35,23 +34,6 @@ def rows(first: int) -> pa.Table:
             "day": pa.array([first // N_ROWS] * N_ROWS, pa.int32()),
         }
     )
-
-
-@pytest.fixture(scope="module")
-def store() -> Iterator[ObjectStore]:
-    with object_store("lake") as found:
-        yield found
-
-
-@pytest.fixture
-def lake(fresh_session: sqlwin.Session, store: ObjectStore) -> Iterator[sqlwin.Session]:
-    """A session that knows the store, with the rows as the table `local`."""
-    settings = store.settings()
-    for name, value in settings.items():
-        fresh_session.spark.conf.set(name, value)
-    yield fresh_session
-    for name in settings:
-        fresh_session.spark.conf.unset(name)
 
 
 def wanted(session: sqlwin.Session, tmp_path: Path) -> list[object]:

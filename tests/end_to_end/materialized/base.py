@@ -10,6 +10,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
+import sqlwin
+
 MINUTE_US = 60_000_000
 WIDTH_US = 10 * MINUTE_US
 START_US = 1_704_067_200_000_000
@@ -65,6 +67,19 @@ class Base:
         """What slices of the rows are, by definition."""
         paths = sorted(self.root.glob("*.parquet"))
         return slices_of(pa.concat_tables(pq.read_table(path) for path in paths))
+
+
+def refresh(session: sqlwin.Session) -> str:
+    """Bring the table `m` up to date; the message about it."""
+    return session.execute("ALTER MATERIALIZED TABLE m REFRESH")[0].message
+
+
+def answers(session: sqlwin.Session, query: str, rewrite: str = "true") -> list[str]:
+    """The rows of a query, of slices or of the base table alone, in an order of their own."""
+    session.execute(f"SET 'sqlwin.materialized.rewrite' = '{rewrite}'")
+    rows = session.sql(query).toArrow().to_pylist()
+    session.execute("RESET 'sqlwin.materialized.rewrite'")
+    return sorted(map(repr, rows))
 
 
 def slices_of(rows: pa.Table, width_us: int = WIDTH_US) -> Slices:

@@ -15,7 +15,7 @@ from pyiceberg.catalog import load_catalog
 import sqlwin
 from runtime.errors import SqlwinError
 from runtime.slices.store import open_slices
-from tests.end_to_end.materialized.base import QUERY, kept, random_rows, slices_of
+from tests.end_to_end.materialized.base import QUERY, kept, random_rows, refresh, slices_of
 
 WINDOWS = """
 SELECT city, window_end, COUNT(*) AS n, SUM(fare) AS s, MIN(fare) AS low FROM (
@@ -172,10 +172,6 @@ def test_what_is_secret_in_the_options_of_a_base_table_is_in_no_definition(
     other.execute(table)
     assert "is up to date" in refresh(other)
     check_answers(other, lake)
-
-
-def refresh(session: sqlwin.Session) -> str:
-    return session.execute("ALTER MATERIALIZED TABLE m REFRESH")[0].message
 
 
 def check_answers(session: sqlwin.Session, lake: Lake, tail: str = "SliceScan") -> None:

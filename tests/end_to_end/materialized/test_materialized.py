@@ -14,27 +14,17 @@ import pytest
 import sqlwin
 from runtime.errors import CatalogError, SqlwinError
 from runtime.slices.store import open_slices
-from tests.end_to_end.materialized.base import QUERY, TABLE, Base, kept
+from tests.end_to_end.materialized.base import QUERY, TABLE, Base, answers, kept, refresh
 from tests.marks import among
 
 PROGRAM = Path(__file__).with_name("killed.py")
+ALL = "SELECT * FROM m"
 POINTS = ["listed", "built", "manifest", "committed", "compacted", "replaced"]
 
 
 def _create(session: sqlwin.Session, base: Base, path: Path, clauses: str = "") -> None:
     session.execute(TABLE.format(base.root))
     session.execute(f"CREATE MATERIALIZED TABLE m {clauses} WITH ('path' = '{path}') AS {QUERY}")
-
-
-def _windows(session: sqlwin.Session, rewrite: str) -> list[str]:
-    session.execute(f"SET 'sqlwin.materialized.rewrite' = '{rewrite}'")
-    rows = session.sql("SELECT * FROM m").toArrow().to_pylist()
-    session.execute("RESET 'sqlwin.materialized.rewrite'")
-    return sorted(map(repr, rows))
-
-
-def _refresh(session: sqlwin.Session) -> str:
-    return session.execute("ALTER MATERIALIZED TABLE m REFRESH")[0].message
 
 
 def test_files_that_came_changed_and_went_are_in_once(
@@ -47,13 +37,13 @@ def test_files_that_came_changed_and_went_are_in_once(
     _create(fresh_session, base, tmp_path / "m")
     assert kept(tmp_path / "m") == base.slices()
     base.write("new", 100)
-    assert _windows(fresh_session, "true") == _windows(fresh_session, "false")
+    assert answers(fresh_session, ALL) == answers(fresh_session, ALL, "false")
     base.write("noon", 200, 600, 700)
     base.remove("late")
-    assert "1 new file, 1 changed file, 1 lost file" in _refresh(fresh_session)
+    assert "1 new file, 1 changed file, 1 lost file" in refresh(fresh_session)
     assert kept(tmp_path / "m") == base.slices()
     assert "SliceScan" in str(fresh_session.execute("EXPLAIN SELECT * FROM m")[0].text)
-    assert _windows(fresh_session, "true") == _windows(fresh_session, "false")
+    assert answers(fresh_session, ALL) == answers(fresh_session, ALL, "false")
 
 
 @pytest.mark.slow
@@ -65,11 +55,11 @@ def test_a_late_file_adds_partials_and_writes_nothing_again(
     _create(fresh_session, base, tmp_path / "m")
     before = open_slices(str(tmp_path / "m")).files
     base.write("late", 10, 60, 65)
-    assert "1 new file; 10 rows read" in _refresh(fresh_session)
+    assert "1 new file; 10 rows read" in refresh(fresh_session)
     after = open_slices(str(tmp_path / "m")).files
     assert set(before) < set(after)
     assert sum(file.n_rows for file in set(after) - set(before)) <= 4
-    assert "is up to date, version 2" in _refresh(fresh_session)
+    assert "is up to date, version 2" in refresh(fresh_session)
 
 
 @pytest.mark.slow
@@ -93,7 +83,7 @@ def test_whatever_becomes_of_files_slices_are_those_of_the_rows(
             name = draw.choice(sorted(there)) if what == "change" else f"f{number}{draw.random()}"
             base.write(name, 0 if what == "empty" else 200, first, first + draw.randrange(1, 100))
             there.add(name)
-        _refresh(fresh_session)
+        refresh(fresh_session)
         assert kept(tmp_path / "m") == base.slices()
 
 
@@ -113,7 +103,7 @@ def test_two_refreshes_at_once_count_each_file_once(
 
         def run(session: sqlwin.Session, failed: list[Exception] = failed) -> None:
             try:
-                _refresh(session)
+                refresh(session)
             except SqlwinError as error:
                 failed.append(error)
 
@@ -137,7 +127,7 @@ def test_a_refresh_that_is_killed_loses_nothing_and_counts_nothing_twice(
     if point in ("compacted", "replaced"):
         for number in range(6):
             base.write(f"part{number}", 300)
-            _refresh(fresh_session)
+            refresh(fresh_session)
     before = base.slices()
     base.write("new", 300)
     if point in ("listed", "built", "manifest"):
@@ -147,8 +137,8 @@ def test_a_refresh_that_is_killed_loses_nothing_and_counts_nothing_twice(
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     is_in = point in ("committed", "compacted", "replaced")
     assert kept(tmp_path / "m") == (base.slices() if is_in else before)
-    assert _windows(fresh_session, "true") == _windows(fresh_session, "false")
-    said = _refresh(fresh_session)
+    assert answers(fresh_session, ALL) == answers(fresh_session, ALL, "false")
+    said = refresh(fresh_session)
     assert ("is up to date" in said) == is_in
     assert kept(tmp_path / "m") == base.slices()
 
@@ -174,9 +164,9 @@ def test_another_session_opens_what_is_there_with_the_tables_below(
         "10 min",
     )
     base.write("more", 100)
-    assert "1 new file" in _refresh(other)
+    assert "1 new file" in refresh(other)
     # the first one sees the other's version
-    assert "is up to date" in _refresh(fresh_session)
+    assert "is up to date" in refresh(fresh_session)
     third = sqlwin.connect(fresh_session.spark.newSession())
     (tmp_path / "other").mkdir()
     third.execute(
@@ -216,4 +206,4 @@ def test_a_base_table_with_other_columns_is_refused(
         f"'filesystem', 'path' = '{base.root}', 'format' = 'parquet')"
     )
     with pytest.raises(CatalogError, match="`trips` is another table here"):
-        _refresh(fresh_session)
+        refresh(fresh_session)

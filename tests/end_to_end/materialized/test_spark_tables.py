@@ -17,8 +17,10 @@ from tests.end_to_end.materialized.base import (
     QUERY,
     START_US,
     Base,
+    answers,
     kept,
     random_rows,
+    refresh,
     slices_of,
 )
 from tests.end_to_end.materialized.test_lakes import WINDOWS
@@ -38,17 +40,6 @@ def spark_session(fresh_session: sqlwin.Session, tmp_path: Path) -> Iterator[sql
 def create(session: sqlwin.Session, path: Path, name: str) -> None:
     query = QUERY.replace("TABLE trips", f"TABLE {name}")
     session.execute(f"CREATE MATERIALIZED TABLE m WITH ('path' = '{path}') AS {query}")
-
-
-def refresh(session: sqlwin.Session) -> str:
-    return session.execute("ALTER MATERIALIZED TABLE m REFRESH")[0].message
-
-
-def answers(session: sqlwin.Session, query: str, rewrite: str = "true") -> list[str]:
-    session.execute(f"SET 'sqlwin.materialized.rewrite' = '{rewrite}'")
-    rows = session.sql(query).toArrow().to_pylist()
-    session.execute("RESET 'sqlwin.materialized.rewrite'")
-    return sorted(map(repr, rows))
 
 
 def test_an_external_table_is_followed_under_each_of_its_names(

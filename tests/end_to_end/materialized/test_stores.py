@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
@@ -23,28 +22,13 @@ from tests.end_to_end.materialized.base import (
     Base,
     kept_rows,
     random_rows,
+    refresh,
     slices_of,
 )
 from tests.end_to_end.materialized.test_lakes import WINDOWS
-from tests.object_store import KEYS, ObjectStore, is_write_of, object_store
+from tests.object_store import KEYS, ObjectStore, is_write_of
 
 pytestmark = pytest.mark.long
-
-
-@pytest.fixture(scope="module")
-def store() -> Iterator[ObjectStore]:
-    with object_store("slices") as found:
-        yield found
-
-
-@pytest.fixture
-def lake(fresh_session: sqlwin.Session, store: ObjectStore) -> Iterator[sqlwin.Session]:
-    """A session that knows the store."""
-    for name, value in store.settings().items():
-        fresh_session.spark.conf.set(name, value)
-    yield fresh_session
-    for name in store.settings():
-        fresh_session.spark.conf.unset(name)
 
 
 def place(store: ObjectStore, path: str) -> Place:
@@ -61,10 +45,6 @@ def create(session: sqlwin.Session, store: ObjectStore, path: str, clauses: str 
     session.execute(
         f"CREATE MATERIALIZED TABLE m {clauses} WITH ('path' = '{store.uri(path)}') AS {QUERY}"
     )
-
-
-def refresh(session: sqlwin.Session) -> str:
-    return session.execute("ALTER MATERIALIZED TABLE m REFRESH")[0].message
 
 
 def windows(rows: pa.Table) -> list[str]:
@@ -138,8 +118,7 @@ def test_of_two_refreshes_at_once_one_goes_on_from_where_the_other_is(
     lake.execute(TABLE.format(base.root))
     create(lake, store, "two")
     other = sqlwin.connect(lake.spark.newSession())
-    for name, value in store.settings().items():
-        other.spark.conf.set(name, value)
+    store.configure(other.spark)
     other.execute(f"CREATE MATERIALIZED TABLE m WITH ('path' = '{store.uri('two')}')")
     base.write("new", 100)
     base.write("day", 200, 0, 300)
@@ -236,8 +215,7 @@ def test_rows_are_inserted_and_old_slices_are_merged_and_dropped(
     assert min(end for _, end in found) > stored.reached.since_us
     # another session finds it in the directory
     other = sqlwin.connect(lake.spark.newSession())
-    for name, value in store.settings().items():
-        other.spark.conf.set(name, value)
+    store.configure(other.spark)
     other.execute(f"SET 'sqlwin.materialized.dir' = '{store.uri('all')}'")
     shown = other.execute("SHOW MATERIALIZED TABLES")[0].table
     assert shown is not None

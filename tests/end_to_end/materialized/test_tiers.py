@@ -22,7 +22,9 @@ from tests.end_to_end.materialized.base import (
     WIDTH_US,
     Base,
     Slices,
+    answers,
     kept,
+    refresh,
     slices_of,
 )
 
@@ -36,10 +38,6 @@ MINUTES = QUERY.replace("HOP(", "TUMBLE(").replace(", INTERVAL '1' HOUR", "")
 def create(session: sqlwin.Session, base: Base, path: Path, options: str = TIERS) -> None:
     session.execute(TABLE.format(base.root))
     session.execute(f"CREATE MATERIALIZED TABLE m WITH ('path' = '{path}', {options}) AS {QUERY}")
-
-
-def refresh(session: sqlwin.Session) -> str:
-    return session.execute("ALTER MATERIALIZED TABLE m REFRESH")[0].message
 
 
 def reached(path: Path) -> Reached:
@@ -61,15 +59,12 @@ def expected(base: Base, found: Reached) -> Slices:
     return slices
 
 
-def answers(session: sqlwin.Session, sql: str, words: str) -> None:
+def check_answers(session: sqlwin.Session, sql: str, words: str) -> None:
     """Check that windows are those of the rows, and how EXPLAIN says that they are found."""
     assert words in session.explain(sql)
-    found = session.sql(sql).toArrow().to_pylist()
-    session.execute("SET 'sqlwin.materialized.rewrite' = 'false'")
-    wanted = session.sql(sql).toArrow().to_pylist()
-    session.execute("RESET 'sqlwin.materialized.rewrite'")
+    wanted = answers(session, sql, "false")
     assert wanted
-    assert sorted(map(repr, found)) == sorted(map(repr, wanted))
+    assert answers(session, sql) == wanted
 
 
 @pytest.mark.long
@@ -85,20 +80,20 @@ def test_wide_old_slices_answer_what_is_made_of_them(
     assert kept(path) == expected(base, found)
     # a late row is merged into the wide slice that it is in
     base.write("late", 30, 100, 700)
-    answers(fresh_session, HOURS.replace("'1' HOUR", "'4' HOUR"), "SliceScan")
+    check_answers(fresh_session, HOURS.replace("'1' HOUR", "'4' HOUR"), "SliceScan")
     refresh(fresh_session)
     assert kept(path) == expected(base, found)
-    answers(fresh_session, HOURS.replace("'1' HOUR", "'4' HOUR"), "SliceScan")
-    answers(fresh_session, HOURS, "are of 4 h")
-    answers(fresh_session, MINUTES, "m: its slices up to 2024-01-01 ")
+    check_answers(fresh_session, HOURS.replace("'1' HOUR", "'4' HOUR"), "SliceScan")
+    check_answers(fresh_session, HOURS, "are of 4 h")
+    check_answers(fresh_session, MINUTES, "m: its slices up to 2024-01-01 ")
     today = "SELECT * FROM ({}) WHERE window_end > TIMESTAMP_NTZ '2024-01-01 {}:00'"
-    answers(fresh_session, today.format(MINUTES, "19:00"), "SliceScan")
-    answers(fresh_session, today.format(HOURS, "14:00"), "SliceScan")
-    answers(fresh_session, today.format(HOURS, "09:00"), "are of 4 h")
+    check_answers(fresh_session, today.format(MINUTES, "19:00"), "SliceScan")
+    check_answers(fresh_session, today.format(HOURS, "14:00"), "SliceScan")
+    check_answers(fresh_session, today.format(HOURS, "09:00"), "are of 4 h")
     bounded = MINUTES.replace("GROUP", "WHERE ts >= TIMESTAMP_NTZ '2024-01-01 18:30:00' GROUP")
-    answers(fresh_session, bounded, "SliceScan")
+    check_answers(fresh_session, bounded, "SliceScan")
     between = HOURS.replace("GROUP", "WHERE ts >= TIMESTAMP_NTZ '2024-01-01 13:10:00' GROUP")
-    answers(fresh_session, between, "are of 1 h")
+    check_answers(fresh_session, between, "are of 1 h")
     facts = fresh_session.execute("DESCRIBE EXTENDED m")[0].table.to_pylist()
     assert {"fact": "base files", "value": "5"} in facts
     (slices,) = (row["value"] for row in facts if row["fact"] == "slices")
@@ -134,7 +129,7 @@ def test_whatever_becomes_of_files_wide_slices_are_those_of_the_rows(
     assert len(found.tiers) == 2
     assert (found.since_us is not None) == bool(retention)
     if retention:
-        answers(fresh_session, HOURS.replace("'1' HOUR", "'4' HOUR"), "were dropped")
+        check_answers(fresh_session, HOURS.replace("'1' HOUR", "'4' HOUR"), "were dropped")
 
 
 @pytest.mark.slow
@@ -152,7 +147,7 @@ def test_merging_old_slices_that_is_killed_loses_nothing(
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     assert (reached(path) == before) == (point == "tiered")
     assert kept(path) == expected(base, reached(path))
-    answers(fresh_session, HOURS.replace("'1' HOUR", "'4' HOUR"), "SliceScan")
+    check_answers(fresh_session, HOURS.replace("'1' HOUR", "'4' HOUR"), "SliceScan")
     assert "is up to date" in refresh(fresh_session)
     assert reached(path) != before
     assert kept(path) == expected(base, reached(path))

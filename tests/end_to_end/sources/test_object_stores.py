@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,7 +17,7 @@ from runtime.scan.stored_files import StoredFiles
 from runtime.spec.table import TableSpec
 from runtime.streaming.listed_files import ListedFiles
 from sqlwin.execution.streams.handle import Stream
-from tests.object_store import ObjectStore, object_store
+from tests.object_store import ObjectStore
 
 COUNTS = """
     SELECT k, window_end AS e, COUNT(*) AS n
@@ -36,22 +35,6 @@ def minutes(first: int, n: int = 1) -> pa.Table:
             "ts": pa.array([s * 1_000_000 for s in seconds], pa.timestamp("us")),
         }
     )
-
-
-@pytest.fixture(scope="module")
-def store() -> Iterator[ObjectStore]:
-    with object_store("flow") as found:
-        yield found
-
-
-@pytest.fixture
-def lake(fresh_session: sqlwin.Session, store: ObjectStore) -> Iterator[sqlwin.Session]:
-    for name, value in store.settings().items():
-        fresh_session.spark.conf.set(name, value)
-    yield fresh_session
-    fresh_session.streams.stop_all()
-    for name in store.settings():
-        fresh_session.spark.conf.unset(name)
 
 
 def tables(session: sqlwin.Session, store: ObjectStore, path: str, directory: Path) -> None:

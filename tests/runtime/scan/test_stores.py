@@ -1,7 +1,6 @@
 """The scan of files in an object store: what it asks for, and what it says when it gets nothing."""
 
 import time
-from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
@@ -18,7 +17,7 @@ from runtime.scan.whole_rows import ranges, read_range, row_schema
 from runtime.spec.expressions import Call, ColumnRef, Constant
 from runtime.spec.scan import ScanFile, ScanSource
 from runtime.spec.table import Column
-from tests.object_store import ObjectStore, is_of_rows, object_store
+from tests.object_store import ObjectStore, is_of_rows
 
 K, S = Column("k", "bigint"), Column("s", "string")
 N_ROWS = 30_000
@@ -30,13 +29,12 @@ def rows(first: int, n: int = N_ROWS) -> pa.Table:
 
 
 @pytest.fixture(scope="module")
-def store() -> Iterator[ObjectStore]:
-    with object_store() as found:
-        for day in (1, 2):
-            uri = f"logs/day={day}/part-0.parquet"
-            found.put(uri, rows(day * N_ROWS), row_group_size=N_ROWS // 3)
-        found.put("logs/_temporary/part-9.parquet", rows(0, 1))
-        yield found
+def store(store: ObjectStore) -> ObjectStore:
+    for day in (1, 2):
+        uri = f"logs/day={day}/part-0.parquet"
+        store.put(uri, rows(day * N_ROWS), row_group_size=N_ROWS // 3)
+    store.put("logs/_temporary/part-9.parquet", rows(0, 1))
+    return store
 
 
 def source_of(store: ObjectStore, *columns: Column) -> ScanSource:
@@ -81,7 +79,7 @@ def test_row_groups_and_columns_that_are_not_needed_are_not_asked_for(store: Obj
     found = read_all(store, source, (late,))
     assert min(found) == 2 * N_ROWS + 2 * (N_ROWS // 3)
     # footers are remembered: what is asked for is one file, its footer and one row group of it
-    assert {path for _, path, _ in store.requests} == {"/events/logs/day=2/part-0.parquet"}
+    assert {path for _, path, _ in store.requests} == {"/lake/logs/day=2/part-0.parquet"}
     assert len(store.requests) <= 4
     assert find_source("x", [store.uri("logs")], [S], store.store()) is not None
 

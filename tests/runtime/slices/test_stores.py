@@ -23,22 +23,16 @@ from runtime.slices.store import (
     open_slices,
     set_suspended,
 )
-from tests.object_store import ObjectStore, is_write_of, object_store, store_of_a_process
+from tests.object_store import ObjectStore, is_write_of, store_of_a_process
 from tests.runtime.slices.test_store import FORM
 
 LOGGED = is_write_of("_delta_log/")
 
 
-@pytest.fixture(scope="module")
-def store() -> Iterator[ObjectStore]:
-    with object_store("slices") as found:
-        yield found
-
-
 @pytest.fixture
 def elsewhere() -> Iterator[ObjectStore]:
     """A store of another process: these calls of the library hold up all threads of this one."""
-    with store_of_a_process("slices") as found:
+    with store_of_a_process() as found:
         yield found
 
 
@@ -175,7 +169,7 @@ def test_what_is_removed_is_what_has_the_mark(store: ObjectStore) -> None:
 def test_a_place_that_holds_something_else_is_refused(store: ObjectStore) -> None:
     store.put("taken/f.parquet", pa.table({"a": [1]}))
     place = _place(store, "taken")
-    with pytest.raises(CatalogError, match=r"something is at s3a://slices/taken already"):
+    with pytest.raises(CatalogError, match=r"something is at s3a://lake/taken already"):
         create_slices(place, "m", {}, FORM)
     with pytest.raises(CatalogError, match="there is something else at"):
         open_slices(place, "m")
