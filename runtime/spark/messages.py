@@ -10,8 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from difflib import SequenceMatcher
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from string import Formatter
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from runtime.errors import ErrorKind, nearest
@@ -76,12 +78,16 @@ def first_sentence(text: str) -> ErrorText:
 
 def error_text(condition: str, parameters: Mapping[str, str]) -> ErrorText | None:
     """What `condition` means in plain words; None if Spark's own words must do."""
-    made = _WORDS.get(condition) or _WORDS.get(condition.split(".")[0])
+    names = (condition, condition.split(".")[0])
     try:
-        return made(parameters) if made else None
+        for name in names:
+            if name in _TEMPLATES:
+                return _filled(_TEMPLATES[name], parameters)
+            if name in _WORDS:
+                return _WORDS[name](parameters)
     except KeyError:
-        # Parameters come and go between releases of Spark.
-        return None
+        pass  # parameters come and go between releases of Spark
+    return None
 
 
 def names_in(message: str) -> tuple[str, ...]:
@@ -153,13 +159,6 @@ def _field(p: Mapping[str, str]) -> ErrorText:
     )
 
 
-def _struct_field(p: Mapping[str, str]) -> ErrorText:
-    return ErrorText(
-        f"there is no field {plain_name(p['fieldName'])}",
-        f"the fields are {_names(p['fields'])}",
-    )
-
-
 def _table(p: Mapping[str, str]) -> ErrorText:
     name = p["relationName"]
     bare = name.replace("`", "")
@@ -215,75 +214,6 @@ def _function(p: Mapping[str, str]) -> ErrorText:
     return _unknown(ErrorKind.UNKNOWN_FUNCTION, "function", name, hint)
 
 
-def _argument_count(p: Mapping[str, str]) -> ErrorText:
-    name, expected, actual = plain_name(p["functionName"]), p["expectedNum"], p["actualNum"]
-    return ErrorText(f"{name} takes {expected} arguments, not {actual}")
-
-
-def _ambiguous(p: Mapping[str, str]) -> ErrorText:
-    return ErrorText(
-        f"column {plain_name(p['name'])} is ambiguous", f"say {_or(p['referenceNames'])}"
-    )
-
-
-def _or(listed: str) -> str:
-    return _names(listed).replace(", ", " or ")
-
-
-def _not_grouped(p: Mapping[str, str]) -> ErrorText:
-    expression = plain_type(p["expression"])
-    return ErrorText(
-        f"`{expression}` is neither grouped by nor aggregated",
-        f"add it to GROUP BY, or take any_value({expression})",
-    )
-
-
-def _no_group_by(_: Mapping[str, str]) -> ErrorText:
-    return ErrorText(
-        "columns stand beside an aggregate function, but there is no GROUP BY",
-        "add GROUP BY with the columns, or OVER () after the function",
-    )
-
-
-def _where_aggregate(p: Mapping[str, str]) -> ErrorText:
-    return ErrorText(
-        f"{p['expressionList']} cannot stand in WHERE", "HAVING filters after aggregation"
-    )
-
-
-def _nested_aggregate(_: Mapping[str, str]) -> ErrorText:
-    return ErrorText(
-        "an aggregate function stands inside another one", "aggregate in a subquery first"
-    )
-
-
-def _keys_are(listed: str) -> str:
-    return f"the keys are {_COLUMN_NUMBER.sub('', listed).replace(',', ', ')}"
-
-
-def _grouping_of_no_key(p: Mapping[str, str]) -> ErrorText:
-    return ErrorText(
-        "GROUPING asks about what is not among the group keys",
-        _keys_are(p["groupingColumns"]),
-        subject="GROUPING(",
-    )
-
-
-def _grouping_id_of_other_keys(p: Mapping[str, str]) -> ErrorText:
-    return ErrorText(
-        "GROUPING_ID takes all the group keys in their order, or nothing",
-        _keys_are(p["groupByColumns"]),
-        subject="GROUPING_ID(",
-    )
-
-
-def _union_columns(p: Mapping[str, str]) -> ErrorText:
-    return ErrorText(
-        f"{p['operator']} of {p['firstNumColumns']} and {p['invalidNumColumns']} columns",
-        "both sides need the same number of columns",
-    )
-
-
 # Words that are mistyped where Spark expects one of them
 _KEYWORDS = (
     *("ALTER", "CREATE", "DELETE", "DESCRIBE", "DROP", "EXPLAIN", "FROM", "GROUP", "HAVING"),
@@ -303,43 +233,6 @@ def _syntax(p: Mapping[str, str]) -> ErrorText:
     return ErrorText(said, f"did you mean {close}?" if close else None)
 
 
-def _typed_literal(p: Mapping[str, str]) -> ErrorText:
-    return ErrorText(f"{p['value']} is not a valid {plain_type(p['valueType'])}")
-
-
-def _cast(p: Mapping[str, str]) -> ErrorText:
-    return ErrorText(f"cannot cast {plain_type(p['srcType'])} to {plain_type(p['targetType'])}")
-
-
-def _input_type(p: Mapping[str, str]) -> ErrorText:
-    return ErrorText(
-        f"{plain_type(p['inputSql'])} is {plain_type(p['inputType'])}, but "
-        f"{plain_type(p['sqlExpr'])} needs {plain_type(p['requiredType']).strip('()')} there",
-        None,
-    )
-
-
-def _operand_types(p: Mapping[str, str]) -> ErrorText:
-    left, right = plain_type(p["left"]), plain_type(p["right"])
-    return ErrorText(f"{plain_type(p['sqlExpr'])} mixes {left} and {right}", "cast one of the two")
-
-
-def _bad_value(p: Mapping[str, str]) -> ErrorText:
-    value, target = p["expression"], plain_type(p["targetType"])
-    return ErrorText(f"{value} is not a valid {target}", "try_cast gives NULL instead")
-
-
-def _too_big(p: Mapping[str, str]) -> ErrorText:
-    value, target = p["value"], plain_type(p["targetType"])
-    return ErrorText(f"{value} does not fit {target}", "try_cast gives NULL instead")
-
-
-def _divide(_: Mapping[str, str]) -> ErrorText:
-    return ErrorText(
-        "division by zero", "try_divide, or NULLIF around the divisor, gives NULL instead"
-    )
-
-
 def _overflow(p: Mapping[str, str]) -> ErrorText:
     found = re.search(r"'(try_\w+)'", p.get("alternative", ""))
     alternative = found.group(1) if found else None
@@ -352,13 +245,6 @@ def _overflow(p: Mapping[str, str]) -> ErrorText:
     )
 
 
-def _binary_overflow(p: Mapping[str, str]) -> ErrorText:
-    return ErrorText(
-        f"{p['value1']} {p['symbol']} {p['value2']} overflows",
-        f"cast to a wider type first, or {p['functionName'].strip('`')} gives NULL instead",
-    )
-
-
 def _raised(p: Mapping[str, str]) -> ErrorText:
     # only where something failed: reading files takes modules of its own
     from runtime.detection.places import explained
@@ -368,30 +254,6 @@ def _raised(p: Mapping[str, str]) -> ErrorText:
     return ErrorText(said, kind=ErrorKind.RAISED) if text is None else ErrorText(*text)
 
 
-def _scalar_subquery(_: Mapping[str, str]) -> ErrorText:
-    return ErrorText(
-        "a subquery that stands for one value gave more than one row", "LIMIT 1, or aggregate"
-    )
-
-
-def _no_path(p: Mapping[str, str]) -> ErrorText:
-    return ErrorText(f"{plain_path(p['path'])} does not exist")
-
-
-def _path_exists(p: Mapping[str, str]) -> ErrorText:
-    return ErrorText(f"{plain_path(p['outputPath'])} exists already")
-
-
-def _own_target(_: Mapping[str, str]) -> ErrorText:
-    return ErrorText("the query reads what it would overwrite", "write to another table first")
-
-
-def _no_schema(p: Mapping[str, str]) -> ErrorText:
-    return ErrorText(
-        f"there is no {p['format']} file to take the columns from", "declare the columns"
-    )
-
-
 def _no_provider(p: Mapping[str, str]) -> ErrorText:
     name = p.get("provider", "").rsplit(".", 1)[-1]
     return ErrorText(
@@ -399,54 +261,123 @@ def _no_provider(p: Mapping[str, str]) -> ErrorText:
     )
 
 
-def _illegal_parquet(p: Mapping[str, str]) -> ErrorText:
-    return ErrorText(f"Spark has no type for Parquet's {p['parquetType']}")
+_CAST = ErrorText("cannot cast {srcType:type} to {targetType:type}")
+_DIVISION = ErrorText(
+    "division by zero", "try_divide, or NULLIF around the divisor, gives NULL instead"
+)
+_STATIC_SETTING = ErrorText("{config} can only be set when Spark starts", "give it as --conf")
+# What needs no more than the parameters; a parameter is spelled by one of _SPELLED
+_TEMPLATES = {
+    "FIELD_NOT_FOUND": ErrorText(
+        "there is no field {fieldName:name}", "the fields are {fields:names}"
+    ),
+    "WRONG_NUM_ARGS": ErrorText(
+        "{functionName:name} takes {expectedNum} arguments, not {actualNum}"
+    ),
+    "AMBIGUOUS_REFERENCE": ErrorText("column {name:name} is ambiguous", "say {referenceNames:or}"),
+    "MISSING_AGGREGATION": ErrorText(
+        "`{expression:type}` is neither grouped by nor aggregated",
+        "add it to GROUP BY, or take any_value({expression:type})",
+    ),
+    "MISSING_GROUP_BY": ErrorText(
+        "columns stand beside an aggregate function, but there is no GROUP BY",
+        "add GROUP BY with the columns, or OVER () after the function",
+    ),
+    "INVALID_WHERE_CONDITION": ErrorText(
+        "{expressionList} cannot stand in WHERE", "HAVING filters after aggregation"
+    ),
+    "NESTED_AGGREGATE_FUNCTION": ErrorText(
+        "an aggregate function stands inside another one", "aggregate in a subquery first"
+    ),
+    "GROUPING_COLUMN_MISMATCH": ErrorText(
+        "GROUPING asks about what is not among the group keys",
+        "the keys are {groupingColumns:columns}",
+        subject="GROUPING(",
+    ),
+    "GROUPING_ID_COLUMN_MISMATCH": ErrorText(
+        "GROUPING_ID takes all the group keys in their order, or nothing",
+        "the keys are {groupByColumns:columns}",
+        subject="GROUPING_ID(",
+    ),
+    "NUM_COLUMNS_MISMATCH": ErrorText(
+        "{operator} of {firstNumColumns} and {invalidNumColumns} columns",
+        "both sides need the same number of columns",
+    ),
+    "INVALID_TYPED_LITERAL": ErrorText("{value} is not a valid {valueType:type}"),
+    "DATATYPE_MISMATCH.CAST_WITHOUT_SUGGESTION": _CAST,
+    "DATATYPE_MISMATCH.CAST_WITH_CONF_SUGGESTION": _CAST,
+    "DATATYPE_MISMATCH.CAST_WITH_FUNC_SUGGESTION": _CAST,
+    "DATATYPE_MISMATCH.UNEXPECTED_INPUT_TYPE": ErrorText(
+        "{inputSql:type} is {inputType:type}, but {sqlExpr:type} needs {requiredType:bare} there"
+    ),
+    "DATATYPE_MISMATCH.BINARY_OP_DIFF_TYPES": ErrorText(
+        "{sqlExpr:type} mixes {left:type} and {right:type}", "cast one of the two"
+    ),
+    "CAST_INVALID_INPUT": ErrorText(
+        "{expression} is not a valid {targetType:type}", "try_cast gives NULL instead"
+    ),
+    "CAST_OVERFLOW": ErrorText(
+        "{value} does not fit {targetType:type}", "try_cast gives NULL instead"
+    ),
+    "DIVIDE_BY_ZERO": _DIVISION,
+    "REMAINDER_BY_ZERO": _DIVISION,
+    "BINARY_ARITHMETIC_OVERFLOW": ErrorText(
+        "{value1} {symbol} {value2} overflows",
+        "cast to a wider type first, or {functionName:word} gives NULL instead",
+    ),
+    "SCALAR_SUBQUERY_TOO_MANY_ROWS": ErrorText(
+        "a subquery that stands for one value gave more than one row", "LIMIT 1, or aggregate"
+    ),
+    "PATH_NOT_FOUND": ErrorText("{path:path} does not exist"),
+    "PATH_ALREADY_EXISTS": ErrorText("{outputPath:path} exists already"),
+    "UNSUPPORTED_OVERWRITE": ErrorText(
+        "the query reads what it would overwrite", "write to another table first"
+    ),
+    "UNABLE_TO_INFER_SCHEMA": ErrorText(
+        "there is no {format} file to take the columns from", "declare the columns"
+    ),
+    "PARQUET_TYPE_ILLEGAL": ErrorText("Spark has no type for Parquet's {parquetType}"),
+    "CANNOT_MODIFY_CONFIG": _STATIC_SETTING,
+    "CANNOT_MODIFY_STATIC_CONFIG": _STATIC_SETTING,
+}
+_SPELLED: Mapping[str, Callable[[str], str]] = {
+    "": str,
+    "name": plain_name,
+    "names": _names,
+    "or": lambda listed: _names(listed).replace(", ", " or "),
+    "columns": lambda listed: _COLUMN_NUMBER.sub("", listed).replace(",", ", "),
+    "path": plain_path,
+    "type": plain_type,
+    "bare": lambda quoted: plain_type(quoted).strip("()"),
+    "word": lambda quoted: quoted.strip("`"),
+}
 
 
-def _static_setting(p: Mapping[str, str]) -> ErrorText:
-    return ErrorText(f"{p['config']} can only be set when Spark starts", "give it as --conf")
+class _Filled(Formatter):
+    """Fills templates; what follows the colon says how a parameter is spelled."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        return _SPELLED[format_spec](value)
 
 
+def _filled(template: ErrorText, parameters: Mapping[str, str]) -> ErrorText:
+    fill = partial(_Filled().vformat, args=(), kwargs=parameters)
+    hint = None if template.hint is None else fill(template.hint)
+    return template._replace(message=fill(template.message), hint=hint)
+
+
+# What needs a closer look
 _WORDS: Mapping[str, Callable[[Mapping[str, str]], ErrorText]] = {
     "UNRESOLVED_COLUMN": _column,
     "UNRESOLVED_FIELD": _field,
-    "FIELD_NOT_FOUND": _struct_field,
     "TABLE_OR_VIEW_NOT_FOUND": _table,
     "CATALOG_NOT_FOUND": _catalog,
     "REQUIRES_SINGLE_PART_NAMESPACE": _name_below_catalog,
     "NESTED_DATABASE_UNSUPPORTED_BY_V1_SESSION_CATALOG": _database_below_catalog,
     "SCHEMA_NOT_FOUND": _database,
     "UNRESOLVED_ROUTINE": _function,
-    "WRONG_NUM_ARGS": _argument_count,
-    "AMBIGUOUS_REFERENCE": _ambiguous,
-    "MISSING_AGGREGATION": _not_grouped,
-    "MISSING_GROUP_BY": _no_group_by,
-    "INVALID_WHERE_CONDITION": _where_aggregate,
-    "NESTED_AGGREGATE_FUNCTION": _nested_aggregate,
-    "GROUPING_COLUMN_MISMATCH": _grouping_of_no_key,
-    "GROUPING_ID_COLUMN_MISMATCH": _grouping_id_of_other_keys,
-    "NUM_COLUMNS_MISMATCH": _union_columns,
     "PARSE_SYNTAX_ERROR": _syntax,
-    "INVALID_TYPED_LITERAL": _typed_literal,
-    "DATATYPE_MISMATCH.CAST_WITHOUT_SUGGESTION": _cast,
-    "DATATYPE_MISMATCH.CAST_WITH_CONF_SUGGESTION": _cast,
-    "DATATYPE_MISMATCH.CAST_WITH_FUNC_SUGGESTION": _cast,
-    "DATATYPE_MISMATCH.UNEXPECTED_INPUT_TYPE": _input_type,
-    "DATATYPE_MISMATCH.BINARY_OP_DIFF_TYPES": _operand_types,
-    "CAST_INVALID_INPUT": _bad_value,
-    "CAST_OVERFLOW": _too_big,
-    "DIVIDE_BY_ZERO": _divide,
-    "REMAINDER_BY_ZERO": _divide,
     "ARITHMETIC_OVERFLOW": _overflow,
-    "BINARY_ARITHMETIC_OVERFLOW": _binary_overflow,
     "USER_RAISED_EXCEPTION": _raised,
-    "SCALAR_SUBQUERY_TOO_MANY_ROWS": _scalar_subquery,
-    "PATH_NOT_FOUND": _no_path,
-    "PATH_ALREADY_EXISTS": _path_exists,
-    "UNSUPPORTED_OVERWRITE": _own_target,
-    "UNABLE_TO_INFER_SCHEMA": _no_schema,
     "DATA_SOURCE_NOT_FOUND": _no_provider,
-    "PARQUET_TYPE_ILLEGAL": _illegal_parquet,
-    "CANNOT_MODIFY_CONFIG": _static_setting,
-    "CANNOT_MODIFY_STATIC_CONFIG": _static_setting,
 }
