@@ -107,7 +107,7 @@ def fresh_session(spark: SparkSession) -> Iterator[sqlwin.Session]:
 @pytest.fixture
 def commands(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands that run in this process have views and settings of their own, but this Spark."""
-    import runtime.spark.jvm
+    import runtime.spark.jvm.process
 
     connect = sqlwin.connect
 
@@ -116,7 +116,7 @@ def commands(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(sqlwin, "connect", connect_anew)
     # The JVM is the suite's, and does not end with a command
-    monkeypatch.setattr(runtime.spark.jvm, "let_jvm_end", lambda: False)
+    monkeypatch.setattr(runtime.spark.jvm.process, "let_jvm_end", lambda: False)
 
 
 @pytest.fixture(scope="module")

@@ -29,9 +29,10 @@ from runtime.logs import log_file
 from runtime.redaction import SPARK_REGEX, remember_settings
 from runtime.spark.connect import active_remote_session, connected_session
 from runtime.spark.errors import translate
-from runtime.spark.java import find_java
-from runtime.spark.jvm import begin as begin_jvm
-from runtime.spark.jvm import configured_defaults, running_jvm
+from runtime.spark.jvm.java import find_java
+from runtime.spark.jvm.process import begin as begin_jvm
+from runtime.spark.jvm.process import running_jvm
+from runtime.spark.jvm.submit import configured_defaults
 
 __all__ = ["is_local", "log_file", "quiet_python_loggers", "start_session"]
 

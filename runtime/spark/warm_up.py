@@ -1,4 +1,4 @@
-"""Make the archive of `runtime.spark.class_archive`: `python -m runtime.spark.warm_up ARCHIVE`.
+"""Make the archive of `runtime.spark.jvm.class_archive`: `python -m runtime.spark.warm_up ARCHIVE`.
 
 Starts Spark, has it do a little of everything that SQL on windows needs, and lets the JVM write
 down at its exit which classes it has loaded. Runs in the background, at the lowest priority.
@@ -20,9 +20,10 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from runtime.logs import append_trace
-from runtime.spark import class_archive
-from runtime.spark.java import JavaRuntime, find_java
-from runtime.spark.jvm import archive_to_use, end_jvm
+from runtime.spark.jvm import class_archive
+from runtime.spark.jvm.java import JavaRuntime, find_java
+from runtime.spark.jvm.process import end_jvm
+from runtime.spark.jvm.submit import archive_to_use
 from runtime.spark.session import start_session
 
 _MEMORY = "1g"

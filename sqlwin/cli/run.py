@@ -14,7 +14,7 @@ import pyarrow as pa
 from rich.console import Console
 
 from runtime.errors import SqlwinError
-from runtime.spark.class_archive import make_missing
+from runtime.spark.jvm.class_archive import make_missing
 from sqlwin.console.failures import stopped_by_signals
 from sqlwin.console.formats import counted, elapsed, writer_of
 from sqlwin.console.scripts import Script
@@ -252,7 +252,7 @@ def opened_session(
     The handler is set after Spark's start, since Spark sets one of its own.
     """
     import sqlwin
-    from runtime.spark.jvm import let_jvm_end
+    from runtime.spark.jvm.process import let_jvm_end
     from runtime.spark.start_workers import start_workers
 
     with bar.waiting("Starting Spark"):

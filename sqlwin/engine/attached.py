@@ -19,7 +19,7 @@ from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from runtime.spark import jvm
+from runtime.spark.jvm import process
 from runtime.spark.private import unless_missing
 from runtime.spark.session import built, forget_connection, quiet_python_loggers
 
@@ -41,7 +41,7 @@ class Attached:
         self, port: int, secret: str, settings: Mapping[str, str], *, is_first: bool
     ) -> None:
         quiet_python_loggers()
-        jvm.leave_to_parent()
+        process.leave_to_parent()
         self._main: Any = ClientServer(
             java_parameters=JavaParameters(port=port, auth_token=secret, auto_convert=True),
             python_parameters=PythonParameters(port=0, eager_load=False),
@@ -49,7 +49,7 @@ class Attached:
         spark_package = self._main.jvm.org.apache.spark
         self._server = spark_package.api.python.Py4JServer(spark_package.SparkConf())
         self._server.start()
-        with jvm.connecting_to(self._server.getListeningPort(), self._server.secret()):
+        with process.connecting_to(self._server.getListeningPort(), self._server.secret()):
             SparkContext._ensure_initialized()
         if not is_first:
             _wrap_context()

@@ -22,8 +22,9 @@ from types import FrameType
 
 from runtime.errors import SqlwinError
 from runtime.logs import log_file, open_log
-from runtime.spark import jvm
-from runtime.spark.java import find_java
+from runtime.spark.jvm.java import find_java
+from runtime.spark.jvm.process import StartingJvm, begin_jvm, end_jvm
+from runtime.spark.jvm.submit import usable_archive
 from runtime.spark.session import is_local_master, new_settings
 from sqlwin.engine import wire
 from sqlwin.engine.place import idle_seconds
@@ -109,7 +110,7 @@ class Engine:
         self._selector = selectors.DefaultSelector()
         self._child: _Child | None = None
         self._waiting: _Waiting | None = None
-        self._starting: jvm.StartingJvm | None = None
+        self._starting: StartingJvm | None = None
 
     def serve(self) -> Run | None:
         """Listen until it is time to end; in a process that was forked, the run it is to be."""
@@ -136,8 +137,8 @@ class Engine:
             self._refuse(f"Spark's master is {settings['spark.master']}, not this machine")
             return None
         java = find_java()
-        archive = jvm.usable_archive(java, settings, is_local=True)
-        self._starting = jvm.begin_jvm(java, settings, archive, is_local=True)
+        archive = usable_archive(java, settings, is_local=True)
+        self._starting = begin_jvm(java, settings, archive, is_local=True)
         for module in _LOADED:
             importlib.import_module(module)
         spark = Spark(*self._starting.answer(), settings, self._environment)
@@ -305,7 +306,7 @@ class Engine:
         if self._child is not None:
             self._child.channel.close()
             _exit_code(self._child.pid, _END_SECONDS)
-        jvm.end_jvm(_END_SECONDS)
+        end_jvm(_END_SECONDS)
 
 
 def write_to_log() -> None:

@@ -19,7 +19,7 @@ from planner.sql.depth import deep_trees
 from runtime.batch.in_process import RowsHere
 from runtime.compute.arrow.without_pandas import without_pandas
 from runtime.errors import SqlwinError
-from runtime.spark.jvm import configured_defaults
+from runtime.spark.jvm.submit import configured_defaults
 from runtime.spark.session import new_settings
 from sqlwin.catalog.definitions import Definitions
 from sqlwin.catalog.offline import NeedsSpark, OfflineCatalog, java_time_zone, open_directory

@@ -118,7 +118,7 @@ def run_in_pieces() -> None:
         ends.append((name, time.time()))
 
     def connect(*args: Any, **options: Any) -> Any:
-        from runtime.spark.jvm import StartingJvm
+        from runtime.spark.jvm.process import StartingJvm
         from sqlwin.result import Result
 
         ending("Python's modules, while Java starts")

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyspark
 
-from runtime.spark.java import find_java
+from runtime.spark.jvm.java import find_java
 from tests.goldens import ROOT
 
 # Packages of workers, as `pip install` calls them, and what is copied of each

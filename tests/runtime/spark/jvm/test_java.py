@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from runtime.errors import SetupError
-from runtime.spark.java import find_java, java_version
+from runtime.spark.jvm.java import find_java, java_version
 from tests.goldens import ROOT
 
 

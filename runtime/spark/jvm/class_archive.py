@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from runtime.spark.java import JavaRuntime
+from runtime.spark.jvm.java import JavaRuntime
 
 _SWITCH = "SQLWIN_CLASS_ARCHIVE"
 _NO = ("off", "0", "false", "no")
@@ -127,7 +127,7 @@ def make_missing() -> bool:
         with making_lock(archive.parent) as is_free:
             if not is_free:
                 return False
-        root = str(Path(__file__).parents[2])
+        root = str(Path(__file__).parents[3])
         environment = {k: v for k, v in os.environ.items() if k not in _NOT_PASSED_ON}
         environment["PYTHONPATH"] = os.pathsep.join(
             filter(None, [root, environment.get("PYTHONPATH")])

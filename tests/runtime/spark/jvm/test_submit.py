@@ -11,7 +11,7 @@ import pyspark
 import pytest
 
 from runtime.errors import SetupError
-from runtime.spark.jvm import configured_defaults
+from runtime.spark.jvm.submit import configured_defaults
 from runtime.spark.session import start_session
 from tests.goldens import ROOT
 

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from runtime.spark import class_archive
-from runtime.spark import jvm as spark_jvm
-from runtime.spark.java import JavaRuntime
+from runtime.spark.jvm import class_archive, submit
+from runtime.spark.jvm.java import JavaRuntime
 from tests.goldens import ROOT
 
 
@@ -96,28 +95,28 @@ def test_a_directory_on_the_class_path_or_the_switch_leave_no_archive(tmp_path, 
 
 def test_only_a_local_spark_with_its_own_jars_and_no_plans_of_the_users_has_one(monkeypatch):
     java = JavaRuntime(Path(sys.executable), 17, bundled=False)
-    assert spark_jvm.archive_to_use(java, {}, is_local=True) is not None
-    assert spark_jvm.archive_to_use(java, {}, is_local=False) is None
+    assert submit.archive_to_use(java, {}, is_local=True) is not None
+    assert submit.archive_to_use(java, {}, is_local=False) is None
     for key, value in [
         ("spark.driver.extraClassPath", "/some/driver.jar"),
         ("spark.driver.extraJavaOptions", "-ea -XX:SharedArchiveFile=/mine.jsa"),
         ("spark.driver.defaultJavaOptions", "-Xshare:off"),
     ]:
-        assert spark_jvm.archive_to_use(java, {key: value}, is_local=True) is None
+        assert submit.archive_to_use(java, {key: value}, is_local=True) is None
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:ArchiveClassesAtExit=/mine.jsa")
-    assert spark_jvm.archive_to_use(java, {}, is_local=True) is None
+    assert submit.archive_to_use(java, {}, is_local=True) is None
 
 
 def test_the_command_line_names_the_archive_only_if_there_is_one(cache: Path):
     java = JavaRuntime(Path(sys.executable), 17, bundled=False)
     archive = archive_in(cache)
-    command = spark_jvm.command_line(
+    command = submit.command_line(
         java, {"spark.driver.extraJavaOptions": "-ea"}, archive, is_local=True
     )
     own = command.index(f"-XX:SharedArchiveFile={archive}")
     # The user's options come later and win.
     assert own < command.index("-ea") < command.index("org.apache.spark.deploy.SparkSubmit")
-    assert not any("Shar" in part for part in spark_jvm.command_line(java, {}, None, is_local=True))
+    assert not any("Shar" in part for part in submit.command_line(java, {}, None, is_local=True))
 
 
 def test_few_cores_compile_late_where_spark_runs_here_and_the_users_options_win(monkeypatch):
@@ -125,8 +124,8 @@ def test_few_cores_compile_late_where_spark_runs_here_and_the_users_options_win(
     options = {"spark.driver.extraJavaOptions": "-XX:Tier4CompileThreshold=1"}
 
     def thresholds(cores: int, *, is_local: bool) -> list[str]:
-        monkeypatch.setattr(spark_jvm.os, "cpu_count", lambda: cores)
-        command = spark_jvm.command_line(java, options, None, is_local=is_local)
+        monkeypatch.setattr(submit.os, "cpu_count", lambda: cores)
+        command = submit.command_line(java, options, None, is_local=is_local)
         return [part for part in command if part.startswith("-XX:Tier4Comp")]
 
     theirs = "-XX:Tier4CompileThreshold=1"
@@ -230,7 +229,7 @@ def test_a_cache_directory_that_cannot_be_made_is_no_error(
 
 START = """
 import sys
-from runtime.spark.class_archive import make_missing
+from runtime.spark.jvm.class_archive import make_missing
 from runtime.spark.session import start_session
 spark = start_session("local[1]", {
     "spark.driver.memory": "1g",
