@@ -35,6 +35,7 @@ from runtime.spec.slices import KeptKey, KeptPartial, LocalForm, SliceFiles, Sli
 from runtime.spec.table import Column, Watermark
 from runtime.spec.windows import Tumble
 from sqlwin.parser.parser import parse_query
+from tests.planner.catalog import Catalog as Tables
 
 TYPES = {"ts": "timestamp_ntz", "city": "string", "fare": "bigint"}
 STREAM = StreamTable("rides", Watermark("ts", "ts"))
@@ -56,29 +57,12 @@ HOURLY = SliceTable(
 )
 
 
-class Catalog:
+class Catalog(Tables):
     """The tables `trips` and `rides`; names and types of queries are as sqlglot infers them."""
 
     def __init__(self, has_slices: bool = False) -> None:
+        super().__init__(STREAM)
         self.has_slices = has_slices
-
-    def view(self, name: tuple[str, ...]) -> None:
-        return None
-
-    def relation(self, name: tuple[str, ...]) -> None:
-        return None
-
-    def user_aggregate(self, name: str) -> None:
-        return None
-
-    def connector(self, name: tuple[str, ...]) -> str:
-        return "filesystem"
-
-    def computed_columns(self, name: tuple[str, ...]) -> Mapping[str, exp.Expr]:
-        return {}
-
-    def stream(self, name: tuple[str, ...]) -> StreamTable | None:
-        return STREAM if name == ("rides",) else None
 
     def scan_source(
         self, name: tuple[str, ...], columns: Schema, filters: object = ()
@@ -90,9 +74,6 @@ class Catalog:
 
     def slice_files(self, table: SliceTable, *_: object) -> SliceFiles:
         return SliceFiles((), 1_000, 8_000)
-
-    def stream_files(self, name: tuple[str, ...], columns: Schema) -> str:
-        return "its files are read by Spark"
 
     def analyze(self, query: exp.Query, relations: Mapping[str, Schema]) -> Schema:
         tables = {**relations, "trips": COLUMNS, "rides": COLUMNS}

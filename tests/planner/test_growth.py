@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -18,50 +18,23 @@ from planner.sql.depth import deep_trees
 from runtime.errors import AnalysisError, SqlSyntaxError
 from runtime.spec.table import Column, Watermark
 from sqlwin.parser.parser import parse_query
+from tests.planner.catalog import Catalog as Tables
 
 N_KEYS = 12
 TYPES = {"ts": "timestamp_ntz", "x": "bigint", **{f"k{i}": "int" for i in range(N_KEYS)}}
 COLUMNS = tuple(Column(name, type_) for name, type_ in TYPES.items())
 
 
-class Catalog:
+class Catalog(Tables):
     """One table, whose name does not matter; types of columns go by their names."""
 
     def __init__(self, *, is_stream: bool) -> None:
+        super().__init__()
         self.table = StreamTable("t", Watermark("ts", "ts")) if is_stream else None
         self.n_analyzed = 0
 
-    def view(self, name: tuple[str, ...]) -> None:
-        return None
-
-    def relation(self, name: tuple[str, ...]) -> None:
-        return None
-
-    def user_aggregate(self, name: str) -> None:
-        return None
-
-    def connector(self, name: tuple[str, ...]) -> str:
-        return "filesystem"
-
-    def computed_columns(self, name: tuple[str, ...]) -> Mapping[str, exp.Expr]:
-        return {}
-
-    def with_options(
-        self, name: tuple[str, ...], options: Sequence[tuple[str, str]]
-    ) -> tuple[str, ...]:
-        return name
-
     def stream(self, name: tuple[str, ...]) -> StreamTable | None:
         return self.table
-
-    def scan_source(self, name: tuple[str, ...], columns: Schema, filters: object = ()) -> str:
-        return "not here"
-
-    def slice_tables(self, base: str) -> tuple[()]:
-        return ()
-
-    def stream_files(self, name: tuple[str, ...], columns: Schema) -> str:
-        return "not here"
 
     def analyze(self, query: exp.Query, relations: Mapping[str, Schema]) -> Schema:
         self.n_analyzed += 1

@@ -69,7 +69,7 @@ def tables(tmp_path_factory):
 def with_reached(tables, reached):
     (kept,) = tables.kept
     found = Tables()
-    found._entries = tables._entries
+    found.entries = tables.entries
     found.kept.append(replace(kept, table=replace(kept.table, reached=reached)))
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 from sqlglot import exp
@@ -27,19 +28,14 @@ from planner.rules.convert_join_to_rank import convert_join_to_rank
 from planner.sql.build import column, to_sql
 from runtime.spec.table import Column
 from runtime.spec.windows import Hop, Tumble, Window
+from tests.planner.catalog import Catalog
 
 WINDOW = Hop(2_000_000, 10_000_000)
 COLUMNS = (Column("ts", "timestamp_ntz"), Column("k", "int"), Column("x", "bigint"))
 
 
-class Catalog:
-    """A stream `events`; `names` is bounded."""
-
-    def stream(self, name: tuple[str, ...]) -> StreamTable | None:
-        return StreamTable("events", None) if name == ("events",) else None
-
-
-OPTIONS = Options(catalog=Catalog())  # type: ignore[arg-type]  # streams alone are asked for
+CATALOG = cast(Any, Catalog(StreamTable("events", None)))
+OPTIONS = Options(catalog=CATALOG)
 
 
 def call(function: str, argument: str | None, name: str) -> AggregateCall:

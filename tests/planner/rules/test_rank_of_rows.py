@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from planner.nodes.logical import Filter, NamedExpr, Node, Project, WindowDeduplicate, WindowRank
 from planner.nodes.physical import LocalWindowAggregate, to_physical
@@ -14,15 +13,14 @@ from runtime.spec.ranks import FirstRows, RankOrder
 from runtime.spec.table import Column
 from runtime.spec.windows import Hop, SessionWindow, Tumble
 from sqlwin.parser.parser import parse_query
-from tests.planner.rules.test_window_rows import MINUTE_US, Catalog, chosen, ranked, windowed
+from tests.planner.rules.test_window_rows import CATALOG, MINUTE_US, chosen, ranked, windowed
 
 HIGHEST = RankOrder("v", True, False)
 
 
 def optimized(node: Node) -> tuple[Node, list[str]]:
     """The physical plan, and what the rule had against it."""
-    catalog: Any = Catalog()
-    options, trace = Options(catalog=catalog), Trace()
+    options, trace = Options(catalog=CATALOG), Trace()
     plan = to_physical(optimize(node, LOGICAL_STAGES, options, trace))
     plan = optimize(plan, (*PHYSICAL_STAGES, *SCAN_STAGES[-1:]), options, trace)
     rule = "push_rank_into_local_aggregate"

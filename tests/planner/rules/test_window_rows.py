@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from planner.catalog import StreamTable
 from planner.nodes.logical import (
@@ -25,17 +25,13 @@ from planner.sql.build import column
 from runtime.spec.table import Column
 from runtime.spec.windows import Cumulate, SessionWindow, Tumble, Window
 from sqlwin.parser.parser import parse_query
+from tests.planner.catalog import Catalog
 
 MINUTE_US = 60_000_000
 WINDOW = ("window_start", "window_end", "window_time")
 TYPES = {"ts": "timestamp_ntz", "k": "string", "v": "int", "tags": "array<int>"}
-
-
-class Catalog:
-    """A stream `events`; `names` is bounded."""
-
-    def stream(self, name: tuple[str, ...]) -> StreamTable | None:
-        return StreamTable("events", None) if name == ("events",) else None
+# `events` is a stream, and `names` is bounded
+CATALOG = cast(Any, Catalog(StreamTable("events", None)))
 
 
 def windowed(window: Window, *columns: str, table: str = "events") -> WindowTableFunction:
@@ -70,9 +66,8 @@ def ranked(node: Node, window: Window) -> WindowRank:
 
 
 def optimized(node: Node) -> tuple[Node, list[str]]:
-    catalog: Any = Catalog()
     trace = Trace()
-    plan = optimize(node, LOGICAL_STAGES, Options(catalog=catalog), trace)
+    plan = optimize(node, LOGICAL_STAGES, Options(catalog=CATALOG), trace)
     return plan, [entry.reason for entry in trace.entries if entry.reason is not None]
 
 

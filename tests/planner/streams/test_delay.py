@@ -15,6 +15,7 @@ from planner.streams.delay import delay_us
 from runtime.spec.table import Watermark
 from runtime.spec.windows import Tumble
 from sqlwin.parser.parser import parse_query
+from tests.planner.catalog import Catalog
 from tests.planner.rules.test_share_window_slices import (
     COLUMNS,
     MINUTE,
@@ -26,18 +27,10 @@ SCAN = TableScan(COLUMNS, "t", exp.select("*").from_("t"))
 SECOND = 1_000_000
 
 
-class Catalog:
-    def __init__(self, watermark: Watermark | None) -> None:
-        self._table = StreamTable("t", watermark)
-
-    def stream(self, name: tuple[str, ...]) -> StreamTable:
-        return self._table
-
-
 def delay(watermark: Watermark | None, over=SCAN) -> int | None:
     local = exchange_below(window_aggregate(Tumble(MINUTE), over=over)).input
     assert isinstance(local, LocalWindowAggregate)
-    return delay_us(local, Catalog(watermark))
+    return delay_us(local, Catalog(StreamTable("t", watermark)))
 
 
 @pytest.mark.parametrize(

@@ -13,18 +13,13 @@ from planner.sql.flink_functions import rewrite_functions
 from planner.streams.processing_time import is_processing_time
 from runtime.errors import AnalysisError
 from sqlwin.parser.parser import parse_query
+from tests.planner.catalog import Catalog
 
-
-class Catalog:
-    """A stream `clicks` with a PROCTIME() column `pt`; `orders` has none; `names` is bounded."""
-
-    def stream(self, name: tuple[str, ...]) -> StreamTable | None:
-        proctime = {"clicks": frozenset({"pt"}), "orders": frozenset[str]()}.get(name[-1])
-        return None if proctime is None else StreamTable(name[-1], None, proctime)
+CLICKS = StreamTable("clicks", None, frozenset({"pt"}))
 
 
 def is_on_processing_time(sql: str, name: str, **relations: Any) -> bool:
-    catalog: Any = Catalog()
+    catalog: Any = Catalog(CLICKS, StreamTable("orders", None))
     return is_processing_time(SqlQuery((), bound(sql), tuple(relations.items())), name, catalog)
 
 
@@ -68,7 +63,7 @@ def test_other_times_are_no_processing_time(sql: str, name: str) -> None:
 
 
 def test_nodes_of_a_plan_hand_processing_time_on() -> None:
-    catalog: Any = Catalog()
+    catalog: Any = Catalog(CLICKS, StreamTable("orders", None))
     scan = TableScan((), "clicks", bound("SELECT * FROM clicks"))
     renamed = Project((), Filter((), scan, ()), (NamedExpr("at", column("pt")),))
     assert is_processing_time(renamed, "at", catalog)

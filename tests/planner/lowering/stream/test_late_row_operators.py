@@ -25,6 +25,7 @@ from runtime.spec.stream import LATE_ROW
 from runtime.spec.stream_steps import StreamRankStep, StreamWindowStep
 from runtime.spec.table import Column, Watermark
 from runtime.spec.windows import SessionWindow, Tumble
+from tests.planner.catalog import Catalog
 from tests.planner.rules.test_share_window_slices import COLUMNS, MINUTE, call, filtered
 
 WATERMARK = Watermark("ts", "ts - INTERVAL '5' SECOND")
@@ -32,19 +33,14 @@ MINUTES = Tumble(MINUTE)
 BOUNDS = (("window_start", "start"), ("window_end", "end"), ("window_time", "time"))
 
 
-class Catalog:
-    """The streams `t` and `v`, whose late rows are kept, and `u`; `clock` is processing time."""
-
-    def stream(self, name):
-        return {
-            "t": StreamTable("t", WATERMARK, late_rows="too_late"),
-            "v": StreamTable("v", WATERMARK, late_rows="others"),
-            "u": StreamTable("u", WATERMARK),
-            "clock": StreamTable("clock", None, frozenset({"ts"}), late_rows="too_late"),
-        }.get(name[-1])
-
-    def analyze(self, query, relations):
-        return COLUMNS
+# Late rows of `t` and `v` are kept; `clock` is processing time
+CATALOG = Catalog(
+    StreamTable("t", WATERMARK, late_rows="too_late"),
+    StreamTable("v", WATERMARK, late_rows="others"),
+    StreamTable("u", WATERMARK),
+    StreamTable("clock", None, frozenset({"ts"}), late_rows="too_late"),
+    columns=COLUMNS,
+)
 
 
 def scan(name):
@@ -64,7 +60,7 @@ def windows(over, window=MINUTES, time="ts"):
     one_phase = OnePhaseWindowAggregate(
         schema, over, window, time, "timestamp_ntz", keys, bounds, calls
     )
-    return split_window_aggregate(one_phase, Options(catalog=Catalog()))
+    return split_window_aggregate(one_phase, Options(catalog=CATALOG))
 
 
 def named(query, **inputs):
@@ -94,7 +90,7 @@ def steps_in(step, kind):
 
 def kept(plan):
     """{number of an operator: where rows that are late for it go}; all let others' rows pass."""
-    step = lower_stream(plan, Catalog(), "UTC").whole
+    step = lower_stream(plan, CATALOG, "UTC").whole
     operators = steps_in(step, StreamWindowStep)
     assert all(each.input.mode.carries_late_rows for each in operators)
     return {each.number: each.input.mode.late_rows for each in operators}
@@ -141,7 +137,7 @@ def test_late_rows_pass_what_ranks_their_windows():
         ("window_start", "window_end"), (), order, "place",
     )  # fmt: skip
     assert kept(ranked) == {0: "too_late"}
-    step = lower_stream(ranked, Catalog(), "UTC").whole
+    step = lower_stream(ranked, CATALOG, "UTC").whole
     (rank,) = steps_in(step, StreamRankStep)
     assert LATE_ROW in rank.input.sql and LATE_ROW in step.sql
 

@@ -29,6 +29,7 @@ from runtime.spec.stream import LATE_ROW
 from runtime.spec.table import Column, Watermark
 from runtime.spec.windows import Cumulate, Hop, SessionWindow, Tumble
 from runtime.streaming.state.shared_slices import MOST_READERS as MOST_IN_STATE
+from tests.planner.catalog import Catalog
 from tests.planner.rules.test_share_window_slices import (
     COLUMNS,
     MINUTE,
@@ -41,21 +42,17 @@ HOUR = 60 * MINUTE
 WATERMARK = Watermark("ts", "ts - INTERVAL '5' SECOND")
 
 
-class Catalog:
+def streams(late_rows=None):
     """The streams `t` and `u`, and `clock`, whose `ts` is processing time; `names` is bounded."""
+    return Catalog(
+        StreamTable("t", WATERMARK, late_rows=late_rows),
+        StreamTable("u", WATERMARK),
+        StreamTable("clock", None, frozenset({"ts"})),
+        columns=COLUMNS,
+    )
 
-    def __init__(self, late_rows=None):
-        self._streams = {
-            "t": StreamTable("t", WATERMARK, late_rows=late_rows),
-            "u": StreamTable("u", WATERMARK),
-            "clock": StreamTable("clock", None, frozenset({"ts"})),
-        }
 
-    def stream(self, name):
-        return self._streams.get(name[-1])
-
-    def analyze(self, query, relations):
-        return COLUMNS
+CATALOG = streams()
 
 
 def scan(name):
@@ -65,7 +62,7 @@ def scan(name):
 def shared(*plans, apart=(), catalog=None):
     """(the plans after the rule, the last thing that it noted for each plan)."""
     traces = [Trace() for _ in plans]
-    options = Options(catalog=catalog or Catalog())
+    options = Options(catalog=catalog or CATALOG)
     after = share_window_slices(plans, traces, options, apart)
     return after, [[entry.reason for entry in trace.entries][-1:] for trace in traces]
 
@@ -84,13 +81,13 @@ def test_inserts_over_one_stream_share_the_slices_that_all_their_windows_are_mad
         window_aggregate(Cumulate(20 * MINUTE, 2 * HOUR)),
     )
     assert notes == [[None], [None], [None]]
-    first, second, third = (shared_below(plan, Catalog()) for plan in after)
+    first, second, third = (shared_below(plan, CATALOG) for plan in after)
     assert isinstance(first, SharedExchange)
     assert first is second is third
     # wider slices are made in the state, so that one level alone travels
     assert [level.width_us for level in first.levels] == [5 * MINUTE]
     assert first.input.window == Tumble(5 * MINUTE)
-    assert shared_stream_groups(after, Catalog()) == [[0, 1, 2]]
+    assert shared_stream_groups(after, CATALOG) == [[0, 1, 2]]
 
 
 def test_inserts_are_put_to_the_streams_that_they_go_with():
@@ -103,7 +100,7 @@ def test_inserts_are_put_to_the_streams_that_they_go_with():
         window_aggregate(Tumble(MINUTE), over=filtered("x > 0")),
         window_aggregate(Tumble(MINUTE, 1)),
     )
-    assert shared_stream_groups(after, Catalog()) == [[0, 3], [1], [2], [4], [5], [6]]
+    assert shared_stream_groups(after, CATALOG) == [[0, 3], [1], [2], [4], [5], [6]]
     assert notes == [
         [None],
         ["the other INSERTs read other rows"],
@@ -154,7 +151,7 @@ def above(plan):
 def test_what_must_stay_a_stream_of_its_own_says_why(plan, reason):
     other = window_aggregate(Hop(MINUTE, 5 * MINUTE))
     after, notes = shared(plan, other)
-    assert shared_stream_groups(after, Catalog()) == [[0], [1]]
+    assert shared_stream_groups(after, CATALOG) == [[0], [1]]
     assert reason in notes[0][0]
 
 
@@ -173,12 +170,12 @@ def test_processing_time_updates_and_bounded_tables_keep_streams_apart():
         ),
     ):
         after, notes = found
-        assert all(len(group) == 1 for group in shared_stream_groups(after, Catalog()))
+        assert all(len(group) == 1 for group in shared_stream_groups(after, CATALOG))
         assert notes[0] == [reason]
 
 
 def test_windows_whose_late_rows_are_kept_share_slices_and_bring_whole_rows():
-    catalog = Catalog(late_rows="too_late")
+    catalog = streams(late_rows="too_late")
     after, notes = shared(
         window_aggregate(Tumble(MINUTE)), window_aggregate(Tumble(HOUR)), catalog=catalog
     )
@@ -195,18 +192,18 @@ def test_windows_whose_late_rows_are_kept_share_slices_and_bring_whole_rows():
 
 def test_slices_of_streams_stay_in_state_so_that_they_may_not_be_much_finer():
     windows = Hop(HOUR, 24 * HOUR), Hop(HOUR, 24 * HOUR, 10 * MINUTE)
-    assert shared_stream_groups(shared(*map(window_aggregate, windows))[0], Catalog()) == [[0], [1]]
+    assert shared_stream_groups(shared(*map(window_aggregate, windows))[0], CATALOG) == [[0], [1]]
     tables = [window_aggregate(window, over=scan("names")) for window in windows]
     after, notes = shared(*tables)
     assert notes == [[None], [None]]
     # those of a batch are no stream's
-    assert shared_stream_groups(after, Catalog()) == [[0], [1]]
+    assert shared_stream_groups(after, CATALOG) == [[0], [1]]
 
 
 def test_no_more_windows_share_a_stream_than_it_can_tell_apart():
     assert MOST_READERS == MOST_IN_STATE
     plans = [window_aggregate(Tumble(MINUTE)) for _ in range(MOST_READERS + 3)]
-    groups = shared_stream_groups(shared(*plans)[0], Catalog())
+    groups = shared_stream_groups(shared(*plans)[0], CATALOG)
     assert sorted(map(len, groups)) == [3, MOST_READERS]
 
 
@@ -215,7 +212,7 @@ def test_each_insert_computes_its_rows_of_the_windows_of_a_micro_batch():
         window_aggregate(Tumble(MINUTE)),
         names_in(window_aggregate(Hop(MINUTE, 5 * MINUTE), call("SUM", "x", "t"))),
     )
-    steps = lower_stream_set(after, ["a", "b"], Catalog(), "UTC")
+    steps = lower_stream_set(after, ["a", "b"], CATALOG, "UTC")
     assert [reader.name for reader in steps.shared.readers] == ["a", "b"]
     assert [reader.slices for reader in steps.shared.readers] == [Tumble(MINUTE)] * 2
     # the same sum is computed once, and has the name that each gave it
@@ -234,10 +231,9 @@ def test_explain_shows_the_stream_once_and_who_reads_it():
         window_aggregate(Hop(MINUTE, HOUR), call("MAX", "y", "m")),
         window_aggregate(Cumulate(10 * MINUTE, HOUR)),
     )
-    steps = lower_stream_set(after, ["minutes", "moving", "hours"], Catalog(), "UTC")
+    steps = lower_stream_set(after, ["minutes", "moving", "hours"], CATALOG, "UTC")
     assert (
-        explain_shared(steps.shared, shared_below(after[0], Catalog()).number, 4, "min")
-        == EXPLAINED
+        explain_shared(steps.shared, shared_below(after[0], CATALOG).number, 4, "min") == EXPLAINED
     )
     assert explain_reader(1, "minutes") == (
         "== Stream ==\none stream with INSERT INTO minutes (reuse_id=[1])\n"

@@ -1,0 +1,58 @@
+"""What the planner asks, answered without a session: tables without views, some of them streams."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlglot import exp
+
+from planner.catalog import Schema, StreamTable
+from runtime.spec.slices import SliceTable
+
+
+class Catalog:
+    """Some streams; whatever else is named is bounded, and read by Spark.
+
+    Args:
+        streams: the streams.
+        columns: what every query has.
+    """
+
+    def __init__(self, *streams: StreamTable, columns: Schema = ()) -> None:
+        self._streams = {stream.name: stream for stream in streams}
+        self._columns = columns
+
+    def view(self, name: tuple[str, ...]) -> None:
+        return None
+
+    def relation(self, name: tuple[str, ...]) -> None:
+        return None
+
+    def user_aggregate(self, name: str) -> None:
+        return None
+
+    def connector(self, name: tuple[str, ...]) -> str:
+        return "filesystem"
+
+    def with_options(
+        self, name: tuple[str, ...], options: Sequence[tuple[str, str]]
+    ) -> tuple[str, ...]:
+        return name
+
+    def computed_columns(self, name: tuple[str, ...]) -> Mapping[str, exp.Expr]:
+        return {}
+
+    def stream(self, name: tuple[str, ...]) -> StreamTable | None:
+        return self._streams.get(name[-1])
+
+    def scan_source(self, name: tuple[str, ...], columns: Schema, filters: object = ()) -> object:
+        return "its files are read by Spark"
+
+    def stream_files(self, name: tuple[str, ...], columns: Schema) -> str:
+        return "its files are read by Spark"
+
+    def slice_tables(self, base: str) -> Sequence[SliceTable]:
+        return ()
+
+    def analyze(self, query: exp.Query, relations: Mapping[str, Schema]) -> Schema:
+        return self._columns
