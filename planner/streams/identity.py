@@ -42,6 +42,8 @@ from runtime.spec.windows import Tumble
 
 # Accumulators that are an aggregate of SQL by themselves
 _PLAIN = frozenset("sum count min max bit_and bit_or bit_xor".split())
+# Aggregates that hold what they return
+_OF_ITS_TYPE = frozenset("SUM MIN MAX FIRST_VALUE LAST_VALUE FIRST LAST".split())
 # What of a node is said elsewhere, or is of no account
 _LEFT_OUT = PARALLELISM | frozenset(
     "schema place input time_place relations left right number reader".split()
@@ -118,6 +120,7 @@ def _kept(local: LocalWindowAggregate, readers: tuple[KeptReader, ...] = ()) -> 
         tuple(_accumulator(each, local.plans, columns) for each in partial_calls(local.plans)),
         readers,
         {**_rows(base, conditions), "first": _plain(local.first)},
+        types={column.name.lower(): column.type for column in local.input.schema},
     )
 
 
@@ -139,7 +142,22 @@ def _accumulator(
         tuple(_text(_over(arg, columns)) for arg in partial.args),
         None if condition is None else _text(_over(condition, columns)),
         name,
+        type=_held(partial.columns[0], plans),
     )
+
+
+def _held(column: str, plans: tuple[AggregatePlan, ...]) -> str:
+    """The type of what an accumulator holds, where its aggregate says so; else nothing."""
+    for plan in plans:
+        call, into = plan.call, plan.accumulators[0]
+        if column not in into.columns:
+            continue
+        if call.user is not None:
+            declared = call.user.function.state
+            return ", ".join(f"{name} {type_}" for name, type_ in declared.items())
+        if len(plan.accumulators) == 1 and call.function in _OF_ITS_TYPE:
+            return call.type
+    return ""
 
 
 def _type_of(name: str, schema: Schema) -> str:

@@ -49,6 +49,27 @@ _OPTIONS = re.compile(
     r" /\*\+ OPTIONS\(.*?\) \*/|__options_[0-9a-f]{12}", re.DOTALL | re.IGNORECASE
 )
 
+# A literal of SQL, which stays as it is where the rest of a text is compared in any spelling
+_LITERAL = re.compile(r"('(?:[^'\\]|\\.|'')*')", re.DOTALL)
+_SPELLINGS = (
+    (re.compile(r"`([a-z_][a-z0-9_]*)`"), r"\1"),
+    # the catalog and database that names are in where nothing else is said
+    (re.compile(r"(?<![\w.])(?:default_catalog\.)?default_database\.(?=\w)"), ""),
+    # a name that says itself again
+    (re.compile(r"(?<![\w.`$])(\w+) as \1(?![\w`$.])"), r"\1"),
+    # the unit of an interval, behind its literal, is said in both numbers
+    (
+        re.compile(r"^ (microsecond|millisecond|second|minute|hour|day|week|month|year)s\b"),
+        r" \1",
+    ),
+)
+
+# What columns of state are called, in what JSON has of an operator
+_NAMES = frozenset({"name", "columns", "slice_end"})
+
+# Of an operator and its accumulators what is compared apart, or not at all
+_UNSAID = frozenset({"name", "type", "types"})
+
 # How many tasks and buckets work on the rows of an exchange, which is no part of what is computed
 PARALLELISM = frozenset({"partitions", "buckets"})
 
@@ -80,6 +101,7 @@ class KeptAccumulator:
         name: the aggregate in SQL, for whoever looks at the state.
         source: the column that its own is computed from where state has none yet, as a DOUBLE;
             None: all state has its own.
+        type: Spark's type of what it holds, or what a state of its own is; empty: not said.
     """
 
     columns: tuple[str, ...]
@@ -88,11 +110,13 @@ class KeptAccumulator:
     condition: str | None
     name: str
     source: str | None = None
+    type: str = ""
 
     @property
     def meaning(self) -> tuple[str, tuple[str, ...], str | None]:
-        """What it holds, whatever its columns are called."""
-        return self.kind, self.args, self.condition
+        """What it holds, whatever its columns are called and however SQL spells it."""
+        condition = None if self.condition is None else folded(self.condition)
+        return self.kind, tuple(map(folded, self.args)), condition
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -132,6 +156,7 @@ class KeptOperator:
         readers: the window aggregations that read it, where there are several.
         rows: what its rows are: of which tables, under which conditions.
         generation: how often windows or accumulators have changed since the stream began.
+        types: Spark's types of the columns that come in; empty: not said.
     """
 
     window: Mapping[str, Any]
@@ -142,6 +167,7 @@ class KeptOperator:
     readers: tuple[KeptReader, ...] = ()
     rows: Mapping[str, Any] = field(default_factory=dict)
     generation: int = 0
+    types: Mapping[str, str] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """The same, as JSON has it."""
@@ -168,6 +194,7 @@ def operator_of(fields: Mapping[str, Any]) -> KeptOperator:
                 each["condition"],
                 each["name"],
                 each.get("source"),
+                each.get("type", ""),
             )
             for each in fields["accumulators"]
         ),
@@ -177,6 +204,7 @@ def operator_of(fields: Mapping[str, Any]) -> KeptOperator:
         ),
         dict(fields["rows"]),
         fields["generation"],
+        dict(fields.get("types", {})),
     )
 
 
@@ -229,6 +257,60 @@ def without_options(text: str) -> str:
     Those that make other rows are said of the tables themselves.
     """
     return _OPTIONS.sub("", text)
+
+
+def folded(text: str) -> str:
+    """A text of SQL in one of its spellings: names in any case, in backticks or not.
+
+    Comments are left out, literals stay. Layout is none of its matters, for such texts are written
+    from trees.
+    """
+    parts = _LITERAL.split(text)
+    if any("/*" in part for part in parts[::2]):
+        # a quote in a comment begins no literal
+        parts = _LITERAL.split(_without_comments(text))
+    for number in range(0, len(parts), 2):
+        part = parts[number].lower()
+        for pattern, other in _SPELLINGS:
+            part = pattern.sub(other, part)
+        parts[number] = part
+    return "".join(parts).strip()
+
+
+def _without_comments(text: str) -> str:
+    """A text of SQL without comments, such as hints are."""
+    found, place = [], 0
+    while (start := text.find("/*", place)) >= 0:
+        literal = _LITERAL.search(text, place)
+        if literal is not None and literal.start() < start:
+            found.append(text[place : literal.end()])
+            place = literal.end()
+            continue
+        found.append(text[place:start].rstrip())
+        end = text.find("*/", start + 2)
+        place = len(text) if end < 0 else end + 2
+    return "".join([*found, text[place:]])
+
+
+def folded_form(form: Any) -> Any:
+    """What is computed, as JSON has it, with its texts in one of their spellings.
+
+    What columns are called stays. What older sqlwins did not say, or is said for whoever looks at
+    the state, goes.
+    """
+    if isinstance(form, list | tuple):
+        return [folded_form(each) for each in form]
+    if not isinstance(form, Mapping):
+        return folded(form) if isinstance(form, str) else form
+    left_out = _UNSAID if "kind" in form or "generation" in form else frozenset[str]()
+    found = {
+        name: value if name in _NAMES else folded_form(value)
+        for name, value in form.items()
+        if name not in left_out
+    }
+    if isinstance(conditions := found.get("where"), list):
+        found["where"] = sorted(conditions)
+    return found
 
 
 def without_parallelism(form: Any) -> Any:

@@ -14,7 +14,14 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from runtime.compute.windows.aligned import SliceAssigner, slice_assigner
-from runtime.spec.identity import KeptAccumulator, KeptOperator, window_fields, window_of
+from runtime.spec.identity import (
+    KeptAccumulator,
+    KeptOperator,
+    folded,
+    folded_form,
+    window_fields,
+    window_of,
+)
 from runtime.spec.windows import (
     CalendarCumulate,
     CalendarHop,
@@ -83,13 +90,15 @@ def resumed(number: int, old: KeptOperator, new: KeptOperator) -> Resumed | str:
         old: what is kept.
         new: what the plan asks for.
     """
-    before = [(key.expr, key.type) for key in old.keys]
-    if before != [(key.expr, key.type) for key in new.keys]:
+    before, after = ([(folded(key.expr), key.type) for key in each.keys] for each in (old, new))
+    if before != after:
         texts = (", ".join(key.expr for key in each.keys) or "none" for each in (old, new))
         return "the keys of operator {} were {}, now {}".format(number, *texts)
-    if old.time != new.time:
+    if (folded(old.time[0]), old.time[1]) != (folded(new.time[0]), new.time[1]):
         return f"the time of operator {number} was {old.time[0]}, now {new.time[0]}"
     if (change := _changed_rows(old, new)) is not None:
+        return f"operator {number} {change}"
+    if (change := _other_types(old, new)) is not None:
         return f"operator {number} {change}"
     columns = dict(zip((key.name for key in new.keys), (key.name for key in old.keys), strict=True))
     columns[new.slice_end] = old.slice_end
@@ -103,6 +112,8 @@ def resumed(number: int, old: KeptOperator, new: KeptOperator) -> Resumed | str:
     for each in new.accumulators:
         found = next((one for one in left if one.meaning == each.meaning), None)
         if found is not None:
+            if (change := _other_state(found, each)) is not None:
+                return f"operator {number} keeps {change}"
             left.remove(found)
         elif (source := _source(each, old.accumulators)) is not None:
             fresh = tuple(f"{column}~{old.generation + 1}" for column in each.columns)
@@ -170,16 +181,37 @@ def may_change(operators: Sequence[KeptOperator]) -> str:
 
 
 def _changed_rows(old: KeptOperator, new: KeptOperator) -> str | None:
-    if old.rows == new.rows:
+    rows = [folded_form(each.rows) for each in (old, new)]
+    if rows[0] == rows[1]:
         return None
-    before, after = (list(each.rows.get("where", ())) for each in (old, new))
-    if before != after:
+    if rows[0].get("where", []) != rows[1].get("where", []):
+        before, after = (list(each.rows.get("where", ())) for each in (old, new))
         texts = (" AND ".join(each) or "none" for each in (before, after))
         return "had the conditions {}, now {}".format(*texts)
     read = [_read(each.rows) for each in (old, new)]
     if None in read or read[0] == read[1]:
         return "reads other rows"
     return "read {}, now {}".format(*read)
+
+
+def _other_types(old: KeptOperator, new: KeptOperator) -> str | None:
+    """Which column that comes in has another type, if one has."""
+    for name, type_ in new.types.items():
+        if old.types.get(name, type_) != type_:
+            return f"read `{name}` as {old.types[name]}, now as {type_}"
+    return None
+
+
+def _other_state(old: KeptAccumulator, new: KeptAccumulator) -> str | None:
+    """How what an accumulator holds is other than what is kept, if it is."""
+    is_other = len(old.columns) != len(new.columns) or (
+        # columns of a state of its own are called after its fields
+        new.kind.startswith("user-defined") and old.fields != new.fields
+    )
+    if is_other or (old.type and new.type and old.type != new.type):
+        was, is_ = (each.type or ", ".join(each.fields) for each in (old, new))
+        return f"{old.name} as {was}, and it is {is_} now"
+    return None
 
 
 def _read(rows: Mapping[str, Any]) -> str | None:
@@ -194,8 +226,9 @@ def _source(wanted: KeptAccumulator, kept: Sequence[KeptAccumulator]) -> KeptAcc
     if wanted.kind != "sum":
         return None
     for each in kept:
-        same = each.kind == "sum" and each.condition == wanted.condition and each.source is None
-        if same and wanted.args == tuple(f"CAST({arg} AS DOUBLE)" for arg in each.args):
+        _, args, condition = each.meaning
+        same = each.kind == "sum" and condition == wanted.meaning[2] and each.source is None
+        if same and wanted.meaning[1] == tuple(f"cast({arg} as double)" for arg in args):
             return each
     return None
 

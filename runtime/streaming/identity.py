@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runtime.redaction import Mask
-from runtime.spec.identity import KeptOperator
+from runtime.spec.identity import KeptOperator, folded, folded_form
 from runtime.streaming.changes import Resumed, may_change, resumed
 
 # Of what a table is
@@ -23,6 +26,18 @@ _FREE_OPTIONS = frozenset(
 _KAFKA_THAT_COUNT = frozenset(
     "properties.isolation.level kafka.isolation.level properties.auto.offset.reset".split()
 )
+# Options whose values count in any case
+_WORDS = frozenset({"format", "value.format", "key.format"})
+# Files of which a column is found whatever the case of its name
+_ANY_CASE = frozenset({"parquet", "orc"})
+# Of what a table is: where it is, in full
+PLACE = "at "
+# and of windows of Python functions what their state depends on
+KEPT = "keeps "
+_PATH = "path"
+_LOCAL = re.compile(r"file:(?:///+|/(?!/))|(?=/)")
+# The names of DataFrames that windows were put on without one, by the order in which they came
+_GIVEN = re.compile(r"(?<![\w`])dataframe_\d+\b", re.IGNORECASE)
 _TIME_ZONE = "table.local-time-zone"
 # Names of one zone; which of them a machine has is how it was set up
 _UTC = frozenset("utc etc/utc uct etc/uct z zulu etc/zulu universal etc/universal +00:00".split())
@@ -79,21 +94,25 @@ def difference(old: Identity, new: Identity) -> str | tuple[Resumed, ...]:
         What has changed that may not, in a few words; or the operators by number, none where the
         checkpoint does not say what they keep, and nothing has changed.
     """
+    old, new = _in_order(old), _in_order(new)
     for name in sorted({*old.settings, *new.settings}):
         was, is_ = old.settings.get(name), new.settings.get(name)
         if was != is_ and not (name == _TIME_ZONE and _are_utc(was, is_)):
             return f"'{name}' was '{was or 'off'}' and is '{is_ or 'off'}'"
-    before, after = ({n: _that_count(t) for n, t in each.tables.items()} for each in (old, new))
+    before, after = ({n.lower(): (n, t) for n, t in each.tables.items()} for each in (old, new))
     for name in sorted({*before, *after}):
         # of a table that is gone or new the plan says it better
-        if name in before and name in after and before[name] != after[name]:
-            return f"table `{name}` has changed: {_first_change(before[name], after[name])}"
+        if name not in before or name not in after:
+            continue
+        change = _changed_table(before[name][1], after[name][1])
+        if change is not None:
+            return f"table `{after[name][0]}` has changed: {change}"
     found: str | tuple[Resumed, ...] = ()
     if old.form is None or new.form is None:
-        is_same = old.plan == new.plan
+        is_same = folded(old.plan) == folded(new.plan)
     elif len(new.form) > 1 or not new.operators or _UPDATES in new.settings:
         # results that were emitted are kept too, by the names of their columns
-        is_same = old.form == new.form
+        is_same = folded_form(old.form) == folded_form(new.form)
         found = _resumed(old, new) if is_same else ()
     else:
         is_same = True
@@ -104,8 +123,8 @@ def difference(old: Identity, new: Identity) -> str | tuple[Resumed, ...]:
         if old.plan == new.plan:
             return "its plan has changed"
         return f"its plan has changed: {_first_change(old.plan, new.plan)}"
-    if before != after:
-        return f"it read {', '.join(before)}, now {', '.join(after)}"
+    if list(before) != list(after):
+        return f"it read {', '.join(old.tables)}, now {', '.join(new.tables)}"
     return found
 
 
@@ -143,14 +162,119 @@ def resume_hint(old: Identity) -> str:
     return f"{may_change(old.operators)}; undo the rest to resume, or {anew}"
 
 
-def _that_count(table: str) -> str:
-    """What a table is, without the options that may change from one start to the next."""
-    kept = []
-    for part in _OPTION_STARTS.split(table):
+def _in_order(identity: Identity) -> Identity:
+    """An identity in which DataFrames without a name of their own have numbers from 1 on."""
+    names = [name for name in identity.tables if _GIVEN.fullmatch(name)]
+    numbers = {name.lower(): f"dataframe_{n}" for n, name in enumerate(names, start=1)}
+    if all(name == number for name, number in numbers.items()):
+        return identity
+
+    def renamed(value: Any) -> Any:
+        if isinstance(value, str):
+            return _GIVEN.sub(lambda found: numbers.get(found[0].lower(), found[0]), value)
+        if isinstance(value, Mapping):
+            return {renamed(key): renamed(each) for key, each in value.items()}
+        return [renamed(each) for each in value] if isinstance(value, list | tuple) else value
+
+    return replace(
+        identity,
+        plan=renamed(identity.plan),
+        tables=renamed(identity.tables),
+        operators=tuple(replace(each, rows=renamed(each.rows)) for each in identity.operators),
+        form=None if identity.form is None else tuple(renamed(identity.form)),
+    )
+
+
+@dataclass(frozen=True)
+class _Table:
+    """What a table is, of what its description says.
+
+    Attributes:
+        lines: what is no option: connector, columns, watermark.
+        options: the options that count, by their names in lower case.
+        place: where it is in full; None: an older sqlwin did not say.
+        kept: what state depends on of windows of Python functions; None: likewise.
+    """
+
+    lines: tuple[str, ...]
+    options: Mapping[str, str]
+    place: str | None
+    kept: Mapping[str, Any] | None
+
+
+def _changed_table(before: str, after: str) -> str | None:
+    """What has changed of a table that may not, in a few words."""
+    old, new = _table(before), _table(after)
+    names = sorted({*old.options, *new.options})
+    for name in [name for name in names if old.options.get(name) != new.options.get(name)]:
+        was, is_ = (each.options.get(name) for each in (old, new))
+        if name == _PATH and was is not None and is_ is not None:
+            if _place(old, was) == _place(new, is_):
+                continue
+        told = [None if value is None else f"'{name}' = '{value}'" for value in (was, is_)]
+        return _change(*told)
+    if old.place is not None and new.place is not None and old.place != new.place:
+        return _change(f"'{_PATH}' in {old.place}", f"'{_PATH}' in {new.place}")
+    if old.kept is not None and new.kept is not None:
+        was, is_ = folded_form(old.kept), folded_form(new.kept)
+        for name in sorted({*was, *is_}):
+            if was.get(name) != is_.get(name):
+                told = [_short(json.dumps(each.get(name))) for each in (was, is_)]
+                return f"its {name}: `{told[0]}` has become `{told[1]}`"
+    spelled = [_spelled(each) for each in (old, new)]
+    if spelled[0] == spelled[1]:
+        return None
+    if sorted(spelled[0]) == sorted(spelled[1]):
+        return "its columns are in another order"
+    gone = [
+        line for line, each in zip(old.lines, spelled[0], strict=True) if each not in spelled[1]
+    ]
+    come = [
+        line for line, each in zip(new.lines, spelled[1], strict=True) if each not in spelled[0]
+    ]
+    return _change(next(iter(gone), None), next(iter(come), None))
+
+
+def _table(text: str) -> _Table:
+    lines: list[str] = []
+    options: dict[str, str] = {}
+    place: str | None = None
+    kept: Mapping[str, Any] | None = None
+    # a value may have several lines
+    for part in _OPTION_STARTS.split(text):
         option = _OPTION.fullmatch(part)
-        if option is None or not may_differ(option[1]):
-            kept.append(part)
-    return "\n".join(kept)
+        if option is None:
+            lines += part.split("\n")
+        elif not may_differ(option[1]):
+            name = option[1].lower()
+            options[name] = option[2].lower() if name in _WORDS else option[2]
+    if lines and lines[-1].startswith(PLACE):
+        place = lines.pop().removeprefix(PLACE)
+    if lines and lines[-1].startswith(KEPT):
+        kept = json.loads(lines.pop().removeprefix(KEPT))
+    return _Table(tuple(lines), options, place, kept)
+
+
+def _place(table: _Table, path: str) -> str:
+    """Where a table is, of one that an older sqlwin wrote as far as its path says so."""
+    if table.place is not None:
+        return table.place
+    is_local = _LOCAL.match(path)
+    return os.path.normpath("/" + path[is_local.end() :].lstrip("/")) if is_local else path
+
+
+def _spelled(table: _Table) -> list[str]:
+    """What is no option, in one of its spellings."""
+    any_case = table.options.get("format") in _ANY_CASE
+    found = []
+    for line in table.lines:
+        word, _, rest = line.partition(" ")
+        name, _, said = rest.partition(" ")
+        if word == "connector" or word == "WATERMARK" or any_case:
+            found.append(folded(line))
+        else:
+            found.append(f"{word} {name} {folded(said)}")
+    return found
 
 
 def may_differ(option: str) -> bool:
@@ -165,6 +289,12 @@ def _first_change(before: str, after: str) -> str:
     old, new = [[line.strip(" +-:|,") for line in text.splitlines()] for text in (before, after)]
     gone = next((line for line in old if line not in new), None)
     come = next((line for line in new if line not in old), None)
+    if gone is None and come is None:
+        return "its parts are in another order"
+    return _change(gone, come)
+
+
+def _change(gone: str | None, come: str | None) -> str:
     if gone is None or come is None:
         what, line = ("left out", gone) if come is None else ("added", come)
         return f"{what} `{_short(line or '')}`"

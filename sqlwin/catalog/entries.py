@@ -60,6 +60,10 @@ class LoweredWindows(Protocol):
     def source_names(self) -> tuple[str, ...]:
         """The names of the sources whose watermarks they wait for."""
 
+    @property
+    def kept(self) -> str:
+        """What their state depends on, as JSON."""
+
     def dataframe(self, options: StreamOptions, number: int) -> DataFrame:
         """Their results, for a stream with these options and as its operator of this number."""
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from planner.nodes.physical import with_rows_by_spark
 from planner.plan import Plan
+from planner.streams.identity import form_of
 from runtime.batch.execute import dataframe
 from runtime.errors import AnalysisError
 from runtime.spec.table import TableSpec
@@ -124,6 +127,21 @@ class LoweredGeneralWindows:
     def source_names(self) -> tuple[str, ...]:
         """The names of the sources whose watermarks they wait for."""
         return tuple(source.name for source in self.rows.step.sources)
+
+    @property
+    def kept(self) -> str:
+        """What their state depends on, as JSON: the rows, the window, the types of the keys.
+
+        What Python functions do is not in it.
+        """
+        physical = with_rows_by_spark(self.rows.plan.physical)
+        types = {key.lower(): column_of(physical.schema, key).type for key in self.keys}
+        said = {
+            "rows": form_of(physical),
+            "window": self.windows.job.assigner.bounds,
+            "keys": types,
+        }
+        return json.dumps(said)
 
     def dataframe(self, options: StreamOptions, number: int) -> DataFrame:
         """The streaming DataFrame.

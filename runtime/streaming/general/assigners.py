@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.errors import AnalysisError
+from runtime.spec.identity import window_fields
 from runtime.spec.windows import AlignedWindow
 from runtime.streaming.general.windows import GLOBAL_WINDOW, TimeWindow
 
@@ -23,6 +24,11 @@ class Assigner(ABC):
     """
 
     merges = False
+
+    @property
+    def bounds(self) -> Mapping[str, Any]:
+        """What says how long its windows are, by name; empty where only its code does."""
+        return {}
 
     @abstractmethod
     def windows(self, value: Any, time_us: int) -> list[TimeWindow]:
@@ -37,7 +43,13 @@ class AlignedAssigner(Assigner):
     """
 
     def __init__(self, window: AlignedWindow) -> None:
+        self._window = window
         self._slices = slice_assigner(window)
+
+    @property
+    def bounds(self) -> Mapping[str, Any]:
+        """The window, as `window_fields` has it."""
+        return window_fields(self._window)
 
     def windows(self, value: Any, time_us: int) -> list[TimeWindow]:
         """All windows whose slices hold the time."""
@@ -56,6 +68,11 @@ class SessionAssigner(Assigner):
 
     gap_us: int | Callable[[Any], int]
     merges = True
+
+    @property
+    def bounds(self) -> Mapping[str, Any]:
+        """The gap, where it is one for all rows."""
+        return {} if callable(self.gap_us) else {"gap_us": self.gap_us}
 
     def windows(self, value: Any, time_us: int) -> list[TimeWindow]:
         """One window from the row's time, as long as its gap.

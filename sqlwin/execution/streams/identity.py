@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,9 +16,9 @@ from runtime.redaction import Mask
 from runtime.spec.identity import operator_of, without_options
 from runtime.spec.table import TableSpec
 from runtime.streaming.execute.local_stage import needs_processing_time
-from runtime.streaming.identity import Identity, may_differ, without_secrets
+from runtime.streaming.identity import KEPT, PLACE, Identity, may_differ, without_secrets
 from runtime.streaming.options import StreamOptions
-from sqlwin.catalog.entries import Registered, entry_name
+from sqlwin.catalog.entries import LoweredWindows, Registered, entry_name
 from sqlwin.execution.lowered import LoweredStream
 
 # Of a plan's text: its parallelism, which a checkpoint keeps itself
@@ -27,18 +27,28 @@ _PARALLELISM = re.compile(r", (?:partitions|buckets)=\[\d+\]")
 _NUMBER = re.compile(r", reuse_id=\[\d+\]")
 
 
-def identity_of(lowered: LoweredStream, options: StreamOptions, mask: Mask) -> Identity:
+# Connectors whose path is one of a file system
+_OF_PATHS = frozenset({"filesystem", "delta", "iceberg"})
+
+
+def identity_of(
+    lowered: LoweredStream,
+    options: StreamOptions,
+    mask: Mask,
+    resolved: Callable[[str], str],
+) -> Identity:
     """What has to be the same for a stream to go on from a checkpoint.
 
     Args:
         lowered: the stream.
         options: how it runs; key groups and partitions do not matter.
         mask: what looks secret, which may change from one start to the next.
+        resolved: the absolute path that a path of a user's stands for.
     """
     by_spark = [with_rows_by_spark(plan.physical) for plan in lowered.plans]
     identity = Identity(
         plan=plan_text(lowered.plans),
-        tables=described_tables(lowered.sources),
+        tables=described_tables(lowered.sources, resolved, [w for _, w in lowered.general_windows]),
         settings={"table.local-time-zone": lowered.time_zone, **_kinds_of_state(lowered, options)},
         # as they come back from the checkpoint
         operators=tuple(operator_of(_json(operator.as_json())) for operator in lowered.kept),
@@ -80,19 +90,32 @@ def plan_text(plans: Sequence[Plan]) -> str:
     return "\n".join(f"INSERT {i} of {len(texts)}\n{_NUMBER.sub('', t)}" for i, t in numbered)
 
 
-def described_tables(entries: Sequence[TableSpec | Registered]) -> dict[str, str]:
-    """What the tables are that a stream reads, by their names."""
+def described_tables(
+    entries: Sequence[TableSpec | Registered],
+    resolved: Callable[[str], str],
+    windows: Sequence[LoweredWindows],
+) -> dict[str, str]:
+    """What the tables are that a stream reads, by their names.
+
+    Args:
+        entries: the tables; those that are windows of `Session.windows` in the order of `windows`.
+        resolved: the absolute path that a path of a user's stands for.
+        windows: such windows.
+    """
     tables: dict[str, str] = {}
+    lowered = iter(windows)
     for entry in entries:
         name = base = without_options(".".join(entry_name(entry)))
         number = 2
         while name in tables:  # the same table with other options
             name, number = f"{base} {number}", number + 1
-        tables[name] = _described(entry)
+        tables[name] = _described(entry, resolved)
+        if isinstance(entry, Registered) and entry.made_by is not None:
+            tables[name] += f"\n{KEPT}{next(lowered).kept}"
     return tables
 
 
-def _described(entry: TableSpec | Registered) -> str:
+def _described(entry: TableSpec | Registered, resolved: Callable[[str], str]) -> str:
     """What a table is, a line each, without what may change from one start to the next."""
     if isinstance(entry, Registered):
         lines = [f"{f.name} {f.dataType.simpleString()}" for f in entry.dataframe.schema]
@@ -104,5 +127,9 @@ def _described(entry: TableSpec | Registered) -> str:
     ]
     if entry.watermark is not None:
         lines.append(f"WATERMARK FOR {entry.watermark.column} AS {entry.watermark.expression}")
+    path = entry.option_map.get("path")
+    if path is not None and entry.connector.lower() in _OF_PATHS:
+        # a path may be relative, and then leads elsewhere from another directory
+        lines.append(f"{PLACE}{resolved(path)}")
     lines += [f"'{k}' = '{v}'" for k, v in entry.options if not may_differ(k)]
     return "\n".join(lines)

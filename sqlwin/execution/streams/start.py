@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 
 from runtime.connectors.filesystem.arrivals import arrivals_check
 from runtime.connectors.filesystem.source_log import SourceLog
@@ -75,7 +76,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
                 subjects=(first_late.spec.name,),
                 hint="run the INSERT, and SHOW STREAMS shows how far it is",
             )
-        identity = identity_of(lowered, chosen, config.mask)
+        identity = identity_of(lowered, chosen, config.mask, partial(resolve, spark))
         inserts = sink.names if isinstance(sink, IntoTables) else ()
         place = _place(plans, sink, plans.streams.claim)
         check_seen_by_all(
@@ -155,7 +156,8 @@ def checkpoint_section(plans: Plans, lowered: LoweredStream, sink: StreamSink) -
     if not str(plans.config.get("execution.checkpointing.dir")):
         return ""
     place = _place(plans, sink, lambda directory: True)
-    identity = identity_of(lowered, stream_options(plans.config), plans.config.mask)
+    options = stream_options(plans.config)
+    identity = identity_of(lowered, options, plans.config.mask, partial(resolve, plans.spark))
     files = writable_files_at(plans.spark, place.directory)
     found = foreseen(files, place.directory, identity, plans.config.mask)
     if found is None:

@@ -1,0 +1,243 @@
+"""The same stream, said otherwise or started elsewhere: it goes on; one that is another does not."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from runtime.spec.identity import (
+    KeptAccumulator,
+    KeptKey,
+    KeptOperator,
+    folded,
+    folded_form,
+    operator_of,
+    window_fields,
+)
+from runtime.spec.windows import Tumble
+from runtime.streaming.changes import Resumed, resumed
+from runtime.streaming.identity import Identity, difference
+
+FILES = """connector filesystem
+column k BIGINT
+column v BIGINT
+column w  v + 1
+WATERMARK FOR ts AS ts - INTERVAL '3' SECOND
+at /data/in
+'path' = 'in'
+'format' = '{}'
+'read.mode' = 'Strict'"""
+PARQUET, JSON = FILES.format("parquet"), FILES.format("json")
+SUM = KeptAccumulator(("t$0",), "sum", ("v",), "v > 3", "SUM(v)", type="bigint")
+OWN = KeptAccumulator(
+    ("m$total", "m$n"), "user-defined mean", ("v",), None, "mean(v)", type="total double, n bigint"
+)
+
+
+def kept(*accumulators: KeptAccumulator, **fields: Any) -> KeptOperator:
+    whole = KeptOperator(
+        window_fields(Tumble(60_000_000)),
+        ("ts", "timestamp_ntz"),
+        "$slice_end",
+        (KeptKey("k", "k % 2", "bigint"),),
+        accumulators or (SUM,),
+        rows={"from": {"table": "r"}, "where": ["k > 1", "v < 9"]},
+        types={"v": "bigint", "ts": "timestamp_ntz"},
+    )
+    return replace(whole, **fields)
+
+
+def reads(table: str, name: str = "r") -> Identity:
+    return Identity("plan", {name: table}, {}, (kept(),), ("a",))
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("SUM(`V`) + Ts", "sum(v) + ts"),
+        ("`$end` + `a b`", "`$end` + `a b`"),
+        ("s = 'It''s `A` AS A' AND K = 'B\\'C'", "s = 'It''s `A` AS A' and k = 'B\\'C'"),
+        ("ts - INTERVAL '3' SECONDS", "ts - interval '3' second"),
+        ("'3' SECONDS_LEFT", "'3' seconds_left"),
+        ("k AS k, v AS total", "k, v as total"),
+        ("SELECT * FROM default_catalog.default_database.r AS r", "select * from r"),
+        ("/* one's */ k > /*+ hint */ 3 /* last", "k > 3"),
+        ("s = '/* no */' /* 'comment' */", "s = '/* no */'"),
+    ],
+)
+def test_a_text_is_compared_in_one_of_its_spellings(text: str, wanted: str) -> None:
+    assert folded(text) == wanted
+    assert folded(wanted) == wanted
+
+
+def test_conditions_count_in_any_order_and_columns_keep_their_names() -> None:
+    form = {"where": ["V > 1", "K > 1"], "keys": [{"name": "K", "expr": "K"}], "n": [1, None]}
+    assert folded_form(form) == {
+        "where": ["k > 1", "v > 1"],
+        "keys": [{"name": "K", "expr": "k"}],
+        "n": [1, None],
+    }
+    # what an older sqlwin did not say
+    newer = json.loads(json.dumps(kept().as_json()))
+    older = json.loads(json.dumps(replace(kept(), types={}).as_json()))
+    del older["types"], older["accumulators"][0]["type"]
+    assert folded_form(newer) == folded_form(older)
+    assert isinstance(resumed(0, operator_of(older), operator_of(newer)), Resumed)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "\n".join([*PARQUET.splitlines()[:-3], *PARQUET.splitlines()[:-4:-1]]),
+        PARQUET.replace("connector filesystem", "connector FileSystem"),
+        PARQUET.replace("'parquet'", "'PARQUET'").replace("'format'", "'FORMAT'"),
+        PARQUET.replace("column k", "column K").replace("w  v + 1", "W  `V` + 1"),
+        PARQUET.replace("ts - INTERVAL '3' SECOND", "`TS` - INTERVAL '3' SECONDS"),
+        PARQUET.replace("'path' = 'in'", "'path' = 'file:///data/in/'"),
+        # as older sqlwins have written it
+        PARQUET.replace("at /data/in\n", ""),
+        PARQUET.replace("at /data/in\n", "").replace("'in'", "'/data/in/'"),
+        PARQUET.replace("at /data/in\n", "").replace("'in'", "'file:/data/x/../in'"),
+    ],
+    ids=lambda table: None,
+)
+def test_a_table_is_the_same_in_other_words(table: str) -> None:
+    assert isinstance(difference(reads(PARQUET), reads(table, "R")), tuple)
+    assert isinstance(difference(reads(table), reads(PARQUET)), tuple)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "change"),
+    [
+        # the same path, from another directory
+        (
+            PARQUET,
+            PARQUET.replace("at /data", "at /home"),
+            "`'path' in /data/in` has become `'path' in /home/in`",
+        ),
+        (
+            PARQUET.replace("at /data/in\n", "").replace("'in'", "'/data/in'"),
+            PARQUET.replace("at /data", "at /home"),
+            "`'path' = '/data/in'` has become `'path' = 'in'`",
+        ),
+        (
+            PARQUET,
+            PARQUET.replace("'Strict'", "'strict'"),
+            "`'read.mode' = 'Strict'` has become `'read.mode' = 'strict'`",
+        ),
+        (PARQUET, PARQUET + "\n'csv.x' = '1'", "added `'csv.x' = '1'`"),
+        (PARQUET + "\n'csv.x' = '1'", PARQUET, "left out `'csv.x' = '1'`"),
+        # JSON's readers look for a field in its case
+        (
+            JSON,
+            JSON.replace("column k", "column K"),
+            "`column k BIGINT` has become `column K BIGINT`",
+        ),
+        (
+            PARQUET,
+            PARQUET.replace("v + 1", "v + 2"),
+            "`column w  v + 1` has become `column w  v + 2`",
+        ),
+        (
+            PARQUET,
+            PARQUET.replace("'3' SECOND", "'3' MINUTE"),
+            "`WATERMARK FOR ts AS ts - INTERVAL '3' SECOND` has become "
+            "`WATERMARK FOR ts AS ts - INTERVAL '3' MINUTE`",
+        ),
+        (
+            PARQUET,
+            PARQUET.replace("column k BIGINT\ncolumn v BIGINT", "column v BIGINT\ncolumn k BIGINT"),
+            "its columns are in another order",
+        ),
+    ],
+    ids=lambda text: None,
+)
+def test_a_table_that_is_another_one_is_told_by_what_has_changed(
+    before: str, after: str, change: str
+) -> None:
+    assert difference(reads(before), reads(after)) == f"table `r` has changed: {change}"
+
+
+def test_sources_are_in_the_order_in_which_spark_numbers_them() -> None:
+    old, new = (
+        replace(reads(PARQUET), tables=dict.fromkeys(names, PARQUET)) for names in ("ab", "ba")
+    )
+    assert difference(old, new) == "it read a, b, now b, a"
+
+
+def test_dataframes_without_a_name_are_told_by_their_order_in_the_stream() -> None:
+    def windows_over(*names: str) -> Identity:
+        made = {f"m{n}": f"Aligned over SELECT * FROM {name}" for n, name in enumerate(names)}
+        return Identity("plan", {**made, **dict.fromkeys(names, "k bigint")}, {}, (), ("a",))
+
+    old = windows_over("dataframe_1", "dataframe_2")
+    assert isinstance(difference(old, windows_over("dataframe_4", "dataframe_7")), tuple)
+    assert isinstance(difference(windows_over("dataframe_2", "dataframe_1"), old), tuple)
+    assert difference(old, windows_over("dataframe_4", "rows")) == (
+        "table `m1` has changed: `Aligned over SELECT * FROM dataframe_2` has become "
+        "`Aligned over SELECT * FROM rows`"
+    )
+
+
+def test_windows_of_python_functions_keep_their_rows_and_their_window() -> None:
+    def made(window: object = 60, rows: str = "v > 1") -> Identity:
+        said = {"rows": {"where": [rows]}, "window": {"size_us": window}, "keys": {"k": "int"}}
+        return reads(f"Aligned over SELECT * FROM r\nk int\nkeeps {json.dumps(said)}", "made")
+
+    older = reads("Aligned over SELECT * FROM r\nk int", "made")
+    assert isinstance(difference(older, made()), tuple)
+    assert isinstance(difference(made(rows="`V` > 1"), made()), tuple)
+    assert difference(made(), made(300)) == (
+        'table `made` has changed: its window: `{"size_us": 60}` has become `{"size_us": 300}`'
+    )
+    assert "its rows" in str(difference(made(), made(rows="v > 2")))
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        kept(time=("TS", "timestamp_ntz")),
+        kept(keys=(KeptKey("K", "`K` % 2", "bigint"),)),
+        kept(rows={"from": {"table": "R"}, "where": ["V < 9", "K > 1"]}),
+        kept(replace(SUM, args=("`V`",), condition="V > /* more */ 3")),
+        # columns that one of them does not read
+        kept(types={"v": "bigint", "x": "double"}),
+    ],
+    ids=["time", "key", "rows", "aggregate", "columns"],
+)
+def test_an_operator_is_the_same_in_another_spelling(new: KeptOperator) -> None:
+    found = resumed(0, kept(), new)
+    assert isinstance(found, Resumed) and found.changes == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        (
+            kept(),
+            kept(types={"v": "double"}),
+            "operator 0 read `v` as bigint, now as double",
+        ),
+        (
+            kept(),
+            kept(replace(SUM, type="double")),
+            "operator 0 keeps SUM(v) as bigint, and it is double now",
+        ),
+        (
+            kept(OWN),
+            kept(replace(OWN, columns=("m$total",), type="total double")),
+            "operator 0 keeps mean(v) as total double, n bigint, and it is total double now",
+        ),
+        (
+            kept(replace(OWN, type="")),
+            kept(replace(OWN, columns=("m$n", "m$total"), type="")),
+            "operator 0 keeps mean(v) as total, n, and it is n, total now",
+        ),
+    ],
+    ids=["column", "aggregate", "fields", "order of fields"],
+)
+def test_state_of_other_types_is_not_read(old: KeptOperator, new: KeptOperator, why: str) -> None:
+    assert resumed(0, old, new) == why
