@@ -1,12 +1,14 @@
-"""Streams of window operators, as a program: `python killed_operators.py DIRECTORY KIND...`.
+"""Streams of window operators, as a program: `python killed_operators.py DIRECTORY [elsewhere] KIND...`.
 
 Each KIND is a name in KINDS, and all of them run at once. What is emitted once goes to files in
 `out-KIND`; what is emitted again to standard output, a line each behind `KIND> `. `KIND!` kills
-itself when the checkpoint is about to become that of KIND, before anything has run.
+itself when the checkpoint is about to become that of KIND, before anything has run. `elsewhere` there
+are other cores, the current directory is another one, and the same is said in other words.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -120,8 +122,65 @@ def general(session: sqlwin.Session) -> None:
     )
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where streams run.
+
+    Attributes:
+        cores: how many there are.
+        settings: settings of Spark's and of sqlwin's.
+    """
+
+    cores: int
+    settings: dict[str, str]
+
+    def tables(self, directory: Path) -> str:
+        """The tables `readings` and `late_readings`."""
+        late = readings(directory / "late").replace("TABLE readings", "TABLE late_readings")
+        return readings(directory) + late
+
+    def query(self, text: str) -> str:
+        """A query, as it is said here."""
+        return text
+
+
+class Elsewhere(Place):
+    """The same with other words, in the directory itself."""
+
+    def tables(self, directory: Path) -> str:
+        """The same tables, whose paths are relative, and whose options are in another order."""
+        os.chdir(directory)
+        there = super().tables(Path())
+        return (
+            there.replace("'format' = 'parquet',", "")
+            .replace("'connector'", "'format' = 'PARQUET', 'connector'")
+            .replace("/in'", "/in/'")
+            .replace("ts - INTERVAL '5' SECOND", "`TS` - INTERVAL '5' SECONDS")
+        )
+
+    def query(self, text: str) -> str:
+        """The query with a comment, names in another case and functions in lower case."""
+        text = text.replace("COUNT(*)", "count(*)").replace("SUM(v)", "sum(`V`)")
+        text = text.replace("TABLE readings", "TABLE default_catalog.default_database.`Readings`")
+        return text.replace("GROUP BY", "/* it's the same */ GROUP BY")
+
+
+HERE = Place(2, {"spark.sql.shuffle.partitions": "2"})
+ELSEWHERE = Elsewhere(
+    3,
+    {
+        "spark.sql.shuffle.partitions": "5",
+        "sqlwin.exchange.buckets": "30",
+        "sqlwin.local.buffer-size": "1 mb",
+    },
+)
+
+
 def main(directory: Path, names: list[str]) -> None:
     """Run the streams to their ends, or go on where an earlier run was killed."""
+    place = HERE
+    if names[0] == "elsewhere":
+        place, names = ELSEWHERE, names[1:]
     if names[0].endswith("!"):
         plain = start.begin_with
 
@@ -135,9 +194,9 @@ def main(directory: Path, names: list[str]) -> None:
         "execution.checkpointing.dir": str(directory / "checkpoint"),
         "table.dml-sync": "false",
     }
-    late = readings(directory / "late").replace("TABLE readings", "TABLE late_readings")
-    with sqlwin.connect(master="local[2]", conf=CONF, settings=settings) as session:
-        session.execute(f"{readings(directory)} {late}")
+    settings |= place.settings
+    with sqlwin.connect(master=f"local[{place.cores}]", conf=CONF, settings=settings) as session:
+        session.execute(place.tables(directory))
         general(session)
         for name in [name.removesuffix("!") for name in names]:
             kind = KINDS[name]
@@ -145,7 +204,8 @@ def main(directory: Path, names: list[str]) -> None:
             sets = "".join(f"SET '{key}' = '{value}'; " for key, value in chosen.items())
             resets = "".join(f"RESET '{key}'; " for key in chosen)
             session.execute(
-                f"{output(directory, name)}; {sets} INSERT INTO `out {name}` {kind.query}; {resets}"
+                f"{output(directory, name)}; {sets} INSERT INTO `out {name}` "
+                f"{place.query(kind.query)}; {resets}"
             )
         for stream in session.streams.all():
             stream.wait()

@@ -18,7 +18,7 @@ CONF = {
 }
 
 
-def readings(directory: Path, options: str = "") -> str:
+def readings(directory: Path | str, options: str = "") -> str:
     """The table `readings`, a directory of files, each of which becomes a micro-batch."""
     return f"""
         CREATE TABLE readings (
