@@ -95,6 +95,11 @@ class Terminal:
             self.see(text.rsplit("\n", 1)[-1])
         self.child.send("\r")
 
+    def answers(self, text: str, *texts: str) -> str:
+        """Run text and wait for texts, then for the prompt; what stands between."""
+        self.run(text)
+        return self.see(*texts, PROMPT)
+
     def leave(self, how: str = "\x04") -> int | None:
         """Leave and wait for the end; the exit code."""
         self.child.send(how)

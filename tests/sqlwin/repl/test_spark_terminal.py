@@ -62,8 +62,7 @@ def test_the_prompt_is_there_before_spark(prompt: Terminal) -> None:
 
 
 def test_a_query_of_windows_and_an_error_with_its_place(prompt: Terminal) -> None:
-    prompt.run(r"\d flights")
-    prompt.see("sched_dep", "TIMESTAMP_NTZ", "11 rows (", PROMPT)
+    prompt.answers(r"\d flights", "sched_dep", "TIMESTAMP_NTZ", "11 rows (")
     prompt.type("SELECT origin, COUNT(*) AS n\r")
     prompt.type("FROM TABLE(TUMBLE(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '365' DAYS))\r")
     prompt.type("GROUP BY origin, window_start, window_end ORDER BY n DESC LIMIT 1;\r")
@@ -112,8 +111,7 @@ def test_ctrl_c_stops_a_stream_and_keeps_what_was_typed(prompt: Terminal) -> Non
 
 
 def test_ctrl_c_ends_the_measuring_of_a_stream_with_the_figures_so_far(prompt: Terminal) -> None:
-    prompt.run(r"\pager off")
-    prompt.see("the pager is off", PROMPT)
+    prompt.answers(r"\pager off", "the pager is off")
     prompt.type("EXPLAIN ANALYZE " + WINDOWS)
     prompt.shows("Running")
     time.sleep(3)  # some micro-batches

@@ -53,8 +53,7 @@ def test_a_statement_runs_when_a_semicolon_ends_it_and_may_have_many_lines(promp
     prompt.see("->")
     prompt.run("-- not yet;")
     prompt.see("->")
-    prompt.run(";")
-    prompt.see("2013-01-01 05:15:00", "2 rows (", PROMPT)
+    prompt.answers(";", "2013-01-01 05:15:00", "2 rows (")
 
 
 def test_ctrl_d_leaves_and_so_does_backslash_q(terminal):
@@ -66,10 +65,8 @@ def test_an_error_shows_the_caret_under_the_line_and_the_prompt_comes_back(promp
     prompt.run("wrong here;")
     prompt.see("error: ", "no column nope", "at line 1, column 1")
     prompt.see("    wrong here", "    ^^^^^^^^^^", "Columns: a, b.", PROMPT)
-    prompt.run("crash;")
-    prompt.see("division by zero", PROMPT)
-    prompt.run("bug;")
-    prompt.see("unexpected RuntimeError: surprise", "the full trace is in", PROMPT)
+    prompt.answers("crash;", "division by zero")
+    prompt.answers("bug;", "unexpected RuntimeError: surprise", "the full trace is in")
     prompt.run("rows 1;")
     prompt.see("1 row (")
 
@@ -133,10 +130,8 @@ def test_a_line_that_ctrl_c_drops_is_in_the_history(prompt):
 
 def test_the_history_is_there_in_the_next_run_and_can_be_searched(terminal):
     first = terminal()
-    first.run("rows 12;")
-    first.see("12 rows (", PROMPT)
-    first.run("values;")
-    first.see("2 rows (", PROMPT)
+    first.answers("rows 12;", "12 rows (")
+    first.answers("values;", "2 rows (")
     first.leave()
     second = terminal()
     second.type("\x12rows")  # Ctrl-R
@@ -156,8 +151,7 @@ def test_tab_completes_tables_and_columns_of_the_session(prompt):
         prompt.read()
     prompt.type(" WHERE pri\t")
     prompt.see("bids WHERE price")
-    prompt.run(";")
-    prompt.see("OK", PROMPT)
+    prompt.answers(";", "OK")
 
 
 def test_brackets_and_quotes_come_in_pairs_and_are_typed_over(prompt):
@@ -197,8 +191,7 @@ def test_an_error_in_a_file_that_is_run_first_is_shown_and_the_prompt_stays(term
 def test_a_failed_start_is_shown_with_the_statement_and_tried_again(terminal):
     prompt = terminal(FAKE_START_ERROR="no Java was found")
     prompt.shows("Spark did not start")
-    prompt.run("rows 1;")
-    prompt.see("no Java was found", "install it", PROMPT)
+    prompt.answers("rows 1;", "no Java was found", "install it")
     prompt.leave("\\q\r")
 
 
@@ -213,8 +206,7 @@ def test_a_stream_is_a_table_that_changes_until_q_or_ctrl_c(prompt, how):
         prompt.see("3 rows (", PROMPT)
     else:
         assert "3 rows" not in prompt.see("cancelled", PROMPT)
-    prompt.run("rows 2;")
-    prompt.see("2 rows (", PROMPT)
+    prompt.answers("rows 2;", "2 rows (")
 
 
 @pytest.mark.parametrize("how", ["q", "\x03"])
@@ -225,8 +217,7 @@ def test_what_is_typed_while_a_stream_is_shown_is_at_the_next_prompt(prompt, how
     time.sleep(0.5)
     prompt.type(how)
     prompt.see("rows in all (", PROMPT, "rows 4;", "->")
-    prompt.run("")
-    prompt.see("4 rows (", PROMPT)
+    prompt.answers("", "4 rows (")
 
 
 def test_a_second_ctrl_c_does_not_wait_for_a_stream_to_stop(prompt):
@@ -239,8 +230,7 @@ def test_a_second_ctrl_c_does_not_wait_for_a_stream_to_stop(prompt):
     assert "cancelled" not in prompt.screen.text()[prompt.position :]
     prompt.child.sendintr()
     prompt.see("cancelled", PROMPT)
-    prompt.run("rows 5;")
-    later = prompt.see("5 rows (", PROMPT)
+    later = prompt.answers("rows 5;", "5 rows (")
     assert "watermark" not in later and "in all" not in later, "nothing is drawn over the prompt"
 
 
@@ -255,20 +245,16 @@ def test_what_is_typed_while_a_statement_runs_is_run_after_it(prompt):
 def test_long_and_wide_results_go_to_the_pager(terminal):
     pager = "sh -c 'echo PAGED; head -n 1; cat > /dev/null; echo LEFT'"
     prompt = terminal(SQLWIN_PAGER=pager)
-    prompt.run("rows 500;")
-    prompt.see("PAGED", "LEFT", "500 rows (", PROMPT)
-    prompt.run("wide 30;")
-    prompt.see("PAGED", "LEFT", "1 row (", PROMPT)
-    prompt.run(r"\pager off")
-    prompt.see("the pager is off", PROMPT)
+    prompt.answers("rows 500;", "PAGED", "LEFT", "500 rows (")
+    prompt.answers("wide 30;", "PAGED", "LEFT", "1 row (")
+    prompt.answers(r"\pager off", "the pager is off")
     prompt.run("wide 30;")
     prompt.see("more columns")
 
 
 def test_a_pager_that_is_left_early_is_no_error(terminal):
     prompt = terminal("--format", "csv", SQLWIN_PAGER="sh -c 'head -n 2'")
-    prompt.run("rows 300000;")
-    prompt.see("the pager was left before the end", PROMPT)
+    prompt.answers("rows 300000;", "the pager was left before the end")
 
 
 def test_the_foot_of_the_screen_names_the_argument_that_is_typed(prompt):
