@@ -9,7 +9,7 @@ dictionary, so what is left out is Spark: ingest, the exchange and RocksDB. Time
 before the first fire, whose own windows have fired: what a day's overlap costs is
 
     python -m tests.bench.fire --keys 100000 --prefill 1440 --batches 20 --skip 10 \\
-        --window "HOP 1 min / 1 d" --window "TUMBLE 1 min" --window "TUMBLE 1 min, lateness 1 d"
+        --bucket-mb 256 --window "HOP 1 min / 1 d" --window "TUMBLE 1 min"
 """
 
 from __future__ import annotations
