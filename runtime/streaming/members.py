@@ -16,7 +16,8 @@ from runtime.files import Files
 # What makes a directory a checkpoint, see `runtime.streaming.checkpoint`
 FILE = "sqlwin.json"
 ANOTHER = "take another 'execution.checkpointing.dir'"
-_SET_FILE = "set.json"
+# and of a directory that it is one of INSERTs that share another one
+SET_FILE = "set.json"
 
 
 def check_members(files: Files, directory: str, members: Sequence[str]) -> None:
@@ -48,9 +49,9 @@ def check_members(files: Files, directory: str, members: Sequence[str]) -> None:
 def mark_members(files: Files, directory: str, members: Sequence[str]) -> None:
     """Keep in mind that INSERTs are part of a checkpoint; arguments as in `check_members`."""
     for member in members:
-        if member != directory and not files.exists(f"{member}/{_SET_FILE}"):
+        if member != directory and not files.exists(f"{member}/{SET_FILE}"):
             files.make_directory(member)
-            files.write_text(f"{member}/{_SET_FILE}", json.dumps({"checkpoint": directory}) + "\n")
+            files.write_text(f"{member}/{SET_FILE}", json.dumps({"checkpoint": directory}) + "\n")
 
 
 def check_no_member(files: Files, directory: str) -> None:
@@ -70,7 +71,7 @@ def part_of(files: Files, directory: str) -> str | None:
     Raises:
         ExecutionError: what says so cannot be read.
     """
-    path = f"{directory}/{_SET_FILE}"
+    path = f"{directory}/{SET_FILE}"
     if not files.exists(path):
         return None
     try:

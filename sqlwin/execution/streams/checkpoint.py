@@ -22,10 +22,17 @@ from runtime.spec.identity import window_of
 from runtime.streaming.changes import first_whole
 from runtime.streaming.checkpoint import Checkpoint, committed, open_checkpoint
 from runtime.streaming.identity import Identity
-from runtime.streaming.members import check_members, check_no_member, mark_members
+from runtime.streaming.members import (
+    FILE,
+    SET_FILE,
+    check_members,
+    check_no_member,
+    mark_members,
+)
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.status import clock
 from runtime.streaming.stored_state import open_state
+from sqlwin.catalog.entries import folded_name
 
 
 @dataclass(frozen=True)
@@ -66,6 +73,30 @@ def remove_checkpoint(files: Files, directory: str) -> None:
     else:
         with suppress(OSError):
             files.delete(directory)
+
+
+def kept_name(files: Files, base: str, name: str) -> str:
+    """The name by which the checkpoint of a table's stream is there; that of the table if none is.
+
+    A table is the same in any case, and with the default catalog and database before it or not.
+    Under another directory its stream would begin anew, and write all rows once more.
+
+    Args:
+        files: the file system.
+        base: the directory of all checkpoints, a resolved path.
+        name: the table as it is spelled now.
+    """
+    slug = _slug(name)
+    try:
+        names = files.names_in(base)
+    except (OSError, Py4JError):
+        return slug  # making it says what is wrong
+    if slug in names:
+        return slug
+    known = (each for each in names if _plain(each) == _plain(slug))
+    marks = (FILE, SET_FILE)
+    found = (n for n in known if any(files.exists(f"{base}/{n}/{mark}") for mark in marks))
+    return next(found, slug)
 
 
 def lasting_place(
@@ -167,6 +198,11 @@ def resume_notes(spark: SparkSession, files: Files, checkpoint: Checkpoint) -> l
                     f"rows before {kept} are not kept: the first window that is whole ends at {end}"
                 )
     return notes
+
+
+def _plain(slug: str) -> str:
+    """The name of a table as the catalog knows it."""
+    return ".".join(folded_name(tuple(slug.split("."))))
 
 
 def _slug(name: str) -> str:

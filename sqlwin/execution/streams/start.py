@@ -22,6 +22,7 @@ from sqlwin.execution.lowered import LoweredStream
 from sqlwin.execution.planning import Plans
 from sqlwin.execution.streams.checkpoint import (
     Place,
+    kept_name,
     lasting_place,
     mark_used,
     opened_checkpoint,
@@ -190,6 +191,9 @@ def _place(plans: Plans, sink: StreamSink, claim: Callable[[str], bool]) -> Plac
         return temporary_place(name, resolve(plans.spark, chosen_base))
     if not base:
         return temporary_place(name)
-    # under a chosen name each INSERT would be found by itself too
-    members = () if chosen else inserts
-    return lasting_place(resolve(plans.spark, base), name, members, claim)
+    base = resolve(plans.spark, base)
+    if chosen:
+        # under it each INSERT would be found by itself too
+        return lasting_place(base, chosen, (), claim)
+    known = partial(kept_name, writable_files_at(plans.spark, base), base)
+    return lasting_place(base, known(name), tuple(map(known, inserts)), claim)

@@ -176,7 +176,9 @@ def test_a_set_resumes_from_its_checkpoint_and_writes_every_row_once(
     in_time(tmp_path / "in", range(4, 9))
     # as where there are more cores
     more = "SET 'sqlwin.exchange.partitions' = '3'; SET 'sqlwin.exchange.buckets' = '24';"
-    fresh_session.execute(f"RESET 'sqlwin.end-of-input'; {more} {STREAMING} {statement_set()}")
+    spelled = statement_set().replace("INTO minutes", "INTO default_database.`Minutes`")
+    fresh_session.execute(f"RESET 'sqlwin.end-of-input'; {more} {STREAMING} {spelled}")
+    assert len(list((tmp_path / "checkpoints").glob("*/sqlwin.json"))) == 1
     assert written(fresh_session) == [rows(fresh_session, query) for query in QUERIES]
     # what has ended does nothing more, and another set is not taken for it
     (again,) = fresh_session.execute(STREAMING + statement_set())[1:]
