@@ -40,7 +40,11 @@ _LOCAL = re.compile(r"file:(?:///+|/(?!/))|(?=/)")
 _GIVEN = re.compile(r"(?<![\w`])dataframe_\d+\b", re.IGNORECASE)
 _TIME_ZONE = "table.local-time-zone"
 # Names of one zone; which of them a machine has is how it was set up
-_UTC = frozenset("utc etc/utc uct etc/uct z zulu etc/zulu universal etc/universal +00:00".split())
+_UTC = frozenset(
+    "utc etc/utc uct etc/uct z zulu etc/zulu universal etc/universal +00:00 "
+    # Java's where a machine says nothing
+    "gmt etc/gmt gmt0 etc/gmt0 greenwich etc/greenwich".split()
+)
 # The setting that is on where windows are emitted more than once
 _UPDATES = "early firing or allowed lateness"
 

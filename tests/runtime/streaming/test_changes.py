@@ -199,6 +199,7 @@ def test_options_that_change_no_row_never_refuse(option: str, is_free: bool) -> 
     [
         ("UTC", "Etc/UTC", True),
         ("Etc/UTC", "Z", True),
+        ("GMT", "Etc/UTC", True),
         ("UTC", "Europe/London", False),
         ("Europe/London", "Europe/Berlin", False),
     ],
