@@ -28,6 +28,27 @@ def stream_tables(plan: Node, catalog: Catalog) -> Iterator[tuple[exp.Table, Str
     yield from _named_by(plan, catalog)
 
 
+def sources_in_order(plan: Node, catalog: Catalog) -> tuple[str, ...]:
+    """The names of the streams that a plan reads, in the order in which its texts have them.
+
+    Spark numbers the sources of a stream so, and knows them by their numbers in a checkpoint.
+    """
+    return tuple(dict.fromkeys(_in_order(plan, catalog)))
+
+
+def _in_order(plan: Node, catalog: Catalog) -> Iterator[str]:
+    if not isinstance(plan, TableScan | SqlQuery):
+        for child in plan.inputs:
+            yield from _in_order(child, catalog)
+        return
+    relations = dict(plan.relations) if isinstance(plan, SqlQuery) else {}
+    for table in plan.query.find_all(exp.Table, bfs=False):
+        if not table.db and table.name in relations:
+            yield from _in_order(relations[table.name], catalog)
+        elif (stream := stream_named(table, catalog)) is not None:
+            yield stream.name
+
+
 def _named_by(plan: Node, catalog: Catalog) -> Iterator[tuple[exp.Table, StreamTable]]:
     if isinstance(plan, TableScan | SqlQuery):
         placeholders = {name for name, _ in plan.relations} if isinstance(plan, SqlQuery) else ()

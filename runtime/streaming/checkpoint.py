@@ -240,7 +240,8 @@ def _identity(found: Mapping[str, Any]) -> Identity:
     # an older sqlwin wrote the options in a statement, too, and the parallelism
     kept = without_parallelism(json.loads(without_options(json.dumps(kept))))
     operators = tuple(map(operator_of, kept["operators"]))
-    return replace(identity, operators=operators, form=tuple(kept["form"]))
+    sources = tuple(kept.get("sources", ()))
+    return replace(identity, operators=operators, form=tuple(kept["form"]), sources=sources)
 
 
 def find_checkpoint(files: Files, directory: str) -> tuple[Checkpoint, Identity]:
@@ -437,7 +438,12 @@ def _kept(identity: Identity) -> dict[str, Any]:
     if identity.form is None:
         return {}
     operators = [operator.as_json() for operator in identity.operators]
-    return {"version": _FORM_VERSION, "operators": operators, "form": identity.form}
+    return {
+        "version": _FORM_VERSION,
+        "operators": operators,
+        "form": identity.form,
+        "sources": identity.sources,
+    }
 
 
 def _rescaled(checkpoint: Checkpoint) -> dict[str, Any]:

@@ -60,6 +60,8 @@ class Identity:
         operators: what its window operators keep; none where an older sqlwin did not say.
         form: what is computed, as JSON has it, see `planner.streams.identity`; of several INSERTs
             one each; None: an older sqlwin wrote its text alone.
+        sources: the names of the streams in the order in which Spark numbers them; none: an older
+            sqlwin did not say.
     """
 
     plan: str
@@ -67,6 +69,7 @@ class Identity:
     settings: dict[str, str] = field(default_factory=dict)
     operators: tuple[KeptOperator, ...] = ()
     form: tuple[Any, ...] | None = None
+    sources: tuple[str, ...] = ()
 
 
 def without_secrets(identity: Identity, mask: Mask) -> Identity:
@@ -127,8 +130,12 @@ def difference(old: Identity, new: Identity) -> str | tuple[Resumed, ...]:
         if old.plan == new.plan:
             return "its plan has changed"
         return f"its plan has changed: {_first_change(old.plan, new.plan)}"
-    if list(before) != list(after):
+    if before.keys() != after.keys():
         return f"it read {', '.join(old.tables)}, now {', '.join(new.tables)}"
+    orders = [[name.lower() for name in each.sources] for each in (old, new)]
+    if all(orders) and orders[0] != orders[1]:
+        told = (", ".join(each.sources) for each in (old, new))
+        return "its sources were in the order {}, now {}".format(*told)
     return found
 
 
@@ -186,6 +193,7 @@ def _in_order(identity: Identity) -> Identity:
         tables=renamed(identity.tables),
         operators=tuple(replace(each, rows=renamed(each.rows)) for each in identity.operators),
         form=None if identity.form is None else tuple(renamed(identity.form)),
+        sources=tuple(renamed(identity.sources)),
     )
 
 

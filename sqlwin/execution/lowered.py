@@ -22,7 +22,7 @@ from planner.optimizer import Refusal
 from planner.plan import Plan
 from planner.streams.identity import kept_operators
 from planner.streams.refusals import StreamRefusal
-from planner.streams.tables import streams_of
+from planner.streams.tables import sources_in_order, streams_of
 from runtime.batch.execute import dataframe
 from runtime.connectors.registry import is_unbounded
 from runtime.frames.meter import Meter
@@ -102,6 +102,7 @@ class LoweredStream:
         general_windows: windows of `Session.windows` that it reads, by the names that Spark knows.
         time_zone: the session's.
         kept: what its window operators keep, by their numbers.
+        order_of_sources: the names of the streams, in the order in which Spark numbers them.
         measuring: how it is measured, for EXPLAIN ANALYZE.
     """
 
@@ -115,6 +116,7 @@ class LoweredStream:
     general_windows: tuple[tuple[str, LoweredWindows], ...]
     time_zone: str
     kept: tuple[KeptOperator, ...]
+    order_of_sources: tuple[str, ...]
     measuring: Measuring | None = None
 
     @property
@@ -223,6 +225,7 @@ def lower_query(
         general,
         time_zone,
         kept_operators([with_rows_by_spark(plan.physical)], (), catalog),
+        sources_in_order(plan.physical, catalog),
         measuring,
     )
 
@@ -263,6 +266,7 @@ def lower_set(
         (),
         time_zone,
         kept_operators([with_rows_by_spark(plan.physical) for plan in plans], names, catalog),
+        sources_in_order(plans[0].physical, catalog),
     )
 
 

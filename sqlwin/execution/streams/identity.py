@@ -53,6 +53,7 @@ def identity_of(
         # as they come back from the checkpoint
         operators=tuple(operator_of(_json(operator.as_json())) for operator in lowered.kept),
         form=tuple(_json(form_of(plan)) for plan in by_spark),
+        sources=tuple(map(without_options, lowered.order_of_sources)),
     )
     return without_secrets(identity, mask)
 

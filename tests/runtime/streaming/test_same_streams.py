@@ -162,10 +162,11 @@ def test_a_table_that_is_another_one_is_told_by_what_has_changed(
 
 
 def test_sources_are_in_the_order_in_which_spark_numbers_them() -> None:
-    old, new = (
-        replace(reads(PARQUET), tables=dict.fromkeys(names, PARQUET)) for names in ("ab", "ba")
-    )
-    assert difference(old, new) == "it read a, b, now b, a"
+    whole = replace(reads(PARQUET), tables=dict.fromkeys("ab", PARQUET))
+    old, new, older = (replace(whole, sources=tuple(names)) for names in ("ab", "bA", ""))
+    assert difference(old, new) == "its sources were in the order a, b, now b, A"
+    assert isinstance(difference(old, replace(old, sources=("A", "B"))), tuple)
+    assert isinstance(difference(older, new), tuple)
 
 
 def test_dataframes_without_a_name_are_told_by_their_order_in_the_stream() -> None:
