@@ -78,7 +78,7 @@ class MaterializedTables:
         create_slices(place, name, definition.to_json(), planned.form, partitions, rules=rules)
         try:
             opened = open_materialized(catalog, statement.name, path)
-            done = self._refreshed(opened, statement.text)
+            done = self._refreshed(opened, statement.text, planned)
         except BaseException:
             catalog.forget(statement.name)
             remove_slices(place)
@@ -268,13 +268,19 @@ class MaterializedTables:
     def _described(self, entry: MaterializedTable) -> str:
         return self._plans.catalog.slices.described(entry)
 
-    def _refreshed(self, entry: MaterializedTable, text: str) -> Refreshed:
+    def _refreshed(
+        self, entry: MaterializedTable, text: str, planned: PlannedRows | None = None
+    ) -> Refreshed:
+        """Bring one up to date; `planned` is what a first attempt goes by, if that is known."""
         plans, name = self._plans, ".".join(entry.name)
         query = plans.catalog.view(entry.name)
         assert query is not None
+        known = [] if planned is None else [planned]
 
         def plan() -> PlannedRows:
             plans.start_statement()
+            if known:
+                return known.pop()
             return planned_rows(plans, entry.name, query.copy(), entry.text)
 
         buffer_bytes = int(plans.config.get("sqlwin.local.buffer-size"))
