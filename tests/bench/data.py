@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +18,8 @@ DISORDER_SECONDS = 2
 START_US = 1_767_225_600_000_000  # 2026-01-01
 
 ROW_GROUP = 1_000_000
+# From so many on several processes write files at a time
+MANY_ROWS = 20_000_000
 
 
 def make(
@@ -46,30 +52,52 @@ def make(
     if (path / "_DONE").exists():
         return path
     path.mkdir(parents=True, exist_ok=True)
-    rng = np.random.default_rng(20260101)
-    disorder_us = DISORDER_SECONDS * 1_000_000
     rows_per_file = max(ROW_GROUP, -(-rows // 8)) if files is None else -(-rows // files)
-    for number, first in enumerate(range(0, rows, rows_per_file)):
-        n_rows = min(rows_per_file, rows - first)
-        with pq.ParquetWriter(path / f"part-{number:03}.parquet", _schema(key_type)) as writer:
-            for offset in range(0, n_rows, ROW_GROUP):
-                n = min(ROW_GROUP, n_rows - offset)
-                index = np.arange(first + offset, first + offset + n, dtype=np.int64)
-                ts = START_US + index * (span_us // rows) + rng.integers(0, disorder_us, n)
-                key = rng.integers(0, keys, n)
-                if hot:
-                    key[rng.random(n) < hot] = 0
-                columns = [
-                    pa.array(np.minimum(ts, START_US + span_us - 1)).cast(pa.timestamp("us")),
-                    pa.array(key) if key_type == "int" else _names(key),
-                    pa.array(rng.integers(0, 10_000, n)),
-                    pa.array(rng.random(n) * 100),
-                ]
-                writer.write_table(
-                    pa.Table.from_arrays(columns, schema=_schema(key_type)), row_group_size=n
-                )
+    firsts = list(enumerate(range(0, rows, rows_per_file)))
+    write = partial(_write_file, path, rows, rows_per_file, keys, key_type, hot, span_us)
+    if rows < MANY_ROWS:
+        for each in firsts:
+            write(each)
+    else:
+        # a million rows at a time in each
+        with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as writers:
+            list(writers.map(write, firsts))
     (path / "_DONE").touch()
     return path
+
+
+def _write_file(
+    path: Path,
+    rows: int,
+    rows_per_file: int,
+    keys: int,
+    key_type: str,
+    hot: float,
+    span_us: int,
+    file: tuple[int, int],
+) -> None:
+    """Write a file of a directory, which has a number and a first row."""
+    number, first = file
+    rng = np.random.default_rng([20260101, number])
+    disorder_us = DISORDER_SECONDS * 1_000_000
+    n_rows = min(rows_per_file, rows - first)
+    with pq.ParquetWriter(path / f"part-{number:03}.parquet", _schema(key_type)) as writer:
+        for offset in range(0, n_rows, ROW_GROUP):
+            n = min(ROW_GROUP, n_rows - offset)
+            index = np.arange(first + offset, first + offset + n, dtype=np.int64)
+            ts = START_US + index * (span_us // rows) + rng.integers(0, disorder_us, n)
+            key = rng.integers(0, keys, n)
+            if hot:
+                key[rng.random(n) < hot] = 0
+            columns = [
+                pa.array(np.minimum(ts, START_US + span_us - 1)).cast(pa.timestamp("us")),
+                pa.array(key) if key_type == "int" else _names(key),
+                pa.array(rng.integers(0, 10_000, n)),
+                pa.array(rng.random(n) * 100),
+            ]
+            writer.write_table(
+                pa.Table.from_arrays(columns, schema=_schema(key_type)), row_group_size=n
+            )
 
 
 def _schema(key_type: str) -> pa.Schema:
