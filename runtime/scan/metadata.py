@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Lock
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +19,8 @@ from runtime.scan.files import NO_FILES, NotScannable, is_hidden, list_files, pa
 from runtime.scan.stores import Store, explained, open_stored
 from runtime.spec.scan import ScanFile, ScanSource
 from runtime.spec.table import Column
+
+T = TypeVar("T")
 
 _READERS = 16
 # Of so many partitions Spark may read files that do not fit
@@ -94,14 +97,38 @@ LookAt = Callable[[Sequence[ScanFile], Wanted], Sequence[Looked]]
 
 def look_here(files: Sequence[ScanFile], wanted: Wanted) -> list[Looked]:
     """What the footers of files say, read in parallel by this process, unless most do not fit."""
-    found = []
-    with ThreadPoolExecutor(_READERS) as readers:
-        for start in range(0, len(files), _LOOKED_AT):
-            part = files[start : start + _LOOKED_AT]
-            found += list(readers.map(lambda file: _look_at(file, wanted), part))
-            if are_too_many(sum(each.misfit is not None for each in found), len(found)):
-                break
+    found: list[Looked] = []
+    for start in range(0, len(files), _LOOKED_AT):
+        part = files[start : start + _LOOKED_AT]
+        found += of_footers(part, lambda file: _look_at(file, wanted), wanted.store)
+        if are_too_many(sum(each.misfit is not None for each in found), len(found)):
+            break
     return found
+
+
+def of_footers(
+    files: Sequence[ScanFile], work: Callable[[ScanFile], T], store: Store | None
+) -> list[T]:
+    """What is made of the footer of each file; those that are not remembered are read in parallel.
+
+    Args:
+        files: the files.
+        work: asks `read_footer`.
+        store: where the files are; None: on this machine.
+    """
+    if store is None and all(map(_is_remembered, files)):
+        return [work(file) for file in files]
+    with ThreadPoolExecutor(_READERS) as readers:
+        return list(readers.map(work, files))
+
+
+def _is_remembered(file: ScanFile) -> bool:
+    """Whether the footer of a file of this machine is in memory."""
+    try:
+        status = os.stat(file.path)
+    except OSError:
+        return False
+    return _footers.get((file.path, status.st_size, status.st_mtime_ns)) is not None
 
 
 def are_too_many(n_misfits: int, n_files: int) -> bool:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import pyarrow.parquet as pq
 
 from runtime.errors import ExecutionError
 from runtime.scan.files import NotScannable
-from runtime.scan.metadata import column_index, read_footer
+from runtime.scan.metadata import column_index, of_footers, read_footer
 from runtime.scan.pruning import Range, can_be_true, column_range, range_of_value
 from runtime.scan.stores import Store
 from runtime.spec.expressions import Expression
@@ -20,7 +19,6 @@ from runtime.spec.scan import ScanFile, ScanSource
 LEAST_BYTES = 4 << 20
 # One that reads more is long to do again, and holds up the rest.
 SPLIT_BYTES = 128 << 20
-_READERS = 16
 
 
 @dataclass(frozen=True)
@@ -124,13 +122,12 @@ GroupsOf = Callable[[Sequence[ScanFile], Sought], Sequence[FileGroups]]
 
 
 def groups_here(files: Sequence[ScanFile], sought: Sought) -> list[FileGroups]:
-    """The row groups of files, whose footers this process reads in parallel.
+    """The row groups of files, whose footers this process reads.
 
     Raises:
         ExecutionError: a file is no longer what it was when the query was planned.
     """
-    with ThreadPoolExecutor(_READERS) as readers:
-        return list(readers.map(lambda file: _groups_of(file, sought), files))
+    return of_footers(files, lambda file: _groups_of(file, sought), sought.store)
 
 
 def plan_splits(
