@@ -56,7 +56,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     send = GatewayClient.send_command
 
     def sent(self: GatewayClient, command: str, *args: object, **options: object) -> object:
-        found.append(command)
+        # Java is told when Python forgets an object, whenever that is
+        if not command.startswith("m\n"):
+            found.append(command)
         return send(self, command, *args, **options)
 
     monkeypatch.setattr(GatewayClient, "send_command", sent)
