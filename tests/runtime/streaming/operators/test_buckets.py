@@ -93,14 +93,24 @@ def test_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gives_the_same(whole, cut, batches)[-1] > 1
 
 
-def test_slices_that_several_windows_share_and_late_rows() -> None:
-    windows = Tumble(10_000 * MS), Hop(10_000 * MS, 60_000 * MS), Cumulate(10_000 * MS, 60_000 * MS)
+@pytest.mark.parametrize("few", [0, 1 << 14], ids=["running", "slices"])
+def test_slices_that_several_windows_share_and_late_rows(
+    few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spans, "FEW_ROWS", few)
+    monkeypatch.setattr(spans, "SLICES_A_KEY", 0)
+    windows = (
+        Tumble(10_000 * MS),
+        Hop(10_000 * MS, 120_000 * MS),
+        Cumulate(10_000 * MS, 60_000 * MS),
+    )
     whole, cut = test_shared.Shared(*windows), test_shared.Shared(*windows)
     cut.bound = Bound(ALONE, FEW_BYTES)
     for rows, watermark in random_batches(2):
         assert cut.micro_batch(rows, watermark) == whole.micro_batch(rows, watermark)
         assert cut.n_late == whole.n_late
         assert [sorted(rows) for rows in cut.late] == [sorted(rows) for rows in whole.late]
+        check_blobs(cut.store)
     assert cut.end() == whole.end()
     assert n_buckets(cut) > 1 and sum(whole.n_late) > 0
     check_blobs(cut.store)

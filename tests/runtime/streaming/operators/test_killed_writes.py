@@ -222,8 +222,8 @@ def test_results_that_change_are_taken_back_once(kind: str, rules: str) -> None:
 
 @pytest.mark.usefixtures("spans_from_the_start")
 def test_readers_of_shared_slices_get_their_windows_once() -> None:
-    kinds = ("tumble", "hop", "cumulate")
-    victim = Victim(5)
+    kinds = ("tumble", "running", "cumulate")
+    victim, n_running = Victim(5), 0
     shared, other = (Shared(*(WINDOWS[kind][0] for kind in kinds)) for _ in range(2))
     shared.store = victim.state
     rows: list[Row] = []
@@ -234,9 +234,13 @@ def test_readers_of_shared_slices_get_their_windows_once() -> None:
         assert found == other.micro_batch(some, watermark)
         for each, new in zip(emitted, found, strict=True):
             each += new
+        known = decode_facts(victim.state.blobs["facts"]).get("running", {"readers": {}})
+        n_running += bool(known["readers"].get("1", {}).get("spans"))
     for kind, each, last in zip(kinds, emitted, victim.through(shared.end), strict=True):
         assert sorted(each + last) == by_definition(WINDOWS[kind][1], rows)
+    assert set(victim.state.blobs) == {"facts"}
     assert victim.n_kills >= N_KILLS
+    assert n_running > N_BATCHES // 2
 
 
 def test_sessions_come_once_and_whole() -> None:
