@@ -20,7 +20,6 @@ from sqlwin.cli.options import (
     check_spark_options,
     page_option,
     serve_page,
-    spark_configuration,
     spark_options,
     sql_options,
 )
@@ -403,15 +402,7 @@ def _open(
 
     # Spark Connect does not report how far it is.
     file, bar = _output(stack, output, enabled=not no_progress and not spark["remote"])
-    session = stack.enter_context(
-        opened_session(
-            bar,
-            master=spark["master"],
-            conf=spark_configuration(spark["conf"], spark["remote"]),
-            remote=spark["remote"],
-            settings=dict(spark["settings"]),
-        )
-    )
+    session = stack.enter_context(opened_session(bar, spark))
     return file, bar, session
 
 

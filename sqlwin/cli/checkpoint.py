@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from sqlwin.cli.options import check_spark_options, spark_configuration, spark_options
+from sqlwin.cli.options import check_spark_options, spark_options
 from sqlwin.console.formats import FORMATS
 
 
@@ -129,15 +129,7 @@ def rescale(directory: str, partitions: int, no_progress: bool, **spark: Any) ->
     enabled = not no_progress and not spark["remote"]
     with ExitStack() as stack:
         bar = stack.enter_context(ProgressBar(Console(stderr=True), enabled=enabled))
-        session = stack.enter_context(
-            opened_session(
-                bar,
-                master=spark["master"],
-                conf=spark_configuration(spark["conf"], spark["remote"]),
-                remote=spark["remote"],
-                settings=dict(spark["settings"]),
-            )
-        )
+        session = stack.enter_context(opened_session(bar, spark))
         with bar.waiting("Rescaling"):
             done = rescale_checkpoint(session.spark, directory, partitions)
     before, after = done.before, done.after

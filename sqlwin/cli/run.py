@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import pyarrow as pa
@@ -15,6 +15,7 @@ from rich.console import Console
 
 from runtime.errors import SqlwinError
 from runtime.spark.jvm.class_archive import make_missing
+from sqlwin.cli.options import spark_configuration
 from sqlwin.console.failures import stopped_by_signals
 from sqlwin.console.formats import counted, elapsed, writer_of
 from sqlwin.console.scripts import Script
@@ -239,25 +240,26 @@ def run_scripts(
 
 
 @contextmanager
-def opened_session(
-    bar: ProgressBar,
-    *,
-    master: str | None,
-    conf: dict[str, str],
-    remote: str | None,
-    settings: dict[str, str],
-) -> Iterator[Session]:
+def opened_session(bar: ProgressBar, spark: Mapping[str, Any]) -> Iterator[Session]:
     """A session that is closed at the end; Ctrl-C cancels what Spark is doing for it.
 
     The handler is set after Spark's start, since Spark sets one of its own.
+
+    Args:
+        bar: says what is waited for.
+        spark: what `spark_options` take.
     """
     import sqlwin
     from runtime.spark.jvm.process import let_jvm_end
     from runtime.spark.start_workers import start_workers
 
+    conf = spark_configuration(spark["conf"], spark["remote"])
     with bar.waiting("Starting Spark"):
         session: Session = sqlwin.connect(
-            master=master, conf=conf, remote=remote, settings=settings
+            master=spark["master"],
+            conf=conf,
+            remote=spark["remote"],
+            settings=dict(spark["settings"]),
         )
     start_workers(session.spark)
     try:

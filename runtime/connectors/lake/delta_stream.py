@@ -17,9 +17,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructType
 
-from runtime.connectors.columns import find_column, physical_columns, pick
 from runtime.connectors.lake.delta import (
     delta_path,
     delta_schema,
@@ -30,7 +29,13 @@ from runtime.connectors.lake.delta import (
 )
 from runtime.connectors.lake.delta_write import partition_text
 from runtime.connectors.lake.places import Place
-from runtime.connectors.lake.stream_files import Columns, FilePart, read_file
+from runtime.connectors.lake.stream_files import (
+    Columns,
+    FilePart,
+    column_fields,
+    read_file,
+    stream_of,
+)
 from runtime.connectors.lake.table import UnreadableError
 from runtime.connectors.options.checks import option_values
 from runtime.errors import ExecutionError
@@ -206,28 +211,12 @@ def stream_delta(spark: SparkSession, spec: TableSpec) -> DataFrame:
     path = delta_path(spark, spec)
     opened = open_delta(spec, Place(path), zone)
     table = delta_table(spec, opened, Place(path), zone)
-    needed = table.schema.names
-    if spec.columns:
-        wanted = [column.name for column in physical_columns(spec)]
-        needed = [name for name in needed if any(find_column([name], w) for w in wanted)]
-    fields = [StructField(name, table.schema[name].dataType) for name in needed]
+    fields = column_fields(spec, table.schema)
     for field in fields:
         is_nested = field.dataType.simpleString().startswith(("struct", "array", "map"))
         if is_nested and table.stored is not table.schema:
             raise UnreadableError(f"its column {field.name} has fields, and columns are mapped")
     until = None if "source.monitor-interval" in values else opened.version()
-    options = {
-        "table": spec.name,
-        "path": path,
-        "until": "" if until is None else str(until),
-        "skips": values.get("skip-change-commits", "false").lower(),
-    }
-    # makes the session the active one, see `row_numbers`
-    spark.createDataFrame([], "id BIGINT")
-    spark.dataSource.register(DeltaVersions)
-    reader = spark.readStream.format(FORMAT).schema(StructType(fields))
-    rows = reader.options(**options).load()
-    if not spec.columns:
-        return rows
+    options = {"path": path, "until": "" if until is None else str(until)}
     origin = f"{values['path']}, version {opened.version()}"
-    return rows.select(*(pick(rows, spec, c, origin) for c in physical_columns(spec)))
+    return stream_of(spark, spec, DeltaVersions, fields, options, origin)

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructType
 
-from runtime.connectors.columns import find_column, physical_columns, pick
 from runtime.connectors.lake.iceberg import (
     from_place,
     iceberg_table,
@@ -27,7 +26,13 @@ from runtime.connectors.lake.iceberg import (
     table_name,
 )
 from runtime.connectors.lake.places import Place
-from runtime.connectors.lake.stream_files import Columns, FilePart, read_file
+from runtime.connectors.lake.stream_files import (
+    Columns,
+    FilePart,
+    column_fields,
+    read_file,
+    stream_of,
+)
 from runtime.connectors.lake.table import UnreadableError
 from runtime.connectors.options.checks import option_values
 from runtime.errors import ExecutionError
@@ -221,10 +226,6 @@ def stream_iceberg(spark: SparkSession, spec: TableSpec) -> DataFrame:
         raise UnreadableError(f"{place.path} is on no file system of this machine")
     opened = from_place(spec, place)
     table = iceberg_table(spec, opened, str(spark.conf.get("spark.sql.session.timeZone")))
-    needed = table.schema.names
-    if spec.columns:
-        wanted = [column.name for column in physical_columns(spec)]
-        needed = [name for name in needed if any(find_column([name], w) for w in wanted)]
     current = opened.current_snapshot()
     # without a snapshot there is nothing to read: 0 is where a stream begins
     until = (
@@ -232,19 +233,10 @@ def stream_iceberg(spark: SparkSession, spec: TableSpec) -> DataFrame:
     )
     ours = ("version", "timestamp", "source.monitor-interval", "skip-change-commits", "late-rows")
     options = {
-        "table": spec.name,
         "place": "" if place is None else place.path,
         "options": json.dumps([o for o in spec.options if o[0].lower() not in ours]),
         "until": until,
-        "skips": values.get("skip-change-commits", "false").lower(),
     }
-    # makes the session the active one, see `row_numbers`
-    spark.createDataFrame([], "id BIGINT")
-    spark.dataSource.register(IcebergSnapshots)
-    fields = [StructField(name, table.schema[name].dataType) for name in needed]
-    reader = spark.readStream.format(FORMAT).schema(StructType(fields))
-    rows = reader.options(**options).load()
-    if not spec.columns:
-        return rows
+    fields = column_fields(spec, table.schema)
     origin = f"{table.snapshot.path}, {table.snapshot.version}"
-    return rows.select(*(pick(rows, spec, c, origin) for c in physical_columns(spec)))
+    return stream_of(spark, spec, IcebergSnapshots, fields, options, origin)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql.datasource import InputPartition
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
+from runtime.connectors.columns import find_column, physical_columns, pick
 from runtime.connectors.lake.table import has_fields
+from runtime.connectors.options.checks import option_values
 from runtime.errors import ExecutionError
 from runtime.scan.files import NotScannable
 from runtime.scan.lake import LakeColumn, read_footers, stored_names
 from runtime.scan.metadata import find_misfit
-from runtime.spec.table import Column
+from runtime.spec.table import Column, TableSpec
 
 _BATCH_ROWS = 1 << 16
 
@@ -42,6 +45,44 @@ class Columns:
 
     columns: tuple[LakeColumn, ...]
     partitions: dict[str, str] = field(default_factory=dict)
+
+
+def column_fields(spec: TableSpec, there: StructType) -> list[StructField]:
+    """The columns of a table that a stream reads: those declared, or all that are there."""
+    needed = there.names
+    if spec.columns:
+        wanted = [column.name for column in physical_columns(spec)]
+        needed = [name for name in needed if any(find_column([name], w) for w in wanted)]
+    return [StructField(name, there[name].dataType) for name in needed]
+
+
+def stream_of(
+    spark: SparkSession,
+    spec: TableSpec,
+    source: type[DataSource],
+    fields: Sequence[StructField],
+    options: Mapping[str, str],
+    origin: str,
+) -> DataFrame:
+    """The rows of a data source as a stream, with the columns that a table declares.
+
+    Args:
+        spark: the session.
+        spec: the table.
+        source: reads its versions.
+        fields: the columns that it reads.
+        options: for it.
+        origin: what errors about columns call the table.
+    """
+    # makes the session the active one, see `row_numbers`
+    spark.createDataFrame([], "id BIGINT")
+    spark.dataSource.register(source)
+    skips = option_values(spec).get("skip-change-commits", "false").lower()
+    reader = spark.readStream.format(source.name()).schema(StructType(list(fields)))
+    rows = reader.options(table=spec.name, skips=skips, **options).load()
+    if not spec.columns:
+        return rows
+    return rows.select(*(pick(rows, spec, c, origin) for c in physical_columns(spec)))
 
 
 def read_file(part: FilePart, schema: StructType, table: Columns) -> Iterator[pa.RecordBatch]:
