@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pyspark
 
 from runtime.spark.jvm.java import find_java
+from tests.end_to_end.stream_files import write_next
 from tests.goldens import ROOT
 
 # Packages of workers, as `pip install` calls them, and what is copied of each
@@ -271,12 +271,8 @@ def driver(
 
 def stream_files(directory: Path, parts: list[pa.Table]) -> str:
     """The parts as files, each of which becomes a micro-batch."""
-    directory.mkdir()
-    for number, part in enumerate(parts):
-        path = directory / f"{number:03}.parquet"
-        pq.write_table(part, path)
-        # files are taken in the order of their times
-        os.utime(path, (1_700_000_000 + number,) * 2)
+    for part in parts:
+        write_next(directory, part)
     return f"""'connector' = 'filesystem', 'path' = '{directory}', 'format' = 'parquet',
         'max-files-per-trigger' = '1'"""
 

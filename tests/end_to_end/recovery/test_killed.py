@@ -19,6 +19,7 @@ import pytest
 
 import sqlwin
 from tests.end_to_end.recovery.killed_stream import QUERY, SET_QUERIES, set_tables, tables
+from tests.end_to_end.stream_files import write_next
 
 pytestmark = pytest.mark.long
 
@@ -38,7 +39,6 @@ def write_input(
     Returns the rows that are late: their values, and the watermarks that they miss.
     """
     rng = np.random.default_rng(7)
-    (directory / "in").mkdir()
     late: list[tuple[int, dt.datetime]] = []
     newest_us = 0
     for number in range(n_files):
@@ -54,17 +54,12 @@ def write_input(
             missed = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=newest_us - 5_000_000)  # noqa: DTZ001
             late += [(int(value), missed) for value in values[:N_LATE]]
         newest_us = max(newest_us, int(times_us.max()))
-        table = pa.table(
-            {
-                "k": pa.array(keys, pa.int32()),
-                "v": pa.array(values),
-                "ts": pa.array(times_us, pa.timestamp("us")),
-            }
-        )
-        path = directory / "in" / f"{number:04d}.parquet"
-        pq.write_table(table, path)
-        # Files are taken in the order of their times
-        os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+        columns = {
+            "k": pa.array(keys, pa.int32()),
+            "v": pa.array(values),
+            "ts": pa.array(times_us, pa.timestamp("us")),
+        }
+        write_next(directory / "in", columns)
     return late
 
 

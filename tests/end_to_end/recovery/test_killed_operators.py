@@ -21,7 +21,6 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import sqlwin
@@ -29,6 +28,7 @@ from runtime.files import LocalFiles
 from runtime.streaming.stored_state import open_state
 from tests.end_to_end.recovery.killed_operators import KINDS, pipeline
 from tests.end_to_end.recovery.test_killed import kill
+from tests.end_to_end.stream_files import write_next
 from tests.oracle import MINUTE_US, OracleWindow, expected
 
 PROGRAM = Path(__file__).with_name("killed_operators.py")
@@ -66,7 +66,6 @@ def write_input(
 ) -> pa.Table:
     """Files of a minute each, a micro-batch each; some rows come `late_s` late. All of their rows."""
     rng = np.random.default_rng(11)
-    (directory / "in").mkdir(parents=True)
     tables = []
     for number in range(n_files):
         seconds = number * 60 + rng.uniform(0, 60, n_rows) - rng.uniform(0, 4, n_rows)
@@ -80,10 +79,7 @@ def write_input(
                 "ts": pa.array((seconds * 1e6).astype(np.int64), pa.timestamp("us")),
             }
         )
-        path = directory / "in" / f"{number:04d}.parquet"
-        pq.write_table(table, path)
-        # Files are taken in the order of their times
-        os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+        write_next(directory / "in", table)
         tables.append(table)
     return pa.concat_tables(tables)
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import sqlwin
 from runtime.streaming.heartbeat import is_heartbeat
 from runtime.streaming.source_reads import rows_read
+from tests.end_to_end.stream_files import write_next
 from tests.marks import among
 
 STREAMING = "SET 'execution.runtime-mode' = 'streaming';"
@@ -20,17 +19,9 @@ BATCH = "SET 'execution.runtime-mode' = 'batch';"
 BY_SPARK = "SET 'sqlwin.optimizer.disabled-rules' = 'push_local_aggregate_into_scan';"
 BY_ARROW = "RESET 'sqlwin.optimizer.disabled-rules';"
 SCAN = "ArrowScanLocalWindowAggregate(table=[events]"
+NAME = "part {}%2B+ä.parquet"
 N_FILES, N_ROWS = 4, 1_000
 HOUR_US = 3_600_000_000
-
-
-def write(directory: Path, number: int, table: pa.Table) -> None:
-    """One more file, which becomes one micro-batch."""
-    directory.mkdir(exist_ok=True)
-    path = directory / f"part {number}%2B+ä.parquet"
-    pq.write_table(table, path)
-    # Files are taken in the order of their times
-    os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
 
 
 def rows_of(number: int) -> pa.Table:
@@ -71,7 +62,7 @@ def rows(session: sqlwin.Session, query: str) -> list[tuple[object, ...]]:
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("files") / "of a stream"
     for number in range(N_FILES):
-        write(path, number, rows_of(number))
+        write_next(path, rows_of(number), NAME)
     return path
 
 
@@ -183,9 +174,9 @@ def test_a_checkpoint_goes_on_whoever_reads_the_files(
     first: str, tmp_path: Path, fresh_session: sqlwin.Session
 ) -> None:
     second = BY_SPARK if first == BY_ARROW else BY_ARROW
-    write(tmp_path / "in", 0, rows_of(0))
+    write_next(tmp_path / "in", rows_of(0), NAME)
     fresh_session.execute(f"{events(tmp_path / 'in')} {counts(tmp_path)} {first} {COUNTS}")
-    write(tmp_path / "in", 1, rows_of(1))
+    write_next(tmp_path / "in", rows_of(1), NAME)
     fresh_session.execute(f"{second} SET 'sqlwin.end-of-input' = 'close-windows'; {COUNTS}")
     wanted = rows(fresh_session, BATCH + KEPT)
     assert wanted
@@ -196,12 +187,12 @@ def test_a_checkpoint_goes_on_whoever_reads_the_files(
 def test_a_file_of_other_types_stops_the_stream_which_goes_on_with_spark(
     tmp_path: Path, fresh_session: sqlwin.Session
 ) -> None:
-    write(tmp_path / "in", 0, rows_of(0))
+    write_next(tmp_path / "in", rows_of(0), NAME)
     fresh_session.execute(f"{events(tmp_path / 'in')} {counts(tmp_path)} {COUNTS}")
     narrow = rows_of(1)
     position = narrow.schema.get_field_index("v")
     narrow = narrow.set_column(position, "v", narrow["v"].cast(pa.int32()))
-    write(tmp_path / "in", 1, narrow.drop_columns(["x"]))
+    write_next(tmp_path / "in", narrow.drop_columns(["x"]), NAME)
     # a stream that runs when such a file comes meets it there; one that starts leaves all to Spark
     assert "column v is INT, and BIGINT in the table" in fresh_session.explain(KEPT)
     fresh_session.execute(f"SET 'sqlwin.end-of-input' = 'close-windows'; {COUNTS}")

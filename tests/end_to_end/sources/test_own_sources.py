@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import sqlwin
-from tests.end_to_end.streams.test_processing_time import STREAMING, table, write
+from tests.end_to_end.stream_files import write_keys
+from tests.end_to_end.streams.test_processing_time import STREAMING, table
 
 WINDOWS = """(SELECT k, window_start, window_end, COUNT(*) AS n
     FROM TABLE(TUMBLE(TABLE {}, DESCRIPTOR({}), INTERVAL '365' DAYS))
@@ -19,8 +20,8 @@ WINDOWS = """(SELECT k, window_start, window_end, COUNT(*) AS n
 def test_windows_that_are_joined_hear_of_the_end_in_the_same_micro_batch(
     time: str, fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
-    write(tmp_path / "a", (1, "a"), (2, "b"), (3, "a"))
-    write(tmp_path / "b", (9, "a"))
+    write_keys(tmp_path / "a", (1, "a"), (2, "b"), (3, "a"))
+    write_keys(tmp_path / "b", (9, "a"))
     columns = "pt AS PROCTIME(), WATERMARK FOR ts AS ts"
     *_, result = fresh_session.execute(
         table("one", tmp_path / "a", columns)

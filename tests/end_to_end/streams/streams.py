@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import time
 import uuid
 from contextlib import contextmanager
-
-import pyarrow.parquet as pq
 
 from planner.catalog import StreamTable
 from planner.lowering.stream.steps import lower_stream
@@ -19,6 +15,7 @@ from runtime.streaming.own_sources import OwnSources
 from sqlwin.catalog.entries import Registered
 from sqlwin.execution.runner import Runner
 from sqlwin.statements.parse import parse_statement
+from tests.end_to_end.stream_files import write_next
 
 
 class Streams:
@@ -29,7 +26,6 @@ class Streams:
         self._spark = session.spark
         self._directory = directory
         self.tables = {}
-        self._n_files = 0
         self._runner.catalog.stream = self._stream
 
     def _stream(self, name):
@@ -52,14 +48,7 @@ class Streams:
 
     def write(self, name, table):
         """One more file, which becomes one micro-batch."""
-        self._n_files += 1
-        path = self._directory / name / f"{self._n_files:04}.parquet"
-        hidden = path.with_name(f"_{path.name}")
-        pq.write_table(table, hidden)
-        # Spark reads files in the order of their times
-        time_s = time.time() - 1000 + self._n_files
-        os.utime(hidden, (time_s, time_s))
-        hidden.rename(path)
+        write_next(self._directory / name, table)
 
     def step(self, sql, **options):
         """The steps of a query."""

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
 import time
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import sqlwin
 from runtime.streaming.general import GeneralWindowOperator, WindowJob
 from sqlwin import windows as w
+from tests.end_to_end.stream_files import write_next
 
 NOON = dt.datetime(2024, 2, 28, 12)  # noqa: DTZ001 - a wall clock time
 SECOND = dt.timedelta(seconds=1)
@@ -31,22 +30,13 @@ OUTPUT = "n int, pages array<bigint>"
 
 
 def write(directory: Path, rows: list[tuple[int | None, str, int]]) -> None:
-    directory.mkdir(exist_ok=True)
-    number = len(list(directory.iterdir()))
-    table = pa.table(
-        {
-            "ts": pa.array(
-                [None if s is None else NOON + s * SECOND for s, _, _ in rows], pa.timestamp("us")
-            ),
-            "visitor": [visitor for _, visitor, _ in rows],
-            "pages": [pages for _, _, pages in rows],
-        }
-    )
-    path = directory / f"{number:03d}.parquet"
-    pq.write_table(table, directory / f"_{path.name}")
-    # Files are taken in the order of their times
-    os.utime(directory / f"_{path.name}", (1_700_000_000 + number,) * 2)
-    (directory / f"_{path.name}").rename(path)
+    times = [None if s is None else NOON + s * SECOND for s, _, _ in rows]
+    columns = {
+        "ts": pa.array(times, pa.timestamp("us")),
+        "visitor": [visitor for _, visitor, _ in rows],
+        "pages": [pages for _, _, pages in rows],
+    }
+    write_next(directory, columns)
 
 
 def seconds(rows: list[Any]) -> list[tuple[Any, ...]]:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import runtime.connectors.late_rows
 import sqlwin
 from runtime.errors import AnalysisError, CatalogError
 from runtime.spec.stream import FINAL_US
+from tests.end_to_end.stream_files import write_next
 from tests.marks import among
 
 TUMBLE = "TUMBLE(TABLE readings, DESCRIPTOR(ts), INTERVAL '10' SECONDS)"
@@ -33,22 +32,15 @@ def us(second: float) -> int:
 
 def write(directory: Path, *parts: list[tuple[float | None, str, int]]) -> None:
     """A Parquet file, which becomes a micro-batch, for each list of (second, sensor, value)."""
-    directory.mkdir(exist_ok=True)
-    there = len(list(directory.iterdir()))
-    for number, rows in enumerate(parts, start=there):
+    for rows in parts:
         seconds, sensors, values = zip(*rows, strict=True)
         times = [None if second is None else at(second) for second in seconds]
-        table = pa.table(
-            {
-                "ts": pa.array(times, pa.timestamp("us")),
-                "sensor": pa.array(sensors),
-                "more": [{"value": value, "tags": [str(value)]} for value in values],
-            }
-        )
-        path = directory / f"{number:03d}.parquet"
-        pq.write_table(table, path)
-        # Files are taken in the order of their times
-        os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+        columns = {
+            "ts": pa.array(times, pa.timestamp("us")),
+            "sensor": pa.array(sensors),
+            "more": [{"value": value, "tags": [str(value)]} for value in values],
+        }
+        write_next(directory, columns)
 
 
 def tables(directory: Path, connector: str = "memory") -> str:

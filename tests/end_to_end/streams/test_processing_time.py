@@ -9,14 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
 import sqlwin
 from sqlwin.execution.streams.handle import StreamState
+from tests.end_to_end.stream_files import write_keys
 
 STREAMING = "SET 'execution.runtime-mode' = 'streaming';"
 EVERY = "SET 'execution.checkpointing.interval' = '300 ms';"
@@ -25,17 +24,6 @@ TUMBLE = """
     FROM TABLE(TUMBLE(TABLE {table}, DESCRIPTOR({column}), INTERVAL '{size}' SECONDS))
     GROUP BY k, window_start, window_end
 """
-
-
-def write(directory: Path, *rows: tuple[int, str]) -> None:
-    """One more file of rows: seconds since 1970, key."""
-    directory.mkdir(exist_ok=True)
-    number = len(list(directory.glob("*.parquet")))
-    times = pa.array([second * 1_000_000 for second, _ in rows], pa.timestamp("us"))
-    table = pa.table({"ts": times, "k": pa.array([key for _, key in rows], pa.string())})
-    hidden = directory / f"_{number:03d}"
-    pq.write_table(table, hidden)
-    hidden.rename(directory / f"{number:03d}.parquet")
 
 
 def table(name: str, directory: Path, columns: str, more: str = "") -> str:
@@ -80,7 +68,7 @@ def at(second: int) -> dt.datetime:
 def test_a_window_of_processing_time_closes_when_its_time_is_over_though_no_rows_come(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
-    write(tmp_path / "in", (1, "a"), (2, "b"), (3, "a"))
+    write_keys(tmp_path / "in", (1, "a"), (2, "b"), (3, "a"))
     query = TUMBLE.format(table="events", column="pt", size=2)
     script = table("events", tmp_path / "in", "pt AS PROCTIME()", ENDLESS)
     before = dt.datetime.now(dt.UTC).replace(tzinfo=None)
@@ -92,7 +80,7 @@ def test_a_window_of_processing_time_closes_when_its_time_is_over_though_no_rows
         assert end - start == dt.timedelta(seconds=2)
         assert before - dt.timedelta(seconds=2) < start < end <= after
         # what comes later is in a later window
-        write(tmp_path / "in", (1, "c"))
+        write_keys(tmp_path / "in", (1, "c"))
         (*_, late) = until(fresh_session, 3)
         assert late[0] == "c"
         assert late[1] >= end
@@ -108,7 +96,7 @@ def test_a_window_of_processing_time_closes_when_its_time_is_over_though_no_rows
 def test_finite_input_on_processing_time_ends_and_all_windows_come_out(
     window: str, fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
-    write(tmp_path / "in", (1, "a"), (2, "b"), (3, "a"))
+    write_keys(tmp_path / "in", (1, "a"), (2, "b"), (3, "a"))
     names = fresh_session.spark.createDataFrame([("a", 1), ("b", 2)], "k string, id int")
     fresh_session.register("names", names)
     fresh_session.execute(
@@ -132,7 +120,7 @@ def test_finite_input_on_processing_time_ends_and_all_windows_come_out(
 def test_a_wider_window_holds_what_windows_of_processing_time_put_out(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
-    write(tmp_path / "in", (1, "a"), (2, "b"), (3, "a"))
+    write_keys(tmp_path / "in", (1, "a"), (2, "b"), (3, "a"))
     script = table("events", tmp_path / "in", "pt AS PROCTIME()", ENDLESS) + EVERY
     *_, result = fresh_session.execute(
         script
@@ -152,7 +140,7 @@ def test_a_wider_window_holds_what_windows_of_processing_time_put_out(
 def test_group_windows_take_processing_time_on_the_wall_clock_of_the_session(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
-    write(tmp_path / "in", (1, "a"), (2, "b"), (3, "a"))
+    write_keys(tmp_path / "in", (1, "a"), (2, "b"), (3, "a"))
     zone = ZoneInfo("Asia/Tokyo")
     day = "(pt, INTERVAL '1' DAY)"
     before = dt.datetime.now(zone)
@@ -176,7 +164,7 @@ def test_group_windows_take_processing_time_on_the_wall_clock_of_the_session(
 def test_a_micro_batch_that_is_computed_again_has_the_processing_time_that_it_had(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
-    write(tmp_path / "in", (1, "a"), (2, "b"))
+    write_keys(tmp_path / "in", (1, "a"), (2, "b"))
     fresh_session.execute(table("events", tmp_path / "in", "pt AS PROCTIME()", ENDLESS))
     grouped = TUMBLE.format(table="events", column="pt", size=1).replace("INSERT INTO kept", "")
     found: list[list[tuple[object, ...]]] = []
@@ -205,8 +193,8 @@ def test_a_micro_batch_that_is_computed_again_has_the_processing_time_that_it_ha
 def test_windows_of_different_sources_can_be_joined_on_processing_time(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
-    write(tmp_path / "a", (1, "a"), (2, "b"), (3, "a"))
-    write(tmp_path / "b", (9, "a"))
+    write_keys(tmp_path / "a", (1, "a"), (2, "b"), (3, "a"))
+    write_keys(tmp_path / "b", (9, "a"))
     counts = """(SELECT k, window_start, window_end, COUNT(*) AS n
         FROM TABLE(TUMBLE(TABLE {}, DESCRIPTOR(pt), INTERVAL '365' DAYS))
         GROUP BY k, window_start, window_end)"""
@@ -238,7 +226,7 @@ def test_explain_says_that_windows_wait_for_processing_time(
 def test_windows_of_processing_time_that_are_held_close_in_the_next_run(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
-    write(tmp_path / "in", (1, "a"), (2, "b"))
+    write_keys(tmp_path / "in", (1, "a"), (2, "b"))
     query = TUMBLE.format(table="events", column="pt", size=5)
     fresh_session.execute(
         table("events", tmp_path / "in", "pt AS PROCTIME()")
@@ -252,7 +240,7 @@ def test_windows_of_processing_time_that_are_held_close_in_the_next_run(
     # nothing new has come, and still the run ends
     fresh_session.execute(query)
     assert [(k, n) for k, _, _, n in kept(fresh_session)] == [("a", 1), ("b", 1)]
-    write(tmp_path / "in", (3, "c"))
+    write_keys(tmp_path / "in", (3, "c"))
     *_, last = fresh_session.execute("SET 'sqlwin.end-of-input' = 'close-windows';" + query)
     assert last.row_count == 1
     assert [k for k, *_ in kept(fresh_session)] == ["a", "b", "c"]
@@ -264,7 +252,7 @@ def test_a_query_on_processing_time_ends_under_sparks_available_now(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     for second in range(3):
-        write(tmp_path / "in", (second, "a"))
+        write_keys(tmp_path / "in", (second, "a"))
     fresh_session.execute(
         table(
             "events",
@@ -294,7 +282,7 @@ def test_a_query_on_processing_time_ends_under_sparks_available_now(
 def test_a_silent_source_holds_the_others_back_for_the_timeout_and_no_longer(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
-    write(tmp_path / "a", (1, "a"), (2, "a"), (15, "a"))
+    write_keys(tmp_path / "a", (1, "a"), (2, "a"), (15, "a"))
     watermark = "WATERMARK FOR ts AS ts"
     query = TUMBLE.format(table="both", column="ts", size=10)
     script = (
@@ -312,8 +300,8 @@ def test_a_silent_source_holds_the_others_back_for_the_timeout_and_no_longer(
         (status,) = stream.status().operators
         assert [s.is_idle for s in status.sources][1]
         # it wakes up far behind: its row is late, and it holds the watermark back again
-        write(tmp_path / "b", (3, "b"), (12, "b"))
-        write(tmp_path / "a", (25, "a"))
+        write_keys(tmp_path / "b", (3, "b"), (12, "b"))
+        write_keys(tmp_path / "a", (25, "a"))
         found = until(fresh_session, 3)
         assert found[1:] == [("a", at(10), at(20), 1), ("b", at(10), at(20), 1)]
         assert stream.status().operators[0].n_late == 1
@@ -323,7 +311,7 @@ def test_a_silent_source_holds_the_others_back_for_the_timeout_and_no_longer(
 def test_early_and_late_firing_are_on_processing_time(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
-    write(tmp_path / "in", (1, "a"), (2, "a"))
+    write_keys(tmp_path / "in", (1, "a"), (2, "a"))
     fresh_session.execute(
         table("events", tmp_path / "in", "WATERMARK FOR ts AS ts", ENDLESS)
         + """
@@ -361,13 +349,13 @@ def test_early_and_late_firing_are_on_processing_time(
 
     try:
         assert next_rows() == [("+I", "a", 10, 2)]
-        write(tmp_path / "in", (3, "a"))
+        write_keys(tmp_path / "in", (3, "a"))
         assert next_rows() == [("-U", "a", 10, 2), ("+U", "a", 10, 3)]
         # the window ends with nothing new in it; the one of this row comes early
-        write(tmp_path / "in", (15, "b"))
+        write_keys(tmp_path / "in", (15, "b"))
         assert next_rows() == [("+I", "b", 20, 1)]
         written = time.monotonic()
-        write(tmp_path / "in", (4, "a"))
+        write_keys(tmp_path / "in", (4, "a"))
         assert next_rows() == [("-U", "a", 10, 3), ("+U", "a", 10, 4)]
         assert time.monotonic() - written > 2
     finally:

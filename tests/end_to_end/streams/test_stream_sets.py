@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame
 
@@ -16,6 +14,7 @@ import sqlwin
 from runtime.connectors.filesystem.stream_write import FileSink
 from runtime.errors import ExecutionError
 from sqlwin.execution.streams.status import show_streams
+from tests.end_to_end.stream_files import write_next
 
 NAMES = ("minutes", "moving", "hours")
 STREAMING = "SET 'execution.runtime-mode' = 'streaming';"
@@ -23,24 +22,17 @@ BATCH = "SET 'execution.runtime-mode' = 'batch';"
 APART = "SET 'sqlwin.optimizer.disabled-rules' = 'share_window_slices';"
 
 
-def write(directory: Path, number: int, seconds: np.ndarray, seed: int) -> None:
+def write(directory: Path, seconds: np.ndarray, seed: int) -> None:
     """A Parquet file, one of those of a micro-batch."""
-    directory.mkdir(exist_ok=True)
     random = np.random.default_rng(seed)
     start = dt.datetime(2026, 3, 1)  # noqa: DTZ001
-    table = pa.table(
-        {
-            "ts": pa.array(
-                [start + dt.timedelta(seconds=float(s)) for s in seconds], pa.timestamp("us")
-            ),
-            "k": pa.array(random.choice(["a", "b", "c"], len(seconds))),
-            "v": pa.array(random.integers(0, 100, len(seconds))),
-        }
-    )
-    path = directory / f"{number:03d}.parquet"
-    pq.write_table(table, path)
-    # Files are taken in the order of their times
-    os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+    times = [start + dt.timedelta(seconds=float(s)) for s in seconds]
+    columns = {
+        "ts": pa.array(times, pa.timestamp("us")),
+        "k": pa.array(random.choice(["a", "b", "c"], len(seconds))),
+        "v": pa.array(random.integers(0, 100, len(seconds))),
+    }
+    write_next(directory, columns)
 
 
 def in_time(directory: Path, numbers: range) -> None:
@@ -48,7 +40,7 @@ def in_time(directory: Path, numbers: range) -> None:
     random = np.random.default_rng(3)
     for number in numbers:
         seconds = np.sort(random.uniform(number * 1200, (number + 1) * 1200, 120))
-        write(directory, number, seconds - random.uniform(0, 55, 120) * (seconds > 60), number)
+        write(directory, seconds - random.uniform(0, 55, 120) * (seconds > 60), number)
 
 
 def events(directory: Path, per_batch: int = 3) -> str:
@@ -139,7 +131,7 @@ def test_rows_are_late_for_each_insert_as_if_it_were_alone(
         seconds = random.uniform(number * 600, (number + 1) * 600, 80)
         # a third comes up to an hour later than it should
         late = random.uniform(0, 3600, 80) * (random.random(80) < 0.3)
-        write(tmp_path / "in", number, seconds - late, number)
+        write(tmp_path / "in", seconds - late, number)
     *_, shared = fresh_session.execute(f"""
         {events(tmp_path / "in", 2)} {tables("", "'connector' = 'memory'")}
         {tables("x_", "'connector' = 'memory'")}

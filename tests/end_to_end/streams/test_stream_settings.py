@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import sqlwin
+from tests.end_to_end.stream_files import write_keys
 
 pytestmark = pytest.mark.long
 
@@ -18,17 +16,6 @@ COUNT = """INSERT INTO kept SELECT k, second(window_end), COUNT(*)
     GROUP BY k, window_start, window_end"""
 HOLD = "SET 'sqlwin.end-of-input' = 'hold-windows';"
 CLOSE = "SET 'sqlwin.end-of-input' = 'close-windows';"
-
-
-def write(directory: Path, *rows: tuple[int, str]) -> None:
-    """One more file of rows: seconds since 1970, key."""
-    directory.mkdir(exist_ok=True)
-    number = len(list(directory.iterdir()))
-    times = pa.array([second * 1_000_000 for second, _ in rows], pa.timestamp("us"))
-    path = directory / f"{number:03d}.parquet"
-    pq.write_table(pa.table({"ts": times, "k": [key for _, key in rows]}), path)
-    # Files are taken in the order of their times
-    os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
 
 
 def tables(*directories: Path) -> str:
@@ -52,8 +39,8 @@ def kept(session: sqlwin.Session) -> list[tuple[object, ...]]:
 def test_the_watermark_of_several_sources_is_that_of_the_policy(
     policy: str, rows: list[tuple[object, ...]], fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
-    write(tmp_path / "ahead", (1, "a"), (2, "a"), (25, "a"))
-    write(tmp_path / "behind", (3, "b"))
+    write_keys(tmp_path / "ahead", (1, "a"), (2, "a"), (25, "a"))
+    write_keys(tmp_path / "behind", (3, "b"))
     fresh_session.execute(
         tables(tmp_path / "ahead", tmp_path / "behind")
         + "CREATE VIEW both AS SELECT * FROM ahead UNION ALL SELECT * FROM behind;"
@@ -68,8 +55,8 @@ def test_the_watermark_of_several_sources_is_that_of_the_policy(
 def test_a_row_from_a_broken_clock_makes_no_honest_row_late(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
-    write(tmp_path / "events", (1, "a"), (100_005, "broken"))
-    write(tmp_path / "events", (12, "a"), (13, "a"))
+    write_keys(tmp_path / "events", (1, "a"), (100_005, "broken"))
+    write_keys(tmp_path / "events", (12, "a"), (13, "a"))
     *_, result = fresh_session.execute(
         tables(tmp_path / "events")
         + "SET 'sqlwin.watermark.max-jump' = '10 s';"
@@ -83,7 +70,7 @@ def test_key_groups_stay_those_of_the_first_start_on_more_cores(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     keys = "abcdefghij"
-    write(tmp_path / "events", *((1, key) for key in keys))
+    write_keys(tmp_path / "events", *((1, key) for key in keys))
     count = COUNT.format("events")
     *_, first = fresh_session.execute(
         tables(tmp_path / "events")
@@ -93,7 +80,7 @@ def test_key_groups_stay_those_of_the_first_start_on_more_cores(
         + count
     )
     assert (first.stream.checkpoint.key_groups, first.stream.checkpoint.partitions) == (8, 1)
-    write(tmp_path / "events", *((2, key) for key in keys), (15, "z"))
+    write_keys(tmp_path / "events", *((2, key) for key in keys), (15, "z"))
     *_, second = fresh_session.execute(
         "SET 'sqlwin.exchange.partitions' = '2'; SET 'sqlwin.state.key-groups' = '32';" + count
     )

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import time
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import sqlwin
 from sqlwin.execution.streams.handle import StreamState
+from tests.end_to_end.stream_files import write_keys
 
 STREAMING = "SET 'execution.runtime-mode' = 'streaming';"
 BATCH = "SET 'execution.runtime-mode' = 'batch';"
@@ -33,23 +31,6 @@ ENDLESS = """
     CREATE TABLE endless (id BIGINT, now TIMESTAMP_LTZ(3))
     WITH ('connector' = 'datagen', 'rows-per-second' = '2000', 'seed' = '1');
 """
-
-
-def files(directory: Path, *parts: list[tuple[int, str]]) -> None:
-    """A Parquet file for each list of rows (seconds, key)."""
-    directory.mkdir(exist_ok=True)
-    there = len(list(directory.iterdir()))
-    for number, rows in enumerate(parts, start=there):
-        table = pa.table(
-            {
-                "ts": pa.array([second * 1_000_000 for second, _ in rows], pa.timestamp("us")),
-                "k": pa.array([key for _, key in rows]),
-            }
-        )
-        path = directory / f"{number:03d}.parquet"
-        pq.write_table(table, path)
-        # Files are taken in the order of their times
-        os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
 
 
 def events(directory: Path) -> str:
@@ -126,7 +107,8 @@ def test_a_stream_resumes_where_it_stopped_and_another_query_is_refused(
     count = """INSERT INTO counts SELECT k, window_end, COUNT(*)
                FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECONDS))
                GROUP BY k, window_start, window_end"""
-    files(tmp_path / "in", [(1, "a"), (2, "b")], [(12, "a"), (13, "a")])
+    write_keys(tmp_path / "in", (1, "a"), (2, "b"))
+    write_keys(tmp_path / "in", (12, "a"), (13, "a"))
     *_, first = fresh_session.execute(f"""
         {events(tmp_path / "in")}
         CREATE TABLE counts (k STRING, window_end TIMESTAMP(3), n BIGINT)
@@ -137,7 +119,7 @@ def test_a_stream_resumes_where_it_stopped_and_another_query_is_refused(
         {count}
     """)
     assert first.row_count == 2
-    files(tmp_path / "in", [(19, "b"), (31, "a")])
+    write_keys(tmp_path / "in", (19, "b"), (31, "a"))
     assert fresh_session.execute(count)[0].row_count == 2
     with pytest.raises(sqlwin.SqlwinError) as caught:
         fresh_session.execute(count.replace("'10' SECONDS", "'5' SECONDS"))
@@ -196,9 +178,9 @@ def test_a_streaming_dataframe_takes_part_under_its_name(fresh_session: sqlwin.S
 
 
 def test_a_single_file_is_streamed_too(fresh_session: sqlwin.Session, tmp_path: Path) -> None:
-    files(tmp_path / "in [1]", [(1, "a"), (2, "b")])
+    write_keys(tmp_path / "in [1]", (1, "a"), (2, "b"))
     fresh_session.execute(f"""
-        CREATE TABLE one WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/in [1]/000.parquet');
+        CREATE TABLE one WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/in [1]/0000.parquet');
         {STREAMING}
     """)
     assert [row.k for row in fresh_session.execute("SELECT k FROM one")[0].rows] == ["a", "b"]
