@@ -12,6 +12,7 @@ from planner.explain.document import Document, QueryDocument, to_json
 from runtime.compute.user_aggregates import UserDefinedAggregateFunction
 from runtime.errors import AnalysisError, SqlwinError
 from runtime.frames.user_functions import register_aggregate, register_scalar
+from runtime.names import quoted
 from runtime.spark.session import begin_use, end_use, is_remote, spark_lock
 from runtime.spark.shipping import ship_code
 from runtime.spec.table import Watermark
@@ -311,8 +312,7 @@ class Session:
             )
         late = None
         if time_column is not None and watermark is not None:
-            quoted = f"`{time_column.replace('`', '``')}`"
-            late = Watermark(time_column, f"{quoted} - INTERVAL '{watermark}'")
+            late = Watermark(time_column, f"{quoted(time_column)} - INTERVAL '{watermark}'")
         entry = Registered((name,), dataframe, late)
         with self._runner.lock:
             self._runner.catalog.add((name,), entry, replace=True, if_not_exists=False)

@@ -35,7 +35,7 @@ MAY_IMPORT = {
     ),
     "runtime.batch": (
         "runtime.compute runtime.connectors.kafka runtime.errors runtime.frames runtime.local "
-        "runtime.scan runtime.spark "
+        "runtime.names runtime.scan runtime.spark "
         "runtime.spec numpy pyarrow pyspark"
     ),
     "runtime.connectors": (

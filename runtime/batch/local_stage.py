@@ -21,7 +21,6 @@ from runtime.frames.blobs import large_tables
 from runtime.frames.meter import ArrowFunction, Wrap
 from runtime.frames.scan_counts import ScanCounter, StatementScanCounts
 from runtime.frames.views import temporary_view
-from runtime.frames.wall_clock import quoted
 from runtime.local.arrow_scan import (
     SPLIT,
     SPLITS_PER_CORE,
@@ -43,6 +42,7 @@ from runtime.local.slice_scan import (
     split_tables,
 )
 from runtime.local.stage import BufferPlan, Cut, aggregate, buffer_plan
+from runtime.names import quoted
 from runtime.scan.splits import Split
 from runtime.scan.stores import Store
 from runtime.spark.workers import prepare_worker

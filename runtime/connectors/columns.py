@@ -30,6 +30,7 @@ from pyspark.sql.types import (
 )
 
 from runtime.errors import CatalogError, nearest
+from runtime.names import quoted
 from runtime.spark.errors import translate
 from runtime.spec.table import TableColumn, TableSpec
 
@@ -105,7 +106,7 @@ def pick(dataframe: DataFrame, spec: TableSpec, column: TableColumn, origin: str
             else (f"did you mean `{meant}`? " if meant else "") + f"It has {listed}",
         )
     actual, wanted = dataframe.schema[found[0]].dataType, declared_type(spec, column)
-    value = dataframe[_quoted(found[0])]
+    value = dataframe[quoted(found[0])]
     if same_type(actual, wanted):
         return value.alias(column.name)
     if not is_widening(actual, wanted):
@@ -169,7 +170,7 @@ def add_computed(dataframe: DataFrame, spec: TableSpec) -> DataFrame:
     columns: list[Column] = []
     for column in spec.columns:
         if column.computed is None:
-            columns.append(dataframe[_quoted(column.name)])
+            columns.append(dataframe[quoted(column.name)])
             continue
         try:
             value = F.expr(_as_spark(column.computed)).alias(column.name)
@@ -253,7 +254,3 @@ def _spelled(data_type: DataType) -> str:
     if isinstance(data_type, TimestampType):
         return "TIMESTAMP_LTZ"
     return data_type.simpleString().upper()
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 from runtime.connectors.connector import WriteBatch
 from runtime.connectors.registry import connector_of
 from runtime.errors import AnalysisError
-from runtime.frames.wall_clock import quoted
+from runtime.names import quoted
 from runtime.spec.stream import FINAL_US, KEEP, LATE_ROW, WATERMARK
 from runtime.spec.table import LATE_ROWS, TableSpec
 from runtime.streaming.execute.local_stage import CLOSED_UNTIL, closed_until_text

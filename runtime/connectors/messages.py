@@ -13,6 +13,7 @@ from runtime.connectors.kafka.avro_options import avro_schema
 from runtime.connectors.options.checks import bad_option
 from runtime.connectors.options.formats import spark_options, written_timestamps
 from runtime.errors import CatalogError
+from runtime.names import quoted
 from runtime.spec.table import TableSpec
 
 _BROKEN = "_sqlwin_broken"
@@ -136,6 +137,4 @@ def _from_avro(message: Column, schema: StructType, spec: TableSpec) -> Column:
 
 
 def _ddl(schema: StructType) -> str:
-    return ", ".join(
-        f"`{f.name.replace('`', '``')}` {f.dataType.simpleString()}" for f in schema.fields
-    )
+    return ", ".join(f"{quoted(f.name)} {f.dataType.simpleString()}" for f in schema.fields)

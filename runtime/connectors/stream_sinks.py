@@ -23,6 +23,7 @@ from runtime.connectors.registry import (
 )
 from runtime.connectors.writing import with_named_kind
 from runtime.errors import AnalysisError
+from runtime.names import quoted
 from runtime.spark.errors import translated_errors
 from runtime.spec.ranks import RankOrder
 from runtime.spec.table import TableSpec
@@ -170,7 +171,7 @@ def _sorted(rows: DataFrame, run: StreamRun) -> DataFrame:
         return rows
     keys = []
     for each in run.order:
-        key = F.col(f"`{each.column.replace('`', '``')}`")
+        key = F.col(quoted(each.column))
         if each.is_descending:
             keys.append(key.desc_nulls_first() if each.nulls_first else key.desc_nulls_last())
         else:

@@ -12,6 +12,7 @@ from runtime.detection.sample import Sample
 from runtime.detection.times import ISO, time_format
 from runtime.detection.values import NULL_WORDS, epoch_format, habits_of
 from runtime.errors import ExecutionError
+from runtime.names import quoted
 from runtime.spec.table import TableColumn
 
 _LONGS = range(-(2**63), 2**63)
@@ -70,7 +71,7 @@ class _Seen:
             if len(types) > _MOST_FIELDS:
                 shared = {type_ for _, type_ in types}
                 return f"MAP<STRING, {shared.pop() if len(shared) == 1 else 'STRING'}>"
-            inner = ", ".join(f"`{name.replace('`', '``')}`: {type_}" for name, type_ in types)
+            inner = ", ".join(f"{quoted(name)}: {type_}" for name, type_ in types)
             return f"STRUCT<{inner}>"
         return kind.upper()
 

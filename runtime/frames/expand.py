@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.compute.windows.session import session_bounds_sql
-from runtime.frames.wall_clock import quoted, timestamp_ntz_sql, wall_clock_us_sql
+from runtime.frames.wall_clock import timestamp_ntz_sql, wall_clock_us_sql
+from runtime.names import quoted
 from runtime.spec.steps import ExpandStep
 from runtime.spec.windows import CalendarTumble, SessionWindow, Tumble
 

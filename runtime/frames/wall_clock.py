@@ -7,13 +7,10 @@ TIMESTAMP_NTZ is turned into a number by subtracting the epoch, which Spark does
 
 from __future__ import annotations
 
+from runtime.names import quoted
+
 _EPOCH = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
 _MICROSECOND = "INTERVAL '0.000001' SECOND"
-
-
-def quoted(name: str) -> str:
-    """A column's name as Spark SQL quotes it."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def wall_clock_us_sql(column: str, type_: str) -> str:

@@ -7,7 +7,8 @@ Python; only its result, one row per key and slice, goes on.
 from __future__ import annotations
 
 from runtime.compute.windows.aligned import slice_assigner
-from runtime.frames.wall_clock import quoted, wall_clock_us_sql
+from runtime.frames.wall_clock import wall_clock_us_sql
+from runtime.names import quoted
 from runtime.spec.local import CatalystStep, SqlPartial
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow, local_window
 

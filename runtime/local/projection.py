@@ -9,7 +9,8 @@ from typing import Any, Generic, TypeVar
 
 from pyspark.sql import DataFrame
 
-from runtime.frames.wall_clock import quoted, wall_clock_us_sql
+from runtime.frames.wall_clock import wall_clock_us_sql
+from runtime.names import quoted
 from runtime.spec.local import LocalSource, LocalStep, SparkRows
 from runtime.spec.stream import TIME
 

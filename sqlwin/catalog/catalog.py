@@ -29,6 +29,7 @@ from runtime.connectors.registry import (
 )
 from runtime.detection.detect import Detected
 from runtime.errors import AnalysisError, CatalogError, nearest
+from runtime.names import quoted
 from runtime.redaction import DEFAULT, Mask
 from runtime.spark.files import files_at, resolve
 from runtime.spark.session import is_remote
@@ -235,9 +236,8 @@ class SessionCatalog:
     def is_foreign_view(self, name: str) -> bool:
         """Whether Spark has a temporary view of a name that no session of sqlwin's has made."""
         spark = self._spark.catalog
-        quoted = "`" + name.replace("`", "``") + "`"
         # of one name: a list of all takes Spark a job
-        is_view = spark.tableExists(quoted) and spark.getTable(quoted).isTemporary
+        is_view = spark.tableExists(quoted(name)) and spark.getTable(quoted(name)).isTemporary
         return is_view and not self.views_in_spark.is_sqlwins(_spark_name(folded_name((name,))))
 
     # -- as the planner asks -------------------------------------------------------------------

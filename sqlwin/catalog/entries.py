@@ -11,6 +11,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 from sqlglot import exp
 
 from planner.sql.nodes import path_of_files
+from runtime.names import quoted
 from runtime.spec.slices import is_inserted_rows
 from runtime.spec.table import TableSpec, Watermark
 from sqlwin.catalog.materialized import Definition
@@ -138,9 +139,7 @@ def folded_name(name: Name) -> Name:
 def type_ddl(type_: DataType) -> str:
     """Spark's spelling of a type, field names quoted where they need it."""
     if isinstance(type_, StructType):
-        fields = ", ".join(
-            f"`{f.name.replace('`', '``')}`: {type_ddl(f.dataType)}" for f in type_.fields
-        )
+        fields = ", ".join(f"{quoted(f.name)}: {type_ddl(f.dataType)}" for f in type_.fields)
         return f"struct<{fields}>"
     if isinstance(type_, ArrayType):
         return f"array<{type_ddl(type_.elementType)}>"

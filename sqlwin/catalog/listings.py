@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from planner.sql.build import to_sql
 from planner.sql.render import quote_string
+from runtime.names import quoted
 from runtime.redaction import Mask
 from runtime.spec.table import TableColumn, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
@@ -150,7 +151,7 @@ def _create_statement(entry: Entry, mask: Mask) -> str:
         return f"CREATE VIEW {name}{columns}{comment} AS {entry.text or to_sql(entry.query)}"
     lines = []
     for column in entry.columns:
-        line = f"  `{column.name.replace('`', '``')}` "
+        line = f"  {quoted(column.name)} "
         if column.computed is not None:
             line += f"AS {column.computed}"
         else:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from planner.sql.render import quote_string
+from runtime.names import quoted
 from sqlwin.console.formats import elapsed
 from sqlwin.console.scripts import read_scripts
 from sqlwin.display.progress import ProgressBar
@@ -55,9 +56,9 @@ def refresh_all(session: Session, targets: Sequence[str], bar: ProgressBar) -> N
                 click.echo(f"`{name}` is continuous: INSERTs bring its rows", err=True)
                 continue
             started = time.monotonic()
-            quoted = ".".join("`" + part.replace("`", "``") + "`" for part in name.split("."))
+            table = quoted(*name.split("."))
             with bar.waiting(f"Refreshing {name}"):
-                (done,) = session.execute(f"ALTER MATERIALIZED TABLE {quoted} REFRESH")
+                (done,) = session.execute(f"ALTER MATERIALIZED TABLE {table} REFRESH")
             click.echo(f"{done.message} ({elapsed(started)})", err=True)
             for note in done.notes:
                 click.echo(f"note: {note}", err=True)
@@ -69,7 +70,7 @@ def _names(session: Session, target: str) -> list[str]:
     if is_stored or os.path.isdir(target):
         path = target.rstrip("/") if is_stored else os.path.abspath(target)
         name = os.path.basename(path)
-        opened = f"CREATE MATERIALIZED TABLE `{name.replace('`', '``')}` WITH ('path' = "
+        opened = f"CREATE MATERIALIZED TABLE {quoted(name)} WITH ('path' = "
         if name.lower() not in _statuses(session):
             session.execute(f"{opened}{quote_string(path)})")
         return [name]

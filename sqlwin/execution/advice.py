@@ -25,6 +25,7 @@ from planner.nodes.physical import (
 from planner.plan import Plan
 from planner.sql.build import relation
 from runtime.errors import SqlwinError
+from runtime.names import quoted
 from runtime.spec.scan import ScanSource
 from runtime.spec.windows import Tumble
 from sqlwin.catalog.entries import Name
@@ -194,7 +195,7 @@ class Advisor:
         source = self._plans.catalog.scan_source(wanted.base, columns)
         if isinstance(source, ScanSource) and not source.others:
             return source.n_rows
-        return self._number(f"SELECT COUNT(*) AS n FROM {_table_text(wanted.base)}")
+        return self._number(f"SELECT COUNT(*) AS n FROM {quoted(*wanted.base)}")
 
     def _count(self, wanted: Sequence[Wanted]) -> Callable[[Shape], int]:
         """Counts the partials of a table of slices, in all rows or in a sample of them."""
@@ -217,7 +218,7 @@ class Advisor:
             condition = self._spans(first, wanted, most / n_rows)
         self._samples[first.base], self._shares[first.base] = condition, 1.0
         if condition is not None:
-            sql = f"SELECT COUNT(*) AS n FROM {_table_text(first.base)} WHERE {condition}"
+            sql = f"SELECT COUNT(*) AS n FROM {quoted(*first.base)} WHERE {condition}"
             n_sampled = self._number(sql)
             self._shares[first.base] = n_sampled / n_rows
             if n_sampled == 0:
@@ -231,7 +232,7 @@ class Advisor:
         time = f"CAST({first.time} AS TIMESTAMP)"
         sql = (
             f"SELECT MIN(UNIX_MICROS({time})) AS low, MAX(UNIX_MICROS({time})) AS high "
-            f"FROM {_table_text(first.base)}"
+            f"FROM {quoted(*first.base)}"
         )
         low, high = self._row(sql)
         if low is None or high is None:
@@ -427,7 +428,3 @@ def _tree(sql: str) -> exp.Query:
     query = parse_query(sql)
     assert isinstance(query, exp.Query)
     return query
-
-
-def _table_text(name: Sequence[str]) -> str:
-    return ".".join(f"`{part.replace('`', '``')}`" for part in name)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from planner.sql.nodes import TableOptions
+from runtime.names import quoted
 from runtime.spec.table import TableColumn, Watermark
 
 Name = tuple[str, ...]
@@ -61,10 +62,10 @@ class Use(SparkStatement):
             return "SET CATALOG spark_catalog"
         if self.kind != "CATALOG" and folded in (DEFAULTS, DEFAULTS[1:]):
             return "USE spark_catalog.default"
-        quoted = ".".join("`" + part.replace("`", "``") + "`" for part in self.name)
+        name = quoted(*self.name)
         if self.kind == "CATALOG":
-            return f"SET CATALOG {quoted}"
-        return f"USE DATABASE {quoted}" if self.kind else f"USE {quoted}"
+            return f"SET CATALOG {name}"
+        return f"USE DATABASE {name}" if self.kind else f"USE {name}"
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ microseconds on the wall clock of windows, which for a TIMESTAMP_LTZ column is t
 
 from __future__ import annotations
 
+from runtime.names import quoted
 from runtime.spec.windows import SessionWindow
 
 
@@ -27,7 +28,7 @@ def session_bounds_sql(
         start: the name of the new BIGINT column with the first time of the session.
         end: the name of the new BIGINT column with the last time of the session plus the gap.
     """
-    partition = ", ".join("`" + name.replace("`", "``") + "`" for name in window.partition)
+    partition = ", ".join(map(quoted, window.partition))
     by = f"PARTITION BY {partition} " if partition else ""
     of_session = f"PARTITION BY {partition}, {start}" if partition else f"PARTITION BY {start}"
     before = f"LAG({time_us}) OVER ({by}ORDER BY {time_us})"

@@ -16,6 +16,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from runtime.errors import CatalogError
 from runtime.files import is_local_path
+from runtime.names import quoted
 
 
 def has_nanoseconds(file: str) -> bool:
@@ -60,12 +61,11 @@ def read_nanoseconds(reader: DataFrameReader, file: str, paths: list[str]) -> Da
     dataframe = reader.schema(StructType(fields)).load(paths)
     return dataframe.select(
         *(
-            _microseconds(dataframe[quoted], zones[name]).alias(name)
+            _microseconds(dataframe[quoted(name)], zones[name]).alias(name)
             if name in zones
-            else dataframe[quoted]
+            else dataframe[quoted(name)]
             # Partition columns come after those of the file.
             for name in dataframe.columns
-            for quoted in ["`" + name.replace("`", "``") + "`"]
         )
     )
 

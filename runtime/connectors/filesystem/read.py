@@ -38,6 +38,7 @@ from runtime.connectors.options.checks import bad_option, option_values
 from runtime.connectors.options.formats import SELF_DESCRIBING, format_of, spark_options
 from runtime.errors import CatalogError, ExecutionError, SqlwinError
 from runtime.files import Files, as_uri, is_local_path
+from runtime.names import quoted
 from runtime.scan.stored_files import StoredFiles
 from runtime.spark.errors import translate, translated_errors
 from runtime.spark.files import files_at, resolve
@@ -429,7 +430,7 @@ def without_broken_lines(
     )
     found_any = None
     for field in schema.fields:
-        is_there = dataframe["`" + field.name.replace("`", "``") + "`"].isNotNull()
+        is_there = dataframe[quoted(field.name)].isNotNull()
         found_any = is_there if found_any is None else found_any | is_there
     kept = dataframe[broken].isNull()
     return dataframe.filter(kept if found_any is None else kept | found_any).drop(broken)

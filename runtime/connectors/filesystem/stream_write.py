@@ -49,6 +49,7 @@ from runtime.connectors.options.checks import bytes_of, duration_us, option_valu
 from runtime.connectors.options.formats import format_of
 from runtime.connectors.writing import as_declared, compute_again, count_written, naming_output
 from runtime.files import Files, as_uri
+from runtime.names import quoted
 from runtime.spark.files import files_at, resolve, writable_files_at
 from runtime.spec.table import TableSpec
 
@@ -270,7 +271,7 @@ class FileSink:
         if n_files == 1:
             rows = rows.coalesce(1)
         else:
-            rows = rows.repartition(n_files, *(F.col(_quoted(name)) for name in self._partitions))
+            rows = rows.repartition(n_files, *(F.col(quoted(name)) for name in self._partitions))
         newest = ready[-1]
         self._publish(
             rows, Commit(newest.batch, True, plan=newest.plan, held=commit.held, is_merged=True)
@@ -348,10 +349,6 @@ class FileSink:
             self._is_stale = False
         except OSError as error:
             raise unwritable(writer.path, error) from error
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 class Progress:

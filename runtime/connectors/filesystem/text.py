@@ -33,6 +33,7 @@ from runtime.connectors.options.checks import option_values
 from runtime.connectors.options.formats import TIME_UNITS, column_formats
 from runtime.detection.places import BETWEEN, MOST_CHARACTERS, RECORD, VALUE, Reading
 from runtime.detection.times import ISO
+from runtime.names import quoted
 from runtime.spec.table import TableColumn, TableSpec
 
 # Options of Spark's that say how values are written; then Spark reads them
@@ -263,7 +264,7 @@ def _is_convertible(type_: DataType) -> bool:
 
 
 def _column(dataframe: DataFrame, name: str) -> Column:
-    return dataframe["`" + name.replace("`", "``") + "`"]
+    return dataframe[quoted(name)]
 
 
 def _file(dataframe: DataFrame) -> Column:

@@ -34,6 +34,7 @@ from runtime.connectors.options.checks import (
 )
 from runtime.connectors.options.known import DATAGEN, DATAGEN_FIELD
 from runtime.errors import CatalogError, nearest
+from runtime.names import quoted
 from runtime.spec.table import TableSpec
 
 # As in Flink
@@ -154,7 +155,7 @@ def _seed(values: dict[str, str]) -> int:
 
 def _made(numbers: DataFrame, fields: list[Field], rows: Rows) -> DataFrame:
     return numbers.selectExpr(
-        *(f"{expression(field, rows)} AS `{field.path[0].replace('`', '``')}`" for field in fields)
+        *(f"{expression(field, rows)} AS {quoted(field.path[0])}" for field in fields)
     )
 
 

@@ -26,6 +26,7 @@ from runtime.connectors.generated.row_numbers import Pace, row_numbers
 from runtime.connectors.options.checks import bad_option, check_options, option_values
 from runtime.connectors.options.known import NEXMARK
 from runtime.errors import CatalogError, nearest
+from runtime.names import quoted
 from runtime.spec.table import TableSpec
 
 _RATE, _ROWS_PER_BATCH = "10000", "100000"
@@ -127,7 +128,7 @@ def _events(numbers: DataFrame, spec: TableSpec) -> DataFrame:
         else:
             value = _row(spec, name, type_, dict(made[kind]))
             value = f"IF(event_type = {_KINDS.index(kind)}, {value}, NULL)"
-        selected.append(f"{value} AS {_quoted(name)}")
+        selected.append(f"{value} AS {quoted(name)}")
     return numbered(numbers, market).selectExpr(*selected)
 
 
@@ -202,10 +203,6 @@ def _no_such(spec: TableSpec, what: str, name: str, known: list[str]) -> Catalog
         subjects=("'nexmark'", spec.name),
         hint=f"did you mean `{meant}`?" if meant else f"there are {', '.join(known)}",
     )
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 CONNECTOR = Connector("nexmark", validate, read, stream, is_unbounded, streams_bounded=True)

@@ -61,6 +61,7 @@ from runtime.connectors.options.formats import MESSAGE_FORMATS, check_message_op
 from runtime.connectors.options.known import KAFKA
 from runtime.connectors.writing import as_declared, count_written
 from runtime.errors import CatalogError, SetupError, SqlwinError, nearest
+from runtime.names import quoted
 from runtime.spark.errors import translate, translated_errors
 from runtime.spec.table import TableSpec
 
@@ -404,7 +405,7 @@ def split(spec: TableSpec) -> str:
     Raises:
         CatalogError: no column says what it is, or topics are not known by name.
     """
-    named = {c.metadata: f"`{c.name.replace('`', '``')}`" for c in spec.columns if c.metadata}
+    named = {c.metadata: quoted(c.name) for c in spec.columns if c.metadata}
     topics = [t.strip() for t in option_values(spec).get("topic", "").split(";") if t.strip()]
     wanted = ["partition"] if len(topics) == 1 else ["partition", "topic"]
     missing = [name for name in wanted if name not in named]
@@ -422,8 +423,8 @@ def split(spec: TableSpec) -> str:
     partition = f"CAST({named['partition']} AS INT)"
     if len(topics) == 1:
         return partition
-    quoted = [topic.replace("\\", "\\\\").replace("'", "\\'") for topic in topics]
-    cases = " ".join(f"WHEN '{topic}' THEN {place}" for place, topic in enumerate(quoted))
+    escaped = [topic.replace("\\", "\\\\").replace("'", "\\'") for topic in topics]
+    cases = " ".join(f"WHEN '{topic}' THEN {place}" for place, topic in enumerate(escaped))
     return f"({partition} * {len(topics)} + CASE {named['topic']} {cases} END)"
 
 

@@ -131,25 +131,24 @@ def open_delta(spec: TableSpec, place: Place, zone: str = "UTC") -> DeltaTable:
     return table
 
 
-def parsed_time(text: str, zone: str) -> datetime:
-    """The instant that a text stands for, in a time zone where it says none.
+def chosen_time(spec: TableSpec, text: str, zone: str) -> datetime:
+    """The instant that the option 'timestamp' stands for, in a time zone where it says none.
 
     Raises:
-        ValueError: it is no time.
+        CatalogError: it is no time.
     """
-    found = datetime.fromisoformat(text.strip())
-    return found if found.tzinfo is not None else found.replace(tzinfo=ZoneInfo(zone))
-
-
-def _version_at(spec: TableSpec, table: DeltaTable, text: str, zone: str) -> int:
-    """The last version that was there at a time."""
     try:
-        at = parsed_time(text, zone)
+        found = datetime.fromisoformat(text.strip())
+        return found if found.tzinfo is not None else found.replace(tzinfo=ZoneInfo(zone))
     except (ValueError, KeyError) as error:
         raise bad_option(
             spec, f"option 'timestamp' is '{text}'", f"{error}", subjects=(f"'{text}'",)
         ) from error
-    at_ms = at.timestamp() * 1000
+
+
+def _version_at(spec: TableSpec, table: DeltaTable, text: str, zone: str) -> int:
+    """The last version that was there at a time."""
+    at_ms = chosen_time(spec, text, zone).timestamp() * 1000
     commits: list[dict[str, Any]] = table.history()
     times = {int(c["version"]): c["timestamp"] for c in commits if c.get("timestamp") is not None}
     before = [version for version, time_ms in times.items() if time_ms <= at_ms]

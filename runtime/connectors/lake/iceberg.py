@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
-from runtime.connectors.lake.delta import parsed_time
+from runtime.connectors.lake.delta import chosen_time
 from runtime.connectors.lake.places import THIS_MACHINE, Place, place_of_path
 from runtime.connectors.lake.table import (
     LakeTable,
@@ -17,7 +17,7 @@ from runtime.connectors.lake.table import (
     broken_table,
     missing_extra,
 )
-from runtime.connectors.options.checks import bad_option, option_values
+from runtime.connectors.options.checks import option_values
 from runtime.errors import ExecutionError
 from runtime.scan.lake import LakeColumn, LakeFile, Snapshot
 from runtime.scan.stores import GONE
@@ -249,13 +249,8 @@ def _snapshot(spec: TableSpec, table: Table, zone: str) -> IcebergSnapshot | Non
         return found
     if "timestamp" in values:
         text = values["timestamp"]
-        try:
-            at = parsed_time(text, zone)
-        except (ValueError, KeyError) as error:
-            raise bad_option(
-                spec, f"option 'timestamp' is '{text}'", f"{error}", subjects=(f"'{text}'",)
-            ) from error
-        found = table.snapshot_as_of_timestamp(int(at.timestamp() * 1000))
+        at_ms = int(chosen_time(spec, text, zone).timestamp() * 1000)
+        found = table.snapshot_as_of_timestamp(at_ms)
         if found is None:
             raise ExecutionError(
                 f"table `{spec.name}`: it has no snapshot as old as '{text}'",

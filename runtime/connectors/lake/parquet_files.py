@@ -35,9 +35,10 @@ from runtime.connectors.lake.store_files import (
     remove_file,
     unwritten,
 )
-from runtime.connectors.lake.table import plain_values, quoted
+from runtime.connectors.lake.table import plain_values
 from runtime.errors import CatalogError, ExecutionError
 from runtime.frames.meter import ArrowFunction
+from runtime.names import quoted
 from runtime.scan.metadata import spark_type
 from runtime.scan.pruning import column_range
 from runtime.scan.stores import Store

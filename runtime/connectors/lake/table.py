@@ -18,6 +18,7 @@ from runtime.connectors.filesystem.paths import path_for_spark
 from runtime.connectors.filesystem.read import decoded_uri, file_path
 from runtime.connectors.filesystem.stored import FILE_METADATA, METADATA_FIELD, stored_rows
 from runtime.errors import ExecutionError, SetupError
+from runtime.names import quoted
 from runtime.scan.files import NotScannable, is_hidden
 from runtime.scan.lake import LakeFile, Snapshot, read_footers, stored_names
 from runtime.scan.stores import Store
@@ -222,8 +223,3 @@ def has_fields(found: pa.DataType, wanted: DataType) -> bool:
 def is_list(type_: pa.DataType) -> bool:
     """Whether values of an Arrow type are lists."""
     return bool(pa.types.is_list(type_) or pa.types.is_large_list(type_))
-
-
-def quoted(name: str) -> str:
-    """A column's name as Spark takes it, whatever is in it."""
-    return "`" + name.replace("`", "``") + "`"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from runtime.frames.wall_clock import quoted
 from runtime.local.projection import Projection, select_items, sql_projection
 from runtime.local.stage import buffer_plan
 from runtime.local.streaming.stage import NOT_KEPT, ROW_COUNT, LocalPlan
+from runtime.names import quoted
 from runtime.spec.local import LocalStep, SparkRows, Streaming, StreamLocalStep
 from runtime.spec.stream import (
     ALL_SOURCES,

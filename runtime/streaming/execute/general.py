@@ -16,10 +16,11 @@ from runtime.compute.kernels.columns import one_chunk
 from runtime.compute.kernels.keys import bucket_of
 from runtime.errors import AnalysisError
 from runtime.frames.views import Bounded, temporary_view
-from runtime.frames.wall_clock import quoted, wall_clock_us_sql
+from runtime.frames.wall_clock import wall_clock_us_sql
 from runtime.local.streaming.messages import MESSAGE_DDL, Partials, encode
 from runtime.local.streaming.plan import PROCESSING_TIME_SQL
 from runtime.local.streaming.progress import TaskProgress, is_first_task
+from runtime.names import quoted
 from runtime.spark.workers import prepare_worker
 from runtime.spec.stream import KEEP, PROCESSING_TIME, SOURCE, TIME, WATERMARK
 from runtime.spec.stream_steps import StreamRowsStep

@@ -14,10 +14,10 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 from runtime.frames.aggregations import windows_schema, with_spark_tables
 from runtime.frames.meter import Wrap
 from runtime.frames.views import temporary_view
-from runtime.frames.wall_clock import quoted
 from runtime.local.projection import spark_types
 from runtime.local.stage import buffer_plan
 from runtime.local.streaming.plan import local_sql
+from runtime.names import quoted
 from runtime.spark.workers import prepare_worker
 from runtime.spec.steps import Step
 from runtime.spec.stream import KEEP, LATE_ROW

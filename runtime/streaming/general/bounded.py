@@ -12,7 +12,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType, TimestampNTZType
 
 from runtime.compute.kernels.columns import int64_values, one_chunk
-from runtime.frames.wall_clock import quoted, wall_clock_us_sql
+from runtime.frames.wall_clock import wall_clock_us_sql
+from runtime.names import quoted
 from runtime.spec.windows import WINDOW_TIME_LAG_US
 from runtime.streaming.general import Emission, GeneralWindowOperator, WindowJob
 from runtime.streaming.general.rows import own_key, results_batch

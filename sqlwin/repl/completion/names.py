@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from runtime.errors import QueryCancelled, SqlwinError
+from runtime.names import quoted
 from sqlwin.repl.engine import Engine, EngineState
 
 if TYPE_CHECKING:
@@ -76,9 +77,8 @@ class KnownNames:
                 self.functions = tuple(str(row[0]) for row in _rows(session, "SHOW FUNCTIONS"))
         elif self._wanted:
             table = self._wanted.pop()
-            quoted = ".".join("`" + part.replace("`", "``") + "`" for part in table.split("."))
             found = []
-            for row in _rows(session, f"DESCRIBE {quoted}"):
+            for row in _rows(session, f"DESCRIBE {quoted(*table.split('.'))}"):
                 if not row[0] or str(row[0]).startswith("#"):
                     break  # from here on Spark lists partitions
                 found.append((str(row[0]), str(row[1])))

@@ -10,6 +10,7 @@ from typing import Protocol
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
+from runtime.names import quoted
 from sqlwin.repl.completion.context import Context, Kind, context_at
 from sqlwin.repl.completion.scope import Derived
 from sqlwin.repl.completion.words import (
@@ -375,7 +376,7 @@ def _paths(prefix: str, subject: str) -> Iterator[Suggestion]:
 def _quoted(name: str) -> str:
     """A name, in backticks where it needs them."""
     is_plain = name.isascii() and name.replace("_", "a").isalnum() and not name[:1].isdigit()
-    return name if is_plain else "`" + name.replace("`", "``") + "`"
+    return name if is_plain else quoted(name)
 
 
 _SOURCES: dict[Kind, Callable[[Context, Names], Iterable[Suggestion]]] = {
