@@ -84,7 +84,8 @@ def _without_secrets(table: str, mask: Mask) -> str:
     for part in _OPTION_STARTS.split(table):
         option = _OPTION.fullmatch(part)
         if option is None:
-            kept.append(part)
+            lines = part.split("\n")
+            kept += [mask.text(line) if line.startswith(PLACE) else line for line in lines]
         elif not mask.is_secret(option[1]):
             kept.append(f"'{option[1]}' = '{mask.text(option[2])}'")
     return "\n".join(kept)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from runtime.redaction import DEFAULT
 from runtime.spec.identity import (
     KeptAccumulator,
     KeptKey,
@@ -19,7 +20,7 @@ from runtime.spec.identity import (
 )
 from runtime.spec.windows import Tumble
 from runtime.streaming.changes import Resumed, resumed
-from runtime.streaming.identity import Identity, difference
+from runtime.streaming.identity import Identity, difference, without_secrets
 
 FILES = """connector filesystem
 column k BIGINT
@@ -159,6 +160,15 @@ def test_a_table_that_is_another_one_is_told_by_what_has_changed(
     before: str, after: str, change: str
 ) -> None:
     assert difference(reads(before), reads(after)) == f"table `r` has changed: {change}"
+
+
+def test_a_place_is_kept_without_secrets() -> None:
+    before, after = (
+        without_secrets(reads(PARQUET.replace("/data/in", f"s3a://me:{word}@data/in")), DEFAULT)
+        for word in ("s3cr3t", "0th3r")
+    )
+    assert "s3cr3t" not in before.tables["r"] and "@data/in" in before.tables["r"]
+    assert isinstance(difference(before, after), tuple)
 
 
 def test_sources_are_in_the_order_in_which_spark_numbers_them() -> None:
