@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pyspark.sql import DataFrame
@@ -15,6 +16,9 @@ from sqlwin.catalog.entries import View, type_ddl
 from sqlwin.catalog.options import idle_notes
 from sqlwin.statements.ddl import fault_in_names, lists_no_own
 from sqlwin.statements.parse import CreateTable, CreateView
+
+# What is asked for by name wherever a table is read; names of options count in any case
+_COMMON = ("connector", "path", "format")
 
 
 class Definitions:
@@ -163,7 +167,7 @@ class Definitions:
 
     def _spec(self, statement: CreateTable, rows: DataFrame | None) -> TableSpec:
         name = ".".join(statement.name)
-        columns, options = statement.columns, dict(statement.options)
+        columns, options = statement.columns, _by_name(statement.options)
         partitioned_by, primary_key = statement.partitioned_by, statement.primary_key
         watermark, comment = statement.watermark, statement.comment
         if statement.like is not None:
@@ -215,6 +219,13 @@ class Definitions:
 def is_of_files(spec: TableSpec) -> bool:
     """Whether a table is of files, at a path that is said."""
     return spec.connector.lower() == "filesystem" and bool(spec.option_map.get("path"))
+
+
+def _by_name(options: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """The options; of those that any connector is asked for, the names are in lower case."""
+    folded = [name.lower() for name, _ in options]
+    common = {name for name in _COMMON if folded.count(name) == 1}
+    return {name.lower() if name.lower() in common else name: value for name, value in options}
 
 
 def _all_options(model: TableSpec) -> dict[str, str]:

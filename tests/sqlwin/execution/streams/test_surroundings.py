@@ -120,6 +120,8 @@ ELSEWHERE = {
         ddl=lambda ddl: (
             ddl.replace("'filesystem'", "'FileSystem'")
             .replace("'parquet'", "'PARQUET'")
+            .replace("'path' =", "'Path' =")
+            .replace("'format' =", "'FORMAT' =")
             .replace("TABLE r", "TABLE `R`")
             .replace("ts - INTERVAL '3' SECOND", "`TS`  -  INTERVAL '3' SECONDS")
             .replace("c AS v * 2", "C AS `V`*2")
