@@ -100,9 +100,17 @@ def kept_name(files: Files, base: str, name: str) -> str:
 
 
 def lasting_place(
-    base: str, name: str, members: Sequence[str], claim: Callable[[str], bool]
+    base: str,
+    name: str,
+    members: Sequence[str],
+    claim: Callable[[str], bool],
+    is_there: Callable[[str], bool] = lambda directory: False,
+    is_its_own: Callable[[str], bool] = lambda directory: False,
 ) -> Place:
     """The directory of a stream of a name.
+
+    Streams of one name have numbered directories. Each gets the one that is of its query, in
+    whatever order they start and whether all of them do.
 
     Args:
         base: the directory of all checkpoints, a resolved path.
@@ -110,13 +118,26 @@ def lasting_place(
         members: the names of INSERTs that the stream runs together, if they would have their own.
         claim: claims a directory unless a stream that runs keeps its checkpoint there; whether it
             was to be had.
+        is_there: whether a directory has a checkpoint.
+        is_its_own: whether the checkpoint there is one of just this stream.
     """
     slug = _slug(name)
+    alone = dict.fromkeys(f"{base}/{_slug(member)}" for member in members)
+
+    def place(unique: str) -> Place:
+        return Place(f"{base}/{unique}", unique, True, tuple(alone))
+
+    kept = [slug]
+    while is_there(f"{base}/{slug}-{len(kept) + 1}"):
+        kept.append(f"{slug}-{len(kept) + 1}")
+    for unique in kept if len(kept) > 1 else ():
+        directory = f"{base}/{unique}"
+        if is_there(directory) and is_its_own(directory) and claim(directory):
+            return place(unique)
     unique, more = slug, 2
     while not claim(f"{base}/{unique}"):
         unique, more = f"{slug}-{more}", more + 1
-    alone = dict.fromkeys(f"{base}/{_slug(member)}" for member in members)
-    return Place(f"{base}/{unique}", unique, True, tuple(alone))
+    return place(unique)
 
 
 def mark_used(until: ExitStack, place: Place) -> None:

@@ -11,12 +11,14 @@ from runtime.connectors.filesystem.arrivals import arrivals_check
 from runtime.connectors.filesystem.source_log import SourceLog
 from runtime.connectors.filesystem.split_batches import split_batches
 from runtime.connectors.stream_sinks import StreamRun
-from runtime.errors import AnalysisError
+from runtime.errors import AnalysisError, ExecutionError
 from runtime.spark.clusters import check_seen_by_all, check_workers
 from runtime.spark.files import refuse_remote_streams, resolve, writable_files_at
 from runtime.spark.session import is_local
 from runtime.spec.table import TableSpec
 from runtime.streaming.checkpoint import begin_with, foreseen, resumed_identity
+from runtime.streaming.identity import Identity
+from runtime.streaming.members import FILE
 from runtime.streaming.own_sources import OwnSources
 from sqlwin.execution.lowered import LoweredStream
 from sqlwin.execution.planning import Plans
@@ -79,7 +81,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
             )
         identity = identity_of(lowered, chosen, config.mask, partial(resolve, spark))
         inserts = sink.names if isinstance(sink, IntoTables) else ()
-        place = _place(plans, sink, plans.streams.claim)
+        place = _place(plans, sink, identity, plans.streams.claim)
         check_seen_by_all(
             spark,
             place.directory,
@@ -156,9 +158,9 @@ def checkpoint_section(plans: Plans, lowered: LoweredStream, sink: StreamSink) -
     """What starting a stream would do with its checkpoint, for EXPLAIN; empty if it has none."""
     if not str(plans.config.get("execution.checkpointing.dir")):
         return ""
-    place = _place(plans, sink, lambda directory: True)
     options = stream_options(plans.config)
     identity = identity_of(lowered, options, plans.config.mask, partial(resolve, plans.spark))
+    place = _place(plans, sink, identity, lambda directory: True)
     files = writable_files_at(plans.spark, place.directory)
     found = foreseen(files, place.directory, identity, plans.config.mask)
     if found is None:
@@ -178,7 +180,9 @@ def _stop(run: StreamRun) -> None:
         run.query.stop()
 
 
-def _place(plans: Plans, sink: StreamSink, claim: Callable[[str], bool]) -> Place:
+def _place(
+    plans: Plans, sink: StreamSink, identity: Identity, claim: Callable[[str], bool]
+) -> Place:
     """Where a stream keeps its checkpoint."""
     chosen = str(plans.config.get("pipeline.name"))
     inserts = sink.names if isinstance(sink, IntoTables) else ()
@@ -192,8 +196,21 @@ def _place(plans: Plans, sink: StreamSink, claim: Callable[[str], bool]) -> Plac
     if not base:
         return temporary_place(name)
     base = resolve(plans.spark, base)
+    files = writable_files_at(plans.spark, base)
+
+    def is_its_own(directory: str) -> bool:
+        try:
+            found = foreseen(files, directory, identity, plans.config.mask)
+        except ExecutionError:
+            return False  # opening it says so
+        return isinstance(found, tuple) and not any(each.changes for each in found)
+
+    def is_there(directory: str) -> bool:
+        return files.exists(f"{directory}/{FILE}")
+
     if chosen:
         # under it each INSERT would be found by itself too
-        return lasting_place(base, chosen, (), claim)
-    known = partial(kept_name, writable_files_at(plans.spark, base), base)
-    return lasting_place(base, known(name), tuple(map(known, inserts)), claim)
+        return lasting_place(base, chosen, (), claim, is_there, is_its_own)
+    known = partial(kept_name, files, base)
+    names = tuple(map(known, inserts))
+    return lasting_place(base, known(name), names, claim, is_there, is_its_own)

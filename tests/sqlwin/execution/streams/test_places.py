@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from runtime.files import LocalFiles
-from sqlwin.execution.streams.checkpoint import kept_name
+from sqlwin.execution.streams.checkpoint import kept_name, lasting_place
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,24 @@ def test_of_two_checkpoints_that_one_counts_whose_name_is_the_same(tmp_path: Pat
     assert kept_name(LocalFiles(), str(tmp_path), "totals") == "totals"
     assert kept_name(LocalFiles(), str(tmp_path), "Totals") == "Totals"
     assert kept_name(LocalFiles(), str(tmp_path / "none"), "totals") == "totals"
+
+
+@pytest.mark.parametrize("order", ["abc", "cab", "b", "bc"])
+def test_streams_of_one_table_find_each_its_own_checkpoint_in_any_order(order: str) -> None:
+    kept = {"/ck/totals": "a", "/ck/totals-2": "b", "/ck/totals-3": "c"}
+    claimed: set[str] = set()
+
+    def claim(directory: str) -> bool:
+        return directory not in claimed and not claimed.add(directory)
+
+    for query in order:
+        place = lasting_place(
+            "/ck", "totals", (), claim, kept.__contains__, lambda d, query=query: kept[d] == query
+        )
+        assert kept[place.directory] == query and place.name == place.directory[4:]
+
+
+def test_a_stream_without_a_checkpoint_takes_the_first_directory_that_no_other_one_uses() -> None:
+    used = {"/ck/totals", "/ck/totals-2"}
+    free = lasting_place("/ck", "totals", (), lambda d: d not in used, used.__contains__)
+    assert free.directory == "/ck/totals-3"
