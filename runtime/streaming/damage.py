@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from runtime.errors import ErrorKind, ExecutionError
@@ -139,8 +139,7 @@ class _Look:
             lines = self._log(f"offsets/{number}")
             if number < started:
                 self._log(f"commits/{number}")
-            for source, line in enumerate(lines[1:]):
-                self._source(source, line, f"offsets/{number}")
+            self._sources(lines[1:], f"offsets/{number}")
         if committed == started:
             self._log(f"commits/{committed}")
         if committed >= 0:
@@ -153,6 +152,32 @@ class _Look:
             raise self._damaged(METADATA, "is not what Spark writes there")
         if spark_id is not None and metadata.get("id") != spark_id:
             raise damaged(self._directory, self._root.rstrip("/"), OF_ANOTHER)
+
+    def _sources(self, lines: Sequence[str], named_in: str) -> None:
+        """Check the logs of the sources of a micro-batch.
+
+        A table that is read twice has two lines, which are the same, but one log; and the logs of
+        the sources behind it have other numbers than their lines.
+        """
+
+        def look(numbers: Iterable[int]) -> None:
+            for number, line in zip(numbers, lines, strict=True):
+                self._source(number, line, named_in)
+
+        def is_whole(numbers: Iterable[int]) -> bool:
+            try:
+                look(numbers)
+            except ExecutionError:
+                return False
+            return True
+
+        try:
+            look(range(len(lines)))
+        except ExecutionError:
+            logs = self._files.names_in(f"{self._root}sources")
+            n_logs = sum(name.isdecimal() for name in logs)
+            if n_logs == len(lines) or not any(map(is_whole, _numberings(lines, n_logs))):
+                raise
 
     def _source(self, number: int, line: str, named_in: str) -> None:
         """Check the log of a source, if it is one of files."""
@@ -231,3 +256,21 @@ class _Look:
 
     def _damaged(self, name: str, what: str) -> ExecutionError:
         return damaged(self._directory, f"{self._root}{name}", what)
+
+
+def _numberings(
+    lines: Sequence[str], n_logs: int, chosen: tuple[int, ...] = ()
+) -> Iterator[tuple[int, ...]]:
+    """Which logs the lines of sources may be of, in order, where some are of the same source.
+
+    Spark gives a source the next number where it is read first.
+    """
+    fresh = max(chosen, default=-1) + 1
+    if len(chosen) == len(lines):
+        if fresh == n_logs:
+            yield chosen
+        return
+    line = lines[len(chosen)]
+    twins = {number for number, other in zip(chosen, lines, strict=False) if other == line}
+    for number in (*sorted(twins), fresh):
+        yield from _numberings(lines, n_logs, (*chosen, number))

@@ -152,3 +152,27 @@ def test_a_gap_in_what_changed_is_named(tmp_path: Path) -> None:
     (spark / "state/0/1/11.changelog").unlink()
     with pytest.raises(ExecutionError, match=r"state/0/1/11\.changelog is missing"):
         check(tmp_path)
+
+
+def read_twice(directory: Path, *sources: str) -> Path:
+    """A checkpoint after a micro-batch of tables by letter, one log each; `-` has given no row."""
+    spark = made(directory, 0, 0)
+    lasts = {"r": 0, "q": 2}
+    lines = [json.dumps({"logOffset": lasts[each]}) if each in lasts else "-" for each in sources]
+    (spark / "offsets/0").write_text("\n".join(["v1", "{}", *lines]))
+    shutil.rmtree(spark / "sources")
+    for number, each in enumerate(dict.fromkeys(sources)):
+        (spark / f"sources/{number}").mkdir(parents=True)
+        for entry in range(lasts.get(each, -1) + 1):
+            (spark / f"sources/{number}/{entry}").write_text(f"v1\n{FILE}")
+    return spark
+
+
+@pytest.mark.parametrize("sources", ["r-r", "rr-", "rrq-", "rqr-", "qrqr-", "r-"])
+def test_a_table_that_is_read_twice_has_one_log(sources: str, tmp_path: Path) -> None:
+    spark = read_twice(tmp_path, *sources)
+    check(tmp_path)
+    last = sorted(spark.glob("sources/*/*"))[-1]
+    last.unlink()
+    with pytest.raises(ExecutionError, match="is missing"):
+        check(tmp_path)
