@@ -10,7 +10,7 @@ from sqlglot import exp
 from planner.arrow.calls import NotEvaluated
 from planner.arrow.partials import LocalExpressions, local_expressions
 from planner.catalog import Catalog
-from planner.materialized.derive import derived
+from planner.materialized.derive import Derivation, derived
 from planner.nodes.logical import Expand, Node, SqlQuery, TableScan
 from planner.nodes.physical import LocalWindowAggregate, ScanLocalWindowAggregate, SliceScan
 from planner.optimizer import Options, Refusal
@@ -18,8 +18,9 @@ from planner.streams.tables import streams_of
 from runtime.spec.expressions import ColumnRef, column_refs
 from runtime.spec.local import FileScan, SliceRows
 from runtime.spec.scan import ScanSource
-from runtime.spec.slices import SLICE_END, SliceTable, is_inserted_rows
+from runtime.spec.slices import SLICE_END, LocalForm, SliceTable, is_inserted_rows
 from runtime.spec.table import Column
+from runtime.spec.windows import Cumulate, Hop, Tumble
 
 
 def answer_from_slices(node: Node, options: Options) -> Node | Refusal | None:
@@ -149,7 +150,14 @@ def _answer(
     columns = {ref.name: ref.type for expression in read for ref in column_refs(expression)}
     order = [Column(name, columns[name]) for name in table.form.columns if name in columns]
     source = ScanSource(table.path, files.files, tuple(order), n_rows=files.n_rows)
-    rows = SliceRows(derivation.keys, derivation.partials, source, derivation.filters, tail)
+    rows = SliceRows(
+        derivation.keys,
+        derivation.partials,
+        source,
+        derivation.filters,
+        tail,
+        are_apart=_stay_apart(table.form, node, derivation),
+    )
     return SliceScan(
         **{each.name: getattr(node, each.name) for each in fields(LocalWindowAggregate)},
         table=table,
@@ -159,6 +167,16 @@ def _answer(
         n_bytes=files.n_bytes,
         tail_files=0 if tail is None else files.tail_files,
     )
+
+
+def _stay_apart(form: LocalForm, node: LocalWindowAggregate, derivation: Derivation) -> bool:
+    """Whether no two slices that are kept become one."""
+    grid, window = form.grid, node.window
+    if not isinstance(grid, Tumble) or not isinstance(window, Tumble | Hop | Cumulate):
+        return False
+    read = {key.name for _, key in derivation.keys if isinstance(key, ColumnRef)}
+    is_as_wide = window.slice_width_us == grid.slice_width_us
+    return is_as_wide and read.issuperset(key.name for key in form.keys)
 
 
 _END = ColumnRef(SLICE_END, "bigint")

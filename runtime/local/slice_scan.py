@@ -65,7 +65,7 @@ def slice_splits(
 def split_tables(
     step: SliceLocalStep, split: Split, store: Store | None = None
 ) -> Iterator[pa.Table]:
-    """The partials of a split, of `partials_schema`: merged to the slices of the step's window.
+    """The partials of a split, of `partials_schema`: merged to the step's slices where that pays.
 
     Raises:
         ExecutionError: a file cannot be read, an expression fails or a sum overflows its type.
@@ -76,7 +76,7 @@ def split_tables(
     files = replace(source.files, files=(), columns=(*flat, *lists))
     window = step.window
     assert not isinstance(window, SessionWindow)
-    is_worth = True
+    is_worth = not source.are_apart
     for batch in read_batches(split, files, _dictionaries(source), store):
         count("slices_read", batch.num_rows)
         if source.filters:

@@ -132,12 +132,15 @@ class SliceRows(LocalSource[Expression]):
         filters: conditions over their columns of which all must be TRUE.
         tail: rows that are not in them yet.
         sets: what becomes of the partials, those of the tail too.
+        are_apart: whether slices of a file stay apart, as all keys are read and slices of the same
+            width are wanted, so that it does not pay to merge them before the exchange.
     """
 
     files: ScanSource
     filters: tuple[Expression, ...]
     tail: FileScan | None = None
     sets: GroupingSets | None = None
+    are_apart: bool = False
 
 
 @dataclass(frozen=True)
