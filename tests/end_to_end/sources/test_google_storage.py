@@ -1,0 +1,165 @@
+"""Windows over Parquet in Google Cloud Storage, of a server within the tests that speaks as it does."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import fs
+
+import sqlwin
+from runtime.errors import SqlwinError
+
+pytestmark = pytest.mark.long
+
+COLUMNS = "(k BIGINT, ts TIMESTAMP(6), v BIGINT, WATERMARK FOR ts AS ts)"
+BY_MINUTE = """
+    SELECT k, window_end AS e, SUM(v) AS total FROM TABLE(HOP({}, DESCRIPTOR(ts),
+      INTERVAL '1' MINUTE, INTERVAL '3' MINUTES)) GROUP BY k, window_start, window_end
+"""
+
+
+# Of a process of its own: Arrow holds Python's lock while it asks this store. It answers several at
+# once, and says its port.
+SERVER = """
+from functools import partial
+from http.server import ThreadingHTTPServer
+from gcp_storage_emulator.handlers.buckets import create_bucket
+from gcp_storage_emulator.server import RequestHandler
+from gcp_storage_emulator.storage import Storage
+
+storage = Storage(use_memory_fs=True)
+create_bucket("lake", storage)
+server = ThreadingHTTPServer(("127.0.0.1", 0), partial(RequestHandler, storage))
+print(server.server_port, flush=True)
+server.serve_forever()
+"""
+
+
+@contextmanager
+def server() -> Iterator[int]:
+    """A server with an empty bucket `lake`; its port."""
+    with subprocess.Popen(
+        [sys.executable, "-c", SERVER],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as running:
+        try:
+            assert running.stdout is not None
+            yield int(running.stdout.readline())
+        finally:
+            running.kill()
+
+
+@pytest.fixture
+def bucket(fresh_session: sqlwin.Session) -> Iterator[fs.FileSystem]:
+    """The store, with an empty bucket `lake`; the session knows where it is."""
+    with server() as port:
+        settings = {
+            "fs.gs.auth.type": "UNAUTHENTICATED",
+            "fs.gs.storage.root.url": f"http://127.0.0.1:{port}",
+        }
+        for name, value in settings.items():
+            fresh_session.spark.conf.set(name, value)
+        yield fs.GcsFileSystem(
+            anonymous=True,
+            scheme="http",
+            endpoint_override=f"127.0.0.1:{port}",
+            retry_time_limit=timedelta(seconds=10),
+        )
+        fresh_session.streams.stop_all()
+        for name in settings:
+            fresh_session.spark.conf.unset(name)
+
+
+def minutes(first: int, n: int) -> pa.Table:
+    """Twenty rows of three keys in every minute."""
+    seconds = [60 * (first + m) + s for m in range(n) for s in range(0, 60, 3)]
+    return pa.table(
+        {
+            "k": pa.array([i % 3 for i in range(len(seconds))], pa.int64()),
+            "ts": pa.array([s * 1_000_000 for s in seconds], pa.timestamp("us")),
+            "v": pa.array(range(len(seconds)), pa.int64()),
+        }
+    )
+
+
+def table(name: str, path: object, options: str = "") -> str:
+    return f"""CREATE TABLE {name} {COLUMNS} WITH
+        ('connector' = 'filesystem', 'format' = 'parquet', 'path' = '{path}' {options});"""
+
+
+def rows(session: sqlwin.Session, query: str) -> list[tuple[object, ...]]:
+    return sorted(tuple(row) for row in session.execute(query)[-1].rows)
+
+
+def test_windows_over_a_bucket_are_those_over_a_disk(
+    fresh_session: sqlwin.Session, bucket: fs.FileSystem, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    for number in range(3):
+        found = minutes(number * 5, 5)
+        pq.write_table(found, f"lake/in/{number}.parquet", filesystem=bucket, row_group_size=30)
+        pq.write_table(found, tmp_path / f"in/{number}.parquet")
+    fresh_session.execute(table("there", "gs://lake/in") + table("here", tmp_path / "in"))
+    plan = str(fresh_session.explain(BY_MINUTE.format("TABLE there")))
+    assert "ArrowScanLocalWindowAggregate(table=[there]" in plan
+    found, wanted = (
+        (
+            rows(fresh_session, BY_MINUTE.format(name))
+            for name in ("TABLE there", "'gs://lake/in/*.parquet'")
+        ),
+        rows(fresh_session, BY_MINUTE.format("TABLE here")),
+    )
+    assert len(wanted) > 30
+    for each in found:
+        assert each == wanted
+
+
+def test_a_stream_reads_each_file_of_a_bucket_once(
+    fresh_session: sqlwin.Session, bucket: fs.FileSystem, tmp_path: Path
+) -> None:
+    fresh_session.execute(f"""
+        {table("i", "gs://lake/in", ", 'max-files-per-trigger' = '1'")}
+        CREATE TABLE o (k BIGINT, e TIMESTAMP(6), total BIGINT) WITH
+          ('connector' = 'filesystem', 'format' = 'parquet', 'path' = '{tmp_path}/out');
+        SET 'execution.runtime-mode' = 'streaming';
+        SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoints';
+        SET 'sqlwin.end-of-input' = 'hold-windows'
+    """)
+    insert = f"INSERT INTO o {BY_MINUTE.format('TABLE i')}"
+    for number in range(3):
+        found = minutes(number * 5, 5)
+        pq.write_table(found, f"lake/in/{number}.parquet", filesystem=bucket)
+        if number == 2:
+            fresh_session.execute("RESET 'sqlwin.end-of-input'")
+        if number > 0:  # the second run has two files behind it
+            fresh_session.execute(insert)
+    fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")
+    wanted = rows(fresh_session, BY_MINUTE.format("TABLE i"))
+    assert rows(fresh_session, "SELECT * FROM o") == wanted and len(wanted) > 30
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("gs://lake/nothing", "gs://lake/nothing does not exist"),
+        ("gs://elsewhere/in", "gs://elsewhere"),
+    ],
+)
+def test_what_is_not_there_is_one_line(
+    path: str, message: str, fresh_session: sqlwin.Session, bucket: fs.FileSystem
+) -> None:
+    fresh_session.execute(table("t", path))
+    with pytest.raises(SqlwinError) as caught:
+        fresh_session.execute(BY_MINUTE.format("TABLE t"))
+    assert message in caught.value.message
+    assert "\n" not in caught.value.message
