@@ -6,7 +6,7 @@ import contextlib
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -25,13 +25,13 @@ from runtime.files import Files
 from runtime.spark.errors import is_interruption, translate
 from runtime.streaming.checkpoint import Checkpoint, end_input, mark_ended
 from runtime.streaming.damage import damaged, unwritable
-from runtime.streaming.heartbeat import is_heartbeat
 from runtime.streaming.identity import Identity
-from runtime.streaming.status import StreamStatus, Tally, has_seen_end, stream_status
+from runtime.streaming.status import StreamStatus, Tally, stream_status
 from sqlwin.execution.errors import StatementErrors
 from sqlwin.execution.streams.checkpoint import remove_checkpoint
 from sqlwin.execution.streams.history import History
 from sqlwin.execution.streams.options import is_opening
+from sqlwin.execution.streams.used_up import InputWatch, batch_of
 
 T = TypeVar("T")
 
@@ -286,8 +286,7 @@ class Stream:
             time.sleep(0.02)
 
     def _last_batch(self) -> object:
-        last = self.query.lastProgress
-        return None if last is None else (last["batchId"], last["timestamp"])
+        return batch_of(self.query.lastProgress)
 
     # -- bounded input ------------------------------------------------------------------------
 
@@ -334,22 +333,17 @@ class Stream:
         Spark says when no micro-batch is due. On processing time one always is: then
         those that read nothing say so.
         """
-        since = self._last_batch()
+        n_operators = len(self.setup.source_names)
+        watch = InputWatch(self.query, n_operators if end_was_sent and n_operators else None)
         waiter = threading.Thread(target=self._process_available, daemon=True)
         waiter.start()
         while waiter.is_alive() and self.query.isActive:
             waiter.join(_POLL_SECONDS)
-            if self._has_used_up(since, end_was_sent):
+            if watch.is_used_up():
                 return
         waiter.join()
         if self._error is not None:
             raise self._error
-
-    def _has_used_up(self, since: object, end_was_sent: bool) -> bool:
-        progress = self.query.recentProgress
-        if end_was_sent and self.setup.source_names:
-            return has_seen_end(progress, len(self.setup.source_names))
-        return has_used_up(progress, since)
 
     def _process_available(self) -> None:
         try:
@@ -358,21 +352,6 @@ class Stream:
             # on processing time it may still wait when all is done
             if not self._has_ended:
                 self._error = self._error or error
-
-
-def has_used_up(progress: Sequence[Mapping[str, Any]], since: object) -> bool:
-    """Whether the micro-batches after `since` have read all that there was.
-
-    Of a run that has just begun the first one may be that of an earlier run, computed again; so
-    it takes a second one that reads nothing.
-    """
-    batches = [(p["batchId"], p["timestamp"]) for p in progress]
-    new = progress[batches.index(since) + 1 :] if since in batches else progress
-    read = [
-        any(s["startOffset"] != s["endOffset"] for s in p["sources"] if not is_heartbeat(s))
-        for p in new
-    ]
-    return len(read) > 1 and not read[-1]
 
 
 def apart(action: Callable[[], T]) -> T:

@@ -7,7 +7,7 @@ from typing import Any
 from runtime.spec.stream import FINAL_US
 from runtime.streaming.heartbeat import is_heartbeat
 from runtime.streaming.status import has_seen_end
-from sqlwin.execution.streams.handle import has_used_up
+from sqlwin.execution.streams.used_up import InputWatch, has_used_up
 
 BEAT = (
     "RatePerMicroBatchStream[rowsPerBatch=1, numPartitions=1, startTimestamp=0, "
@@ -40,6 +40,58 @@ def test_the_first_micro_batch_of_a_run_may_be_an_old_one_and_proves_nothing() -
     assert not has_used_up(micro_batches(False), None)
     assert has_used_up(micro_batches(False, False), None)
     assert not has_used_up(micro_batches(False, True), None)
+
+
+class Query:
+    """What Spark has of a query; it counts how often all reports are fetched."""
+
+    def __init__(self) -> None:
+        self.reports: list[dict[str, Any]] = []
+        self.n_fetched = 0
+
+    @property
+    def lastProgress(self) -> dict[str, Any] | None:
+        return self.reports[-1] if self.reports else None
+
+    @property
+    def recentProgress(self) -> list[dict[str, Any]]:
+        self.n_fetched += 1
+        return self.reports
+
+
+def looks(query: Any, watch: InputWatch, batches: list[dict[str, Any]]) -> list[bool]:
+    """What is said after each report, of which some come between two looks, and none mostly."""
+    found = []
+    for each in batches:
+        query.reports.append(each)
+        found += [watch.is_used_up() for _ in range(3)]
+    return found
+
+
+def test_reports_are_fetched_when_the_last_one_may_say_that_input_is_used_up() -> None:
+    query: Any = Query()
+    watch = InputWatch(query)
+    assert not watch.is_used_up()
+    batches = micro_batches(False, *[True] * 50, False)
+    found = looks(query, watch, batches)
+    assert found.index(True) == 3 * 51
+    assert query.n_fetched == 2
+    # once more, from there on: what came before does not count
+    again = InputWatch(query)
+    assert not again.is_used_up()
+    later = [{**each, "batchId": 100 + each["batchId"]} for each in micro_batches(True, False)]
+    assert looks(query, again, later) == [False, False, False, True, False, False]
+
+
+def test_what_the_end_has_closed_before_it_is_asked_for_counts() -> None:
+    query: Any = Query()
+    names = [{"batchId": n, "timestamp": "t", "sources": []} for n in range(3)]
+    known = [{**n, **r} for n, r in zip(names, reports([5], [7], [FINAL_US]), strict=True)]
+    query.reports = known[:1]
+    watch = InputWatch(query, 1)
+    assert looks(query, watch, known[1:]) == [False, False, False, True, False, False]
+    assert query.n_fetched == 2
+    assert InputWatch(query, 1).is_used_up()
 
 
 def reports(*watermarks: list[int | None]) -> list[dict[str, Any]]:
