@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType
 
 from runtime.connectors.columns import declared_type, physical_columns
 from runtime.connectors.options.checks import option_values
@@ -25,8 +26,24 @@ _HINTS = {
 KIND_COLUMN = "op"
 
 
-def as_declared(dataframe: DataFrame, spec: TableSpec) -> DataFrame:
+def declared_types(spec: TableSpec) -> tuple[DataType, ...]:
+    """The types of the columns that a table is written with, for `as_declared`.
+
+    Raises:
+        CatalogError: one is none of Spark's.
+    """
+    return tuple(declared_type(spec, column) for column in physical_columns(spec))
+
+
+def as_declared(
+    dataframe: DataFrame, spec: TableSpec, types: Sequence[DataType] | None = None
+) -> DataFrame:
     """The columns under the names and types that `spec` declares, by position.
+
+    Args:
+        dataframe: has the columns.
+        spec: the table.
+        types: its `declared_types`, of which each takes calls to the JVM; None: nobody has them.
 
     Raises:
         CatalogError: there are more or fewer columns than the table has.
@@ -40,16 +57,17 @@ def as_declared(dataframe: DataFrame, spec: TableSpec) -> DataFrame:
             f"the query gives {len(dataframe.columns)}",
             subjects=(spec.name,),
         )
-    found = [(field.name, field.dataType.simpleString()) for field in dataframe.schema.fields]
-    if found == [(c.name, declared_type(spec, c).simpleString()) for c in declared]:
+    types = declared_types(spec) if types is None else types
+    wanted = [(c.name, type_.simpleString()) for c, type_ in zip(declared, types, strict=True)]
+    if [(f.name, f.dataType.simpleString()) for f in dataframe.schema.fields] == wanted:
         return dataframe
     names = [f"_{position}" for position in range(len(declared))]
     # Names may come twice in a query; positions do not.
     numbered = dataframe.toDF(*names)
     return numbered.select(
         *(
-            F.col(name).cast(declared_type(spec, column)).alias(column.name)
-            for name, column in zip(names, declared, strict=True)
+            F.col(name).cast(type_).alias(column.name)
+            for name, column, type_ in zip(names, declared, types, strict=True)
         )
     )
 

@@ -47,7 +47,13 @@ from runtime.connectors.filesystem.write import (
 )
 from runtime.connectors.options.checks import bytes_of, duration_us, option_values
 from runtime.connectors.options.formats import format_of
-from runtime.connectors.writing import as_declared, compute_again, count_written, naming_output
+from runtime.connectors.writing import (
+    as_declared,
+    compute_again,
+    count_written,
+    declared_types,
+    naming_output,
+)
 from runtime.files import Files, as_uri
 from runtime.names import quoted
 from runtime.spark.files import files_at, resolve, writable_files_at
@@ -100,10 +106,11 @@ def open_batches(dataframe: DataFrame, spec: TableSpec, writer: StreamWriter) ->
     """What writes the micro-batches of a stream, each once, and returns how many rows they have."""
     with naming_output(spec):
         sink = FileSink(dataframe, spec, writer)
+    types = declared_types(spec)
 
     def write(rows: DataFrame, batch: int) -> int:
         with naming_output(spec):
-            return sink.write(as_declared(rows, spec), batch)
+            return sink.write(as_declared(rows, spec, types), batch)
 
     def end() -> None:
         with naming_output(spec):

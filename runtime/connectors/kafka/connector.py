@@ -59,7 +59,7 @@ from runtime.connectors.options.checks import (
 )
 from runtime.connectors.options.formats import MESSAGE_FORMATS, check_message_options
 from runtime.connectors.options.known import KAFKA
-from runtime.connectors.writing import as_declared, count_written
+from runtime.connectors.writing import as_declared, count_written, declared_types
 from runtime.errors import CatalogError, SetupError, SqlwinError, nearest
 from runtime.names import quoted
 from runtime.spark.errors import translate, translated_errors
@@ -303,10 +303,11 @@ def _write(dataframe: DataFrame, spec: TableSpec, writer: str, batch: int | None
 
 def open_batches(dataframe: DataFrame, spec: TableSpec, writer: StreamWriter) -> WriteBatch:
     """What sends the micro-batches of a stream."""
+    types = declared_types(spec)
 
     def write_batch(rows: DataFrame, batch: int) -> int:
         with translated_errors(partial(explain, spec)):
-            return _write(as_declared(rows, spec), spec, writer.name, batch)
+            return _write(as_declared(rows, spec, types), spec, writer.name, batch)
 
     return write_batch
 
