@@ -33,7 +33,7 @@ from sqlwin.execution.in_process import in_process, planner_options
 # What changes nothing of what Spark's analyser says; others may
 _OF_RUNNING = re.compile(
     r"spark\.sql\.(adaptive|artifact|execution|streaming|ui|shuffle)\..*"
-    r"|spark\.sql\.(warehouse\.dir|catalogImplementation|session\.timeZone)"
+    r"|spark\.sql\.(warehouse\.dir|catalogImplementation|session\.timeZone|legacy\.javaCharsets)"
 )
 
 

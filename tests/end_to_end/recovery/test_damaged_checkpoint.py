@@ -10,7 +10,7 @@ import pytest
 
 import sqlwin
 from runtime.errors import SqlwinError
-from tests.end_to_end.streams.test_stream_settings import write
+from tests.end_to_end.stream_files import write_keys
 from tests.marks import among
 
 Damage = Callable[[Path], None]
@@ -52,7 +52,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, session: sqlwin.Session) -> It
     """Runs a stream from a checkpoint's directory on; one of three micro-batches is there."""
     directory = tmp_path_factory.mktemp("damaged")
     for second in (1, 12, 14):
-        write(directory / "in", (second, "a"), (second, "b"))
+        write_keys(directory / "in", (second, "a"), (second, "b"))
     fresh = sqlwin.connect(session.spark)
     fresh.execute(
         f"""CREATE TABLE readings (ts TIMESTAMP(6), k STRING, WATERMARK FOR ts AS ts)
@@ -76,7 +76,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, session: sqlwin.Session) -> It
         return sorted(tuple(row) for row in fresh.execute("SELECT * FROM totals")[0].rows)
 
     go_on(directory / "whole")
-    write(directory / "in", (30, "a"))
+    write_keys(directory / "in", (30, "a"))
     go_on.whole = directory / "whole"  # type: ignore[attr-defined]
     yield go_on
     fresh.spark.conf.unset(conf)

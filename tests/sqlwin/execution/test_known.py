@@ -98,6 +98,12 @@ def test_what_only_spark_knows_is_asked_as_ever(rides: sqlwin.Session, calls: li
     rides.execute("RESET 'spark.sql.decimalOperations.allowPrecisionLoss'")
     calls.clear()
     assert rows(rides, WINDOWS) == expected
+    # one that sqlwin sets itself, where a file is in the encoding of Windows
+    rides.spark.conf.set("spark.sql.legacy.javaCharsets", "true")
+    rows(rides, WINDOWS)
+    calls.clear()
+    assert rows(rides, WINDOWS) == expected and len(calls) == 2
+    rides.spark.conf.unset("spark.sql.legacy.javaCharsets")
     # rows that Spark reads
     rides.execute("SET 'sqlwin.materialized.rewrite' = 'false'")
     try:
