@@ -135,8 +135,8 @@ def difference(old: Identity, new: Identity) -> str | tuple[Resumed, ...]:
         return f"it read {', '.join(old.tables)}, now {', '.join(new.tables)}"
     orders = [[name.lower() for name in each.sources] for each in (old, new)]
     if all(orders) and orders[0] != orders[1]:
-        told = (", ".join(each.sources) for each in (old, new))
-        return "its sources were in the order {}, now {}".format(*told)
+        was, is_ = (", ".join(each.sources) for each in (old, new))
+        return f"its sources were in the order {was}, now {is_}"
     return found
 
 
@@ -224,16 +224,16 @@ def _changed_table(before: str, after: str) -> str | None:
         if name == _PATH and was is not None and is_ is not None:
             if _place(old, was) == _place(new, is_):
                 continue
-        told = [None if value is None else f"'{name}' = '{value}'" for value in (was, is_)]
-        return _change(*told)
+        texts = [None if value is None else f"'{name}' = '{value}'" for value in (was, is_)]
+        return _change(*texts)
     if old.place is not None and new.place is not None and old.place != new.place:
         return _change(f"'{_PATH}' in {old.place}", f"'{_PATH}' in {new.place}")
     if old.kept is not None and new.kept is not None:
         was, is_ = folded_form(old.kept), folded_form(new.kept)
         for name in sorted({*was, *is_}):
             if was.get(name) != is_.get(name):
-                told = [_short(json.dumps(each.get(name))) for each in (was, is_)]
-                return f"its {name}: `{told[0]}` has become `{told[1]}`"
+                texts = [_short(json.dumps(each.get(name))) for each in (was, is_)]
+                return f"its {name}: `{texts[0]}` has become `{texts[1]}`"
     spelled = [_spelled(each) for each in (old, new)]
     if spelled[0] == spelled[1]:
         return None
