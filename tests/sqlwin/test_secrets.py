@@ -214,13 +214,16 @@ def test_the_command_line_of_the_jvm_and_all_that_a_run_says(tmp_path: Path) -> 
 
 
 def command_lines_of_children(parent: int) -> set[str]:
+    """Those of what a process has started; the one it was started with itself is the user's."""
+    own = (Path("/proc") / str(parent) / "cmdline").read_bytes()
     lines: set[str] = set()
     for directory in Path("/proc").glob("[0-9]*"):
         try:
             status = (directory / "stat").read_text().rpartition(")")[2].split()
             if int(status[1]) == parent:
-                text = (directory / "cmdline").read_bytes().replace(b"\0", b" ")
-                lines.add(text.decode(errors="replace"))
+                text = (directory / "cmdline").read_bytes()
+                if text != own:  # between fork and exec a child has the line of its parent
+                    lines.add(text.replace(b"\0", b" ").decode(errors="replace"))
         except (OSError, IndexError):
             continue  # it has ended
     return lines
