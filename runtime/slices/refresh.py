@@ -69,7 +69,6 @@ class Refreshed:
         n_gone: files that are no longer in.
         n_read: rows of base files that were read.
         n_written: partials that were written.
-        is_compacted: whether small data files were merged.
     """
 
     version: int
@@ -78,7 +77,6 @@ class Refreshed:
     n_gone: int = 0
     n_read: int = 0
     n_written: int = 0
-    is_compacted: bool = False
 
 
 def _nothing(_: str) -> None:

@@ -56,7 +56,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     send = GatewayClient.send_command
 
     def sent(self: GatewayClient, command: str, *args: object, **options: object) -> object:
-        # Java is told when Python forgets an object, whenever that is
+        # garbage collection in Python releases objects in Java at any time
         if not command.startswith("m\n"):
             found.append(command)
         return send(self, command, *args, **options)
