@@ -32,7 +32,7 @@ from runtime.spark.errors import translate
 from runtime.spark.jvm.java import find_java
 from runtime.spark.jvm.process import begin as begin_jvm
 from runtime.spark.jvm.process import running_jvm
-from runtime.spark.jvm.submit import configured_defaults
+from runtime.spark.jvm.submit import LOCAL_FILES, configured_defaults
 
 __all__ = ["is_local", "log_file", "quiet_python_loggers", "start_session"]
 
@@ -221,9 +221,12 @@ def is_submitted() -> bool:
 def _new_session(master: str | None, conf: Mapping[str, str]) -> SparkSession:
     """Start Spark, and Java if it does not run yet."""
     settings = new_settings(master, conf)
-    if SparkContext._gateway is not None:
-        return built(settings)
     local = is_local_master(settings["spark.master"])
+    if SparkContext._gateway is not None:
+        if not local:
+            # Java was started for tasks of its own; others have no jar of ours
+            SparkContext._gateway.jvm.java.lang.System.clearProperty(LOCAL_FILES[0])
+        return built(settings)
     with running_jvm(find_java(), settings, is_local=local):
         return built(settings)
 
