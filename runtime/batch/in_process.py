@@ -57,20 +57,27 @@ class RowsHere:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns as Arrow has them."""
-        never_null = {self.step.aggregation.window_start, self.step.aggregation.window_end}
-        projection, ranked = self.step.projection, self.step.ranked
-        of = projection.columns
+        """The columns as Arrow has them, which may be NULL where Spark's rows of the query may."""
+        projection, ranked, windows = self.step.projection, self.step.ranked, self.step.aggregation
+        never_null = {windows.window_start, windows.window_end, projection.window_time}
+        made = dict(projection.columns)
         if ranked is not None:
-            made = dict(of)
-            of = tuple(
-                (name, made.get(each.name, each) if isinstance(each, ColumnRef) else each)
+            below = made
+            made = {
+                name: below.get(each.name, each) if isinstance(each, ColumnRef) else each
                 for name, each in ranked.projection.columns
-            )
+            }
             never_null.add(ranked.column)
-        full = {n for n, each in of if isinstance(each, ColumnRef) and each.name in never_null}
+
+        def may_be_null(column: Column) -> bool:
+            # Spark's own tasks do not say of aggregates that they are never NULL
+            source = made.get(column.name)
+            if isinstance(source, ColumnRef):
+                return source.name not in never_null
+            return column.nullable
+
         return pa.schema(
-            [pa.field(c.name, arrow_type(c.type), c.name not in full) for c in self.columns]
+            [pa.field(each.name, arrow_type(each.type), may_be_null(each)) for each in self.columns]
         )
 
     def batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:

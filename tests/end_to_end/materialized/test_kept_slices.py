@@ -35,6 +35,8 @@ HERE = {
     f"FROM {HOURS} WHERE window_end > TIMESTAMP_NTZ '2026-01-31' "
     "GROUP BY city, window_start, window_end HAVING SUM(fare) > 3)) WHERE r <= 2",
     "hop": query(WINDOWS[3], ("city",), ["SUM(fare)", "AVG(fare)", "COUNT(*)"], "city <> 'Oslo'"),
+    "never null": "SELECT city, window_time, COALESCE(SUM(fare), 0) AS a, COUNT(*) AS n "
+    f"FROM {HOURS} GROUP BY city, window_start, window_end, window_time",
     "view": "SELECT city, window_end, a, b, n, t FROM m "
     "WHERE rider = 2 AND window_end <= TIMESTAMP_NTZ '2026-01-31 20:00:00'",
 }
