@@ -72,7 +72,7 @@ PLACEHOLDER = "__sqlwin_input_{}__"
 
 
 @dataclass(frozen=True)
-class Bound:
+class BoundQuery:
     """A bound query.
 
     Attributes:
@@ -86,7 +86,7 @@ class Bound:
     is_rewritten: bool
 
 
-def bind(query: exp.Query, sql: str, catalog: Catalog, strict: bool = False) -> Bound:
+def bind(query: exp.Query, sql: str, catalog: Catalog, strict: bool = False) -> BoundQuery:
     """The logical plan of a query.
 
     Args:
@@ -114,7 +114,7 @@ def bind(query: exp.Query, sql: str, catalog: Catalog, strict: bool = False) -> 
             raise refused.placed_in(sql) from error
         error = with_window_name(error, original, sql)
         raise with_late_name(error, original, sql) from error
-    return Bound(plan, tuple(dict.fromkeys(binder.notes)), binder.rewritten)
+    return BoundQuery(plan, tuple(dict.fromkeys(binder.notes)), binder.rewritten)
 
 
 class _Binder:

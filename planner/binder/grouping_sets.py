@@ -18,7 +18,7 @@ from planner.sql.build import (
     literal,
     to_sql,
 )
-from planner.sql.nodes import Span, span_of
+from planner.sql.nodes import TextSpan, span_of
 from runtime.errors import AnalysisError
 
 # Names the id of a grouping set, as in Flink; no column of a user's begins with a dollar sign
@@ -42,7 +42,7 @@ class Groupings:
 
     keys: tuple[exp.Expr, ...]
     sets: tuple[frozenset[int], ...]
-    place: Span | None = None
+    place: TextSpan | None = None
 
     def ids(self, positions: tuple[int, ...]) -> tuple[int, ...]:
         """The id of each grouping: a bit for each key at `positions` that it leaves out.

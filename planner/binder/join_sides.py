@@ -9,7 +9,7 @@ from sqlglot import exp
 from planner.nodes.logical import AttachedWindow, LeftToSpark, NamedExpr, Node, Project, WindowJoin
 from planner.nodes.windows import renamed_windows
 from planner.sql.build import column, conjunction, function_call
-from planner.sql.nodes import Span, joined
+from planner.sql.nodes import TextSpan, joined_spans
 from runtime.spec.table import Column
 
 # These joins have the left side's columns alone
@@ -115,7 +115,7 @@ class Sides:
         new.this.meta.update(parts[-1].meta)
         return exp.Dot.build([new, *(p.copy() for p in parts[1:])]) if len(parts) > 1 else new
 
-    def join(self, parts: list[exp.Expr], spans: list[Span | None]) -> WindowJoin | LeftToSpark:
+    def join(self, parts: list[exp.Expr], spans: list[TextSpan | None]) -> WindowJoin | LeftToSpark:
         """The node of a join on these conditions, or why it is none of windows.
 
         `spans` says where each of the conditions is in the text.
@@ -160,7 +160,7 @@ class Sides:
             tuple(keys),
             conjunction(rest),
             key_places=tuple(key_places),
-            place=joined(spans),
+            place=joined_spans(spans),
         )
 
     def _pair(self, part: exp.Expr) -> tuple[str, str] | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from planner.lowering.batch import lower, lower_projection
-from planner.lowering.result_rows import rank_in, ranked_rows, without_order
+from planner.lowering.result_rows import rank_in, ranked_rows, without_order_and_limit
 from planner.materialized.windows import merged_types
 from planner.nodes.logical import Node
 from planner.nodes.physical import Exchange, GlobalWindowAggregate, SliceScan
@@ -36,7 +36,7 @@ def lower_in_process(plan: Node, zone: str, most_bytes: int) -> InProcessStep | 
     tail = scans[0].rows.tail
     if tail is not None and tail.files.others:
         return None  # files that Spark's reader alone reads
-    peeled = without_order(plan)
+    peeled = without_order_and_limit(plan)
     if peeled is None:
         return None
     plan, ordered = peeled

@@ -19,7 +19,7 @@ from runtime.spec.ranks import RankOrder
 from runtime.spec.table import Column
 
 
-def without_order(plan: Node) -> tuple[Node, RowOrder | None] | None:
+def without_order_and_limit(plan: Node) -> tuple[Node, RowOrder | None] | None:
     """A plan without the ORDER BY, LIMIT and OFFSET on top of it, and these; None: Spark has to.
 
     Columns that only order come last in the plan, under names of their own.

@@ -58,7 +58,7 @@ class Condition:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedSlices:
     """What a window aggregation wants of slices; texts are Spark SQL over the base table.
 
     Attributes:
@@ -80,7 +80,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Shape:
-    """A table of slices that could be kept; texts as in `Wanted`.
+    """A table of slices that could be kept; texts as in `WantedSlices`.
 
     Attributes:
         base: the base table.
@@ -149,7 +149,7 @@ class Advised:
         return self.n_rows + self.n_partials * (1 + _ASKED * len(self.members))
 
 
-def wanted_of(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Wanted | str:
+def wanted_of(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> WantedSlices | str:
     """What a local window aggregate wants of slices, or why none answer it.
 
     Args:
@@ -192,11 +192,13 @@ def wanted_of(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Wanted
                 columns |= dict.fromkeys(_columns_of(term, keys))
         conditions.append(Condition(expression_text(each), tuple(columns), is_of_time))
     calls = tuple((partial_text(each), _call(each)) for each in found.partials)
-    return Wanted(table, time, grid, keys, calls, tuple(conditions))
+    return WantedSlices(table, time, grid, keys, calls, tuple(conditions))
 
 
 def advised(
-    wanted: Sequence[Wanted], count: Callable[[Shape], int], n_rows: Callable[[Wanted], int]
+    wanted: Sequence[WantedSlices],
+    count: Callable[[Shape], int],
+    n_rows: Callable[[WantedSlices], int],
 ) -> tuple[list[Advised], dict[int, str]]:
     """Tables of slices that answer what is wanted, and of what they do not answer why.
 
@@ -245,7 +247,7 @@ def advised(
 
 
 def _together(
-    one: Advised, other: Advised, wanted: Sequence[Wanted], counted: Callable[[Shape], int]
+    one: Advised, other: Advised, wanted: Sequence[WantedSlices], counted: Callable[[Shape], int]
 ) -> Advised | None:
     """One table in place of two; None: there is none, or it has more partials than it saves."""
     members = (*one.members, *other.members)
@@ -260,7 +262,7 @@ def _together(
     return None
 
 
-def _shapes(wanted: Sequence[Wanted]) -> list[Shape]:
+def _shapes(wanted: Sequence[WantedSlices]) -> list[Shape]:
     """Tables that answer all that is wanted; the first one takes other conditions too."""
     first = wanted[0]
     if any((each.base, each.time) != (first.base, first.time) for each in wanted):

@@ -22,7 +22,7 @@ from planner.nodes.physical import LocalWindowAggregate
 from runtime.spec.aggregates import Merge, MergeMoments, MergeOp, Pick
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, columns_of, terms_of
 from runtime.spec.local import PartialColumns
-from runtime.spec.slices import KeptPartial, LocalForm
+from runtime.spec.slices import LocalForm, SlicePartial
 from runtime.spec.windows import CalendarTumble, SessionWindow
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -218,7 +218,7 @@ class _Bounds:
 
 
 def _partial(
-    partial: PartialColumns[Expression], kept: Mapping[str, KeptPartial], over_keys: _OverKeys
+    partial: PartialColumns[Expression], kept: Mapping[str, SlicePartial], over_keys: _OverKeys
 ) -> PartialColumns[Expression]:
     """A partial of the query, from those that are kept.
 
@@ -239,7 +239,7 @@ def _partial(
 
 
 def _kept(
-    partial: PartialColumns[Expression], kept: Mapping[str, KeptPartial]
+    partial: PartialColumns[Expression], kept: Mapping[str, SlicePartial]
 ) -> Sequence[Expression] | None:
     """The columns that are kept of a partial, in order; None: none are."""
     known = kept.get(partial_text(partial))

@@ -31,10 +31,10 @@ from runtime.spec.local import PartialColumns
 from runtime.spec.slices import (
     KEPT_ACCUMULATORS,
     SLICE_END,
-    KeptKey,
-    KeptPartial,
     LocalForm,
     SliceGrid,
+    SliceKey,
+    SlicePartial,
 )
 from runtime.spec.windows import (
     DAY_US,
@@ -73,16 +73,16 @@ def local_form(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Local
         return str(reason)
     name = _unique_names()
     keys = tuple(
-        KeptKey(name(own.lower()), expression_text(key), key.type) for own, key in found.keys
+        SliceKey(name(own.lower()), expression_text(key), key.type) for own, key in found.keys
     )
-    partials: dict[str, KeptPartial] = {}
+    partials: dict[str, SlicePartial] = {}
     for partial in found.partials:
         if not isinstance(partial.into, KEPT_ACCUMULATORS):
             return f"{partial.text} is not kept in slices"
         text = partial_text(partial)
         if text not in partials:
             into = replace(partial.into, columns=_kept_names(text, partial.into, name))
-            partials[text] = KeptPartial(text, into, partial_types(partial))
+            partials[text] = SlicePartial(text, into, partial_types(partial))
     return LocalForm(
         ".".join(found.rows.table).lower(),
         expression_text(found.time),

@@ -13,7 +13,7 @@ from typing import Self
 from sqlglot import exp
 
 from planner.catalog import Schema
-from planner.sql.nodes import Span
+from planner.sql.nodes import TextSpan
 from runtime.spec.aggregates import UserAggregate
 from runtime.spec.windows import CalendarCumulate, Cumulate, Window
 
@@ -29,7 +29,7 @@ class Node:
     """
 
     schema: Schema
-    place: Span | None = field(default=None, compare=False, repr=False, kw_only=True)
+    place: TextSpan | None = field(default=None, compare=False, repr=False, kw_only=True)
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -176,7 +176,7 @@ class WindowTableFunction(UnaryNode):
     time_column: str
     time_type: str
     columns: WindowColumns
-    time_place: Span | None = field(default=None, compare=False, repr=False, kw_only=True)
+    time_place: TextSpan | None = field(default=None, compare=False, repr=False, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -252,7 +252,7 @@ class WindowAggregate(UnaryNode):
     keys: tuple[NamedExpr, ...]
     window_keys: tuple[WindowKey, ...]
     calls: tuple[AggregateCall, ...]
-    time_place: Span | None = field(default=None, compare=False, repr=False, kw_only=True)
+    time_place: TextSpan | None = field(default=None, compare=False, repr=False, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -383,7 +383,9 @@ class WindowJoin(Node):
     window_keys: tuple[tuple[str, str], ...]
     keys: tuple[tuple[str, str], ...]
     condition: exp.Expr | None
-    key_places: tuple[Span | None, ...] = field(default=(), compare=False, repr=False, kw_only=True)
+    key_places: tuple[TextSpan | None, ...] = field(
+        default=(), compare=False, repr=False, kw_only=True
+    )
 
     @property
     def inputs(self) -> tuple[Node, ...]:

@@ -20,7 +20,7 @@ from planner.nodes.logical import (
     WindowKey,
     WindowTableFunction,
 )
-from planner.sql.nodes import Span
+from planner.sql.nodes import TextSpan
 from runtime.spec.aggregates import Accumulator
 from runtime.spec.exchange import SliceLevel
 from runtime.spec.local import FileScan, SliceRows
@@ -65,7 +65,7 @@ class LocalWindowAggregate(UnaryNode):
     plans: tuple[AggregatePlan, ...]
     slice_end: str
     first: FirstRows | None = field(default=None, kw_only=True)
-    time_place: Span | None = field(default=None, compare=False, repr=False, kw_only=True)
+    time_place: TextSpan | None = field(default=None, compare=False, repr=False, kw_only=True)
 
 
 @dataclass(frozen=True)

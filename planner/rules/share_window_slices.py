@@ -104,7 +104,7 @@ def share_window_slices(
         for plan_number, plan in enumerate(plans)
         for node in _window_aggregates(plan)
     ]
-    statement = _Statement(plans, options, apart or [None] * len(plans))
+    statement = _StatementPlans(plans, options, apart or [None] * len(plans))
     name = share_window_slices.__name__
     groups: list[list[_Aggregation]] = []
     for over_same_rows in _classes(found, lambda a, b: a.base == b.base):
@@ -171,7 +171,7 @@ class _Aggregation:
 
 
 @dataclass(frozen=True)
-class _Statement:
+class _StatementPlans:
     """The plans of a statement, and what is asked about all of them."""
 
     plans: Sequence[Node]
@@ -238,7 +238,7 @@ def _classes(
 
 
 def _compatible(
-    over_same_rows: Sequence[_Aggregation], statement: _Statement
+    over_same_rows: Sequence[_Aggregation], statement: _StatementPlans
 ) -> tuple[list[list[_Aggregation]], _Refusals]:
     """(groups that share a local aggregate, which ones do not and why)."""
     refused: _Refusals = []
@@ -264,7 +264,7 @@ def _compatible(
     return groups, refused
 
 
-def _obstacle(aggregation: _Aggregation, statement: _Statement) -> str | None:
+def _obstacle(aggregation: _Aggregation, statement: _StatementPlans) -> str | None:
     """Why an aggregation can share with no other one."""
     if not isinstance(aggregation.node.window, FixedWindow):
         return "its slices are not all of the same width"
@@ -332,7 +332,9 @@ class _Rewriting:
         statement: says which of them read streams.
     """
 
-    def __init__(self, groups: Sequence[Sequence[_Aggregation]], statement: _Statement) -> None:
+    def __init__(
+        self, groups: Sequence[Sequence[_Aggregation]], statement: _StatementPlans
+    ) -> None:
         self._groups = groups
         self._statement = statement
         self._place = {

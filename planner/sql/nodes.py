@@ -195,14 +195,14 @@ class MultiUnitInterval(exp.Expression):
 
 
 @dataclass(frozen=True)
-class Span:
+class TextSpan:
     """Characters of a statement's text, by their inclusive offsets."""
 
     start: int
     end: int
 
 
-def span_of(*nodes: exp.Expr | None) -> Span | None:
+def span_of(*nodes: exp.Expr | None) -> TextSpan | None:
     """From the first to the last character known of the nodes' parts; None if none is known."""
     spans = [
         (part.meta["start"], part.meta["end"])
@@ -211,15 +211,15 @@ def span_of(*nodes: exp.Expr | None) -> Span | None:
         for part in node.walk()
         if "start" in part.meta and "end" in part.meta
     ]
-    return joined(Span(start, end) for start, end in spans)
+    return joined_spans(TextSpan(start, end) for start, end in spans)
 
 
-def joined(spans: Iterable[Span | None]) -> Span | None:
+def joined_spans(spans: Iterable[TextSpan | None]) -> TextSpan | None:
     """From the first to the last character of some spans; None if there is none."""
     known = [span for span in spans if span is not None]
     if not known:
         return None
-    return Span(min(span.start for span in known), max(span.end for span in known))
+    return TextSpan(min(span.start for span in known), max(span.end for span in known))
 
 
 def placed_like(new: exp.Expr, old: exp.Expr) -> exp.Expr:

@@ -8,7 +8,7 @@ from typing import ClassVar
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from planner.sql.nodes import Span
+from planner.sql.nodes import TextSpan
 from planner.sql.render import SparkSql
 
 
@@ -39,7 +39,7 @@ class _Text(SparkSql):
         COMMANDS: ClassVar[set[TokenType]] = set()
 
 
-def with_lead(sql: str, span: Span, before: Lead | None) -> Span:
+def with_lead(sql: str, span: TextSpan, before: Lead | None) -> TextSpan:
     """A span with the words of `before` at its left, and the parentheses that close what it opens.
 
     Args:
@@ -53,11 +53,11 @@ def with_lead(sql: str, span: Span, before: Lead | None) -> Span:
         return span
     found = None if before is None else _words_before(tokens, span.start, before)
     if before is not None and found is not None:
-        span = found if before.is_alone else Span(found.start, span.end)
-    return Span(span.start, _closed(tokens, span))
+        span = found if before.is_alone else TextSpan(found.start, span.end)
+    return TextSpan(span.start, _closed(tokens, span))
 
 
-def _words_before(tokens: list[Token], start: int, before: Lead) -> Span | None:
+def _words_before(tokens: list[Token], start: int, before: Lead) -> TextSpan | None:
     taken: list[Token] = []
     for token in reversed([token for token in tokens if token.end < start]):
         words = frozenset(token.text.upper().split())
@@ -66,10 +66,10 @@ def _words_before(tokens: list[Token], start: int, before: Lead) -> Span | None:
             taken.append(token)
         elif taken or not is_passed:
             break
-    return Span(taken[-1].start, taken[0].end) if taken else None
+    return TextSpan(taken[-1].start, taken[0].end) if taken else None
 
 
-def _closed(tokens: list[Token], span: Span) -> int:
+def _closed(tokens: list[Token], span: TextSpan) -> int:
     """The end of a span, with the parentheses that are opened in it and closed behind it."""
     end, n_open = span.end, 0
     for token in tokens:

@@ -8,12 +8,14 @@ from planner.catalog import Catalog, column_named
 from planner.nodes.logical import Expand, Filter, Node, Project, SqlQuery, TableScan, WindowRows
 from planner.nodes.physical import GlobalWindowAggregate
 from planner.sql.build import bare_column, is_timestamp, select_all_from
-from planner.sql.nodes import Span, span_of
+from planner.sql.nodes import TextSpan, span_of
 from planner.streams.refusals import StreamRefusal
 from planner.streams.tables import stream_named, stream_tables
 
 
-def check_time(node: Node, time_column: str, catalog: Catalog, place: Span | None = None) -> None:
+def check_time(
+    node: Node, time_column: str, catalog: Catalog, place: TextSpan | None = None
+) -> None:
     """Refuse a stream without a watermark, and windows on what no watermark follows.
 
     Args:

@@ -18,7 +18,7 @@ from planner.lowering.stream.select import cast_as
 from planner.nodes.logical import Node
 from planner.nodes.physical import Exchange, GlobalWindowAggregate, LocalWindowAggregate
 from planner.sql.build import identifier, to_sql
-from planner.sql.nodes import Span, joined, span_of
+from planner.sql.nodes import TextSpan, joined_spans, span_of
 from planner.streams.processing_time import is_processing_time
 from planner.streams.refusals import JOIN, StreamRefusal
 from planner.streams.tables import stream_tables
@@ -104,7 +104,7 @@ def _source(found: dict[str, tuple[exp.Table, StreamTable]], catalog: Catalog) -
         raise StreamRefusal(
             f"{names} have '{LATE_ROWS}', and a query keeps the late rows of one table",
             f"aggregate them in queries of their own, or {DROP}",
-            joined([span_of(each) for each, _ in list(found.values())[1:]]),
+            joined_spans([span_of(each) for each, _ in list(found.values())[1:]]),
             subjects=(f"'{LATE_ROWS}'", *found),
         )
     scan = exp.Select(expressions=[exp.Star()], from_=exp.From(this=_bare(table)))
@@ -114,7 +114,7 @@ def _source(found: dict[str, tuple[exp.Table, StreamTable]], catalog: Catalog) -
     return LateSource(stream.name, stream.late_rows, columns)
 
 
-def refuse_lost_rows(what: str, place: Span | None) -> StreamRefusal:
+def refuse_lost_rows(what: str, place: TextSpan | None) -> StreamRefusal:
     """The error for a query in which late rows would not come through.
 
     Args:

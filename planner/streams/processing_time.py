@@ -14,7 +14,7 @@ from sqlglot import exp
 from planner.catalog import Catalog
 from planner.nodes.logical import Expand, Filter, Node, Project, SqlQuery, TableScan
 from planner.sql.build import bare_column
-from planner.sql.nodes import Span
+from planner.sql.nodes import TextSpan
 from planner.streams.refusals import StreamRefusal
 from planner.streams.tables import stream_named
 
@@ -25,7 +25,7 @@ _Scope = Mapping[str, exp.Expr]
 
 
 def is_processing_time(
-    node: Node, column: str, catalog: Catalog, place: Span | None = None
+    node: Node, column: str, catalog: Catalog, place: TextSpan | None = None
 ) -> bool:
     """Whether the values of a column are the time at which rows of streams are processed.
 

@@ -14,7 +14,7 @@ from planner.nodes.logical import AggregateCall, LeftToSpark, NamedExpr, Node
 from planner.nodes.physical import OnePhaseWindowAggregate
 from planner.optimizer import Refusal
 from planner.sql.build import is_flat_type, to_sql
-from planner.sql.nodes import Span, span_of
+from planner.sql.nodes import TextSpan, span_of
 from planner.sql.places import Lead, lead, with_lead
 from planner.streams.buffered_rows import NotBuffered
 from runtime.errors import AnalysisError, ErrorKind, Position
@@ -51,7 +51,7 @@ class StreamRefusal(AnalysisError):
         self,
         message: str,
         hint: str,
-        span: Span | None,
+        span: TextSpan | None,
         after: Lead | None = None,
         *,
         subjects: tuple[str, ...] = (),
@@ -90,7 +90,7 @@ def refused_node(node: Node) -> StreamRefusal | None:
 
 
 def rows_not_buffered(
-    refusals: tuple[Refusal, ...], otherwise: str, way_out: str, place: Span | None
+    refusals: tuple[Refusal, ...], otherwise: str, way_out: str, place: TextSpan | None
 ) -> StreamRefusal:
     """The error for rows of windows that were not buffered until their windows close.
 
@@ -133,7 +133,7 @@ def check_keys(keys: tuple[NamedExpr, ...], schema: Schema) -> None:
         check_flat(key.name, schema, "GROUP BY", span_of(key.expr))
 
 
-def check_flat(name: str, schema: Schema, clause: str, place: Span | None) -> None:
+def check_flat(name: str, schema: Schema, clause: str, place: TextSpan | None) -> None:
     """Refuse a column of a nested type where rows are grouped, ordered or compared by it.
 
     Raises:

@@ -129,7 +129,7 @@ def batch_rows(
 
 
 @dataclass(frozen=True)
-class _Merged:
+class _GlobalInput:
     """What a global stage reads, how, and what it yields."""
 
     blobs: DataFrame
@@ -143,7 +143,7 @@ class _Building:
     spark: SparkSession
     options: ExecutionOptions
     shared: SharedPartials
-    merged: list[_Merged] = field(default_factory=list)
+    merged: list[_GlobalInput] = field(default_factory=list)
 
     def dataframe(self, step: Step) -> DataFrame:
         match step:
@@ -176,7 +176,7 @@ class _Building:
             blobs = place_blobs(local.cut(cut, BLOB_DDL, options.wrap), partitions)
             schema = local.schema
         merged = windows_schema(schema, aggregation)
-        self.merged.append(_Merged(blobs, aggregation, level, merged))
+        self.merged.append(_GlobalInput(blobs, aggregation, level, merged))
         to_windows = options.wrap(step.label)(windows_of(aggregation, level, options.bucket_bytes))
         return blobs.mapInArrow(to_windows, merged)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from runtime.detection.dialect import Dialect, find_dialect
 from runtime.detection.sample import Sample
-from runtime.detection.values import NULL_WORDS, Habits, Kind, habits_of, is_typed, kind_of
+from runtime.detection.values import NULL_WORDS, Habits, ValueKind, habits_of, is_typed, kind_of
 from runtime.errors import CatalogError, ExecutionError
 from runtime.spec.table import TableColumn
 
@@ -167,7 +167,7 @@ def _names(header: Sequence[str], width: int) -> list[str]:
 
 def _kinds(
     names: Sequence[str], fields: Sequence[Sequence[str]], given: Mapping[str, str]
-) -> tuple[list[Kind], dict[str, str], list[str]]:
+) -> tuple[list[ValueKind], dict[str, str], list[str]]:
     """What each column is, the options that say how it is written, and notes."""
     said = [word for word in given.get("nulls", "").split(BETWEEN_WORDS) if word]
     said += [given["nullValue"]] if given.get("nullValue") else []
@@ -187,7 +187,7 @@ def _kinds(
         is_plain = kind.type == "double" and not kind.decimal and decimal != "."
         if differs or is_plain:
             notes.append(f"`{names[i]}` is STRING: other columns write numbers another way")
-            kinds[i] = Kind("string")
+            kinds[i] = ValueKind("string")
     options: dict[str, str] = {}
     words = sorted({word for kind in kinds for word in kind.null_words})
     if words and not said:

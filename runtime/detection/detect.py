@@ -204,12 +204,12 @@ def _named_format(path: str) -> str | None:
 
 
 @dataclass(frozen=True)
-class _Layout:
+class _Directories:
     columns: tuple[TableColumn, ...]
     options: Mapping[str, str]
 
 
-def _layout(origin: str, paths: Sequence[str], said: Mapping[str, str]) -> _Layout:
+def _layout(origin: str, paths: Sequence[str], said: Mapping[str, str]) -> _Directories:
     """The columns that directories `k=v` name, and what has to be said for Spark to see them."""
     base = _base(origin)
     values: dict[str, dict[str, None]] = {}
@@ -226,7 +226,7 @@ def _layout(origin: str, paths: Sequence[str], said: Mapping[str, str]) -> _Layo
         options["basePath"] = as_uri(base)
     if depth and not columns and base == origin and "recursivefilelookup" not in said:
         options["recursiveFileLookup"] = "true"
-    return _Layout(columns, options)
+    return _Directories(columns, options)
 
 
 def _base(origin: str) -> str:
@@ -244,7 +244,7 @@ def _base(origin: str) -> str:
 
 
 def _typed_by_file(
-    spec: TableSpec, file_format: str, path: str, files: Files, layout: _Layout
+    spec: TableSpec, file_format: str, path: str, files: Files, layout: _Directories
 ) -> Detected:
     """Columns stay those of the files, unless strings in them are times."""
     formats = _string_times(path, files) if file_format == "parquet" else None

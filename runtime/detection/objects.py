@@ -21,14 +21,14 @@ _MOST_FIELDS = 200
 
 
 @dataclass
-class _Seen:
+class _SeenValues:
     """The values of one field."""
 
     kinds: set[str] = field(default_factory=set)
     numbers: list[float] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
-    fields: dict[str, _Seen] = field(default_factory=dict)
-    items: _Seen | None = None
+    fields: dict[str, _SeenValues] = field(default_factory=dict)
+    items: _SeenValues | None = None
 
     def add(self, value: Any) -> None:
         match value:
@@ -47,13 +47,13 @@ class _Seen:
                 self.texts.append(value)
             case list():
                 self.kinds.add("array")
-                self.items = self.items or _Seen()
+                self.items = self.items or _SeenValues()
                 for item in value:
                     self.items.add(item)
             case dict():
                 self.kinds.add("struct")
                 for name, inner in value.items():
-                    self.fields.setdefault(name, _Seen()).add(inner)
+                    self.fields.setdefault(name, _SeenValues()).add(inner)
 
     def type(self) -> str:
         """Spark's type of the values as they stand; STRING where they are of several."""
@@ -95,7 +95,7 @@ def find_fields(samples: Sequence[Sample], given: Mapping[str, str]) -> Objects:
     Raises:
         ExecutionError: a line of the first ones is no JSON object, or there is none.
     """
-    top = _Seen()
+    top = _SeenValues()
     options: dict[str, str] = {}
     is_whole_file = given.get("multiLine", "").lower() == "true"
     if "multiLine" not in given and any(map(_spans_lines, samples)):
@@ -130,7 +130,7 @@ def find_fields(samples: Sequence[Sample], given: Mapping[str, str]) -> Objects:
     return Objects(tuple(columns), tuple(options.items()), tuple(notes))
 
 
-def _column(name: str, seen: _Seen, day_first: bool | None) -> tuple[str, str, str, set[str]]:
+def _column(name: str, seen: _SeenValues, day_first: bool | None) -> tuple[str, str, str, set[str]]:
     """Type and pattern of a field, a note, and the words in it that stand for NULL."""
     if seen.kinds <= {"bigint", "double"} and seen.numbers:
         unit = epoch_format(name, seen.numbers)

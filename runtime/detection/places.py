@@ -32,7 +32,7 @@ _SECONDS = 20.0
 
 
 @dataclass(frozen=True)
-class Reading:
+class FileReading:
     """How the files of a table are read, as messages from tasks say it.
 
     Attributes:
@@ -78,7 +78,7 @@ def explained(message: str) -> tuple[str, str | None] | None:
         return None
     said: dict[str, Any] = json.loads(parts[0])
     said["fields"] = tuple((name, type_) for name, type_ in said["fields"])
-    reading, path = Reading(**said), _plain(parts[1])
+    reading, path = FileReading(**said), _plain(parts[1])
     if kind == VALUE:
         return _misfit(reading, path, parts[2], _line_of_value(reading, path, parts[2]))
     return _broken(reading, path, parts[2], _line_of_record(reading, path, parts[2]))
@@ -96,7 +96,9 @@ def _place(path: str, line: int | None) -> str:
     return shown if line is None else f"{shown}, line {line}"
 
 
-def _misfit(reading: Reading, path: str, value: str, line: int | None) -> tuple[str, str | None]:
+def _misfit(
+    reading: FileReading, path: str, value: str, line: int | None
+) -> tuple[str, str | None]:
     """A value that is not of its column's type."""
     name = reading.column
     as_written = f" written as {reading.pattern}" if reading.pattern else ""
@@ -114,7 +116,7 @@ def _misfit(reading: Reading, path: str, value: str, line: int | None) -> tuple[
     return message, "; ".join([", ".join(ways), _declared(reading)])
 
 
-def _declared(reading: Reading) -> str:
+def _declared(reading: FileReading) -> str:
     if not reading.by_name:
         return "declared STRING the column takes every value"
     return (
@@ -123,7 +125,9 @@ def _declared(reading: Reading) -> str:
     )
 
 
-def _broken(reading: Reading, path: str, record: str, line: int | None) -> tuple[str, str | None]:
+def _broken(
+    reading: FileReading, path: str, record: str, line: int | None
+) -> tuple[str, str | None]:
     """A record that is no line of its table."""
     ignore = f"'{reading.format}.ignore-parse-errors' = 'true'"
     if reading.format == "json":
@@ -147,7 +151,7 @@ def _broken(reading: Reading, path: str, record: str, line: int | None) -> tuple
 
 
 def _broken_object(
-    reading: Reading, path: str, record: str, line: int | None, ignore: str
+    reading: FileReading, path: str, record: str, line: int | None, ignore: str
 ) -> tuple[str, str | None]:
     place = _place(path, line)
     try:
@@ -163,7 +167,7 @@ def _broken_object(
         value = values.get(name.lower())
         if value is not None and not _is_of(value, type_):
             text = value if isinstance(value, str) else json.dumps(value)
-            reading = Reading(
+            reading = FileReading(
                 **{**asdict(reading), "column": name, "type": type_, "fields": reading.fields}
             )
             message, hint = _misfit(reading, path, text, line)
@@ -206,7 +210,7 @@ class _Lines:
         TimeoutError: there is none left.
     """
 
-    def __init__(self, reading: Reading, path: str) -> None:
+    def __init__(self, reading: FileReading, path: str) -> None:
         self.number = 0
         self._reading = reading
         self._path = path
@@ -229,11 +233,11 @@ class _Lines:
 _UNKNOWN = (OSError, EOFError, LookupError, TypeError, csv.Error, ExecutionError)
 
 
-def _dialect(reading: Reading) -> Dialect:
+def _dialect(reading: FileReading) -> Dialect:
     return Dialect(reading.delimiter, reading.quote, reading.escape, reading.comment)
 
 
-def _line_of_value(reading: Reading, path: str, value: str) -> int | None:
+def _line_of_value(reading: FileReading, path: str, value: str) -> int | None:
     """The line in which a column first has a value; None if that cannot be known."""
     if not path.startswith("/"):
         return None
@@ -260,7 +264,7 @@ def _is_same(found: str, value: str) -> bool:
     return found[:MOST_CHARACTERS].strip() == value.strip()
 
 
-def _line_of_field(reading: Reading, path: str, value: str) -> int | None:
+def _line_of_field(reading: FileReading, path: str, value: str) -> int | None:
     lines = _Lines(reading, path)
     for line in lines:
         try:
@@ -276,7 +280,7 @@ def _line_of_field(reading: Reading, path: str, value: str) -> int | None:
     return None
 
 
-def _line_of_record(reading: Reading, path: str, record: str) -> int | None:
+def _line_of_record(reading: FileReading, path: str, record: str) -> int | None:
     """The line at which a record begins; None if that cannot be known."""
     wanted = next((line for line in record.splitlines() if line.strip()), "").rstrip("\r\n")
     if not path.startswith("/") or not wanted:

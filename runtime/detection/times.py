@@ -28,7 +28,7 @@ _BETWEEN = re.compile(r"[T:]|,? +")
 
 
 @dataclass(frozen=True)
-class _Shape:
+class _TimeShape:
     """How one value is written, its numbers left out.
 
     Attributes:
@@ -82,7 +82,7 @@ def time_format(values: Iterable[str], day_first: bool | None = None) -> TimeFor
         >>> time_format(["01/02/2025"])
         TimeFormat(type='date', pattern='d/M/yyyy', ambiguous='M/d/yyyy')
     """
-    shapes: dict[_Shape, None] = {}
+    shapes: dict[_TimeShape, None] = {}
     for value in values:
         shape = _shape(value.strip())
         if shape is None:
@@ -106,7 +106,7 @@ def orders(values: Iterable[str]) -> set[str]:
 
 
 @lru_cache(maxsize=1 << 16)
-def _shape(text: str) -> _Shape | None:
+def _shape(text: str) -> _TimeShape | None:
     if not text[:1].isdigit():
         return None
     found = _DATE.match(text)
@@ -119,7 +119,7 @@ def _shape(text: str) -> _Shape | None:
     head = (order, found["sep"], found["b"][0].isalpha(), 4 if len(year) == 4 else 2)
     rest = text[found.end() :]
     if not rest:
-        return _Shape(*head)
+        return _TimeShape(*head)
     between = _BETWEEN.match(rest)
     if between is None:
         return None
@@ -133,7 +133,7 @@ def _shape(text: str) -> _Shape | None:
             return None
         zone = tail["space"] + _zone_pattern(tail["zone"])
     half = None if time["half"] is None else time["half"][:-2]
-    return _Shape(
+    return _TimeShape(
         *head,
         between=between[0],
         seconds=time["s"] is not None,
@@ -184,7 +184,7 @@ def _zone_pattern(zone: str) -> str:
     return "XXX" if ":" in zone or zone == "Z" else "XX" if len(zone) == 5 else "X"
 
 
-def _joined(shapes: Sequence[_Shape], day_first: bool | None) -> TimeFormat | None:
+def _joined(shapes: Sequence[_TimeShape], day_first: bool | None) -> TimeFormat | None:
     """The pattern that reads values of all these shapes."""
     first = shapes[0]
     heads = {(s.separator, s.has_month_name, s.year_digits, s.half) for s in shapes if s.between}
@@ -216,7 +216,7 @@ def _common_order(found: set[str], day_first: bool | None) -> str | None:
     return "?" if day_first is None else "dmy" if day_first else "mdy"
 
 
-def _is_iso(shapes: Sequence[_Shape], order: str) -> bool:
+def _is_iso(shapes: Sequence[_TimeShape], order: str) -> bool:
     return order == "ymd" and all(
         s.separator == "-"
         and s.between in ("", "T", " ")
@@ -237,13 +237,13 @@ def _common_zone(zones: set[str]) -> str | None:
     return space + bare.pop() if len(bare) == 1 else None
 
 
-def _date_pattern(shape: _Shape, order: str) -> str:
+def _date_pattern(shape: _TimeShape, order: str) -> str:
     month = "MMM" if shape.has_month_name else "M"
     letters = {"d": "d", "m": month, "y": "yyyy" if shape.year_digits == 4 else "yy"}
     return shape.separator.join(letters[letter] for letter in order)
 
 
-def _rest(shapes: Sequence[_Shape]) -> str:
+def _rest(shapes: Sequence[_TimeShape]) -> str:
     """The pattern behind the date."""
     first = shapes[0]
     if not first.between:

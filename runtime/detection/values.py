@@ -43,7 +43,7 @@ _NEARLY = 0.8
 
 
 @dataclass(frozen=True)
-class Kind:
+class ValueKind:
     """What the values of a column are.
 
     Attributes:
@@ -96,7 +96,7 @@ def habits_of(columns: Sequence[Sequence[str]]) -> Habits:
     return Habits(decimal, is_certain=len(marks) == 1, day_first=day_first)
 
 
-def kind_of(name: str, values: Sequence[str], habits: Habits) -> Kind:
+def kind_of(name: str, values: Sequence[str], habits: Habits) -> ValueKind:
     """What the values of a column are.
 
     Args:
@@ -107,10 +107,10 @@ def kind_of(name: str, values: Sequence[str], habits: Habits) -> Kind:
     words = frozenset(values) & NULL_WORDS
     bare = [value.strip() for value in values if value not in words]
     if not bare:
-        return Kind("string")
+        return ValueKind("string")
     kind = _typed(name, bare, habits)
     if kind is None:
-        return Kind("string", note=_nearly(name, bare, habits))
+        return ValueKind("string", note=_nearly(name, bare, habits))
     return kind if kind.type == "string" else replace(kind, null_words=words)
 
 
@@ -142,14 +142,14 @@ def epoch_format(name: str, values: Sequence[float]) -> str:
     )
 
 
-def _typed(name: str, values: Sequence[str], habits: Habits) -> Kind | None:
+def _typed(name: str, values: Sequence[str], habits: Habits) -> ValueKind | None:
     if all(value.lower() in _TRUTH for value in values):
-        return Kind("boolean")
+        return ValueKind("boolean")
     found = time_format(values, habits.day_first)
     if found is not None and found.ambiguous is None:
-        return Kind(found.type, "" if found.pattern == ISO else found.pattern)
+        return ValueKind(found.type, "" if found.pattern == ISO else found.pattern)
     if found is not None:
-        return Kind(
+        return ValueKind(
             "string",
             note=f"`{name}` may be {found.pattern} or {found.ambiguous}, by all that the sample "
             f"shows, and stays STRING: 'fields.{name}.format' = '{found.pattern}' says which",
@@ -157,12 +157,12 @@ def _typed(name: str, values: Sequence[str], habits: Habits) -> Kind | None:
     return _number(name, values, habits)
 
 
-def _number(name: str, values: Sequence[str], habits: Habits) -> Kind | None:
+def _number(name: str, values: Sequence[str], habits: Habits) -> ValueKind | None:
     if all(_WHOLE.fullmatch(value) for value in values):
         if any(_has_leading_zero(value) for value in values):
-            return Kind("string")  # a code, such as a postcode
+            return ValueKind("string")  # a code, such as a postcode
         epoch = epoch_format(name, [int(value) for value in values])
-        return Kind("timestamp", epoch) if epoch else Kind("bigint")
+        return ValueKind("timestamp", epoch) if epoch else ValueKind("bigint")
     if not all(map(_is_number, values)):
         return None
     groups = {mark for value in values for mark in _groups_in(value)}
@@ -173,10 +173,10 @@ def _number(name: str, values: Sequence[str], habits: Habits) -> Kind | None:
     if not decimal and groups and groups <= {" ", "'"}:
         decimal = "."
     if not decimal and all(_POINT.fullmatch(v) or v in _DOUBLE_WORDS for v in values):
-        return Kind("double")
+        return ValueKind("double")
     if not decimal:
         unclear = next(value for value in values if not _WHOLE.fullmatch(value))
-        return Kind(
+        return ValueKind(
             "string",
             note=f"`{name}` has values such as {unclear}, which may be thousands or fractions, "
             "and stays STRING: 'csv.decimal-separator' says which",
@@ -197,7 +197,7 @@ def _number(name: str, values: Sequence[str], habits: Habits) -> Kind | None:
     if len(groups) > 1:
         return None
     group = groups.pop() if groups else ""
-    return Kind("bigint" if is_whole else "double", decimal=decimal, group=group)
+    return ValueKind("bigint" if is_whole else "double", decimal=decimal, group=group)
 
 
 def _is_number(text: str) -> bool:

@@ -12,7 +12,7 @@ from typing import TypeVar
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from runtime.scan.metadata import Looked, Wanted, look_here
+from runtime.scan.metadata import Looked, WantedColumns, look_here
 from runtime.scan.splits import FileGroups, Sought, groups_here
 from runtime.spark.errors import translated_errors
 from runtime.spark.workers import prepare_worker
@@ -30,10 +30,10 @@ _RESULT = pa.schema([("number", pa.int32()), ("found", pa.binary())])
 
 def look_by_job(
     spark: SparkSession, many: int = MANY_FILES
-) -> Callable[[Sequence[ScanFile], Wanted], Sequence[Looked]]:
+) -> Callable[[Sequence[ScanFile], WantedColumns], Sequence[Looked]]:
     """What reads the footers of a table that is planned, by a job where they are many."""
 
-    def look(files: Sequence[ScanFile], wanted: Wanted) -> Sequence[Looked]:
+    def look(files: Sequence[ScanFile], wanted: WantedColumns) -> Sequence[Looked]:
         if len(files) < many:
             return look_here(files, wanted)
         return _by_job(spark, files, lambda part: look_here(part, wanted))

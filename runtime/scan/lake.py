@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from runtime.compute.arrow.types import arrow_type
 from runtime.scan.files import NotScannable
 from runtime.scan.metadata import find_misfit, read_footer
-from runtime.scan.pruning import Range, can_be_true, range_of_value
+from runtime.scan.pruning import ValueRange, can_be_true, range_of_value
 from runtime.scan.stores import Store
 from runtime.spec.expressions import Expression, columns_of
 from runtime.spec.scan import PartitionValue, ScanFile, ScanSource
@@ -55,7 +55,7 @@ class LakeFile:
     path: str
     partition: tuple[PartitionValue, ...] = ()
     n_rows: int | None = None
-    ranges: Mapping[str, Range] = field(default_factory=dict, hash=False)
+    ranges: Mapping[str, ValueRange] = field(default_factory=dict, hash=False)
     needed: frozenset[str] = frozenset()
     n_bytes: int = 0
 
@@ -94,7 +94,7 @@ class Snapshot:
         )
         return replace(self, files=kept, n_pruned=self.n_pruned + len(self.files) - len(kept))
 
-    def _ranges(self, file: LakeFile) -> dict[str, Range]:
+    def _ranges(self, file: LakeFile) -> dict[str, ValueRange]:
         n_rows = 1 if file.n_rows is None else file.n_rows
         of_partition = {
             name: range_of_value(value, n_rows)

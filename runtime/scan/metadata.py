@@ -69,7 +69,7 @@ _footers = _Footers(_REMEMBERED_BYTES)
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedColumns:
     """What is looked for in the footers of a table's files.
 
     Attributes:
@@ -92,10 +92,10 @@ class Looked:
 
 
 # Looks at files, in whichever processes
-LookAt = Callable[[Sequence[ScanFile], Wanted], Sequence[Looked]]
+LookAt = Callable[[Sequence[ScanFile], WantedColumns], Sequence[Looked]]
 
 
-def look_here(files: Sequence[ScanFile], wanted: Wanted) -> list[Looked]:
+def look_here(files: Sequence[ScanFile], wanted: WantedColumns) -> list[Looked]:
     """What the footers of files say, read in parallel by this process, unless most do not fit."""
     found: list[Looked] = []
     for start in range(0, len(files), _LOOKED_AT):
@@ -136,7 +136,7 @@ def are_too_many(n_misfits: int, n_files: int) -> bool:
     return 2 * n_misfits > n_files
 
 
-def _look_at(file: ScanFile, wanted: Wanted) -> Looked:
+def _look_at(file: ScanFile, wanted: WantedColumns) -> Looked:
     footer = read_footer(file, wanted.store)
     if isinstance(footer, NotScannable):
         return Looked(misfit=footer.reason)
@@ -180,7 +180,7 @@ def find_source(
     files = partition_files(listing, in_names)
     if isinstance(files, NotScannable):
         return files
-    looked = look_at(files, Wanted(in_files, frozenset(named), store))
+    looked = look_at(files, WantedColumns(in_files, frozenset(named), store))
     misfits = [each.misfit for each in looked if each.misfit is not None]
     # where most do not fit, the rest is not looked at
     if misfits and not (leaves_some and len(looked) == len(files)):

@@ -20,7 +20,7 @@ _FLIPPED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 @dataclass(frozen=True)
-class Range:
+class ValueRange:
     """What is known of a column's values in some rows.
 
     Attributes:
@@ -39,7 +39,7 @@ class Range:
     has_nan: bool = False
 
 
-def can_be_true(expression: Expression, range_of: Callable[[str], Range | None]) -> bool:
+def can_be_true(expression: Expression, range_of: Callable[[str], ValueRange | None]) -> bool:
     """False only if `expression` is sure to be true for no row.
 
     Args:
@@ -83,46 +83,49 @@ def can_be_true(expression: Expression, range_of: Callable[[str], Range | None])
 
 def column_range(
     statistics: pq.Statistics | None, column: pq.ColumnSchema, type_: str, n_rows: int
-) -> Range | None:
+) -> ValueRange | None:
     """What a row group's statistics say of a column of Spark type `type_`; None: nothing."""
     if statistics is None:
         return None
     n_nulls = statistics.null_count if statistics.has_null_count else None
-    unknown = Range(None, None, n_nulls, n_rows)
+    unknown = ValueRange(None, None, n_nulls, n_rows)
     if not statistics.has_min_max:
         return unknown
     low, high = statistics.min_raw, statistics.max_raw
     if type_ in _INTEGERS and isinstance(low, int):
         if "milliseconds" in column.logical_type.to_json():
             low, high = low * 1000, high * 1000
-        return Range(low, high, n_nulls, n_rows)
+        return ValueRange(low, high, n_nulls, n_rows)
     if type_.startswith("decimal") and isinstance(low, int):
-        return Range(
+        return ValueRange(
             Decimal(low).scaleb(-column.scale), Decimal(high).scaleb(-column.scale), n_nulls, n_rows
         )
     if type_ == "double":
         if math.isnan(low) or math.isnan(high):
             return unknown
-        return Range(low, high, n_nulls, n_rows, has_nan=True)
+        return ValueRange(low, high, n_nulls, n_rows, has_nan=True)
     if type_ == "string" and isinstance(low, bytes):
         if max(len(low), len(high)) > _WHOLE_BYTES:
             return unknown
-        return Range(low, high, n_nulls, n_rows)
+        return ValueRange(low, high, n_nulls, n_rows)
     return unknown
 
 
-def range_of_value(value: PartitionValue, n_rows: int) -> Range:
+def range_of_value(value: PartitionValue, n_rows: int) -> ValueRange:
     """What is known of a column that has one value in all rows."""
     if value is None:
-        return Range(None, None, n_rows, n_rows)
+        return ValueRange(None, None, n_rows, n_rows)
     if value != value:  # NaN, which compares with nothing
-        return Range(None, None, 0, n_rows, has_nan=True)
+        return ValueRange(None, None, 0, n_rows, has_nan=True)
     known = value.encode() if isinstance(value, str) else value
-    return Range(known, known, 0, n_rows)
+    return ValueRange(known, known, 0, n_rows)
 
 
 def _can_compare(
-    function: str, column: ColumnRef, constant: Constant, range_of: Callable[[str], Range | None]
+    function: str,
+    column: ColumnRef,
+    constant: Constant,
+    range_of: Callable[[str], ValueRange | None],
 ) -> bool:
     values = range_of(column.name)
     if values is None:

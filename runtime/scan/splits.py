@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from runtime.errors import ExecutionError
 from runtime.scan.files import NotScannable
 from runtime.scan.metadata import column_index, of_footers, read_footer
-from runtime.scan.pruning import Range, can_be_true, column_range, range_of_value
+from runtime.scan.pruning import ValueRange, can_be_true, column_range, range_of_value
 from runtime.scan.stores import Store
 from runtime.spec.expressions import Expression
 from runtime.spec.scan import ScanFile, ScanSource
@@ -214,7 +214,7 @@ def _ranges(
     footer: pq.FileMetaData,
     columns: Sequence[int | None],
     number: int,
-) -> Callable[[str], Range | None]:
+) -> Callable[[str], ValueRange | None]:
     """What is known of the columns in one row group."""
     row_group = footer.row_group(number)
     n_rows = row_group.num_rows
@@ -227,14 +227,14 @@ def _ranges(
         for column, value in zip(source.partition_columns, file.partition_values, strict=True)
     }
 
-    def range_of(name: str) -> Range | None:
+    def range_of(name: str) -> ValueRange | None:
         if name in of_path:
             return range_of_value(of_path[name], n_rows)
         if name not in of_file:
             return None
         index, type_ = of_file[name]
         if index is None:
-            return Range(None, None, n_rows, n_rows)
+            return ValueRange(None, None, n_rows, n_rows)
         statistics = row_group.column(index).statistics
         return column_range(statistics, footer.schema.column(index), type_, n_rows)
 

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from runtime.connectors.lake.parquet_files import remove_files
-from runtime.connectors.lake.places import Place
+from runtime.connectors.lake.places import TablePlace
 from runtime.errors import ExecutionError
 from runtime.frames.blobs import BLOB_DDL
 from runtime.frames.meter import ArrowFunction
@@ -51,7 +51,7 @@ class InsertedRows:
         buffer_bytes: how much a task may hold of partials before it sends them.
     """
 
-    place: Place
+    place: TablePlace
     name: str
     base: BaseRows
     buffer_bytes: int = DEFAULT_BUFFER_BYTES

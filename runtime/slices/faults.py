@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from runtime.connectors.lake.places import Place
+from runtime.connectors.lake.places import TablePlace
 from runtime.errors import ExecutionError, SetupError
 
 
@@ -13,7 +13,7 @@ class UnknownOutcome(ExecutionError):
     """Nobody can say whether a version was written: its files stay, and count if it was."""
 
 
-def broken(name: str, place: Place, error: Exception) -> ExecutionError:
+def broken(name: str, place: TablePlace, error: Exception) -> ExecutionError:
     """The error for a table that a library cannot read or write, in one line."""
     error = place.explained(error)
     said = " ".join(str(error).split()) or type(error).__name__

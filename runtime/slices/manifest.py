@@ -13,7 +13,7 @@ from contextlib import suppress
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from runtime.connectors.lake.places import Place
+from runtime.connectors.lake.places import TablePlace
 from runtime.connectors.lake.store_files import create_file, files_below, remove_file
 from runtime.errors import ExecutionError
 from runtime.scan.stores import open_stored
@@ -32,7 +32,7 @@ _SCHEMA = pa.schema(
 )
 
 
-def read_manifest(place: Place, name: str, number: int) -> tuple[BaseFile, ...]:
+def read_manifest(place: TablePlace, name: str, number: int) -> tuple[BaseFile, ...]:
     """The files that a manifest names.
 
     Args:
@@ -58,7 +58,7 @@ def read_manifest(place: Place, name: str, number: int) -> tuple[BaseFile, ...]:
     return tuple(BaseFile(*values) for values in zip(*columns, strict=True))
 
 
-def write_manifest(place: Place, name: str, files: Sequence[BaseFile]) -> int:
+def write_manifest(place: TablePlace, name: str, files: Sequence[BaseFile]) -> int:
     """A new manifest, and its number.
 
     Raises:
@@ -83,7 +83,7 @@ def write_manifest(place: Place, name: str, files: Sequence[BaseFile]) -> int:
     return number
 
 
-def remove_manifest(place: Place, number: int) -> None:
+def remove_manifest(place: TablePlace, number: int) -> None:
     """Remove a manifest that no version names; what cannot be is in nobody's way."""
     path = manifest_path(place, number)
     with suppress(OSError):
@@ -93,7 +93,7 @@ def remove_manifest(place: Place, number: int) -> None:
             remove_file(place.store, path)
 
 
-def remove_old_manifests(place: Place, current: int | None, before_s: float) -> None:
+def remove_old_manifests(place: TablePlace, current: int | None, before_s: float) -> None:
     """Remove manifests but one.
 
     Args:
@@ -114,6 +114,6 @@ def remove_old_manifests(place: Place, current: int | None, before_s: float) -> 
                 os.remove(entry.path)
 
 
-def manifest_path(place: Place, number: int) -> str:
+def manifest_path(place: TablePlace, number: int) -> str:
     """Where the manifest of a number is."""
     return f"{place.path}/{_MANIFESTS}/manifest-{number}.parquet"

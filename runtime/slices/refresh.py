@@ -13,7 +13,7 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from runtime.connectors.lake.parquet_files import remove_files
-from runtime.connectors.lake.places import Place
+from runtime.connectors.lake.places import TablePlace
 from runtime.errors import CatalogError, ExecutionError
 from runtime.slices.build import BaseRows, Built, Inputs, JobsRun, build
 from runtime.slices.changes import (
@@ -85,7 +85,7 @@ def _nothing(_: str) -> None:
 
 def refresh(
     spark: SparkSession,
-    place: Place,
+    place: TablePlace,
     name: str,
     plan: Callable[[], PlannedRows],
     jobs_run: JobsRun = nullcontext,
@@ -168,7 +168,7 @@ def refresh(
 
 def compact(
     spark: SparkSession,
-    place: Place,
+    place: TablePlace,
     name: str,
     jobs_run: JobsRun = nullcontext,
     reached: Callable[[str], None] = _nothing,
@@ -201,7 +201,7 @@ def compact(
 
 def settle(
     spark: SparkSession,
-    place: Place,
+    place: TablePlace,
     name: str,
     jobs_run: JobsRun = nullcontext,
     reached: Callable[[str], None] = _nothing,
@@ -308,7 +308,7 @@ def _built(
 
 
 @contextmanager
-def _removed_on_error(place: Place, mark: str) -> Iterator[None]:
+def _removed_on_error(place: TablePlace, mark: str) -> Iterator[None]:
     try:
         yield
     except UnknownOutcome:

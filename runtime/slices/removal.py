@@ -13,7 +13,7 @@ import shutil
 import uuid
 from contextlib import suppress
 
-from runtime.connectors.lake.places import Place
+from runtime.connectors.lake.places import TablePlace
 from runtime.connectors.lake.store_files import create_file, files_below, remove_file
 from runtime.errors import ExecutionError
 from runtime.scan.stores import Store
@@ -21,7 +21,7 @@ from runtime.scan.stores import Store
 _DROPPED = "_sqlwin/dropped"
 
 
-def remove_slices(place: Place) -> None:
+def remove_slices(place: TablePlace) -> None:
     """Remove a table of slices with all that is in its directory; nothing, if it is not there.
 
     Raises:
@@ -37,7 +37,7 @@ def remove_slices(place: Place) -> None:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def is_half_removed(place: Place) -> bool:
+def is_half_removed(place: TablePlace) -> bool:
     """Whether somebody has begun to remove what is there, and did not end it.
 
     Raises:

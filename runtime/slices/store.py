@@ -30,7 +30,7 @@ from pyspark.sql.types import StructType
 
 from runtime.compute.arrow.types import arrow_type
 from runtime.connectors.lake.delta import add_actions
-from runtime.connectors.lake.places import Place
+from runtime.connectors.lake.places import TablePlace
 from runtime.connectors.lake.table import plain_values
 from runtime.errors import CatalogError, ErrorKind, ExecutionError
 from runtime.slices.changes import BaseFile
@@ -95,7 +95,7 @@ class StoredSlices:
         rules: what becomes of old slices.
     """
 
-    place: Place
+    place: TablePlace
     delta: DeltaTable
     name: str
     definition: Mapping[str, Any]
@@ -188,7 +188,7 @@ def stored_schema(form: LocalForm) -> StructType:
     return from_arrow_schema(pa.schema(fields), prefer_timestamp_ntz=True)
 
 
-def is_table(place: Place, name: str = "") -> bool:
+def is_table(place: TablePlace, name: str = "") -> bool:
     """Whether a Delta table is at a place.
 
     Args:
@@ -209,7 +209,7 @@ def is_table(place: Place, name: str = "") -> bool:
 
 
 def create_slices(
-    where: Place | str,
+    where: TablePlace | str,
     name: str,
     definition: Mapping[str, Any],
     form: LocalForm,
@@ -273,11 +273,11 @@ def create_slices(
         raise broken(name, place, error) from error
 
 
-def _placed(where: Place | str) -> Place:
-    return Place(where) if isinstance(where, str) else where
+def _placed(where: TablePlace | str) -> TablePlace:
+    return TablePlace(where) if isinstance(where, str) else where
 
 
-def _is_taken(place: Place, name: str) -> bool:
+def _is_taken(place: TablePlace, name: str) -> bool:
     """Whether anything is at a place, but the rest of a table that is being removed."""
     if place.store is None:
         path = place.path
@@ -290,7 +290,9 @@ def _is_taken(place: Place, name: str) -> bool:
         raise broken(name, place, error) from error
 
 
-def open_slices(where: Place | str, name: str = "", version: int | None = None) -> StoredSlices:
+def open_slices(
+    where: TablePlace | str, name: str = "", version: int | None = None
+) -> StoredSlices:
     """The table at a place.
 
     Args:
@@ -352,7 +354,7 @@ def open_slices(where: Place | str, name: str = "", version: int | None = None) 
     return StoredSlices(place, delta, metadata.name or name, definition, form, rules)
 
 
-def _not_there(place: Place, called: str, name: str) -> CatalogError:
+def _not_there(place: TablePlace, called: str, name: str) -> CatalogError:
     """The error for a place without a table.
 
     Raises:

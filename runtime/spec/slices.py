@@ -35,7 +35,7 @@ KEPT_ACCUMULATORS = (Merge, MergeMoments, Pick, CollectSet, CollectRegisters, Co
 
 
 @dataclass(frozen=True)
-class KeptKey:
+class SliceKey:
     """A key of kept slices.
 
     Attributes:
@@ -50,7 +50,7 @@ class KeptKey:
 
 
 @dataclass(frozen=True)
-class KeptPartial:
+class SlicePartial:
     """The partial columns of an accumulator in kept slices.
 
     Attributes:
@@ -87,8 +87,8 @@ class LocalForm:
     time_type: str
     time_zone: str
     grid: SliceGrid
-    keys: tuple[KeptKey, ...]
-    partials: tuple[KeptPartial, ...]
+    keys: tuple[SliceKey, ...]
+    partials: tuple[SlicePartial, ...]
     conditions: tuple[str, ...]
 
     @property
@@ -219,9 +219,9 @@ def form_from_json(found: Mapping[str, Any]) -> LocalForm:
         found["time_type"],
         found["time_zone"],
         _GRIDS[grid.pop("kind")](**grid),
-        tuple(KeptKey(**key) for key in found["keys"]),
+        tuple(SliceKey(**key) for key in found["keys"]),
         tuple(
-            KeptPartial(each["text"], _accumulator_from_json(each["into"]), tuple(each["types"]))
+            SlicePartial(each["text"], _accumulator_from_json(each["into"]), tuple(each["types"]))
             for each in found["partials"]
         ),
         tuple(found["conditions"]),

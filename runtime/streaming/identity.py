@@ -199,7 +199,7 @@ def _in_order(identity: Identity) -> Identity:
 
 
 @dataclass(frozen=True)
-class _Table:
+class _TableIdentity:
     """What a table is, of what its description says.
 
     Attributes:
@@ -248,7 +248,7 @@ def _changed_table(before: str, after: str) -> str | None:
     return _change(next(iter(gone), None), next(iter(come), None))
 
 
-def _table(text: str) -> _Table:
+def _table(text: str) -> _TableIdentity:
     lines: list[str] = []
     options: dict[str, str] = {}
     place: str | None = None
@@ -265,10 +265,10 @@ def _table(text: str) -> _Table:
         place = lines.pop().removeprefix(PLACE)
     if lines and lines[-1].startswith(KEPT):
         kept = json.loads(lines.pop().removeprefix(KEPT))
-    return _Table(tuple(lines), options, place, kept)
+    return _TableIdentity(tuple(lines), options, place, kept)
 
 
-def _place(table: _Table, path: str) -> str:
+def _place(table: _TableIdentity, path: str) -> str:
     """Where a table is, of one that an older sqlwin wrote as far as its path says so."""
     if table.place is not None:
         return table.place
@@ -276,7 +276,7 @@ def _place(table: _Table, path: str) -> str:
     return os.path.normpath("/" + path[is_local.end() :].lstrip("/")) if is_local else path
 
 
-def _spelled(table: _Table) -> list[str]:
+def _spelled(table: _TableIdentity) -> list[str]:
     """What is no option, in one of its spellings."""
     any_case = table.options.get("format") in _ANY_CASE
     found = []

@@ -39,7 +39,7 @@ from runtime.spark.workers import prepare_worker
 from runtime.streaming.general.key_group import GeneralGroup, GeneralSpec
 from runtime.streaming.held import watermarks_are_held
 from runtime.streaming.operators.base import KeyGroupOperator, MicroBatch, Output, Status
-from runtime.streaming.operators.buckets import Bound, process
+from runtime.streaming.operators.buckets import MemoryBound, process
 from runtime.streaming.operators.session import SessionOperator, SessionSpec
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
 from runtime.streaming.state.blobs import BlobStore
@@ -235,7 +235,7 @@ class WindowProcessor(StatefulProcessor):
         numbers = self._spec.numbers
         place = Place(spec.by or (), len(numbers), numbers.index(group))
         return process(
-            store, partial(_operator, spec), batch, Bound(place, self._spec.bucket_bytes)
+            store, partial(_operator, spec), batch, MemoryBound(place, self._spec.bucket_bytes)
         )
 
     def _named(self, table: pa.Table) -> pa.Table:

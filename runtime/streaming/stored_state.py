@@ -29,10 +29,10 @@ from runtime.streaming.checkpoint import Checkpoint, committed, find_checkpoint
 from runtime.streaming.identity import Identity
 from runtime.streaming.state.blobs import FACTS, decode_facts
 from runtime.streaming.state.buckets import BUCKETS, facts_name, is_facts
-from runtime.streaming.state.contents import Blob, Decoder, Kind, blobs_of, closed_until_us
+from runtime.streaming.state.contents import Blob, BlobKind, Decoder, blobs_of, closed_until_us
 
 KEY_GROUP, STATE_WATERMARK = "key_group", "watermark"
-_ROWS_OF = (Kind.SLICES, Kind.SESSIONS)
+_ROWS_OF = (BlobKind.SLICES, BlobKind.SESSIONS)
 _LATEST = "leave `version` out to see the last one"
 
 
@@ -46,7 +46,7 @@ class StoredKind:
         n_bytes: the size of its blobs.
     """
 
-    kind: Kind
+    kind: BlobKind
     n_rows: int | None
     n_bytes: int
 
@@ -84,17 +84,17 @@ class StoredOperator:
     @property
     def kinds(self) -> list[StoredKind]:
         """What it keeps, a kind of blobs each."""
-        known: dict[Kind, list[tuple[int | None, int]]] = {}
+        known: dict[BlobKind, list[tuple[int | None, int]]] = {}
         marks = {(group, blob.taken) for (group, _), blob in self.blobs.items()}
         for place, n_bytes in self.sizes.items():
             blob = self.blobs.get(place)
             if blob is not None:
                 known.setdefault(blob.kind, []).append((blob.n_rows, n_bytes))
             elif place in marks:
-                known.setdefault(Kind.SESSIONS, []).append((0, n_bytes))
+                known.setdefault(BlobKind.SESSIONS, []).append((0, n_bytes))
             else:
-                known.setdefault(Kind.OTHER, []).append((None, n_bytes))
-        order = list(Kind)
+                known.setdefault(BlobKind.OTHER, []).append((None, n_bytes))
+        order = list(BlobKind)
         return [
             StoredKind(
                 kind,
@@ -209,7 +209,7 @@ def state_rows(spark: SparkSession, state: StoredState, stored: StoredOperator) 
         ExecutionError: it keeps what only its functions can read, or the state cannot be read.
     """
     places = {place: blob for place, blob in stored.blobs.items() if blob.kind in _ROWS_OF}
-    if not places and any(blob.kind is Kind.GENERAL for blob in stored.blobs.values()):
+    if not places and any(blob.kind is BlobKind.GENERAL for blob in stored.blobs.values()):
         size = sum(stored.sizes.values())
         raise ExecutionError(
             f"the state of operator {stored.number} is that of windows() with Python functions, "

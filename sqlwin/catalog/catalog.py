@@ -16,7 +16,7 @@ from sqlglot import exp
 from planner.catalog import Schema, StreamTable
 from planner.sql.build import identifier, relation, select_all_from, to_sql
 from runtime.connectors.columns import proctime_columns
-from runtime.connectors.lake.places import Place, place_of_path
+from runtime.connectors.lake.places import TablePlace, place_of_path
 from runtime.connectors.lake.table import UnreadableError
 from runtime.connectors.registry import (
     has_splits,
@@ -38,7 +38,7 @@ from runtime.spec.expressions import Expression
 from runtime.spec.scan import Messages, ScanSource, StreamFiles
 from runtime.spec.slices import SliceFiles, SliceTable, inserted_rows, is_inserted_rows
 from runtime.spec.table import TableColumn, TableSpec
-from sqlwin.catalog.analysis import Analysis
+from sqlwin.catalog.analyzer import SparkAnalyzer
 from sqlwin.catalog.entries import (
     Entries,
     Entry,
@@ -102,7 +102,7 @@ class SessionCatalog:
         self._files = FilesByName(self.described)
         self._states = StatesByName(spark)
         self.spark_tables = SparkTables(spark)
-        self.analysis = Analysis(spark, self.names)
+        self.analyzer = SparkAnalyzer(spark, self.names)
         self.slices = OpenedSlices(self, lambda path: resolve(self._spark, path), self._place, mask)
         self._mode = "automatic"
         self._per_split = "auto"
@@ -125,7 +125,7 @@ class SessionCatalog:
         """Materialized tables, by name."""
         return self.entries.materialized()
 
-    def _place(self, path: str) -> Place:
+    def _place(self, path: str) -> TablePlace:
         """Where a directory of slices is.
 
         Raises:
@@ -453,7 +453,7 @@ class SessionCatalog:
 
     def analyze(self, query: exp.Query, relations: Mapping[str, Schema]) -> Schema:
         """Output columns of a query, by Spark's analyser. See `planner.catalog.Catalog`."""
-        return self.analysis.columns(query, relations)
+        return self.analyzer.columns(query, relations)
 
     # -- towards Spark -------------------------------------------------------------------------
 
@@ -470,7 +470,7 @@ class SessionCatalog:
         self._per_split = per_split
         self.n_changes += 1
         self._shown.clear()
-        self.analysis.forget()
+        self.analyzer.forget()
         self._files.start_statement()
         self._states.start_statement()
         self.spark_tables.start_statement()
@@ -487,7 +487,7 @@ class SessionCatalog:
         view = _spark_name(key)
         if key in self._shown and self.views_in_spark.is_of(view, self):
             return
-        self.analysis.forget()
+        self.analyzer.forget()
         self._shown.add(key)
         if isinstance(entry, TableSpec):
             read = read_stream if self._is_streamed(entry) else read_table

@@ -13,7 +13,7 @@ from planner.catalog import Schema
 from planner.sql.nodes import path_of_files
 from planner.sql.render import quote_string
 from runtime.connectors.columns import physical_columns
-from runtime.connectors.lake.places import Place
+from runtime.connectors.lake.places import TablePlace
 from runtime.errors import CatalogError, SqlwinError
 from runtime.files import is_local_path
 from runtime.redaction import DEFAULT, MASKED, Mask
@@ -103,7 +103,7 @@ def _table_from_json(found: Mapping[str, Any]) -> TableSpec:
     )
 
 
-class Kept(Protocol):
+class KeptTable(Protocol):
     """A materialized table as a session keeps it: see `sqlwin.catalog.catalog`."""
 
     @property
@@ -129,7 +129,7 @@ class Tables(Protocol):
     def entry(self, name: Name) -> object:
         """What is kept under a name, or None."""
 
-    def materialized(self) -> Sequence[Kept]:
+    def materialized(self) -> Sequence[KeptTable]:
         """The materialized tables, by name."""
 
     def spark_table(self, name: Name) -> TableSpec | None:
@@ -153,14 +153,14 @@ class OpenedSlices:
         self,
         catalog: Tables,
         resolved: Callable[[str], str],
-        placed: Callable[[str], Place] = Place,
+        placed: Callable[[str], TablePlace] = TablePlace,
         mask: Callable[[], Mask] = lambda: DEFAULT,
     ) -> None:
         self._catalog = catalog
         self._mask = mask
         self._resolved = resolved
         self._placed = placed
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, TablePlace] = {}
         self._stored: dict[str, StoredSlices] = {}
 
     def start_statement(self) -> None:
@@ -168,7 +168,7 @@ class OpenedSlices:
         self._stored.clear()
         self._places.clear()
 
-    def place(self, path: str) -> Place:
+    def place(self, path: str) -> TablePlace:
         """Where the directory of slices is that a path of a user's stands for.
 
         Raises:
@@ -176,10 +176,10 @@ class OpenedSlices:
         """
         return self._placed(path)
 
-    def place_of(self, path: str) -> Place:
-        """The same of a path that is known to be one of slices, as `Place` has it."""
+    def place_of(self, path: str) -> TablePlace:
+        """The same of a path that is known to be one of slices, as `TablePlace` has it."""
         if is_local_path(path):
-            return Place(path)
+            return TablePlace(path)
         if path not in self._places:
             self._places[path] = self._placed(path)
         return self._places[path]
@@ -194,7 +194,7 @@ class OpenedSlices:
             self._stored[path] = open_slices(self.place_of(path), name)
         return self._stored[path]
 
-    def described(self, entry: Kept) -> str:
+    def described(self, entry: KeptTable) -> str:
         """How much is kept in one, in which version."""
         stored = self.stored(entry.path, ".".join(entry.name))
         n_rows = sum(file.n_rows for file in stored.files)
@@ -410,7 +410,7 @@ def tables_of(query: exp.Expr) -> list[Name]:
     return sorted(n for n in names if not (len(n) == 1 and n[0].lower() in ctes))
 
 
-def rows_of(entry: Kept) -> TableSpec:
+def rows_of(entry: KeptTable) -> TableSpec:
     """The table that stands for the rows that were inserted into one; it has none itself."""
     columns = (
         column if column.metadata is None else replace(column, metadata=None)
@@ -419,7 +419,7 @@ def rows_of(entry: Kept) -> TableSpec:
     return TableSpec(inserted_rows(".".join(entry.name)), "memory", tuple(columns))
 
 
-def over_inserted_rows(query: exp.Query, entry: Kept) -> exp.Query:
+def over_inserted_rows(query: exp.Query, entry: KeptTable) -> exp.Query:
     """The query of one over the rows that were inserted, in place of its base table; in place."""
     (base,) = (table.name.lower() for table in entry.definition.tables)
     rows = exp.to_identifier(inserted_rows(".".join(entry.name)), quoted=True)
@@ -433,7 +433,7 @@ def over_inserted_rows(query: exp.Query, entry: Kept) -> exp.Query:
     return query
 
 
-def create_statement(entry: Kept) -> str:
+def create_statement(entry: KeptTable) -> str:
     """The statement that would make a materialized table again."""
     definition = entry.definition
     lines = ["CREATE MATERIALIZED TABLE " + ".".join(f"`{part}`" for part in entry.name)]
@@ -452,7 +452,7 @@ def create_statement(entry: Kept) -> str:
     return "\n".join(lines)
 
 
-def directories_in(place: Place) -> list[str]:
+def directories_in(place: TablePlace) -> list[str]:
     """The directories of materialized tables below a directory.
 
     Raises:

@@ -16,7 +16,7 @@ from planner.aggregates.user import with_filters_inside
 from planner.catalog import Schema, StreamTable
 from planner.sql.output_schema import output_schema
 from runtime.connectors.filesystem.paths import expand
-from runtime.connectors.lake.places import Place
+from runtime.connectors.lake.places import TablePlace
 from runtime.connectors.options.checks import option_values
 from runtime.connectors.options.formats import format_of
 from runtime.detection.detect import Detected
@@ -88,7 +88,7 @@ class OfflineCatalog(SessionCatalog):
 
         super().__init__(cast(SparkSession, _NoSpark()), no_view, mask)
         self._schemas: dict[str, Schema] = {}
-        self.slices = OpenedSlices(self, _local, lambda path: Place(_local(path)), mask)
+        self.slices = OpenedSlices(self, _local, lambda path: TablePlace(_local(path)), mask)
 
     def opened(self, name: Name, path: str) -> str:
         """Open the materialized table at a path; the message about it."""
@@ -155,7 +155,7 @@ class OfflineCatalog(SessionCatalog):
 def open_directory(catalog: OfflineCatalog, root: str) -> None:
     """Open the materialized tables in a directory, if it has a name."""
     opened = {entry.path for entry in catalog.materialized()}
-    for path in directories_in(Place(_local(root))) if root else ():
+    for path in directories_in(TablePlace(_local(root))) if root else ():
         name = (os.path.basename(path),)
         if path not in opened and catalog.entry(name) is None:
             open_materialized(catalog, name, path)

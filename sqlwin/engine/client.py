@@ -19,7 +19,14 @@ from typing import Any
 
 from runtime.errors import ExecutionError
 from sqlwin.engine import wire
-from sqlwin.engine.place import SWITCH, Place, find_place, idle_seconds, is_switched_off, sockets
+from sqlwin.engine.place import (
+    SWITCH,
+    EnginePlace,
+    find_place,
+    idle_seconds,
+    is_switched_off,
+    sockets,
+)
 
 # It answers at once, even while it starts or is busy; it has PySpark to import before
 _ANSWER_SECONDS = 30.0
@@ -169,7 +176,7 @@ def _asked(path: Path, message: wire.Message) -> wire.Message | None:
             return None
 
 
-def _started(place: Place) -> socket.socket | None:
+def _started(place: EnginePlace) -> socket.socket | None:
     """Start an engine in place of others that have nothing to do; a connection to it."""
     # only here: it takes its time to import
     import subprocess

@@ -46,7 +46,7 @@ _OF_TERMINALS = re.compile(
 
 
 @dataclass(frozen=True)
-class Place:
+class EnginePlace:
     """Where the engine of a command is, if there is one."""
 
     directory: Path
@@ -100,12 +100,12 @@ def idle_seconds() -> float:
     return parse_duration(_IDLE, text) / 1_000_000
 
 
-def find_place() -> Place | None:
+def find_place() -> EnginePlace | None:
     """Where the engine for this process is; None where there can be none."""
     directory = private_directory()
     if directory is None:
         return None
-    place = Place(directory, _identity(os.environ))
+    place = EnginePlace(directory, _identity(os.environ))
     return place if len(os.fsencode(place.socket)) <= _LONGEST_PATH else None
 
 

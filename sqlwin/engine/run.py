@@ -49,7 +49,7 @@ class Spark:
     environment: Mapping[str, str]
 
 
-class Run:
+class EngineRun:
     """What a fork of the engine does.
 
     Args:

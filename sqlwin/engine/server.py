@@ -28,7 +28,7 @@ from runtime.spark.jvm.submit import usable_archive
 from runtime.spark.session import is_local_master, new_settings
 from sqlwin.engine import wire
 from sqlwin.engine.place import idle_seconds
-from sqlwin.engine.run import Run, Spark
+from sqlwin.engine.run import EngineRun, Spark
 
 # How often it looks whether it is still wanted
 _TICK_SECONDS = 2.0
@@ -112,7 +112,7 @@ class Engine:
         self._waiting: _Waiting | None = None
         self._starting: StartingJvm | None = None
 
-    def serve(self) -> Run | None:
+    def serve(self) -> EngineRun | None:
         """Listen until it is time to end; in a process that was forked, the run it is to be."""
         listener = _listening(self._path)
         if listener is None:
@@ -131,7 +131,7 @@ class Engine:
                 self._close()
         return run
 
-    def _serve(self) -> Run | None:
+    def _serve(self) -> EngineRun | None:
         settings = new_settings(None, {"spark.ui.showConsoleProgress": "false"})
         if not is_local_master(settings["spark.master"]):
             self._refuse(f"Spark's master is {settings['spark.master']}, not this machine")
@@ -164,7 +164,7 @@ class Engine:
 
     # -- the run -------------------------------------------------------------------------------
 
-    def _fork(self, spark: Spark) -> Run | None:
+    def _fork(self, spark: Spark) -> EngineRun | None:
         """Make the next run; in its process, what it is to do."""
         ours, theirs = socket.socketpair()
         is_first, self._n_forks = self._n_forks == 0, self._n_forks + 1
@@ -180,7 +180,7 @@ class Engine:
         self._selector.close()
         if self._waiting is not None:
             self._waiting.close()
-        return Run(theirs, spark, is_first, self._main)
+        return EngineRun(theirs, spark, is_first, self._main)
 
     def _hear(self) -> None:
         """Take what the run has to say."""

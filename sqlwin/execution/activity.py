@@ -41,7 +41,7 @@ class StatementState(StrEnum):
 
 
 @dataclass(frozen=True)
-class Span:
+class TimeSpan:
     """A piece of time.
 
     Attributes:
@@ -82,7 +82,7 @@ class StatementRecord:
     kind: str = ""
     message: str = ""
     n_rows: int | None = None
-    spans: tuple[Span, ...] = ()
+    spans: tuple[TimeSpan, ...] = ()
     streams: tuple[int, ...] = ()
 
 
@@ -187,13 +187,13 @@ class StatementRun:
             self.record = changed(self.record, time.time())
 
 
-def _opened(spans: tuple[Span, ...], name: str, now: float) -> tuple[Span, ...]:
+def _opened(spans: tuple[TimeSpan, ...], name: str, now: float) -> tuple[TimeSpan, ...]:
     if spans and spans[-1].name == name:
-        return (*spans[:-1], Span(name, spans[-1].begun))
-    return (*spans, Span(name, now))
+        return (*spans[:-1], TimeSpan(name, spans[-1].begun))
+    return (*spans, TimeSpan(name, now))
 
 
-def _closed(spans: tuple[Span, ...], name: str, now: float) -> tuple[Span, ...]:
+def _closed(spans: tuple[TimeSpan, ...], name: str, now: float) -> tuple[TimeSpan, ...]:
     return tuple(
         replace(span, ended=now) if span.name == name and span.ended is None else span
         for span in spans

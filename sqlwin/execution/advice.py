@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from planner.arrow.calls import NotEvaluated
 from planner.arrow.partials import local_expressions
-from planner.materialized.advise import Advised, Shape, Wanted, advised, wanted_of
+from planner.materialized.advise import Advised, Shape, WantedSlices, advised, wanted_of
 from planner.materialized.derive import derived
 from planner.materialized.form import grid_text
 from planner.nodes.logical import Node
@@ -55,7 +55,7 @@ _LEAST_SLICES = 16
 
 
 @dataclass
-class _Asked:
+class _AskedQuery:
     """A query that is to be answered.
 
     Attributes:
@@ -74,12 +74,12 @@ class _Asked:
 
 
 @dataclass(frozen=True)
-class _Table:
+class _AdvisedTable:
     """A table that is advised, under its name, with the queries that it answers."""
 
     name: str
     advised: Advised
-    queries: tuple[_Asked, ...]
+    queries: tuple[_AskedQuery, ...]
     n_answered: int
 
 
@@ -118,15 +118,15 @@ class Advisor:
             self._views.clear()
 
     def _advice(self, statement: Advise) -> str:
-        asked: list[_Asked] = []
+        asked: list[_AskedQuery] = []
         for piece in _pieces(statement):
             with piece.placed():
                 found = parse_statement(piece.text)
                 self._carried_out(found)
                 queries = _queries(piece.label, found)
                 asked += [self._asked(label, query, text) for label, query, text in queries]
-        wanted: list[Wanted] = []
-        owners: list[tuple[_Asked, LocalWindowAggregate]] = []
+        wanted: list[WantedSlices] = []
+        owners: list[tuple[_AskedQuery, LocalWindowAggregate]] = []
         for each in asked:
             for node in each.nodes:
                 want = wanted_of(node, self._plans.catalog, self._plans.time_zone)
@@ -160,8 +160,8 @@ class Advisor:
             case Set() | Reset() | Use():
                 self._carry_out(statement)
 
-    def _asked(self, label: str, query: exp.Query, text: str) -> _Asked:
-        plans, asked = self._plans, _Asked(label)
+    def _asked(self, label: str, query: exp.Query, text: str) -> _AskedQuery:
+        plans, asked = self._plans, _AskedQuery(label)
         plans.start_statement()
         slices = [
             node
@@ -187,7 +187,7 @@ class Advisor:
 
     # -- counts --------------------------------------------------------------------------------
 
-    def _n_rows(self, wanted: Wanted) -> int:
+    def _n_rows(self, wanted: WantedSlices) -> int:
         """The rows of a base table."""
         columns = self._plans.catalog.analyze(
             exp.select(exp.column(wanted.time)).from_(relation(*wanted.base)), {}
@@ -197,7 +197,7 @@ class Advisor:
             return source.n_rows
         return self._number(f"SELECT COUNT(*) AS n FROM {quoted(*wanted.base)}")
 
-    def _count(self, wanted: Sequence[Wanted]) -> Callable[[Shape], int]:
+    def _count(self, wanted: Sequence[WantedSlices]) -> Callable[[Shape], int]:
         """Counts the partials of a table of slices, in all rows or in a sample of them."""
 
         def count(shape: Shape) -> int:
@@ -209,7 +209,7 @@ class Advisor:
 
         return count
 
-    def _take_sample(self, wanted: Sequence[Wanted]) -> None:
+    def _take_sample(self, wanted: Sequence[WantedSlices]) -> None:
         """Choose what partials over a base table are counted in: some spans of time, or all."""
         first = wanted[0]
         n_rows, most = self._n_rows(first), int(self._plans.config.get("sqlwin.advise.sample-rows"))
@@ -224,7 +224,9 @@ class Advisor:
             if n_sampled == 0:
                 self._samples[first.base], self._shares[first.base] = None, 1.0
 
-    def _spans(self, first: Wanted, wanted: Sequence[Wanted], share: float) -> str | None:
+    def _spans(
+        self, first: WantedSlices, wanted: Sequence[WantedSlices], share: float
+    ) -> str | None:
         """A condition for spans of time with such a share of it; None: slices are too wide."""
         widths = [each.grid.size_us for each in wanted if isinstance(each.grid, Tumble)]
         if len(widths) < len(wanted) or any(each.time != first.time for each in wanted):
@@ -267,8 +269,8 @@ class Advisor:
     def _checked(
         self,
         tables: Sequence[Advised],
-        owners: Sequence[tuple[_Asked, LocalWindowAggregate]],
-    ) -> Iterator[_Table]:
+        owners: Sequence[tuple[_AskedQuery, LocalWindowAggregate]],
+    ) -> Iterator[_AdvisedTable]:
         """The tables of which the planner says that they can be kept, and what they answer."""
         catalog, zone = self._plans.catalog, self._plans.time_zone
         names: set[str] = set()
@@ -282,7 +284,7 @@ class Advisor:
                 for asked, _ in members:
                     asked.reasons.append(error.message)
                 continue
-            queries: dict[int, _Asked] = {}
+            queries: dict[int, _AskedQuery] = {}
             n_answered = 0
             for asked, node in members:
                 try:
@@ -300,7 +302,7 @@ class Advisor:
                     n_answered += 1
             if queries:
                 names.add(name)
-                yield _Table(name, table, tuple(queries.values()), n_answered)
+                yield _AdvisedTable(name, table, tuple(queries.values()), n_answered)
 
     def _name(self, shape: Shape, taken: set[str]) -> str:
         """A name that is not taken, of table and slices."""
@@ -312,7 +314,7 @@ class Advisor:
             name, number = f"{stem}_{number}", number + 1
         return name
 
-    def _text(self, asked: Sequence[_Asked], tables: Sequence[_Table]) -> str:
+    def _text(self, asked: Sequence[_AskedQuery], tables: Sequence[_AdvisedTable]) -> str:
         root = str(self._plans.config.get("sqlwin.materialized.dir") or "")
         parts = [self._table_text(table, root) for table in tables]
         if not tables:
@@ -329,7 +331,7 @@ class Advisor:
             parts.append("\n".join(["-- not answered:", *lines]) + "\n")
         return "\n".join(parts)
 
-    def _table_text(self, table: _Table, root: str) -> str:
+    def _table_text(self, table: _AdvisedTable, root: str) -> str:
         shape, n_partials = table.advised.shape, table.advised.n_partials
         base = ".".join(shape.base)
         share = self._shares[shape.base]

@@ -10,7 +10,7 @@ from runtime.redaction import DEFAULT, Mask
 from runtime.spark.errors import translate
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.parser.positions import place_of_raised, point_at, relocate
-from sqlwin.statements.parameters import Bound
+from sqlwin.statements.parameters import BoundText
 from sqlwin.statements.parse import StatementText
 
 
@@ -27,7 +27,7 @@ class ScriptPlace:
     """
 
     statement: StatementText
-    bound: Bound
+    bound: BoundText
     script: str
     file: str | None
     mask: Mask = DEFAULT
@@ -78,7 +78,7 @@ class StatementErrors:
         if not isinstance(error, SqlwinError):
             error = translate(error, self.text)
             if self.catalog is not None:
-                error = self.catalog.analysis.with_nearest_name(error)
+                error = self.catalog.analyzer.with_nearest_name(error)
         error = relocate(error, self.text)
         if error.kind is ErrorKind.RAISED and error.position is None:
             error.position, error.sql = place_of_raised(error.message, self.text), self.text

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from planner.sql.intervals import render_duration, render_months
-from runtime.connectors.lake.places import Place
+from runtime.connectors.lake.places import TablePlace
 from runtime.errors import AnalysisError, CatalogError
 from runtime.slices.refresh import PlannedRows, Refreshed, compact, refresh, settle
 from runtime.slices.removal import remove_slices
@@ -89,7 +89,7 @@ class MaterializedTables:
         )
         return Result(statement.text, "insert", message, row_count=done.n_read)
 
-    def _create_continuous(self, statement: CreateMaterializedTable, place: Place) -> Result:
+    def _create_continuous(self, statement: CreateMaterializedTable, place: TablePlace) -> Result:
         """Make one without rows, which come by INSERT."""
         assert statement.ast is not None
         name = ".".join(statement.name)
@@ -218,7 +218,7 @@ class MaterializedTables:
             hint="SHOW MATERIALIZED TABLES lists them",
         )
 
-    def _place(self, statement: CreateMaterializedTable) -> Place:
+    def _place(self, statement: CreateMaterializedTable) -> TablePlace:
         options = {key.lower(): value for key, value in statement.options}
         unknown = sorted(set(options) - {"path", TIERS, RETENTION})
         if unknown:

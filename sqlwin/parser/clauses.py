@@ -118,7 +118,7 @@ _LAST_WORDS = {
 
 
 @dataclass
-class _Level:
+class _Parenthesis:
     """What is open: the statement, or a parenthesis in it.
 
     Attributes:
@@ -156,7 +156,7 @@ class _Walk:
     def __init__(self, sql: str, tokens: Sequence[Token]) -> None:
         self.sql = sql
         self.tokens = tokens
-        self.levels = [_Level(None)]
+        self.levels = [_Parenthesis(None)]
         self.first_query = next(
             i for i, token in enumerate(tokens) if token.token_type in _QUERY_STARTS
         )
@@ -167,7 +167,7 @@ class _Walk:
             level = self.levels[-1]
             kind = token.token_type
             if kind in _OPENING:
-                self.levels.append(_Level(level.wants, wants=i))
+                self.levels.append(_Parenthesis(level.wants, wants=i))
             elif kind in _CLOSING:
                 self._close(i)
             elif level.wants is None:
@@ -187,12 +187,12 @@ class _Walk:
         self.levels.pop()
         self.levels[-1].wants = None
 
-    def _check_content(self, level: _Level, i: int) -> None:
+    def _check_content(self, level: _Parenthesis, i: int) -> None:
         """Refuse what still wants content at `i`, where its level ends."""
         if level.wants is not None and self._type(level.wants) not in _OPENING:
             self._fail(level.wants, i)
 
-    def _behind_operand(self, level: _Level, i: int, kind: TokenType) -> None:
+    def _behind_operand(self, level: _Parenthesis, i: int, kind: TokenType) -> None:
         is_type = level.types and kind in (T.GT, T.LT)
         if is_type or (kind == T.LT and i and self.tokens[i - 1].text.upper() in _NESTED_TYPES):
             level.types += 1 if kind == T.LT else -1
@@ -204,7 +204,7 @@ class _Walk:
         elif kind in _CASE_PARTS:
             is_clause = level.cases > 0
         elif kind == T.SEMICOLON:
-            self.levels[-1] = _Level(None)
+            self.levels[-1] = _Parenthesis(None)
         elif kind == T.END and level.cases:
             level.cases -= 1
         elif kind == T.CASE:
@@ -221,7 +221,7 @@ class _Walk:
                 hint = f"for example {last.example}; an alias of that name stands behind AS"
                 self._refuse(i, i, f"{self._words(i)} needs {last.content}", hint)
 
-    def _where_wanted(self, level: _Level, i: int, kind: TokenType) -> None:
+    def _where_wanted(self, level: _Parenthesis, i: int, kind: TokenType) -> None:
         assert level.wants is not None
         wants = self.tokens[level.wants].token_type
         if kind == T.STREAM and self._type(i + 1) == T.STAR:
@@ -253,7 +253,7 @@ class _Walk:
         level.wants = None
         level.cases += kind == T.CASE
 
-    def _is_absent(self, level: _Level, wants: TokenType, i: int, kind: TokenType) -> bool:
+    def _is_absent(self, level: _Parenthesis, wants: TokenType, i: int, kind: TokenType) -> bool:
         """Whether the token at `i` is no content, but starts what comes behind it."""
         if kind in (T.COMMA, T.SEMICOLON):
             return True

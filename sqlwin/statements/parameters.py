@@ -4,7 +4,7 @@ A value becomes one literal at the place of its parameter, before the statement 
 stand wherever a literal may (`LIMIT :n`, `INTERVAL :n MINUTES`, `'path' = :path`), in statements of
 Spark's own too. It cannot become anything else: a parameter is a token, never a part of a string, a
 comment or a name, and whatever a string holds is escaped. Places in the text with values are
-brought back to the text that the user wrote, see `Bound.original`.
+brought back to the text that the user wrote, see `BoundText.original`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Segment(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Bound:
+class BoundText:
     """A statement whose parameters have values.
 
     Attributes:
@@ -218,7 +218,7 @@ def used_in(sql: str, given: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in given.items() if name in names}
 
 
-def bind(sql: str, params: Params | None, n_before: int = 0) -> Bound:
+def bind(sql: str, params: Params | None, n_before: int = 0) -> BoundText:
     """The statement with values in the places of its parameters.
 
     Args:
@@ -227,7 +227,7 @@ def bind(sql: str, params: Params | None, n_before: int = 0) -> Bound:
         n_before: how many `?` stand in statements before it.
     """
     if params is None or not (found := parameters(sql)):
-        return Bound(sql)
+        return BoundText(sql)
     pieces: list[str] = []
     segments = []
     at = length = 0
@@ -246,7 +246,7 @@ def bind(sql: str, params: Params | None, n_before: int = 0) -> Bound:
         pieces += [before, text]
         length += len(text)
         at = each.end
-    return Bound("".join([*pieces, sql[at:]]), tuple(segments), tuple(found))
+    return BoundText("".join([*pieces, sql[at:]]), tuple(segments), tuple(found))
 
 
 def _placed_literal(value: object, what: str, place: Parameter) -> str:

@@ -123,13 +123,13 @@ def parse_statement(text: str, offset: int = 0) -> Statement:
         SqlwinError: it is wrong; positions count from the start of `text`.
     """
     try:
-        return _Reader(text, offset).read()
+        return _StatementReader(text, offset).read()
     except SqlwinError as error:
         error.sql = error.sql or text
         raise
 
 
-class _Reader:
+class _StatementReader:
     """One statement being read."""
 
     def __init__(self, text: str, offset: int) -> None:

@@ -18,7 +18,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from sqlwin.ui.model import Snapshot, StatementView, StreamView
+from sqlwin.ui.model import ActivitySnapshot, StatementView, StreamView
 
 _STREAM = ("session", "stream", "name", "into")
 _SOURCE = (*_STREAM, "operator", "source")
@@ -39,7 +39,7 @@ _OF_STREAM = (
 )
 
 
-def metrics_text(snapshot: Snapshot) -> bytes:
+def metrics_text(snapshot: ActivitySnapshot) -> bytes:
     """The metrics of a snapshot, in Prometheus' text format 0.0.4."""
     registry = CollectorRegistry()
     registry.register(_Collector(snapshot))
@@ -47,7 +47,7 @@ def metrics_text(snapshot: Snapshot) -> bytes:
 
 
 class _Collector(Collector):
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: ActivitySnapshot) -> None:
         self._snapshot = snapshot
 
     def collect(self) -> Iterable[Metric]:

@@ -12,7 +12,7 @@ from math import isfinite
 from typing import Any
 
 from runtime.spark.status import StageProgress
-from sqlwin.execution.activity import Span
+from sqlwin.execution.activity import TimeSpan
 from sqlwin.execution.streams.history import BatchPoint
 
 VERSION = 1
@@ -168,7 +168,7 @@ class StatementView:
     rows: int | None
     rows_read: int
     streams: tuple[int, ...]
-    spans: tuple[Span, ...]
+    spans: tuple[TimeSpan, ...]
     stages: tuple[StageProgress, ...]
     has_plan: bool
 
@@ -193,7 +193,7 @@ class SessionView:
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class ActivitySnapshot:
     """What runs at a moment, and what ran.
 
     Attributes:

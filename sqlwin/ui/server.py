@@ -37,7 +37,7 @@ from runtime.logs import append_once
 from runtime.redaction import DEFAULT
 from sqlwin.display.plan_page import plan_page
 from sqlwin.ui.metrics import metrics_text
-from sqlwin.ui.model import Snapshot, to_json
+from sqlwin.ui.model import ActivitySnapshot, to_json
 from sqlwin.ui.snapshot import Watched, plan_of, snapshot
 
 HOST = "127.0.0.1"
@@ -77,7 +77,7 @@ class Watchers:
     def __init__(self, sessions: Sequence[Watched] = ()) -> None:
         self._sessions = list(sessions)
         self._lock = threading.Lock()
-        self._last: Snapshot | None = None
+        self._last: ActivitySnapshot | None = None
         self._asked = 0.0
         self._end_was_seen = threading.Event()
         self._is_over = False
@@ -103,7 +103,7 @@ class Watchers:
         """The session of a number."""
         return next((e for e in self._sessions if e.activity.session == session), None)
 
-    def look(self) -> Snapshot:
+    def look(self) -> ActivitySnapshot:
         """A snapshot for a page, not older than a moment."""
         self._asked = time.monotonic()
         found = self.snapshot()
@@ -111,7 +111,7 @@ class Watchers:
             self._end_was_seen.set()
         return found
 
-    def snapshot(self, *, watches: bool = True) -> Snapshot:
+    def snapshot(self, *, watches: bool = True) -> ActivitySnapshot:
         """A snapshot, not older than a moment. Where Spark is gone: what was seen last.
 
         Args:
@@ -128,7 +128,7 @@ class Watchers:
             except (PySparkException, Py4JError, OSError):
                 # Spark has ended, or is about to
                 if last is None:
-                    last = Snapshot(time.time(), (), (), ())
+                    last = ActivitySnapshot(time.time(), (), (), ())
                 found = replace(last, is_over=True)
             self._last = replace(found, is_over=found.is_over or self._is_over)
             return self._last

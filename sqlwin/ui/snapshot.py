@@ -25,10 +25,10 @@ from sqlwin.execution.streams.history import BatchPoint
 from sqlwin.execution.streams.registry import Streams
 from sqlwin.execution.streams.status import as_one, waits_for
 from sqlwin.ui.model import (
+    ActivitySnapshot,
     LatestView,
     OperatorView,
     SessionView,
-    Snapshot,
     SourceView,
     StatementView,
     StreamView,
@@ -99,7 +99,7 @@ def watched_session(
     )
 
 
-def snapshot(sessions: Sequence[Watched], *, watches: bool = True) -> Snapshot:
+def snapshot(sessions: Sequence[Watched], *, watches: bool = True) -> ActivitySnapshot:
     """What runs now in some sessions, and what ran.
 
     Args:
@@ -117,7 +117,7 @@ def snapshot(sessions: Sequence[Watched], *, watches: bool = True) -> Snapshot:
         for session in sessions
         for age, run in enumerate(reversed(session.activity.runs()))
     ]
-    return Snapshot(
+    return ActivitySnapshot(
         now,
         tuple(
             SessionView(

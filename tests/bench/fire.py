@@ -39,7 +39,7 @@ from runtime.spec.windows import (
     Tumble,
 )
 from runtime.streaming.operators.base import MicroBatch, Status
-from runtime.streaming.operators.buckets import Bound, process
+from runtime.streaming.operators.buckets import MemoryBound, process
 from runtime.streaming.operators.session import SessionOperator, SessionSpec
 from runtime.streaming.operators.updates import UpdateRules
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
@@ -213,7 +213,7 @@ def _fires(spec: WindowSpec, options: argparse.Namespace) -> Iterator[_Fire]:
     """What each micro-batch takes."""
     windows, updates = [reader.aggregation.window for reader in spec.shared.readers], spec.updates
     n_slices = max(w.slices_per_window for w in windows if not isinstance(w, SessionWindow))
-    bound = Bound(Place(("key",), 1, 0), options.bucket_mb << 20)
+    bound = MemoryBound(Place(("key",), 1, 0), options.bucket_mb << 20)
     store, rng = Blobs(), np.random.default_rng(5)
     slices.CACHE.clear()
     for number in range(options.prefill + 1):
@@ -250,7 +250,7 @@ def _sessions(options: argparse.Namespace) -> Iterator[_Fire]:
     window, partials = SessionWindow(30 * MINUTE, ("key",)), _SESSION_PARTIALS
     aggregation = WindowAggregation(window, ("key",), "$slice_end", partials)
     spec = SessionSpec(aggregation, partials, "$rows", 1, by=("key",))
-    bound = Bound(Place(("key",), 1, 0), options.bucket_mb << 20)
+    bound = MemoryBound(Place(("key",), 1, 0), options.bucket_mb << 20)
     store, rng = Blobs(), np.random.default_rng(5)
     n_turns = max(1, options.keys // options.rows)
     slices.CACHE.clear()

@@ -31,7 +31,7 @@ from planner.rules import LOGICAL_STAGES, PHYSICAL_STAGES, RULE_NAMES, SCAN_STAG
 from planner.sql.build import to_sql
 from runtime.spec.aggregates import Merge, MergeOp
 from runtime.spec.scan import ScanSource
-from runtime.spec.slices import KeptKey, KeptPartial, LocalForm, SliceFiles, SliceTable
+from runtime.spec.slices import LocalForm, SliceFiles, SliceKey, SlicePartial, SliceTable
 from runtime.spec.table import Column, Watermark
 from runtime.spec.windows import Tumble
 from sqlwin.parser.parser import parse_query
@@ -50,8 +50,8 @@ HOURLY = SliceTable(
         "timestamp_ntz",
         "",
         Tumble(3_600_000_000),
-        (KeptKey("city", "city", "string"),),
-        (KeptPartial("SUM(fare)", Merge(("sum_fare",), MergeOp.SUM), ("bigint",)),),
+        (SliceKey("city", "city", "string"),),
+        (SlicePartial("SUM(fare)", Merge(("sum_fare",), MergeOp.SUM), ("bigint",)),),
         (),
     ),
 )

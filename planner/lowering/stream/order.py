@@ -30,7 +30,7 @@ from runtime.spec.ranks import RankOrder
 from runtime.spec.windows import SessionWindow
 
 
-def without_order(plan: Node, catalog: Catalog) -> tuple[Node, tuple[RankOrder, ...]]:
+def without_order_of_stream(plan: Node, catalog: Catalog) -> tuple[Node, tuple[RankOrder, ...]]:
     """A plan without the ORDER BY of its whole result, and by what its micro-batches are sorted.
 
     Args:

@@ -45,7 +45,7 @@ from planner.nodes.logical import (
 from planner.nodes.physical import GlobalWindowAggregate
 from planner.nodes.windows import output_names
 from planner.sql.build import alias, column, conjunction, identifier, literal, union_all
-from planner.sql.nodes import Span, span_of
+from planner.sql.nodes import TextSpan, span_of
 from planner.sql.parts import operands
 from planner.streams.event_time import check_time, operators_below
 from planner.streams.late_rows import LateSource, refuse_lost_rows
@@ -118,7 +118,7 @@ class StreamRows:
         node: Node,
         time_column: str | None,
         followed: Iterable[StreamPlace] = (),
-        place: Span | None = None,
+        place: TextSpan | None = None,
     ) -> exp.Query:
         """The rows of a node with KEEP, SOURCE and WATERMARK.
 
@@ -397,7 +397,7 @@ class StreamRows:
     def _no_late_row(self) -> list[exp.Expr]:
         return [] if self._late is None else [alias(self._late.none(), LATE_ROW)]
 
-    def _refuse_lost_rows(self, where: str, node: Node, place: Span | None = None) -> None:
+    def _refuse_lost_rows(self, where: str, node: Node, place: TextSpan | None = None) -> None:
         """Refuse what late rows do not come through, if there are any."""
         late = self._late
         if late is not None and any(
@@ -407,7 +407,7 @@ class StreamRows:
             raise refuse_lost_rows(what, _place_of(node) or place)
 
 
-def _place_of(node: Node) -> Span | None:
+def _place_of(node: Node) -> TextSpan | None:
     """Where a text that does more than filter and project says so."""
     if isinstance(node, SqlQuery):
         return span_of(*(node.query.args.get("joins") or [node.query]))

@@ -17,7 +17,7 @@ from sqlglot import exp
 from planner.aggregates.partial_calls import row_partials
 from planner.catalog import Catalog
 from planner.lowering.batch import Labels, Lowering, lower, window_aggregation, window_column
-from planner.lowering.stream.order import without_order
+from planner.lowering.stream.order import without_order_of_stream
 from planner.lowering.stream.rows import OPERATOR, StreamPlace, StreamRows
 from planner.lowering.stream.whole_windows import lower_whole_windows
 from planner.nodes.logical import (
@@ -123,7 +123,7 @@ def lower_stream(
     order: tuple[RankOrder, ...] = ()
     if not emits_updates:
         whole = plan
-        plan, order = without_order(plan, catalog)
+        plan, order = without_order_of_stream(plan, catalog)
         if id(whole) in named:
             named[id(plan)] = named[id(whole)]
     try:

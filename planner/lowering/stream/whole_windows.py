@@ -42,7 +42,7 @@ from planner.sql.build import (
     conjuncts,
     to_sql,
 )
-from planner.sql.nodes import Span, span_of
+from planner.sql.nodes import TextSpan, span_of
 from planner.streams.late_rows import LateSource
 from planner.streams.processing_time import is_processing_time
 from planner.streams.ranked_rows import chooses_first_rows, rank_order
@@ -110,7 +110,7 @@ def lower_whole_windows(
         StreamRefusal: the node's input is not whole windows, or something in it cannot be
             computed on a stream.
     """
-    lowering = _Lowering(lowerings, catalog, time_zone, late)
+    lowering = _WindowLowering(lowerings, catalog, time_zone, late)
     match node:
         case Aggregate():
             return lowering.regroup(node)
@@ -125,7 +125,7 @@ def lower_whole_windows(
             return lowering.join(node)
 
 
-class _Lowering:
+class _WindowLowering:
     def __init__(
         self, lowerings: Lowerings, catalog: Catalog, time_zone: str, late: LateSource | None
     ) -> None:
@@ -293,7 +293,7 @@ class _Lowering:
             )
         return self._lowerings.following(tuple(stream_tables(node, self._catalog)))
 
-    def _rows(self, node: Node, place: Span | None) -> tuple[exp.Query, StreamSource | None]:
+    def _rows(self, node: Node, place: TextSpan | None) -> tuple[exp.Query, StreamSource | None]:
         """Whole windows with the control columns, for what stands at a place of the text."""
         if not comes_whole(node, self._catalog):
             raise rows_not_buffered(

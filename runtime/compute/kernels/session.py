@@ -183,7 +183,7 @@ def merge_sessions(
         order, starts = groups.runs()
         session = groups.cells // n_keys
     key_code = codes.take(order.take(starts))
-    merged = _Merged(table, spec, order, starts)
+    merged = _MergedPieces(table, spec, order, starts)
     schema = output_schema(table.schema, spec)
     for start in range(0, len(starts), max_rows):
         rows = np.arange(start, min(start + max_rows, len(starts)))
@@ -199,7 +199,7 @@ def merge_sessions(
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-class _Merged:
+class _MergedPieces:
     """The accumulators of groups of partials, which lie one group after another in `order`."""
 
     def __init__(

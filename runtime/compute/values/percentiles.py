@@ -129,7 +129,7 @@ class RangePercentiles:
 
 
 @dataclass(frozen=True)
-class _Level:
+class _BitLevel:
     """One bit of the numbers.
 
     Attributes:
@@ -143,14 +143,14 @@ class _Level:
     n_zeros: int
 
 
-def _levels(numbers: Int64Array, weights: Int64Array, n_numbers: int) -> list[_Level]:
+def _levels(numbers: Int64Array, weights: Int64Array, n_numbers: int) -> list[_BitLevel]:
     levels = []
     is_plain = bool((weights == 1).all())
     for bit in reversed(range(max(n_numbers - 1, 0).bit_length())):
         is_zero = (numbers >> bit) & 1 == 0
         zeros = running_sums(is_zero.astype(np.int64)).astype(np.int32)
         zero_weight = zeros if is_plain else running_sums(np.where(is_zero, weights, 0))
-        levels.append(_Level(zeros, zero_weight, int(zeros[-1])))
+        levels.append(_BitLevel(zeros, zero_weight, int(zeros[-1])))
         numbers = np.concatenate((numbers[is_zero], numbers[~is_zero]))
         if not is_plain:
             weights = np.concatenate((weights[is_zero], weights[~is_zero]))

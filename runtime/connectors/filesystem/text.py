@@ -31,7 +31,7 @@ from pyspark.sql.types import (
 from runtime.connectors.columns import BROKEN_RECORD, declared_type, physical_columns
 from runtime.connectors.options.checks import option_values
 from runtime.connectors.options.formats import TIME_UNITS, column_formats
-from runtime.detection.places import BETWEEN, MOST_CHARACTERS, RECORD, VALUE, Reading
+from runtime.detection.places import BETWEEN, MOST_CHARACTERS, RECORD, VALUE, FileReading
 from runtime.detection.times import ISO
 from runtime.names import quoted
 from runtime.spec.table import TableColumn, TableSpec
@@ -190,7 +190,7 @@ class TextReading:
             return F.when(folded == "true", F.lit(True)).when(folded == "false", F.lit(False))
         return text.try_cast(type_)
 
-    def _reading(self) -> Reading:
+    def _reading(self) -> FileReading:
         fields = tuple(
             (c.name, _shown(declared_type(self.spec, c)))
             for c in physical_columns(self.spec)
@@ -198,7 +198,7 @@ class TextReading:
         )
         get = self.options.get
         name = self.spec.name
-        return Reading(
+        return FileReading(
             table=name,
             format=self.format,
             fields=fields,

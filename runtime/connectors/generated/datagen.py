@@ -24,7 +24,12 @@ from pyspark.sql.types import ArrayType, DataType, StructType
 
 from runtime.connectors.columns import check_columns, declared_type, physical_columns
 from runtime.connectors.connector import Connector
-from runtime.connectors.generated.generators import Field, Rows, expression, sequence_length
+from runtime.connectors.generated.generators import (
+    Field,
+    GeneratedRows,
+    expression,
+    sequence_length,
+)
 from runtime.connectors.generated.row_numbers import Pace, row_numbers
 from runtime.connectors.options.checks import (
     bad_option,
@@ -103,7 +108,7 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
             "SET 'execution.runtime-mode' = 'automatic' lets it stream",
             subjects=("'number-of-rows'",),
         )
-    rows = Rows(n_rows, _seed(values), now=f"{time.time_ns() // 1_000_000 * 1_000}L")
+    rows = GeneratedRows(n_rows, _seed(values), now=f"{time.time_ns() // 1_000_000 * 1_000}L")
     parallelism = values.get("scan.parallelism")
     numbers = spark.range(0, n_rows, 1, int(parallelism) if parallelism else None)
     return _made(numbers, fields, rows)
@@ -128,7 +133,7 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
     numbers = row_numbers(spark, pace, int(parallelism) if parallelism else None)
     # A stream that is started again makes the same rows, also where no seed is given.
     seed = _seed(values) if "seed" in values else zlib.crc32(repr(spec).encode())
-    return _made(numbers, fields, Rows(n_rows, seed, now="at_us"))
+    return _made(numbers, fields, GeneratedRows(n_rows, seed, now="at_us"))
 
 
 def _fields(spec: TableSpec) -> list[Field]:
@@ -153,7 +158,7 @@ def _seed(values: dict[str, str]) -> int:
     return int(values["seed"]) if "seed" in values else secrets.randbits(63)
 
 
-def _made(numbers: DataFrame, fields: list[Field], rows: Rows) -> DataFrame:
+def _made(numbers: DataFrame, fields: list[Field], rows: GeneratedRows) -> DataFrame:
     return numbers.selectExpr(
         *(f"{expression(field, rows)} AS {quoted(field.path[0])}" for field in fields)
     )

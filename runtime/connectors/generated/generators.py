@@ -45,7 +45,7 @@ _DAY_US = 86_400_000_000
 
 
 @dataclass(frozen=True)
-class Rows:
+class GeneratedRows:
     """What all fields of one table share.
 
     Attributes:
@@ -99,7 +99,7 @@ class Field:
             subjects=(f"'{self.get(name)}'", f"'{self.prefix}.{name}'"),
         )
 
-    def random(self, rows: Rows, purpose: str = "") -> str:
+    def random(self, rows: GeneratedRows, purpose: str = "") -> str:
         """SQL for a random BIGINT that depends on seed, field, row and purpose alone."""
         name = "\\0".join((*self.path, purpose)).replace("\\", "\\\\").replace("'", "\\'")
         more = f", {self.salt}" if self.salt else ""
@@ -107,7 +107,7 @@ class Field:
         return f"xxhash64(xxhash64('{name}', {rows.seed}L, id{more}), id)"
 
 
-def expression(field: Field, rows: Rows) -> str:
+def expression(field: Field, rows: GeneratedRows) -> str:
     """SQL over the row number `id` for the values of `field`.
 
     Raises:
@@ -153,7 +153,7 @@ def _sequence_bounds(field: Field) -> tuple[int, int]:
     return bounds[0], bounds[1]
 
 
-def _sequence(field: Field, rows: Rows) -> str:
+def _sequence(field: Field, rows: GeneratedRows) -> str:
     if isinstance(field.type, (TimestampType, TimestampNTZType)):
         start, end = _timestamp(field, "start"), _timestamp(field, "end")
         if start is None or end is None:
@@ -192,7 +192,7 @@ def _sequence(field: Field, rows: Rows) -> str:
     return f"({start}L + id)"
 
 
-def _random(field: Field, rows: Rows) -> str:
+def _random(field: Field, rows: GeneratedRows) -> str:
     made: str
     match field.type:
         case BooleanType():
@@ -232,7 +232,7 @@ def _unit(bits: str) -> str:
     return f"(shiftrightunsigned({bits}, 11) * {2.0**-53!r}D)"
 
 
-def _between(field: Field, rows: Rows, least: int, most: int, purpose: str = "") -> str:
+def _between(field: Field, rows: GeneratedRows, least: int, most: int, purpose: str = "") -> str:
     """SQL for a random whole number from `least` to `most`, a BIGINT."""
     n_values = most - least + 1
     bits = field.random(rows, purpose)
@@ -246,7 +246,7 @@ def _between(field: Field, rows: Rows, least: int, most: int, purpose: str = "")
     return f"CAST(CAST('{least}' AS DECIMAL(38,0)) + {wide} AS BIGINT)"
 
 
-def _random_integer(field: Field, rows: Rows) -> str:
+def _random_integer(field: Field, rows: GeneratedRows) -> str:
     bits = _INTEGERS[type(field.type)]
     lowest, highest = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
     bounds: list[int] = []
@@ -263,7 +263,7 @@ def _random_integer(field: Field, rows: Rows) -> str:
     return _between(field, rows, bounds[0], bounds[1])
 
 
-def _random_double(field: Field, rows: Rows) -> str:
+def _random_double(field: Field, rows: GeneratedRows) -> str:
     largest = _LARGEST[type(field.type)]
     bounds: list[float] = []
     for name, default in (("min", -largest), ("max", largest)):
@@ -281,7 +281,7 @@ def _random_double(field: Field, rows: Rows) -> str:
     return f"({bounds[0]!r}D * (1D - {unit}) + {bounds[1]!r}D * {unit})"
 
 
-def _random_decimal(field: Field, rows: Rows) -> str:
+def _random_decimal(field: Field, rows: GeneratedRows) -> str:
     assert isinstance(field.type, DecimalType)
     scale, most = field.type.scale, 10**field.type.precision - 1
     bounds: list[int] = []
@@ -302,7 +302,7 @@ def _random_decimal(field: Field, rows: Rows) -> str:
     return f"CAST(concat(CAST({unscaled} AS STRING), 'E-{scale}') AS {field.type.simpleString()})"
 
 
-def _wide_between(field: Field, rows: Rows, least: int, most: int) -> str:
+def _wide_between(field: Field, rows: GeneratedRows, least: int, most: int) -> str:
     """SQL for a random whole number of up to 38 digits."""
     if -(2**63) <= least and most < 2**63:
         return _between(field, rows, least, most)
@@ -327,20 +327,20 @@ def _wide_between(field: Field, rows: Rows, least: int, most: int) -> str:
     )
 
 
-def _random_text(field: Field, rows: Rows) -> str:
+def _random_text(field: Field, rows: GeneratedRows) -> str:
     """Random hexadecimal digits, as in Flink."""
     length = int(field.get("length") or _STRING_LENGTH)
     return _hexadecimal(field, rows, length, _length(field, rows, length))
 
 
-def _random_binary(field: Field, rows: Rows) -> str:
+def _random_binary(field: Field, rows: GeneratedRows) -> str:
     length = int(field.get("length") or _STRING_LENGTH)
     return (
         f"unhex({_hexadecimal(field, rows, 2 * length, f'2 * ({_length(field, rows, length)})')})"
     )
 
 
-def _hexadecimal(field: Field, rows: Rows, most: int, length: str) -> str:
+def _hexadecimal(field: Field, rows: GeneratedRows, most: int, length: str) -> str:
     n_chunks = -(-most // _CHUNK)
     if n_chunks <= _MOST_CHUNKS:
         chunks = [_chunk(field.random(rows, f"chunk{number}")) for number in range(n_chunks)]
@@ -354,13 +354,13 @@ def _chunk(bits: str) -> str:
     return f"lower(lpad(hex({bits}), {_CHUNK}, '0'))"
 
 
-def _length(field: Field, rows: Rows, most: int) -> str:
+def _length(field: Field, rows: GeneratedRows, most: int) -> str:
     if (field.get("var-len") or "false").lower() == "true":
         return f"CAST({_between(field, rows, 1, most, 'length')} AS INT)"
     return str(most)
 
 
-def _random_array(field: Field, rows: Rows) -> str:
+def _random_array(field: Field, rows: GeneratedRows) -> str:
     assert isinstance(field.type, ArrayType)
     most = int(field.get("length") or _ARRAY_LENGTH)
     # One variable a level: an array within an array must not hide the outer position.
@@ -371,7 +371,7 @@ def _random_array(field: Field, rows: Rows) -> str:
     return f"transform(sequence(1, {length}), {index} -> {expression(element, rows)})"
 
 
-def _random_time(field: Field, rows: Rows) -> str:
+def _random_time(field: Field, rows: GeneratedRows) -> str:
     least, most = _timestamp(field, "min"), _timestamp(field, "max")
     past = duration_us(field.get("max-past") or "0")
     assert past is not None, "validate() has seen to it"

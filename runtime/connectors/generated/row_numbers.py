@@ -58,14 +58,14 @@ class Pace:
 
 
 @dataclass
-class _Range(InputPartition):
+class _NumberRange(InputPartition):
     start: int
     end: int
     end_us: int
     last: int
 
 
-class _Reader(DataSourceStreamReader):
+class _NumberReader(DataSourceStreamReader):
     """Reads rows by number. An offset is the number of rows read, and when the last was due."""
 
     def __init__(self, pace: Pace, partitions: int) -> None:
@@ -95,12 +95,14 @@ class _Reader(DataSourceStreamReader):
             return []
         parts = min(self._partitions, math.ceil(n_rows / _BATCH_ROWS))
         bounds = [start["rows"] + n_rows * i // parts for i in range(parts + 1)]
-        return [_Range(bounds[i], bounds[i + 1], end["us"], end["rows"]) for i in range(parts)]
+        return [
+            _NumberRange(bounds[i], bounds[i + 1], end["us"], end["rows"]) for i in range(parts)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         import numpy as np
 
-        assert isinstance(partition, _Range)
+        assert isinstance(partition, _NumberRange)
         for start in range(partition.start, partition.end, _BATCH_ROWS):
             ids = np.arange(start, min(start + _BATCH_ROWS, partition.end), dtype=np.int64)
             at = np.full(len(ids), partition.end_us)
@@ -129,7 +131,7 @@ class RowNumbers(DataSource):
             int(self.options["per-batch"]),
             int(n_rows) if n_rows else None,
         )
-        return _Reader(pace, int(self.options.get("partitions") or os.cpu_count() or 1))
+        return _NumberReader(pace, int(self.options.get("partitions") or os.cpu_count() or 1))
 
 
 def row_numbers(spark: SparkSession, pace: Pace, partitions: int | None) -> DataFrame:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from runtime.connectors.lake.places import Place, place_of_path
+from runtime.connectors.lake.places import TablePlace, place_of_path
 from runtime.connectors.lake.table import (
     LakeTable,
     UnreadableError,
@@ -23,7 +23,7 @@ from runtime.connectors.lake.table import (
 from runtime.connectors.options.checks import bad_option, option_values
 from runtime.errors import ExecutionError
 from runtime.scan.lake import LakeColumn, LakeFile, Snapshot
-from runtime.scan.pruning import Range
+from runtime.scan.pruning import ValueRange
 from runtime.spec.table import TableSpec
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def delta_path(spark: SparkSession, spec: TableSpec) -> str:
     return place.path
 
 
-def open_delta(spec: TableSpec, place: Place, zone: str = "UTC") -> DeltaTable:
+def open_delta(spec: TableSpec, place: TablePlace, zone: str = "UTC") -> DeltaTable:
     """The table at a place, in the version that its options choose.
 
     Args:
@@ -164,7 +164,11 @@ def _version_at(spec: TableSpec, table: DeltaTable, text: str, zone: str) -> int
 
 
 def delta_table(
-    spec: TableSpec, table: DeltaTable, place: Place, zone: str, ranges_of: Collection[str] = ()
+    spec: TableSpec,
+    table: DeltaTable,
+    place: TablePlace,
+    zone: str,
+    ranges_of: Collection[str] = (),
 ) -> LakeTable:
     """The files and columns of a table that was opened.
 
@@ -270,7 +274,7 @@ def _stored(type_: StructType) -> StructType:
 
 
 def _files(
-    place: Place, actions: pa.Table, partitions: tuple[str, ...], ranged: list[LakeColumn]
+    place: TablePlace, actions: pa.Table, partitions: tuple[str, ...], ranged: list[LakeColumn]
 ) -> tuple[LakeFile, ...]:
     """The files of the newest actions of a log, in the order of their paths."""
     paths = [place.file(each) for each in actions["path"].to_pylist()]
@@ -296,7 +300,7 @@ def _files(
 
 
 def _ranges(actions: pa.Table, column: LakeColumn, n_rows: list[int | None]) -> list[Any]:
-    """What the log says of a column in each file: a Range, or None for nothing."""
+    """What the log says of a column in each file: a ValueRange, or None for nothing."""
     (stored,) = column.stored
     found: dict[str, list[Any]] = {}
     for which in ("min", "max", "null_count"):
@@ -320,7 +324,7 @@ def _ranges(actions: pa.Table, column: LakeColumn, n_rows: list[int | None]) -> 
             high = high.encode()
         elif high is not None:
             high += cut_off
-        ranges.append(Range(low, high, nulls, n, has_nan=column.type == "double"))
+        ranges.append(ValueRange(low, high, nulls, n, has_nan=column.type == "double"))
     return ranges
 
 

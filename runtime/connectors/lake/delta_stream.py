@@ -28,10 +28,10 @@ from runtime.connectors.lake.delta import (
     open_delta,
 )
 from runtime.connectors.lake.delta_write import partition_text
-from runtime.connectors.lake.places import Place
+from runtime.connectors.lake.places import TablePlace
 from runtime.connectors.lake.stream_files import (
     Columns,
-    FilePart,
+    VersionFile,
     column_fields,
     read_file,
     stream_of,
@@ -49,7 +49,7 @@ _COMMIT = re.compile(r"(\d{20})\.json")
 _MAPPING = "delta.columnMapping."
 
 
-class _Reader(DataSourceStreamReader):
+class _DeltaReader(DataSourceStreamReader):
     """Reads a table version by version.
 
     Args:
@@ -92,21 +92,21 @@ class _Reader(DataSourceStreamReader):
         return [part for version in versions for part in self._added(version)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, FilePart)
+        assert isinstance(partition, VersionFile)
         return read_file(partition, self._schema, self._columns)
 
     def _snapshot(self, version: int) -> list[InputPartition]:
         chosen = (*self._spec.options, ("version", str(version)))
         spec = replace(self._spec, options=chosen)
         try:
-            table = open_delta(spec, Place(self._path))
-            snapshot = delta_table(spec, table, Place(self._path), "UTC").snapshot
+            table = open_delta(spec, TablePlace(self._path))
+            snapshot = delta_table(spec, table, TablePlace(self._path), "UTC").snapshot
         except UnreadableError as error:
             raise self._stopped(version, error.reason) from error
         types = {column.name: column.type for column in snapshot.columns}
         names = snapshot.partition_columns
         return [
-            FilePart(
+            VersionFile(
                 file.path,
                 {
                     name: partition_text(value, types[name])
@@ -144,10 +144,10 @@ class _Reader(DataSourceStreamReader):
                 if add.get("deletionVector") is not None:
                     raise self._stopped(version, "rows of it are marked as deleted")
                 try:
-                    path = Place(self._path).file(add["path"])
+                    path = TablePlace(self._path).file(add["path"])
                 except UnreadableError as error:
                     raise self._stopped(version, error.reason) from error
-                found.append(FilePart(path, add["partitionValues"]))
+                found.append(VersionFile(path, add["partitionValues"]))
         return found
 
     def _check_columns(self, version: int, columns: dict[str, Any]) -> None:
@@ -165,7 +165,7 @@ class _Reader(DataSourceStreamReader):
 
 def _table_columns(spec: TableSpec, path: str, schema: StructType) -> Columns:
     """How the columns of a table are found in its files now."""
-    table = open_delta(spec, Place(path))
+    table = open_delta(spec, TablePlace(path))
     mode = mapping_mode(table)
     there = delta_schema(table)
     columns = tuple(lake_column(there[name], mode) for name in schema.names)
@@ -189,7 +189,7 @@ class DeltaVersions(DataSource):
         """The reader of a stream."""
         spec = TableSpec(self.options["table"], "delta", options=(("path", self.options["path"]),))
         until = self.options.get("until")
-        return _Reader(
+        return _DeltaReader(
             spec,
             self.options["path"],
             schema,
@@ -209,8 +209,8 @@ def stream_delta(spark: SparkSession, spec: TableSpec) -> DataFrame:
     values = option_values(spec)
     zone = str(spark.conf.get("spark.sql.session.timeZone"))
     path = delta_path(spark, spec)
-    opened = open_delta(spec, Place(path), zone)
-    table = delta_table(spec, opened, Place(path), zone)
+    opened = open_delta(spec, TablePlace(path), zone)
+    table = delta_table(spec, opened, TablePlace(path), zone)
     fields = column_fields(spec, table.schema)
     for field in fields:
         is_nested = field.dataType.simpleString().startswith(("struct", "array", "map"))

@@ -30,7 +30,7 @@ from runtime.connectors.lake.parquet_files import (
     remove_files,
     write_parquet,
 )
-from runtime.connectors.lake.places import Place
+from runtime.connectors.lake.places import TablePlace
 from runtime.connectors.lake.table import (
     UnreadableError,
     broken_table,
@@ -241,7 +241,7 @@ def existing_table(spec: TableSpec, path: str) -> DeltaTable | None:
     log = f"{path}/_delta_log"
     # of a version that was not put in its place a file with a longer name may be there
     if os.path.isdir(log) and any(_LOGGED.fullmatch(name) for name in os.listdir(log)):
-        return open_delta(spec, Place(path))
+        return open_delta(spec, TablePlace(path))
     if os.path.exists(path) and not (os.path.isdir(path) and is_unfinished(path, log)):
         raise ExecutionError(
             f"table `{spec.name}` cannot be written: {path} is there, and is no Delta table",

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from runtime.connectors.lake.delta import chosen_time
-from runtime.connectors.lake.places import THIS_MACHINE, Place, place_of_path
+from runtime.connectors.lake.places import THIS_MACHINE, TablePlace, place_of_path
 from runtime.connectors.lake.table import (
     LakeTable,
     UnreadableError,
@@ -73,7 +73,7 @@ def load_iceberg(
     return iceberg_table(spec, table, zone, filters, place)
 
 
-def place_of(spark: SparkSession, spec: TableSpec) -> Place | None:
+def place_of(spark: SparkSession, spec: TableSpec) -> TablePlace | None:
     """Where a table is; None: a catalog knows it.
 
     Raises:
@@ -85,12 +85,12 @@ def place_of(spark: SparkSession, spec: TableSpec) -> Place | None:
     return place_of_path(spark, values["path"]) if "path" in values else None
 
 
-def from_place(spec: TableSpec, place: Place | None) -> Table:
+def from_place(spec: TableSpec, place: TablePlace | None) -> Table:
     """The table at a place, or that the catalog of its options knows."""
     return from_catalog(spec) if place is None else from_path(spec, place)
 
 
-def from_path(spec: TableSpec, place: Place) -> Table:
+def from_path(spec: TableSpec, place: TablePlace) -> Table:
     """The table of a directory or a metadata file; it cannot be written."""
     try:
         from pyiceberg.table import StaticTable
@@ -164,7 +164,7 @@ def no_table(spec: TableSpec, where: str) -> ExecutionError:
     )
 
 
-def _newest_metadata(spec: TableSpec, place: Place) -> str:
+def _newest_metadata(spec: TableSpec, place: TablePlace) -> str:
     """The newest metadata file of a table, as far as a directory says it.
 
     Raises:
@@ -204,7 +204,7 @@ def iceberg_table(
     table: Table,
     zone: str,
     filters: Sequence[Expression] = (),
-    place: Place = THIS_MACHINE,
+    place: TablePlace = THIS_MACHINE,
 ) -> LakeTable:
     """The files and columns of a table that was opened at a place; see `load_iceberg`."""
     snapshot = _snapshot(spec, table, zone)
@@ -274,7 +274,7 @@ def _files(
     snapshot: IcebergSnapshot,
     schema: Schema,
     filters: Sequence[Expression],
-    place: Place,
+    place: TablePlace,
 ) -> tuple[LakeFile, ...]:
     """The files of a snapshot in which the filters can be true, in the order of their paths."""
     from pyiceberg.expressions import AlwaysTrue, And
@@ -302,7 +302,7 @@ def _files(
 
 
 def lake_file(
-    table: Table, file: DataFile, schema: Schema, place: Place = THIS_MACHINE
+    table: Table, file: DataFile, schema: Schema, place: TablePlace = THIS_MACHINE
 ) -> LakeFile:
     """A file as a manifest has it.
 

@@ -25,10 +25,10 @@ from runtime.connectors.lake.iceberg import (
     spark_schema,
     table_name,
 )
-from runtime.connectors.lake.places import Place
+from runtime.connectors.lake.places import TablePlace
 from runtime.connectors.lake.stream_files import (
     Columns,
-    FilePart,
+    VersionFile,
     column_fields,
     read_file,
     stream_of,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 FORMAT = "sqlwin_iceberg_snapshots"
 
 
-class _Reader(DataSourceStreamReader):
+class _IcebergReader(DataSourceStreamReader):
     """Reads a table snapshot by snapshot.
 
     Args:
@@ -97,12 +97,12 @@ class _Reader(DataSourceStreamReader):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, FilePart)
+        assert isinstance(partition, VersionFile)
         return read_file(partition, self._schema, self._columns)
 
     def _table(self) -> Table:
         try:
-            place = Place(self._place) if self._place else None
+            place = TablePlace(self._place) if self._place else None
             return from_place(self._spec, place)
         except UnreadableError as error:
             raise ExecutionError(f"table `{self._spec.name}`: {error.reason}") from error
@@ -114,7 +114,7 @@ class _Reader(DataSourceStreamReader):
             found = iceberg_table(spec, table, "UTC").snapshot
         except UnreadableError as error:
             raise self._stopped(snapshot_id, error.reason) from error
-        return [FilePart(file.path, {}, file.needed) for file in found.files]
+        return [VersionFile(file.path, {}, file.needed) for file in found.files]
 
     def _between(self, table: Table, start: int, end: int) -> list[Snapshot]:
         """The snapshots behind one up to another, in order.
@@ -176,7 +176,7 @@ class _Reader(DataSourceStreamReader):
             files = [lake_file(table, entry.data_file, there) for entry in entries]
         except UnreadableError as error:
             raise self._stopped(snapshot.snapshot_id, error.reason) from error
-        return [FilePart(file.path, {}, file.needed) for file in files]
+        return [VersionFile(file.path, {}, file.needed) for file in files]
 
     def _check_columns(self, snapshot_id: int, there: StructType) -> None:
         for field in self._schema.fields:
@@ -202,7 +202,7 @@ class IcebergSnapshots(DataSource):
         """The reader of a stream."""
         options = tuple((k, v) for k, v in json.loads(self.options["options"]))
         until = self.options.get("until")
-        return _Reader(
+        return _IcebergReader(
             TableSpec(self.options["table"], "iceberg", options=options),
             self.options.get("place") or None,
             schema,

@@ -19,7 +19,7 @@ from runtime.connectors.lake.parquet_files import (
     remove_files,
     write_parquet,
 )
-from runtime.connectors.lake.places import Place
+from runtime.connectors.lake.places import TablePlace
 from runtime.connectors.lake.table import UnreadableError, broken_table
 from runtime.connectors.options.checks import bad_option, option_values
 from runtime.connectors.writing import compute_again
@@ -94,7 +94,7 @@ def _write(
         transaction = (
             _created(catalog, name, dataframe, spec) if table is None else table.transaction()
         )
-        location = Place("/").file(transaction.table_metadata.location, is_escaped=False)
+        location = TablePlace("/").file(transaction.table_metadata.location, is_escaped=False)
         schema = transaction.table_metadata.schema()
         columns = spark_schema(schema)
         partitions = _partitions(transaction)

@@ -24,7 +24,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 
 
 @dataclass(frozen=True)
-class Place:
+class TablePlace:
     """Where a table is.
 
     Attributes:
@@ -88,10 +88,10 @@ class Place:
 
 
 # Where paths in a log are absolute
-THIS_MACHINE = Place("/")
+THIS_MACHINE = TablePlace("/")
 
 
-def place_of_path(spark: SparkSession, path: str) -> Place:
+def place_of_path(spark: SparkSession, path: str) -> TablePlace:
     """What a path of a user's stands for, or of a catalog's.
 
     Raises:
@@ -102,7 +102,7 @@ def place_of_path(spark: SparkSession, path: str) -> Place:
         raise UnreadableError("its files are on the machine of the Spark Connect server")
     resolved = resolve(spark, path)
     if is_local_path(resolved):
-        return Place(resolved)
+        return TablePlace(resolved)
     store = store_at(spark, resolved)
     if store is None or store.kind == "hdfs":
         raise UnreadableError(f"{path} is on no file system of this machine")
@@ -110,7 +110,7 @@ def place_of_path(spark: SparkSession, path: str) -> Place:
         filesystem_of(store)
     except OSError as error:
         raise UnreadableError(f"{path}: {error.strerror or error}") from error
-    return Place(resolved, store)
+    return TablePlace(resolved, store)
 
 
 def _spelled(store: Store, names: dict[str, dict[str, str]]) -> dict[str, str]:

@@ -25,7 +25,7 @@ _BATCH_ROWS = 1 << 16
 
 
 @dataclass
-class FilePart(InputPartition):
+class VersionFile(InputPartition):
     """A file of a version.
 
     Attributes:
@@ -85,7 +85,7 @@ def stream_of(
     return rows.select(*(pick(rows, spec, c, origin) for c in physical_columns(spec)))
 
 
-def read_file(part: FilePart, schema: StructType, table: Columns) -> Iterator[pa.RecordBatch]:
+def read_file(part: VersionFile, schema: StructType, table: Columns) -> Iterator[pa.RecordBatch]:
     """The rows of a file under the names and types of `schema`.
 
     Raises:

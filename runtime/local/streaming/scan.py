@@ -21,7 +21,7 @@ from runtime.local.messages import is_left, passing
 from runtime.local.scan_rows import ScanRows
 from runtime.local.streaming.messages import MESSAGE_SCHEMA, RowsRead, encode
 from runtime.local.streaming.progress import SOURCE_ROWS
-from runtime.local.streaming.stage import LocalPlan, LocalStage, received
+from runtime.local.streaming.stage import LocalPlan, LocalTask, received
 from runtime.scan.read import typed_rows
 from runtime.scan.splits import FileRange
 from runtime.scan.stores import Store
@@ -48,7 +48,7 @@ def part_of(text: str) -> FileRange:
     return FileRange(ScanFile(path, (), (), n_bytes, modified_ns), start, stop)
 
 
-class ScanStage:
+class ScanTask:
     """The local stage of one task in one micro-batch.
 
     Args:
@@ -69,7 +69,7 @@ class ScanStage:
         self._files = step.source.files
         self._store = store
         self._rows = ScanRows(step)
-        self._local = LocalStage(plan)
+        self._local = LocalTask(plan)
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The files of the task to messages of MESSAGE_SCHEMA.
@@ -132,7 +132,7 @@ class ScanStage:
         return counted
 
 
-class MessageStage(ScanStage):
+class MessageTask(ScanTask):
     """The local stage of one task that consumes messages; for its passes see `local.messages`.
 
     Args:

@@ -73,7 +73,7 @@ class LocalPlan:
         return self.buffer.keys if self.first is None else self.first.by
 
 
-class LocalStage:
+class LocalTask:
     """The local stage of one task in one micro-batch.
 
     Args:

@@ -23,8 +23,8 @@ from runtime.local.projection import Projection, spark_types
 from runtime.local.scan_rows import scan_projection
 from runtime.local.streaming.messages import MESSAGE_DDL
 from runtime.local.streaming.plan import local_plan, local_sql, sent_columns
-from runtime.local.streaming.scan import PATH, MessageStage, ScanStage
-from runtime.local.streaming.stage import LocalPlan, LocalStage, received
+from runtime.local.streaming.scan import PATH, MessageTask, ScanTask
+from runtime.local.streaming.stage import LocalPlan, LocalTask, received
 from runtime.scan.stores import Store
 from runtime.spark.workers import prepare_worker
 from runtime.spec.local import (
@@ -165,11 +165,11 @@ def _run_local(
         prepare_worker()
         batches = (received(batch, plan.delay_us, plan.time_key) for batch in batches)
         if not plan.keeps_late_rows:
-            yield from LocalStage(plan).run(batches)
+            yield from LocalTask(plan).run(batches)
             return
         context = TaskContext.get()
         known_us = None if context is None else known_closed_us(context, number)
-        yield from LocalStage(plan, FINAL_US if known_us is None else known_us).run(batches)
+        yield from LocalTask(plan, FINAL_US if known_us is None else known_us).run(batches)
 
     return run
 
@@ -182,7 +182,7 @@ def _run_scan(
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
         pa.set_io_thread_count(1 if store is None else STORE_READERS)
-        yield from ScanStage(plan, local, store).run(batches)
+        yield from ScanTask(plan, local, store).run(batches)
 
     return run
 
@@ -198,7 +198,7 @@ def _run_messages(
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
-        stage = MessageStage(plan, local, reading)
+        stage = MessageTask(plan, local, reading)
         yield from stage.second(batches) if is_second else stage.run(batches)
 
     return run

@@ -29,7 +29,7 @@ from runtime.spec.windows import WINDOW_TIME_LAG_US
 from runtime.streaming.general import Emission, GeneralWindowOperator, WindowJob
 from runtime.streaming.general.operator import OperatorState
 from runtime.streaming.general.rows import own_key, results_batch
-from runtime.streaming.general.stored import Kept, read, written
+from runtime.streaming.general.stored import CellFacts, read, written
 from runtime.streaming.operators.base import Emitted, KeyGroupOperator, MicroBatch, Output
 from runtime.streaming.state.blobs import BlobStore, Owner, known_blob
 from runtime.streaming.state.cells import Cell, Cells, cell_of
@@ -93,7 +93,7 @@ class GeneralGroup(KeyGroupOperator):
         super().__init__(spec, store)
         self._spec = spec
         self._cells = {
-            cell_of(name, spec.n_cells): Kept(*kept)
+            cell_of(name, spec.n_cells): CellFacts(*kept)
             for name, kept in self._known.get("cells", {}).items()
         }
         # Another lateness than the last run's does not open what was closed. An older sqlwin did

@@ -12,7 +12,7 @@ from runtime.streaming.state.blobs import checked, versioned
 
 
 @dataclass(frozen=True)
-class Kept:
+class CellFacts:
     """What is known of a cell without reading it.
 
     Attributes:
@@ -28,13 +28,13 @@ class Kept:
     n_bytes: int
 
 
-def written(state: OperatorState) -> tuple[bytes, Kept]:
+def written(state: OperatorState) -> tuple[bytes, CellFacts]:
     """The blob of a cell, and what is known of it."""
     state.n_late = 0
     # by value, where a class is of a module that only the driver has
     blob = versioned(cloudpickle.dumps(state))  # type: ignore[no-untyped-call]
     timers = state.event_timers.next_us, state.clock_timers.next_us
-    return blob, Kept(*timers, len(state.contents), len(blob))
+    return blob, CellFacts(*timers, len(state.contents), len(blob))
 
 
 def read(blob: bytes) -> OperatorState:

@@ -31,7 +31,7 @@ _COMMON = ("watermark", "closed", "checkpoint", "operator", BY)
 
 
 @dataclass(frozen=True)
-class Bound:
+class MemoryBound:
     """What is to be in memory of a key group.
 
     Attributes:
@@ -47,7 +47,7 @@ def process(
     store: BlobStore,
     make: Callable[[BlobStore], KeyGroupOperator],
     batch: MicroBatch,
-    bound: Bound,
+    bound: MemoryBound,
 ) -> Iterator[Output]:
     """A micro-batch of a key group: windows and late rows, and at the very end the status.
 
@@ -83,7 +83,7 @@ def _buckets(
     store: BlobStore,
     make: Callable[[BlobStore], KeyGroupOperator],
     batch: MicroBatch,
-    bound: Bound,
+    bound: MemoryBound,
     n_buckets: int,
 ) -> Iterator[Output]:
     parts = _parts(batch, bound.place, n_buckets)

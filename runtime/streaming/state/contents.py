@@ -40,7 +40,7 @@ _SLICE_END = "$slice_end"
 _TIME = pa.timestamp("us")
 
 
-class Kind(StrEnum):
+class BlobKind(StrEnum):
     """What a blob holds."""
 
     SLICES = "slices"
@@ -65,7 +65,7 @@ class Blob:
     """
 
     name: str
-    kind: Kind
+    kind: BlobKind
     n_rows: int | None
     members: int = 1
     taken: str | None = None
@@ -81,7 +81,7 @@ def blobs_of(facts: Mapping[str, Any]) -> dict[str, Blob]:
         *_running(facts.get("running") or {}),
         *_results(facts.get("updates") or {}),
         *(
-            Blob(f"c{number}", Kind.GENERAL, cell[2])
+            Blob(f"c{number}", BlobKind.GENERAL, cell[2])
             for number, cell in (facts.get("cells") or {}).items()
         ),
     ]
@@ -91,13 +91,15 @@ def blobs_of(facts: Mapping[str, Any]) -> dict[str, Blob]:
 def _slices(members: int, slabs: Sequence[Any]) -> Iterator[Blob]:
     for _, _, chunks in slabs:
         for name, n_rows, *_ in chunks:
-            yield Blob(name, Kind.SLICES, n_rows, members)
+            yield Blob(name, BlobKind.SLICES, n_rows, members)
 
 
 def _session(chunk: Sequence[Any]) -> Blob:
     name, n_rows = chunk[0], chunk[1]
     taken = chunk[6] if len(chunk) > 6 else None
-    return Blob(f"s{name}" if isinstance(name, int) else name, Kind.SESSIONS, n_rows, taken=taken)
+    return Blob(
+        f"s{name}" if isinstance(name, int) else name, BlobKind.SESSIONS, n_rows, taken=taken
+    )
 
 
 def _running(facts: Mapping[str, Any]) -> Iterator[Blob]:
@@ -107,7 +109,7 @@ def _running(facts: Mapping[str, Any]) -> Iterator[Blob]:
     for span in [*spans, facts["middle"]] if facts.get("middle") else spans:
         *_, n_rows, _, names = span
         for place, name in enumerate(names):
-            yield Blob(name, Kind.RUNNING, n_rows if place == 0 else 0)
+            yield Blob(name, BlobKind.RUNNING, n_rows if place == 0 else 0)
 
 
 def _results(facts: Mapping[str, Any]) -> Iterator[Blob]:
@@ -119,7 +121,7 @@ def _results(facts: Mapping[str, Any]) -> Iterator[Blob]:
         everything = [(-FINAL_US, FINAL_US)]
         ranges = {f"u{number}": everything for number in range(facts.get("blobs", 0))}
     for name, found in ranges.items():
-        yield Blob(name, Kind.RESULTS, None, ranges=tuple(found))
+        yield Blob(name, BlobKind.RESULTS, None, ranges=tuple(found))
 
 
 @dataclass(frozen=True)
@@ -151,9 +153,9 @@ class Decoder:
             is_there = np.unpackbits(bits, count=table.num_rows) == 0
             table = table.filter(pa.array(is_there))
         match blob.kind:
-            case Kind.SESSIONS:
+            case BlobKind.SESSIONS:
                 return self._of_sessions(table)
-            case Kind.RESULTS:
+            case BlobKind.RESULTS:
                 return _of_results(table, blob.ranges)
         return self._of_slices(table, blob.members)
 

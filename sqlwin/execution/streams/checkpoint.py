@@ -36,7 +36,7 @@ from sqlwin.catalog.entries import folded_name
 
 
 @dataclass(frozen=True)
-class Place:
+class CheckpointPlace:
     """Where a stream keeps its checkpoint.
 
     Attributes:
@@ -52,7 +52,7 @@ class Place:
     members: tuple[str, ...] = ()
 
 
-def temporary_place(name: str, base: str | None = None) -> Place:
+def temporary_place(name: str, base: str | None = None) -> CheckpointPlace:
     """Where a stream that cannot be resumed has its checkpoint; it is not made here.
 
     Args:
@@ -60,10 +60,12 @@ def temporary_place(name: str, base: str | None = None) -> Place:
         base: a resolved path to have it in; None: that of temporary files of this machine.
     """
     if base is not None:
-        return Place(f"{base}/.sqlwin-checkpoint-{secrets.token_hex(8)}", _slug(name), False)
+        return CheckpointPlace(
+            f"{base}/.sqlwin-checkpoint-{secrets.token_hex(8)}", _slug(name), False
+        )
     # what opens the checkpoint makes it; the name is like no other
     unique = f"sqlwin-checkpoint-{secrets.token_hex(8)}"
-    return Place(os.path.join(tempfile.gettempdir(), unique), _slug(name), False)
+    return CheckpointPlace(os.path.join(tempfile.gettempdir(), unique), _slug(name), False)
 
 
 def remove_checkpoint(files: Files, directory: str) -> None:
@@ -106,7 +108,7 @@ def lasting_place(
     claim: Callable[[str], bool],
     is_there: Callable[[str], bool] = lambda directory: False,
     is_its_own: Callable[[str], bool] = lambda directory: False,
-) -> Place:
+) -> CheckpointPlace:
     """The directory of a stream of a name.
 
     Streams of one name have numbered directories. Each gets the one that is of its query, in
@@ -124,8 +126,8 @@ def lasting_place(
     slug = _slug(name)
     alone = dict.fromkeys(f"{base}/{_slug(member)}" for member in members)
 
-    def place(unique: str) -> Place:
-        return Place(f"{base}/{unique}", unique, True, tuple(alone))
+    def place(unique: str) -> CheckpointPlace:
+        return CheckpointPlace(f"{base}/{unique}", unique, True, tuple(alone))
 
     kept = [slug]
     while is_there(f"{base}/{slug}-{len(kept) + 1}"):
@@ -140,7 +142,7 @@ def lasting_place(
     return place(unique)
 
 
-def mark_used(until: ExitStack, place: Place) -> None:
+def mark_used(until: ExitStack, place: CheckpointPlace) -> None:
     """Let whoever would rescale a checkpoint on a disk of this machine see that a stream uses it.
 
     Args:
@@ -162,7 +164,7 @@ def mark_used(until: ExitStack, place: Place) -> None:
 
 def opened_checkpoint(
     files: Files,
-    place: Place,
+    place: CheckpointPlace,
     identity: Identity,
     options: StreamOptions,
     text: str,

@@ -23,7 +23,7 @@ from runtime.streaming.own_sources import OwnSources
 from sqlwin.execution.lowered import LoweredStream
 from sqlwin.execution.planning import Plans
 from sqlwin.execution.streams.checkpoint import (
-    Place,
+    CheckpointPlace,
     kept_name,
     lasting_place,
     mark_used,
@@ -182,7 +182,7 @@ def _stop(run: StreamRun) -> None:
 
 def _place(
     plans: Plans, sink: StreamSink, identity: Identity, claim: Callable[[str], bool]
-) -> Place:
+) -> CheckpointPlace:
     """Where a stream keeps its checkpoint."""
     chosen = str(plans.config.get("pipeline.name"))
     inserts = sink.names if isinstance(sink, IntoTables) else ()

@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 import sqlwin
-from runtime.connectors.lake.places import Place
+from runtime.connectors.lake.places import TablePlace
 from runtime.errors import CatalogError, SqlwinError
 from runtime.slices.store import open_slices
 from tests.end_to_end.materialized.base import (
@@ -31,8 +31,8 @@ from tests.object_store import KEYS, ObjectStore, is_write_of
 pytestmark = pytest.mark.long
 
 
-def place(store: ObjectStore, path: str) -> Place:
-    return Place(store.uri(path), store.store())
+def place(store: ObjectStore, path: str) -> TablePlace:
+    return TablePlace(store.uri(path), store.store())
 
 
 def kept(store: ObjectStore, path: str) -> object:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from planner.materialized.advise import Wanted, wanted_of
+from planner.materialized.advise import WantedSlices, wanted_of
 from tests.planner.materialized.kept import Tables, local_of
 
 QUERY = "SELECT window_end, COUNT(*) AS n FROM TUMBLE({}, ts, 1h) GROUP BY window_start, window_end"
@@ -28,7 +28,7 @@ def test_files_by_their_name_are_no_table_to_keep_slices_of(
         wanted_of(local_of(tables.plan(QUERY.format(name)).physical), tables, "UTC")
         for name in ("trips", "'rides'")
     )
-    assert isinstance(of_table, Wanted)
+    assert isinstance(of_table, WantedSlices)
     assert of_files == (
         "slices are of tables, and 'rides' is files by their name: "
         "SHOW CREATE TABLE 'rides' makes a table of them"

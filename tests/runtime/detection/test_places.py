@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from runtime.detection.places import BETWEEN, RECORD, VALUE, Reading, explained
+from runtime.detection.places import BETWEEN, RECORD, VALUE, FileReading, explained
 
 FIELDS = (("ts", "TIMESTAMP"), ("v", "BIGINT"))
 
 
-def said(kind: str, reading: Reading, path: Path | str, text: str) -> tuple[str, str | None]:
+def said(kind: str, reading: FileReading, path: Path | str, text: str) -> tuple[str, str | None]:
     uri = path if isinstance(path, str) else f"file://{path}"
     found = explained(BETWEEN.join((kind, reading.text(), uri, text)))
     assert found is not None
@@ -22,7 +22,7 @@ def said(kind: str, reading: Reading, path: Path | str, text: str) -> tuple[str,
 def test_a_value_is_found_in_the_column_that_the_header_names(tmp_path: Path) -> None:
     path = tmp_path / "a b.csv"
     path.write_text('v;note;ts\n1;"x\ny";2025-01-01\n2;abc;2025-01-02\nabc;z;2025-01-03\n')
-    reading = Reading("t", "csv", "V", "BIGINT", fields=FIELDS, delimiter=";", has_header=True)
+    reading = FileReading("t", "csv", "V", "BIGINT", fields=FIELDS, delimiter=";", has_header=True)
     message, hint = said(VALUE, reading, f"file://{tmp_path}/a%20b.csv", "abc")
     assert message == f"{path}, line 5, column `V`: 'abc' is no BIGINT"
     assert hint is not None
@@ -32,7 +32,7 @@ def test_a_value_is_found_in_the_column_that_the_header_names(tmp_path: Path) ->
 def test_a_value_of_a_compressed_file_without_header(tmp_path: Path) -> None:
     path = tmp_path / "a.csv.gz"
     path.write_bytes(gzip.compress(b"# made up\n2025-01-01,1\n31.12.2025,2\n"))
-    reading = Reading(
+    reading = FileReading(
         "'a.csv.gz'",
         "csv",
         "ts",
@@ -55,7 +55,7 @@ def test_a_value_of_a_compressed_file_without_header(tmp_path: Path) -> None:
 def test_a_record_with_other_fields_says_how_many(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("ts,v\n2025-01-01,1\n2025-01-02\n")
-    reading = Reading("t", "csv", fields=FIELDS, has_header=True)
+    reading = FileReading("t", "csv", fields=FIELDS, has_header=True)
     message, _ = said(RECORD, reading, path, "2025-01-02")
     assert message == f"{path}, line 3: '2025-01-02' has 1 fields in place of 2"
 
@@ -74,13 +74,13 @@ def test_a_broken_object_says_which_field_does_not_fit(
 ) -> None:
     path = tmp_path / "a.json"
     path.write_text(f'{{"v": 1}}\n{record}\n')
-    found, hint = said(RECORD, Reading("t", "json", fields=FIELDS), path, record)
+    found, hint = said(RECORD, FileReading("t", "json", fields=FIELDS), path, record)
     assert found == f"{path}, {message}"
     assert hint
 
 
 def test_a_file_of_another_file_system_or_that_is_gone_has_no_line(tmp_path: Path) -> None:
-    reading = Reading("t", "csv", "v", "BIGINT", index=0, fields=FIELDS)
+    reading = FileReading("t", "csv", "v", "BIGINT", index=0, fields=FIELDS)
     message, _ = said(VALUE, reading, "s3a://bucket/a.csv", "x")
     assert message == "s3a://bucket/a.csv, column `v`: 'x' is no BIGINT"
     message, _ = said(VALUE, reading, tmp_path / "gone.csv", "x")
@@ -91,7 +91,7 @@ def test_files_of_this_directory_are_named_without_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    reading = Reading("t", "csv", "v", "BIGINT", index=0, fields=FIELDS)
+    reading = FileReading("t", "csv", "v", "BIGINT", index=0, fields=FIELDS)
     message, _ = said(VALUE, reading, tmp_path / "gone.csv", "x")
     assert message == "gone.csv, column `v`: 'x' is no BIGINT"
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 import sqlwin
 from runtime.local import arrow_scan
 from runtime.local.file_jobs import groups_by_job, look_by_job
-from runtime.scan.metadata import Wanted, find_source, look_here
+from runtime.scan.metadata import WantedColumns, find_source, look_here
 from runtime.scan.splits import Sought, groups_here, plan_splits
 from runtime.spec.expressions import Call, ColumnRef, Constant
 from runtime.spec.scan import ScanSource
@@ -47,7 +47,7 @@ def source_of(path: Path, *columns: Column, leaves_some: bool = False) -> ScanSo
 
 def test_a_job_finds_what_the_driver_does(spark: SparkSession, files: Path) -> None:
     source = source_of(files, K, Column("day", "int"))
-    wanted = Wanted((K,), frozenset({"day"}))
+    wanted = WantedColumns((K,), frozenset({"day"}))
     assert look_by_job(spark, many=2)(source.files, wanted) == look_here(source.files, wanted)
     late = Call(">", (ColumnRef("k", "bigint"), Constant(500, "bigint")), "boolean")
     sought = Sought(source, (late,))

@@ -25,7 +25,7 @@ from runtime.slices.store import (
 )
 from runtime.slices.tiers import TierRules
 from runtime.spec.aggregates import Merge, MergeOp
-from runtime.spec.slices import KeptKey, KeptPartial, LocalForm, Reached, Tier
+from runtime.spec.slices import LocalForm, Reached, SliceKey, SlicePartial, Tier
 from runtime.spec.windows import Tumble
 
 FORM = LocalForm(
@@ -34,8 +34,8 @@ FORM = LocalForm(
     "timestamp_ntz",
     "",
     Tumble(60),
-    (KeptKey("city", "city", "string"),),
-    (KeptPartial("COUNT(*)", Merge(("count",), MergeOp.COUNT), ("bigint",)),),
+    (SliceKey("city", "city", "string"),),
+    (SlicePartial("COUNT(*)", Merge(("count",), MergeOp.COUNT), ("bigint",)),),
     (),
 )
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from runtime.connectors.lake.parquet_files import WrittenFile, remove_files
-from runtime.connectors.lake.places import Place
+from runtime.connectors.lake.places import TablePlace
 from runtime.errors import CatalogError, ExecutionError
 from runtime.slices.changes import BaseFile
 from runtime.slices.commits import ChangedMeanwhile, commit
@@ -36,11 +36,11 @@ def elsewhere() -> Iterator[ObjectStore]:
         yield found
 
 
-def _place(store: ObjectStore, path: str, attempts: int = 3) -> Place:
-    return Place(store.uri(path), store.store(attempts_maximum=str(attempts)))
+def _place(store: ObjectStore, path: str, attempts: int = 3) -> TablePlace:
+    return TablePlace(store.uri(path), store.store(attempts_maximum=str(attempts)))
 
 
-def _made(place: Place) -> StoredSlices:
+def _made(place: TablePlace) -> StoredSlices:
     create_slices(place, "m", {"query": "SELECT 1"}, FORM)
     return open_slices(place, "m")
 
@@ -52,7 +52,7 @@ def _written(store: ObjectStore, table: StoredSlices, mark: str, end: int) -> Wr
     return WrittenFile(name, (), 1_000, 1, {"slice_end": (end, end)}, {"slice_end": 0})
 
 
-def _files(place: Place) -> list[str]:
+def _files(place: TablePlace) -> list[str]:
     return [uri.removeprefix(f"{place.path}/") for uri in place.files.files_below(place.path)]
 
 

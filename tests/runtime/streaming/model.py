@@ -19,7 +19,7 @@ from runtime.local.streaming.messages import MESSAGE_SCHEMA, EndOfInput, SourceP
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.base import MicroBatch, Status
-from runtime.streaming.operators.buckets import Bound, process
+from runtime.streaming.operators.buckets import MemoryBound, process
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
 from runtime.streaming.state.blobs import Owner
 from runtime.streaming.state.shared_slices import one_reader
@@ -107,7 +107,7 @@ class Stream:
     run: str = ""
     owner: Owner | None = None
     generation: int = 0
-    bound: Bound | None = None
+    bound: MemoryBound | None = None
 
     def micro_batch(self, rows=(), watermark=None, clock=None, progress=None):
         """What is emitted, sorted: (key, start, end, n, total, largest), times in ms.

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sqlwin.execution.activity import Span
+from sqlwin.execution.activity import TimeSpan
 from sqlwin.ui.server import serve
 from sqlwin.ui.snapshot import Watched
 from tests.sqlwin.display.browser import CONTRAST, chromium, opened
@@ -70,7 +70,10 @@ def busy_session(text: str = SCRIPT) -> Watched:
     ran(session, f"INSERT INTO totals SELECT '{text}'", "insert", "stream 1 runs").started(1)
     done = ran(session, "SELECT k, COUNT(*) FROM bids GROUP BY k", "query", "")
     done.computed(lambda: [1, 2, 3])
-    spans = (Span("planning", now - 9, now - 8.6), Span("computing rows", now - 8.5, now - 2.1))
+    spans = (
+        TimeSpan("planning", now - 9, now - 8.6),
+        TimeSpan("computing rows", now - 8.5, now - 2.1),
+    )
     done.record = replace(done.record, begun=now - 9, ended=now - 2, spans=spans)
     jobs.found[done.record.tag] = (
         stage(0, "done", 8, 8, now - 8.5, 4.0),

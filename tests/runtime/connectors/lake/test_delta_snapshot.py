@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from runtime.connectors.lake.delta import delta_table, open_delta
-from runtime.connectors.lake.places import Place
+from runtime.connectors.lake.places import TablePlace
 from runtime.connectors.lake.table import UnreadableError
 from runtime.errors import ExecutionError
 from runtime.scan.files import NotScannable
@@ -62,7 +62,7 @@ def spec_of(path, **options):
 def loaded(path, ranges_of=(), zone="UTC", **options):
     spec = spec_of(path, **options)
     return delta_table(
-        spec, open_delta(spec, Place(str(path)), zone), Place(str(path)), zone, ranges_of
+        spec, open_delta(spec, TablePlace(str(path)), zone), TablePlace(str(path)), zone, ranges_of
     )
 
 

@@ -12,7 +12,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType
 
 from runtime.connectors.lake.iceberg import from_catalog, from_path, iceberg_table
-from runtime.connectors.lake.places import Place
+from runtime.connectors.lake.places import TablePlace
 from runtime.connectors.lake.table import UnreadableError
 from runtime.errors import ExecutionError
 from runtime.scan.files import NotScannable
@@ -144,15 +144,15 @@ def test_tables_are_found_in_directories_and_catalogs(catalog, tmp_path):
     table.append(rows_of(4))
     path = table.location().removeprefix("file://")
     spec = TableSpec("t", "iceberg")
-    assert len(from_path(spec, Place(path)).snapshots()) == 1
+    assert len(from_path(spec, TablePlace(path)).snapshots()) == 1
     file = table.metadata_location.removeprefix("file://")
-    assert len(from_path(spec, Place(file)).snapshots()) == 1
+    assert len(from_path(spec, TablePlace(file)).snapshots()) == 1
     other = Path(file).with_name("00001-0000.metadata.json")
     other.write_text(Path(file).read_text())
     with pytest.raises(UnreadableError, match="2 newest metadata files"):
-        from_path(spec, Place(path))
+        from_path(spec, TablePlace(path))
     with pytest.raises(ExecutionError, match="there is no Iceberg table at"):
-        from_path(spec, Place(str(tmp_path)))
+        from_path(spec, TablePlace(str(tmp_path)))
     options = (
         ("catalog-type", "sql"),
         ("uri", f"sqlite:///{tmp_path}/c.db"),

@@ -6,7 +6,7 @@ import pytest
 
 from runtime.connectors.lake.delta import open_delta
 from runtime.connectors.lake.iceberg import from_catalog, from_path, table_name
-from runtime.connectors.lake.places import Place
+from runtime.connectors.lake.places import TablePlace
 from runtime.connectors.lake.table import UnreadableError
 from runtime.connectors.registry import validate_table
 from runtime.errors import CatalogError, SetupError
@@ -68,8 +68,8 @@ def test_a_package_that_is_missing_is_named_with_its_extra(monkeypatch, tmp_path
     monkeypatch.setitem(sys.modules, "deltalake", None)
     monkeypatch.setitem(sys.modules, "pyiceberg", None)
     for package, call in [
-        ("deltalake", lambda: open_delta(spec_of("delta", path="p"), Place(str(tmp_path)))),
-        ("pyiceberg", lambda: from_path(spec_of("iceberg", path="p"), Place(str(tmp_path)))),
+        ("deltalake", lambda: open_delta(spec_of("delta", path="p"), TablePlace(str(tmp_path)))),
+        ("pyiceberg", lambda: from_path(spec_of("iceberg", path="p"), TablePlace(str(tmp_path)))),
         ("pyiceberg", lambda: from_catalog(spec_of("iceberg", uri="x"))),
     ]:
         with pytest.raises(SetupError, match=f"needs the package {package}") as error:
@@ -84,7 +84,7 @@ def test_a_table_is_in_a_database_of_its_catalog():
 
 
 def test_files_are_found_as_logs_name_them():
-    here = Place("/t")
+    here = TablePlace("/t")
     assert here.file("a%20b/c") == "/t/a b/c"
     assert here.file("a%20b/c", is_escaped=False) == "/t/a%20b/c"
     assert here.file("file:///x/y%3D1") == "/x/y=1"
@@ -94,7 +94,7 @@ def test_files_are_found_as_logs_name_them():
 
 
 def test_files_in_a_store_are_under_the_scheme_of_the_table():
-    there = Place("s3a://lake/t", Store("s3", "s3a://lake", "lake"))
+    there = TablePlace("s3a://lake/t", Store("s3", "s3a://lake", "lake"))
     assert there.file("a%20b/c") == "s3a://lake/t/a b/c"
     assert there.file("s3://lake/t/a%20b", is_escaped=False) == "s3a://lake/t/a%20b"
     for elsewhere in ("s3://other/x", "file:///x", "gs://lake/x"):
@@ -110,7 +110,7 @@ def test_a_store_is_opened_by_what_the_settings_of_hadoop_say():
         "fs.s3a.connection.timeout": "7s",
     }
     store = store_of("s3a://lake/t", said.get)
-    delta = Place("s3a://lake/t", store).delta_options
+    delta = TablePlace("s3a://lake/t", store).delta_options
     assert delta == {
         "aws_access_key_id": "who",
         "aws_secret_access_key": "what",
@@ -121,19 +121,19 @@ def test_a_store_is_opened_by_what_the_settings_of_hadoop_say():
         "timeout": "7s",
         "max_retries": "3",
     }
-    iceberg = Place("s3a://lake/t", store).iceberg_properties
+    iceberg = TablePlace("s3a://lake/t", store).iceberg_properties
     assert iceberg["s3.endpoint"] == "http://minio:9000"
     assert (iceberg["s3.access-key-id"], iceberg["s3.request-timeout"]) == ("who", "7.0")
-    assert Place("/t").delta_options is None and Place("/t").iceberg_properties == {}
+    assert TablePlace("/t").delta_options is None and TablePlace("/t").iceberg_properties == {}
 
 
 def test_what_a_package_cannot_be_told_of_a_store_is_refused():
     role = {"fs.s3a.assumed.role.arn": "arn:x", "fs.s3a.endpoint": "http://minio:9000"}
-    place = Place("s3a://lake/t", store_of("s3a://lake/t", role.get))
+    place = TablePlace("s3a://lake/t", store_of("s3a://lake/t", role.get))
     for spelled in (lambda: place.delta_options, lambda: place.iceberg_properties):
         with pytest.raises(UnreadableError, match="no setting for role_arn of s3a://lake"):
             spelled()
     proxy = {"fs.s3a.proxy.host": "proxy", "fs.s3a.endpoint": "http://minio:9000"}
-    place = Place("s3a://lake/t", store_of("s3a://lake/t", proxy.get))
+    place = TablePlace("s3a://lake/t", store_of("s3a://lake/t", proxy.get))
     assert place.delta_options["proxy_url"] == "http://proxy:80"
     assert place.iceberg_properties["s3.proxy-uri"] == "http://proxy:80"

@@ -12,7 +12,7 @@ from runtime.connectors.kafka.offsets import SPLIT, Range, Reading
 from runtime.connectors.kafka.scan import message_source, scan_reading
 from runtime.local.messages import is_left
 from runtime.local.streaming.messages import MESSAGE_SCHEMA, NoRows, SourceProgress
-from runtime.local.streaming.scan import MessageStage
+from runtime.local.streaming.scan import MessageTask
 from runtime.spec.local import MessageScan
 from runtime.spec.scan import ScanSource
 from runtime.spec.table import Column, TableColumn, TableSpec
@@ -69,7 +69,7 @@ def test_ranges_are_consumed_and_what_arrow_leaves_comes_in_a_second_pass(broker
     plan = plan_of(step)
     reading = scan_reading(step.source.table, COLUMNS, is_stream=True)
     ranges = [Range("read", p, 0, n) for p, n in ((0, 3), (1, 1), (2, 2))]
-    batches = MessageStage(plan, step, reading).run([sent(*((r.text(), 0, None) for r in ranges))])
+    batches = MessageTask(plan, step, reading).run([sent(*((r.text(), 0, None) for r in ranges))])
     made: list[pa.RecordBatch] = []
     left: list[pa.RecordBatch] = []
     for batch in batches:
@@ -97,7 +97,7 @@ def test_ranges_are_consumed_and_what_arrow_leaves_comes_in_a_second_pass(broker
     passed = {f"${n}": c for n, c in enumerate(made[0].columns)}
     empty = {c.name: pa.nulls(made[0].num_rows, decoded_type(decoded[c.name])) for c in COLUMNS}
     split = {SPLIT: pa.nulls(made[0].num_rows, pa.int32())}
-    second = MessageStage(plan, step, reading).second(
+    second = MessageTask(plan, step, reading).second(
         [pa.record_batch({**empty, **split, **passed}), pa.record_batch(decoded)]
     )
     first_again, *more = second
@@ -109,10 +109,10 @@ def test_ranges_are_consumed_and_what_arrow_leaves_comes_in_a_second_pass(broker
     assert control == {g: [SourceProgress(0, 21 - DELAY_US, 21 - DELAY_US, 1, 5)] for g in GROUPS}
     # all key groups were woken by the first pass
     only_passed = pa.record_batch({**empty, **split, **passed})
-    assert [b.equals(made[0]) for b in MessageStage(plan, step, reading).second([only_passed])] == [
+    assert [b.equals(made[0]) for b in MessageTask(plan, step, reading).second([only_passed])] == [
         True
     ]
-    assert {type(m) for m in received_from(MessageStage(plan, step, reading).run([]))[1][3]} == {
+    assert {type(m) for m in received_from(MessageTask(plan, step, reading).run([]))[1][3]} == {
         NoRows
     }
 

@@ -21,7 +21,7 @@ from runtime.local.streaming.messages import (
     SourceProgress,
     encode,
 )
-from runtime.local.streaming.stage import NOT_KEPT, LocalPlan, LocalStage, received
+from runtime.local.streaming.stage import NOT_KEPT, LocalPlan, LocalTask, received
 from runtime.spec.aggregates import Merge, MergeOp
 from runtime.spec.stream import ALL_SOURCES, KEEP, PROCESSING_TIME, SOURCE, TIME, WATERMARK
 from runtime.spec.windows import Hop
@@ -75,7 +75,7 @@ def batch(rows):
 def run(rows):
     """(partials by key group, control messages by key group)."""
     partials, control = {}, {}
-    for group, message in decoded(LocalStage(PLAN).run([batch(rows)])):
+    for group, message in decoded(LocalTask(PLAN).run([batch(rows)])):
         if isinstance(message, Partials):
             partials.setdefault(group, []).extend(message.rows.to_pylist())
         else:
@@ -143,7 +143,7 @@ def test_the_first_key_group_of_each_task_gets_the_processing_time():
     beat = batch([(False, ALL_SOURCES, None, None, None, None, None)])
     beat = beat.append_column(PROCESSING_TIME, pa.array([1_700_000_000_000_000]))
     now = ProcessingTime(1_700_000_000_000_000)
-    assert list(decoded(LocalStage(PLAN).run([beat]))) == [
+    assert list(decoded(LocalTask(PLAN).run([beat]))) == [
         (3, now), (8, now), (5, NoRows()),
     ]  # fmt: skip
 

@@ -10,7 +10,7 @@ import pytest
 from runtime.errors import ExecutionError
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators import session
-from runtime.streaming.operators.buckets import Bound
+from runtime.streaming.operators.buckets import MemoryBound
 from runtime.streaming.operators.updates import UpdateRules
 from runtime.streaming.state import spans
 from runtime.streaming.state.blobs import FACTS, checked, decode_facts
@@ -71,7 +71,7 @@ def test_windows(window: Any, lateness: int | None, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(spans, "FEW_ROWS", 0)
     updates = None if lateness is None else UpdateRules(lateness * MS, None, None, "kind")
     whole, cut = (Stream(window, updates=updates) for _ in range(2))
-    cut.bound = Bound(ALONE, FEW_BYTES)
+    cut.bound = MemoryBound(ALONE, FEW_BYTES)
     found = gives_the_same(whole, cut, random_batches(3))
     assert found[0] == 1 and found[1] > 1 and found == sorted(found)
 
@@ -89,7 +89,7 @@ def test_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     whole, cut = test_session.Stream(), test_session.Stream()
     for stream in (whole, cut):
         stream.end = lambda stream=stream: stream.micro_batch([], "end")  # type: ignore[attr-defined]
-    cut.bound = Bound(ALONE, FEW_BYTES // 2)
+    cut.bound = MemoryBound(ALONE, FEW_BYTES // 2)
     assert gives_the_same(whole, cut, batches)[-1] > 1
 
 
@@ -105,7 +105,7 @@ def test_slices_that_several_windows_share_and_late_rows(
         Cumulate(10_000 * MS, 60_000 * MS),
     )
     whole, cut = test_shared.Shared(*windows), test_shared.Shared(*windows)
-    cut.bound = Bound(ALONE, FEW_BYTES)
+    cut.bound = MemoryBound(ALONE, FEW_BYTES)
     for rows, watermark in random_batches(2):
         assert cut.micro_batch(rows, watermark) == whole.micro_batch(rows, watermark)
         assert cut.n_late == whole.n_late
@@ -117,19 +117,19 @@ def test_slices_that_several_windows_share_and_late_rows(
 
 
 def test_a_key_group_that_is_small_enough_is_not_cut() -> None:
-    stream = Stream(Tumble(10_000 * MS), bound=Bound(ALONE, 1 << 20))
+    stream = Stream(Tumble(10_000 * MS), bound=MemoryBound(ALONE, 1 << 20))
     for rows, watermark in random_batches(1):
         stream.micro_batch(rows, watermark)
     assert n_buckets(stream) == 1
     # a bound that is lowered with a restart counts as soon as it is exceeded
-    stream.bound = Bound(ALONE, FEW_BYTES)
+    stream.bound = MemoryBound(ALONE, FEW_BYTES)
     for rows, watermark in random_batches(1)[-2:]:
         stream.micro_batch(rows, watermark)
     assert n_buckets(stream) > 1
 
 
 def test_without_keys_there_is_nothing_to_be_cut() -> None:
-    stream = Stream(Tumble(10_000 * MS), bound=Bound(Place((), 1, 0), 1))
+    stream = Stream(Tumble(10_000 * MS), bound=MemoryBound(Place((), 1, 0), 1))
     for rows, watermark in random_batches(1):
         stream.micro_batch(rows, watermark)
     assert n_buckets(stream) == 1
@@ -138,14 +138,14 @@ def test_without_keys_there_is_nothing_to_be_cut() -> None:
 @pytest.mark.parametrize("into", [2, 4, 32])
 def test_a_checkpoint_with_sub_buckets_is_rescaled(into: int) -> None:
     batches = random_batches(7)
-    stream = Stream(Hop(10_000 * MS, 60_000 * MS), bound=Bound(ALONE, FEW_BYTES))
+    stream = Stream(Hop(10_000 * MS, 60_000 * MS), bound=MemoryBound(ALONE, FEW_BYTES))
     for rows, watermark in batches[:6]:
         stream.micro_batch(rows, watermark)
     assert 4 <= n_buckets(stream) <= 16
     assert key_columns(stream.store.blobs) == ["key"]
     parts = []
     for number, blobs in enumerate(split_group(stream.store.blobs, 0, Split(1, into, 64))):
-        bound = Bound(Place(("key",), into, number), FEW_BYTES)
+        bound = MemoryBound(Place(("key",), into, number), FEW_BYTES)
         parts.append(Stream(stream.window, bound=bound))
         parts[-1].store.blobs = blobs
         check_blobs(parts[-1].store)
@@ -162,7 +162,7 @@ def test_a_checkpoint_with_sub_buckets_is_rescaled(into: int) -> None:
 
 
 def test_a_sub_bucket_that_is_missing_is_an_error() -> None:
-    stream = Stream(Tumble(10_000 * MS), bound=Bound(ALONE, FEW_BYTES))
+    stream = Stream(Tumble(10_000 * MS), bound=MemoryBound(ALONE, FEW_BYTES))
     for rows, watermark in random_batches(1)[:3]:
         stream.micro_batch(rows, watermark)
     del stream.store.blobs[facts_name(1)]
@@ -173,7 +173,7 @@ def test_a_sub_bucket_that_is_missing_is_an_error() -> None:
 
 
 def test_an_older_sqlwin_refuses_state_in_sub_buckets() -> None:
-    stream = Stream(Tumble(10_000 * MS), bound=Bound(ALONE, FEW_BYTES))
+    stream = Stream(Tumble(10_000 * MS), bound=MemoryBound(ALONE, FEW_BYTES))
     for rows, watermark in random_batches(1)[:3]:
         stream.micro_batch(rows, watermark)
     # as it checks what it reads

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from runtime.local.stage import BufferPlan
 from runtime.local.streaming.messages import LateCandidates, LateRows, Partials, SourceProgress
-from runtime.local.streaming.stage import LocalPlan, LocalStage
+from runtime.local.streaming.stage import LocalPlan, LocalTask
 from runtime.spec.aggregates import Merge, MergeOp
 from runtime.spec.stream import FINAL_US, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
 from runtime.spec.windows import Cumulate, Hop, Tumble
@@ -75,7 +75,7 @@ class Stream:
             known = closed_until_us(before, self.lateness * MS)
             closed = -FINAL_US if known is None else known
         partials, candidates = [], []
-        for _, message in decoded(LocalStage(self.plan, closed).run([_batch(rows)])):
+        for _, message in decoded(LocalTask(self.plan, closed).run([_batch(rows)])):
             match message:
                 case Partials(table):
                     partials.append(table)
@@ -200,7 +200,7 @@ def test_a_row_that_was_late_for_an_operator_below_passes_and_tells_no_watermark
     columns[WATERMARK] = pa.array([None, 5, 90, 80], pa.int64())
     has_one = pa.array([False, False, True, True])
     columns[LATE_ROW] = pc.if_else(has_one, columns[LATE_ROW], None)
-    stage = LocalStage(plan).run([pa.RecordBatch.from_pydict(columns)])
+    stage = LocalTask(plan).run([pa.RecordBatch.from_pydict(columns)])
     messages = [message for _, message in decoded(stage)]
     passing = [each for each in messages if isinstance(each, LateRows)]
     assert {each.watermark_us: each.rows.to_pylist() for each in passing} == {

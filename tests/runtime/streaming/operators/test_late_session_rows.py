@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from runtime.compute.kernels.keys import bucket_of
 from runtime.local.stage import BufferPlan
 from runtime.local.streaming.messages import LateCandidates, LateRows, Partials, SourceProgress
-from runtime.local.streaming.stage import LocalPlan, LocalStage
+from runtime.local.streaming.stage import LocalPlan, LocalTask
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.stream import FINAL_US, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
@@ -65,7 +65,7 @@ class Stream:
         partials, candidates = defaultdict(list), defaultdict(list)
         # two tasks, so that rows of a session meet in the operator alone
         for task in (rows[::2], rows[1::2]):
-            for group, message in decoded(LocalStage(self.plan, closed).run([_batch(task)])):
+            for group, message in decoded(LocalTask(self.plan, closed).run([_batch(task)])):
                 match message:
                     case Partials(table):
                         partials[group].append(table)
@@ -228,7 +228,7 @@ def test_rows_go_to_the_key_group_of_their_partition():
     stream = Stream(("key",), knows=False)
     rows = [(key, 1.0, 0, 1) for key in "abcdefgh"]
     wanted = bucket_of([pa.array([row[0] for row in rows])], len(rows), len(GROUPS))
-    for group, message in decoded(LocalStage(stream.plan, FINAL_US).run([_batch(rows)])):
+    for group, message in decoded(LocalTask(stream.plan, FINAL_US).run([_batch(rows)])):
         if isinstance(message, Partials | LateCandidates):
             keys = message.rows.column("key").to_pylist()
             assert {int(wanted["abcdefgh".index(key)]) for key in keys} == {group}

@@ -16,7 +16,7 @@ from runtime.spec.stream import FINAL_US
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
 from runtime.streaming.operators import session
 from runtime.streaming.operators.base import MicroBatch, Status
-from runtime.streaming.operators.buckets import Bound
+from runtime.streaming.operators.buckets import MemoryBound
 from runtime.streaming.operators.session import SessionOperator, SessionSpec
 from runtime.streaming.state.blobs import decode_facts, encode_facts
 from runtime.streaming.state.slices import CACHE
@@ -63,7 +63,7 @@ class Stream:
     status: Status | None = None
     n_late: int = 0
     is_processing_time: bool = False
-    bound: Bound | None = None
+    bound: MemoryBound | None = None
 
     def micro_batch(self, rows=(), watermark=None):
         """{(key, page, start, end, n, largest)}."""

@@ -26,7 +26,7 @@ from runtime.spec.windows import (
     Window,
 )
 from runtime.streaming.state.blobs import decode_facts
-from runtime.streaming.state.contents import Decoder, Kind, blobs_of, closed_until_us
+from runtime.streaming.state.contents import BlobKind, Decoder, blobs_of, closed_until_us
 from tests.runtime.streaming.model import MS, Memory, Stream
 
 S = 1000 * MS
@@ -51,7 +51,7 @@ def rows_in(store: Memory, operator: KeptOperator | None) -> list[dict[str, obje
     tables = [
         decoder.decoded(blob, store.get(name) or b"")
         for name, blob in blobs_of(facts).items()
-        if blob.kind is Kind.SLICES
+        if blob.kind is BlobKind.SLICES
     ]
     return sorted(pa.concat_tables(tables).to_pylist(), key=str) if tables else []
 

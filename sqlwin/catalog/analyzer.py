@@ -16,7 +16,7 @@ from runtime.spec.table import Column
 from sqlwin.catalog.entries import folded_name, type_ddl
 
 
-class Analysis:
+class SparkAnalyzer:
     """Spark's analyser, asked once for each text.
 
     INSERTs of a statement set ask the same, as long as Spark sees the same tables.
