@@ -25,10 +25,10 @@ from sqlwin.repl import commands, toolbar
 from sqlwin.repl.commands import ReplOptions
 from sqlwin.repl.completion.names import KnownNames
 from sqlwin.repl.completion.suggestions import SqlCompleter
-from sqlwin.repl.engine import Engine, EngineState
 from sqlwin.repl.highlighting import STYLE, SqlwinLexer
 from sqlwin.repl.history import history_path, open_history
 from sqlwin.repl.keys import key_bindings
+from sqlwin.repl.session_thread import SessionState, SessionThread
 from sqlwin.repl.statements import is_command
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Repl:
     """The interactive prompt.
 
     Args:
-        connect: makes the session; called in the engine's thread.
+        connect: makes the session; called in its thread.
         options: the switches at the beginning.
         progress: whether a bar is shown while a statement runs.
     """
@@ -55,10 +55,10 @@ class Repl:
         self, connect: Callable[[], Session], options: ReplOptions, *, progress: bool = True
     ) -> None:
         self.options = options
-        self.engine = Engine(connect)
-        self.engine.on_change = self._redraw
+        self.thread = SessionThread(connect)
+        self.thread.on_change = self._redraw
         self.history = open_history(history_path())
-        self.names = KnownNames(self.engine)
+        self.names = KnownNames(self.thread)
         self.last_sql = ""
         self.next_text = ""
         self._progress = progress
@@ -75,7 +75,7 @@ class Repl:
             key_bindings=key_bindings(),
             input_processors=[HighlightMatchingBracketProcessor(chars="[](){}")],
             prompt_continuation=toolbar.continuation,
-            bottom_toolbar=lambda: toolbar.toolbar(self.engine, self.options),
+            bottom_toolbar=lambda: toolbar.toolbar(self.thread, self.options),
             enable_open_in_editor=True,
             tempfile_suffix=".sql",
             reserve_space_for_menu=6,
@@ -132,21 +132,21 @@ class Repl:
         Raises:
             SqlwinError: Spark does not start, or the port is taken.
         """
-        self.engine.start()
+        self.thread.start()
         with self._bar_while_starting():
-            return self.engine.wait(self.engine.submit(lambda session: session.ui(port).url))
+            return self.thread.wait(self.thread.submit(lambda session: session.ui(port).url))
 
     def run_sql(self, text: str, file: str | None = None, *, is_typed: bool = True) -> bool:
         """Run statements and show their results; False if one failed or was cancelled."""
         if file is None and is_typed:
             self.last_sql = text
         self.names.stop_learning()
-        self.engine.start()
+        self.thread.start()
         future: Future[bool] | None = None
         try:
             with self._bar_while_starting():
-                future = self.engine.submit(lambda s: self._execute(s, text, file))
-                return self.engine.wait(future)
+                future = self.thread.submit(lambda s: self._execute(s, text, file))
+                return self.thread.wait(future)
         except Stopped:
             raise
         except KeyboardInterrupt:
@@ -166,10 +166,10 @@ class Repl:
     def _turn(self) -> bool:
         """Read once and run it; False if the prompt is to be left."""
         default, self.next_text = self.next_text, ""
-        is_starting = self.engine.state is EngineState.STARTING
+        is_starting = self.thread.state is SessionState.STARTING
         try:
             text = self._prompt.prompt(
-                lambda: toolbar.prompt(self.engine),
+                lambda: toolbar.prompt(self.thread),
                 default=default,
                 editing_mode=EditingMode.VI if self.options.keys == "vi" else EditingMode.EMACS,
                 refresh_interval=_REFRESH_SECONDS if is_starting else 0,
@@ -201,7 +201,7 @@ class Repl:
     def _start_soon(self) -> None:
         loop = self._prompt.app.loop
         assert loop is not None
-        loop.call_later(_START_DELAY_SECONDS, self.engine.start)
+        loop.call_later(_START_DELAY_SECONDS, self.thread.start)
 
     def _interrupted(self, number: int, frame: FrameType | None) -> None:
         if self._screen is None or not self._screen[0].is_paging:  # Ctrl-C in less is for less
@@ -224,22 +224,22 @@ class Repl:
         # raised here, it would be one more error in whatever the prompt does at the moment
         app.loop.call_soon_threadsafe(leave)
 
-    # -- in the engine's thread ----------------------------------------------------------------
+    # -- in the thread of the session ----------------------------------------------------------
 
     def _execute(self, session: Session, text: str, file: str | None) -> bool:
         """Run statements one after the other; False if Ctrl-C has ended one, and those after it."""
         presenter, bar = self._shown(), self._bar()
-        session.take_interrupt = self.engine.take_interrupt
+        session.take_interrupt = self.thread.take_interrupt
         bar.counts = bar.counts or _task_counts(session)
         bar.restart_clock()
         started = time.monotonic()
         results = session.execute_iter(text, file, params=self._params_of(text))
         for result in bar.watched(iter(results), "Running"):
-            self.engine.check()
+            self.thread.check()
             presenter.show(result, started)
             if result.kind in ("ok", "insert"):
                 self.names.forget()
-            if self.engine.was_interrupted:
+            if self.thread.was_interrupted:
                 return False
             bar.restart_clock()
             started = time.monotonic()
@@ -269,7 +269,7 @@ class Repl:
             presenter = PromptPresenter(
                 self.options,
                 bar,
-                self.engine,
+                self.thread,
                 shown.append,
                 self._keep_typed,
                 can_page=False,
@@ -287,7 +287,7 @@ class Repl:
             shown.append(f"{script.file}: {n_statements} {noun} run\n")
             self._say_above("".join(shown))
 
-        self.engine.submit(work)
+        self.thread.submit(work)
 
     def _say_above(self, text: str) -> None:
         """Print from another thread, above the prompt if it stands."""
@@ -299,7 +299,7 @@ class Repl:
             self.say(text)
 
     def _redraw(self) -> None:
-        if self.engine.state is EngineState.READY:
+        if self.thread.state is SessionState.READY:
             self.names.learn_soon()
         if self._prompt.app.is_running:
             self._prompt.app.invalidate()
@@ -325,7 +325,7 @@ class Repl:
             presenter = PromptPresenter(
                 self.options,
                 bar,
-                self.engine,
+                self.thread,
                 _write_screen,
                 self._keep_typed,
                 can_page=True,
@@ -347,7 +347,7 @@ class Repl:
 
     @contextmanager
     def _bar_while_starting(self) -> Iterator[None]:
-        if self.engine.state is EngineState.READY:
+        if self.thread.state is SessionState.READY:
             yield
             return
         with self._bar().waiting("Starting Spark"):
@@ -359,7 +359,7 @@ class Repl:
         if self.options.output is not None:
             self.options.output.close()
         self.names.stop_learning()
-        session = self.engine.session
+        session = self.thread.session
         if session is not None and session.streams.running():
             from sqlwin.console.streams import stop_streams
 
@@ -367,7 +367,7 @@ class Repl:
                 stop_streams(session)
             except KeyboardInterrupt:
                 return  # a second one: all ends with the process
-        self.engine.close()
+        self.thread.close()
 
 
 def say_error_line(text: str) -> None:

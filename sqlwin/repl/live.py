@@ -94,7 +94,7 @@ class LiveView:
         self._console = console
         self._null = null
         self._end = end
-        self._rows = _LastRows() if keys is None else _LatestRows(keys, kind)
+        self._rows = _LastRows() if keys is None else _LatestByKey(keys, kind)
         self._drawn: list[str] = []
         self._is_over = threading.Event()
         self._lock = threading.Lock()
@@ -193,7 +193,7 @@ class _LastRows:
         return found
 
 
-class _LatestRows:
+class _LatestByKey:
     """The latest row of each key, in the order of the keys.
 
     Rows that are taken back, as a stream with updates says it, are not shown.

@@ -17,9 +17,9 @@ from sqlwin.display.progress import ProgressBar
 from sqlwin.display.table import write_table
 from sqlwin.display.vertical import write_vertical
 from sqlwin.repl.commands import ReplOptions
-from sqlwin.repl.engine import Cancelled, Engine
 from sqlwin.repl.output import PARQUET
 from sqlwin.repl.programs import PagedText, PagerClosed, pager_command
+from sqlwin.repl.session_thread import Cancelled, SessionThread
 
 if TYPE_CHECKING:
     from sqlwin.repl.live import Keys, LiveView
@@ -38,7 +38,7 @@ class PromptPresenter:
     Args:
         options: the switches of the prompt.
         bar: shown while rows are waited for.
-        engine: knows when the statement is to end.
+        thread: knows when the statement is to end.
         write: prints on the screen.
         keep: takes what was typed while a stream was shown.
         can_page: whether there is a user in front of the screen.
@@ -48,17 +48,17 @@ class PromptPresenter:
         self,
         options: ReplOptions,
         bar: ProgressBar,
-        engine: Engine,
+        thread: SessionThread,
         write: Callable[[str], object],
         keep: Callable[[str], object],
         *,
         can_page: bool,
     ) -> None:
         self.is_paging = False
-        self._engine = engine
+        self._thread = thread
         self._options = options
         self._bar = bar
-        self._check = engine.check
+        self._check = thread.check
         self._write = write
         self._keep = keep
         self._view: LiveView | None = None
@@ -171,7 +171,7 @@ class PromptPresenter:
 
     def _check_interrupted(self) -> None:
         """Ctrl-C ends what follows a stream too, q does not."""
-        if self._engine.was_interrupted:
+        if self._thread.was_interrupted:
             raise Cancelled
 
     def _note_typed(self, text: str) -> None:
@@ -180,7 +180,7 @@ class PromptPresenter:
 
     def _leave_stream(self) -> None:
         self.show_end()
-        self._engine.end()
+        self._thread.end()
 
     def _show_text(self, result: Result, started: float) -> None:
         """CSV, JSON and the like: written as it comes, in a pager once the screen is full."""

@@ -10,16 +10,16 @@ from prompt_toolkit.formatted_text.utils import fragment_list_width
 
 from sqlwin.repl.commands import ReplOptions
 from sqlwin.repl.completion.call_help import call_at
-from sqlwin.repl.engine import Engine, EngineState
+from sqlwin.repl.session_thread import SessionState, SessionThread
 from sqlwin.repl.statements import open_piece
 
 NAME = "sqlwin"
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
-def prompt(engine: Engine) -> StyleAndTextTuples:
+def prompt(thread: SessionThread) -> StyleAndTextTuples:
     """`sqlwin> `, in another colour until Spark is there."""
-    style = "class:prompt" if engine.state is EngineState.READY else "class:prompt,prompt.waiting"
+    style = "class:prompt" if thread.state is SessionState.READY else "class:prompt,prompt.waiting"
     return [(style, f"{NAME}> ")]
 
 
@@ -34,11 +34,11 @@ def continuation(width: int, line: int, wrapped: int) -> StyleAndTextTuples:
     return [("class:prompt.more", f"{mark}> ".rjust(width))]
 
 
-def toolbar(engine: Engine, options: ReplOptions) -> StyleAndTextTuples:
+def toolbar(thread: SessionThread, options: ReplOptions) -> StyleAndTextTuples:
     """The state of Spark and the switches; in a call, the arguments of its function."""
     app = get_app()
     left = _call_help(app.current_buffer.document.text_before_cursor) or [
-        *_state(engine),
+        *_state(thread),
         *_switches(options),
     ]
     right = r"\? help  Ctrl-D leaves "
@@ -48,17 +48,17 @@ def toolbar(engine: Engine, options: ReplOptions) -> StyleAndTextTuples:
     return [*left, ("", " " * room), ("", right)]
 
 
-def _state(engine: Engine) -> StyleAndTextTuples:
-    if engine.state is EngineState.STARTING:
-        seconds = time.monotonic() - engine.started
+def _state(thread: SessionThread) -> StyleAndTextTuples:
+    if thread.state is SessionState.STARTING:
+        seconds = time.monotonic() - thread.started
         spin = _SPINNER[int(seconds * 8) % len(_SPINNER)]
         text = f" {spin} Spark is starting, {seconds:.0f} s"
         return [("class:bottom-toolbar.waiting", text)]
-    if engine.state is EngineState.FAILED:
+    if thread.state is SessionState.FAILED:
         return [("class:bottom-toolbar.failed", " Spark did not start")]
-    if engine.is_busy:
+    if thread.is_busy:
         return [("class:bottom-toolbar.waiting", " working")]
-    return [("", f" {engine.name}")]
+    return [("", f" {thread.name}")]
 
 
 def _switches(options: ReplOptions) -> StyleAndTextTuples:

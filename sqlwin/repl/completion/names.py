@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from runtime.errors import QueryCancelled, SqlwinError
 from runtime.names import quoted
-from sqlwin.repl.engine import Engine, EngineState
+from sqlwin.repl.session_thread import SessionState, SessionThread
 
 if TYPE_CHECKING:
     from sqlwin.session import Session
@@ -20,12 +20,12 @@ Columns = tuple[tuple[str, str], ...]
 
 
 class KnownNames:
-    """What the session holds, asked for in the background while nobody waits for the engine."""
+    """What the session holds, asked for in the background while nobody waits for it."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, thread: SessionThread) -> None:
         self.tables: tuple[str, ...] = ()
         self.functions: tuple[str, ...] = ()
-        self._engine = engine
+        self._thread = thread
         self._columns: dict[str, Columns | None] = {}
         self._wanted: list[str] = []
         self._is_stale = True
@@ -45,20 +45,20 @@ class KnownNames:
         self._is_stale = True
 
     def learn_soon(self) -> None:
-        """Have the engine look up what is not known, when it has nothing else to do."""
-        if self._engine.state is not EngineState.READY:
+        """Have it look up what is not known, when it has nothing else to do."""
+        if self._thread.state is not SessionState.READY:
             return
         if self._pending is not None and not self._pending.done():
             return
         if self._is_stale or self._wanted:
-            self._pending = self._engine.submit(self._learn, quiet=True)
+            self._pending = self._thread.submit(self._learn, quiet=True)
 
     def stop_learning(self) -> None:
         """Let the user's statements go first."""
         if self._pending is not None:
-            self._engine.cancel(self._pending)
+            self._thread.cancel(self._pending)
 
-    # -- in the engine's thread ----------------------------------------------------------------
+    # -- in the thread of the session ----------------------------------------------------------
 
     def _learn(self, session: Session) -> None:
         try:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 from runtime.errors import QueryCancelled, SqlwinError
 from sqlwin.repl.completion.names import KnownNames
-from sqlwin.repl.engine import EngineState
+from sqlwin.repl.session_thread import SessionState
 
 ROWS = {
     "SHOW TABLES": [("bids",), ("items",)],
@@ -15,10 +15,10 @@ ROWS = {
 }
 
 
-class FakeEngine:
+class FakeThread:
     """Does at once what it is asked for; a statement in `failing` ends with its error, once."""
 
-    state = EngineState.READY
+    state = SessionState.READY
 
     def __init__(self):
         self.failing = {}
@@ -40,7 +40,7 @@ def learn_all(names):
 
 
 def test_tables_functions_and_columns_are_learnt_one_after_another():
-    names = KnownNames(FakeEngine())
+    names = KnownNames(FakeThread())
     learn_all(names)
     assert (names.tables, names.functions) == (("bids", "items"), ("abs",))
     assert names.columns("bids") == (("ts", "timestamp"), ("price", "double"))
@@ -48,20 +48,20 @@ def test_tables_functions_and_columns_are_learnt_one_after_another():
 
 
 def test_what_a_statement_of_the_persons_cancelled_is_asked_for_again():
-    engine = FakeEngine()
+    thread = FakeThread()
     for statement in ("SHOW TABLES", "DESCRIBE `bids`"):
-        engine.failing[statement] = QueryCancelled("its jobs were cancelled")
-        names = KnownNames(engine)
+        thread.failing[statement] = QueryCancelled("its jobs were cancelled")
+        names = KnownNames(thread)
         learn_all(names)
-        assert not engine.failing
+        assert not thread.failing
         learn_all(names)
         assert names.columns("bids") == (("ts", "timestamp"), ("price", "double"))
 
 
 def test_a_table_that_cannot_be_read_has_no_columns_to_propose():
-    engine = FakeEngine()
-    engine.failing["DESCRIBE `bids`"] = SqlwinError("no such file")
-    names = KnownNames(engine)
+    thread = FakeThread()
+    thread.failing["DESCRIBE `bids`"] = SqlwinError("no such file")
+    names = KnownNames(thread)
     learn_all(names)
     assert names.columns("bids") == ()
     assert names.columns("items") == (("item", "string"),)

@@ -33,7 +33,7 @@ class Cancelled(KeyboardInterrupt):
     """A statement was cancelled by Ctrl-C."""
 
 
-class EngineState(Enum):
+class SessionState(Enum):
     """How far the session is."""
 
     STARTING = "starting"
@@ -41,11 +41,11 @@ class EngineState(Enum):
     FAILED = "failed"
 
 
-class Engine:
+class SessionThread:
     """Runs functions of a session one after the other, in a thread of its own.
 
     Args:
-        connect: makes the session, in the engine's thread. If it fails, what was asked for fails
+        connect: makes the session, in its thread. If it fails, what was asked for fails
             with its error, and the next request tries again.
 
     Attributes:
@@ -53,7 +53,7 @@ class Engine:
     """
 
     def __init__(self, connect: Callable[[], Session]) -> None:
-        self.state = EngineState.STARTING
+        self.state = SessionState.STARTING
         self.started = time.monotonic()
         self.name = "Spark"
         self.failure: BaseException | None = None
@@ -75,7 +75,7 @@ class Engine:
 
     @property
     def session(self) -> Session | None:
-        """The session, once there is one; its methods are for the engine's thread."""
+        """The session, once there is one; its methods are for its thread."""
         return self._session
 
     @property
@@ -87,7 +87,7 @@ class Engine:
         """Begin to start Spark."""
         if self._thread is None:
             self.started = time.monotonic()
-            self._thread = threading.Thread(target=self._run, name="sqlwin-engine", daemon=True)
+            self._thread = threading.Thread(target=self._run, name="sqlwin-session", daemon=True)
             self._thread.start()
 
     def submit(self, work: Callable[[Session], T], *, quiet: bool = False) -> Future[T]:
@@ -199,7 +199,7 @@ class Engine:
         if self._thread is not None and self._session is not None:
             self._thread.join(seconds)
 
-    # -- in the engine's thread ----------------------------------------------------------------
+    # -- in the thread of the session ----------------------------------------------------------
 
     def _run(self) -> None:
         try:
@@ -247,16 +247,16 @@ class Engine:
 
     def _open(self) -> Session:
         if self._session is None:
-            self.state = EngineState.STARTING
+            self.state = SessionState.STARTING
             self.started = time.monotonic()
             self._session = self._connect()
             self.name = _described(self._session)
-            self.state = EngineState.READY
+            self.state = SessionState.READY
             self.on_change()
         return self._session
 
     def _fail(self, error: BaseException) -> None:
-        self.state, self.failure = EngineState.FAILED, error
+        self.state, self.failure = SessionState.FAILED, error
         self.on_change()
 
 
