@@ -6,30 +6,12 @@ from dataclasses import dataclass, field, replace
 
 from runtime.streaming.changes import KeptNames
 from runtime.streaming.checkpoint import CELLS_PER_GROUP
+from runtime.streaming.operators.updates import FireRule
 from runtime.streaming.own_sources import OwnSources
 from runtime.streaming.state.blobs import Owner
 from runtime.streaming.state.key_groups import head_groups, key_group_numbers
 
 BUCKET_BYTES = 64 << 20
-
-
-@dataclass(frozen=True)
-class Firing:
-    """When windows are emitted beside the moment at which the watermark passes their end.
-
-    Attributes:
-        delay_us: every so often in processing time, if rows came; 0: with every micro-batch that
-            brought rows; None: never.
-        rows: whenever so many rows of a key group's window came; None: never.
-    """
-
-    delay_us: int | None = None
-    rows: int | None = None
-
-    @property
-    def is_on(self) -> bool:
-        """Whether it ever fires."""
-        return self.delay_us is not None or self.rows is not None
 
 
 @dataclass(frozen=True)
@@ -56,9 +38,9 @@ class StreamOptions:
             sqlwin, by which names of cells go; kept with the checkpoint too.
         bucket_bytes: so many bytes of rows of a key group are put together at a time; one with more
             is cut into sub-buckets.
-        early_fire: windows are emitted before their end too.
+        early_fire: how often windows are emitted before their end too; None: they are not.
         late_fire: how often windows with late rows are emitted again within the allowed
-            lateness; off: with every micro-batch that brought some.
+            lateness; None: with every micro-batch that brought some.
     """
 
     key_groups: int
@@ -73,13 +55,13 @@ class StreamOptions:
     allowed_lateness_us: int = 0
     cells_per_group: int = CELLS_PER_GROUP
     bucket_bytes: int = BUCKET_BYTES
-    early_fire: Firing = Firing()
-    late_fire: Firing = Firing()
+    early_fire: FireRule | None = None
+    late_fire: FireRule | None = None
 
     @property
     def emits_updates(self) -> bool:
         """Whether a window can be emitted more than once: rows then carry a row kind."""
-        return self.allowed_lateness_us > 0 or self.early_fire.is_on
+        return self.allowed_lateness_us > 0 or self.early_fire is not None
 
     def numbers_of_groups(self, has_keys: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The numbers of an operator's key groups, and of those that come first in their tasks.

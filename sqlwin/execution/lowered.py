@@ -156,7 +156,7 @@ class LoweredStream:
             StreamRefusal: late rows cannot be kept.
         """
         assert isinstance(self.steps, StreamSteps)
-        firing = Firing(options.early_fire.is_on, options.allowed_lateness_us > 0)
+        firing = Firing(options.early_fire is not None, options.allowed_lateness_us > 0)
         return explain_stream(
             self.steps.whole, options.key_groups, options.watermark_policy, firing
         )

@@ -143,8 +143,8 @@ def needs_processing_time(step: StreamLocalStep, options: StreamOptions) -> bool
     if step.mode.is_cascade:
         return False
     is_processing_time = any(source.time_type == "proctime" for source in step.mode.sources)
-    delays = [options.early_fire.delay_us, options.late_fire.delay_us]
-    fires = options.emits_updates and any(delays)
+    rules = (options.early_fire, options.late_fire)
+    fires = options.emits_updates and any(rule.delay_us for rule in rules if rule is not None)
     return is_processing_time or options.idle_timeout_us is not None or fires
 
 

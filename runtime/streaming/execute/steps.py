@@ -32,9 +32,9 @@ from runtime.streaming.execute.local_stage import local_stage
 from runtime.streaming.execute.output import decoded, operator_output, watermark_rules
 from runtime.streaming.execute.whole_windows import join, rank, regroup
 from runtime.streaming.operators.session import SessionSpec
-from runtime.streaming.operators.updates import FireRule, UpdateRules
+from runtime.streaming.operators.updates import UpdateRules
 from runtime.streaming.operators.window import WindowSpec
-from runtime.streaming.options import Firing, StreamOptions
+from runtime.streaming.options import StreamOptions
 from runtime.streaming.state.shared_slices import one_reader
 from runtime.streaming.status import ROWS_METRIC, observed
 
@@ -157,8 +157,8 @@ def _operator_spec(
     if options.emits_updates:
         updates = UpdateRules(
             options.allowed_lateness_us,
-            _rule(options.early_fire),
-            _rule(options.late_fire),
+            options.early_fire,
+            options.late_fire,
             ROW_KIND,
         )
     return WindowSpec(
@@ -196,7 +196,3 @@ def _renamed(accumulator: Accumulator, names: KeptNames) -> Accumulator:
 def merged_partials(plan: LocalPlan) -> tuple[Accumulator, ...]:
     """The accumulators of a local stage but for the count of rows."""
     return tuple(each for each in plan.buffer.accumulators if each.columns != (ROW_COUNT,))
-
-
-def _rule(firing: Firing) -> FireRule | None:
-    return FireRule(firing.delay_us, firing.rows) if firing.is_on else None

@@ -40,7 +40,13 @@ INSERT, UPDATE_BEFORE, UPDATE_AFTER = "+I", "-U", "+U"
 
 @dataclass(frozen=True)
 class FireRule:
-    """When windows fire by rule, as `runtime.streaming.options.Firing` has it."""
+    """When windows are emitted beside the moment at which the watermark passes their end.
+
+    Attributes:
+        delay_us: every so often in processing time, if rows came; 0: with every micro-batch that
+            brought rows; None: not by time.
+        rows: whenever so many rows of a key group's window came; None: not by rows.
+    """
 
     delay_us: int | None = None
     rows: int | None = None

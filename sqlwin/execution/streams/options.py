@@ -15,7 +15,8 @@ from runtime.connectors.filesystem.stream import monitor_interval_us
 from runtime.spark.clusters import stream_partitions
 from runtime.spark.session import ARROW_BYTES, SMALL_ARROW_BYTES
 from runtime.spec.table import TableSpec
-from runtime.streaming.options import Firing, StreamOptions
+from runtime.streaming.operators.updates import FireRule
+from runtime.streaming.options import StreamOptions
 from sqlwin.catalog.entries import Registered
 from sqlwin.config.config import Config
 
@@ -59,8 +60,8 @@ def stream_options(config: Config, key_groups: int = 1, partitions: int = 1) -> 
         max_jump_us=get("sqlwin.watermark.max-jump") or None,
         bucket_bytes=int(get("sqlwin.state.bucket-bytes")),
         allowed_lateness_us=int(get("table.exec.emit.allow-lateness")),
-        early_fire=_firing(config, "early-fire"),
-        late_fire=_firing(config, "late-fire"),
+        early_fire=_fire_rule(config, "early-fire"),
+        late_fire=_fire_rule(config, "late-fire"),
     )
 
 
@@ -98,11 +99,11 @@ def _options(config: Config, partitions: int) -> StreamOptions:
     return stream_options(config, key_groups, partitions)
 
 
-def _firing(config: Config, kind: str) -> Firing:
+def _fire_rule(config: Config, kind: str) -> FireRule | None:
     rows = config.get(f"sqlwin.emit.{kind}.rows") or None
-    if not config.get(f"table.exec.emit.{kind}.enabled"):
-        return Firing(rows=rows)
-    return Firing(int(config.get(f"table.exec.emit.{kind}.delay")), rows)
+    if config.get(f"table.exec.emit.{kind}.enabled"):
+        return FireRule(int(config.get(f"table.exec.emit.{kind}.delay")), rows)
+    return None if rows is None else FireRule(rows=rows)
 
 
 @contextmanager
