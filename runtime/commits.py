@@ -138,7 +138,7 @@ def batch_of(path: str) -> tuple[str, int] | None:
     return None if match is None else (match[1], int(match[2]))
 
 
-def counting(directory: str, commits: Commits) -> Callable[[str], bool]:
+def counting_files(directory: str, commits: Commits) -> Callable[[str], bool]:
     """Which files below a directory a reader may see; `commits` were read before it was listed."""
     below = directory.rstrip("/")
     replaced = {f"{below}/{name}" for each in commits.values() for name in each.replaced}
@@ -175,7 +175,7 @@ def committed_files(files: Files, directory: str, listed: Callable[[], list[str]
             # a batch may have been published in between, and says nothing more of it
             batches = any(map(BATCH_WRITER.fullmatch, writers - commits.keys()))
             if not batches or set(listed()) == set(found):
-                return list(filter(counting(directory, commits), found))
+                return list(filter(counting_files(directory, commits), found))
         commits = later
 
 

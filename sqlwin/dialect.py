@@ -51,7 +51,7 @@ from sqlwin.statements.parse import (
     StopStream,
     Summarize,
     parse_statement,
-    split,
+    split_script,
 )
 
 # The functions of GROUP BY TUMBLE(ts, ...), which is a window of the query's, and no function
@@ -105,7 +105,7 @@ class _Parser(SqlWinParser):
             ParseError: one does not read.
         """
         try:
-            return [_tree(part, raw_tokens, sql) for part in split(sql)]
+            return [_tree(part, raw_tokens, sql) for part in split_script(sql)]
         except SqlwinError as error:
             raise _parse_error(error, sql) from error
 

@@ -18,7 +18,7 @@ from runtime.errors import SqlwinError
 from sqlwin.display.chart import write_chart
 from sqlwin.display.chart_svg import svg_charts
 from sqlwin.display.html_table import MOST_ROWS, html_table
-from sqlwin.display.table import DEFAULT_MAX_ROWS, write_table
+from sqlwin.display.table import DEFAULT_MAX_ROWS, print_table
 from sqlwin.result import Result
 from sqlwin.statements.parameters import used_in
 
@@ -164,7 +164,7 @@ def _show(result: Result, *, is_chart: bool, is_notebook: bool) -> None:
     elif is_notebook:
         display(result)
     elif result.columns:
-        write_table(result.columns, result.batches(DEFAULT_MAX_ROWS + 1), Console(highlight=False))
+        print_table(result.columns, result.batches(DEFAULT_MAX_ROWS + 1), Console(highlight=False))
     else:
         print(result.text or result.message)
     _print_notes(result)

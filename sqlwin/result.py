@@ -45,7 +45,7 @@ from runtime.spec.stream import ROW_KIND
 from sqlwin.display.html_table import MOST_ROWS, html_table
 from sqlwin.display.plan_page import plan_frame
 from sqlwin.display.stream_table import write_stream_table
-from sqlwin.display.table import DEFAULT_MAX_ROWS, write_table
+from sqlwin.display.table import DEFAULT_MAX_ROWS, print_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -305,7 +305,7 @@ class Result:
         elif self.columns:
             batches = self.batches(None if max_rows is None else max_rows + 1)
             more = "show(max_rows=None) shows all"
-            write_table(self.columns, batches, console, max_rows=max_rows, more=more)
+            print_table(self.columns, batches, console, max_rows=max_rows, more=more)
         else:
             print(self.text or self.message)
         for note in self.notes:

@@ -16,7 +16,7 @@ from runtime.names import quoted
 from runtime.spark.session import begin_use, end_use, is_remote, spark_lock
 from runtime.spark.shipping import ship_code
 from runtime.spec.table import Watermark
-from sqlwin.catalog.columns import check_time_column, schema_of
+from sqlwin.catalog.columns import check_time_column, dataframe_schema
 from sqlwin.catalog.entries import Registered
 from sqlwin.execution.errors import ScriptPlace
 from sqlwin.execution.explain import can_explain
@@ -24,8 +24,8 @@ from sqlwin.execution.explain_formats import MODES, Explanation
 from sqlwin.execution.runner import Runner
 from sqlwin.execution.streams.registry import Streams
 from sqlwin.result import Result
-from sqlwin.statements.parameters import Params, bind, check_parameters
-from sqlwin.statements.parse import Advise, CreateTable, Explain, parse_statement, split
+from sqlwin.statements.parameters import Params, bind_parameters, check_parameters
+from sqlwin.statements.parse import Advise, CreateTable, Explain, parse_statement, split_script
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -267,14 +267,14 @@ class Session:
         mask = self._runner.config.mask
         mask.remember(script)
         try:
-            parts = split(script)
+            parts = split_script(script)
             check_parameters(script, params)
         except SqlwinError as error:
             error.sql, error.file, error.mask = script, error.file or file, mask
             raise
         n_in_order = 0
         for part in parts:
-            bound = bind(part.text, params, n_in_order)
+            bound = bind_parameters(part.text, params, n_in_order)
             n_in_order += sum(each.name is None for each in bound.parameters)
             mask = self._runner.config.mask
             if mask.more or bound.parameters:
@@ -304,7 +304,7 @@ class Session:
             SqlwinError: the DataFrame has no such column, or it is no timestamp.
         """
         if time_column is not None:
-            check_time_column(schema_of(dataframe), time_column)
+            check_time_column(dataframe_schema(dataframe), time_column)
         elif watermark is not None:
             raise AnalysisError(
                 f"register(`{name}`) has a watermark but no time_column",

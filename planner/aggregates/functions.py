@@ -357,6 +357,6 @@ _HEEDLESS_OF_REPETITION = frozenset(
 MERGEABLE_FUNCTIONS = frozenset(_RECIPES)
 
 
-def describe(plan: AggregatePlan) -> str:
+def partials_text(plan: AggregatePlan) -> str:
     """The partial columns, as EXPLAIN prints them: `SUM(price) AS s$0`."""
     return ", ".join(f"{to_sql(p.expr)} AS {p.name}" for p in plan.partials)

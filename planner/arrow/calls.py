@@ -17,9 +17,9 @@ from planner.arrow.types import (
     decimal_digits,
     integer_fits,
     is_integer,
-    is_number,
+    is_numeric,
 )
-from planner.arrow.wall_clock import wall_clock_us
+from planner.arrow.wall_clock import wall_clock_bound_us
 from runtime.spec.expressions import Call, Constant, Expression
 
 # What a bare NULL has before it meets an operand with a type
@@ -92,7 +92,7 @@ def _on_wall_clock(value: Expression, time_zone: str) -> Expression:
         return value
     if not isinstance(value.value, int):
         return Constant(None, "timestamp_ntz")
-    local = wall_clock_us(value.value, time_zone)
+    local = wall_clock_bound_us(value.value, time_zone)
     if local is None:
         refuse(f"clocks change in {time_zone} within two days of a bound of the time")
     return Constant(local, "timestamp_ntz")
@@ -101,7 +101,7 @@ def _on_wall_clock(value: Expression, time_zone: str) -> Expression:
 def arithmetic(function: str, left: Expression, right: Expression) -> Expression:
     """`left function right` for one of `+ - * / % div`."""
     types = {left.type, right.type} - {VOID}
-    if not types or not all(map(is_number, types)):
+    if not types or not all(map(is_numeric, types)):
         names = " and ".join(value.type.upper() for value in (left, right))
         refuse(f"{function.upper()} of {names} is not evaluated by the scan")
     operands = with_one_type((left, right))
@@ -119,14 +119,14 @@ def arithmetic(function: str, left: Expression, right: Expression) -> Expression
 
 def negative(value: Expression) -> Expression:
     """`-value`."""
-    if not is_number(value.type):
+    if not is_numeric(value.type):
         refuse(f"- of {value.type.upper()} is not evaluated by the scan")
     return Call("neg", (value,), value.type)
 
 
 def absolute(value: Expression) -> Expression:
     """`ABS(value)`."""
-    if not is_number(value.type):
+    if not is_numeric(value.type):
         refuse(f"ABS of {value.type.upper()} is not evaluated by the scan")
     zero: Expression = Constant(0, "int")
     if value.type in ("float", "double"):

@@ -10,7 +10,7 @@ from sqlglot import exp
 from planner.arrow import calls
 from planner.arrow.calls import VOID, NotEvaluated, refuse
 from planner.arrow.literals import number_constant
-from planner.arrow.types import field_type, is_plain_type, spark_type
+from planner.arrow.types import cast_type, field_type, is_plain_type
 from planner.catalog import Schema, column_named
 from planner.sql.build import is_number_literal, to_sql
 from planner.sql.nodes import KeywordCall
@@ -161,7 +161,7 @@ def _null(node: exp.Expr, scope: _Scope) -> Expression:
 
 
 def _cast(node: exp.Expr, scope: _Scope) -> Expression:
-    target = spark_type(node.args.get("to"))
+    target = cast_type(node.args.get("to"))
     if target is None or any(node.args.get(key) for key in ("format", "safe", "action")):
         refuse(f"{_quote(node)} is not evaluated by the scan")
     if target == "float" and is_number_literal(node.this) and not str(node.this.this).isdecimal():

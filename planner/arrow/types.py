@@ -81,7 +81,7 @@ def is_integer(type_: str) -> bool:
     return type_ in _INTEGER_BITS
 
 
-def is_number(type_: str) -> bool:
+def is_numeric(type_: str) -> bool:
     """Whether this is an integer, floating-point or decimal type."""
     return type_ in _PRECEDENCE or decimal_digits(type_) is not None
 
@@ -98,7 +98,7 @@ def integer_fits(value: int, type_: str) -> bool:
     return -half <= value < half
 
 
-def spark_type(node: exp.Expr | None) -> str | None:
+def cast_type(node: exp.Expr | None) -> str | None:
     """Spark's DDL spelling of the type in a cast; None if it is none the scan knows.
 
     Example:
@@ -137,7 +137,7 @@ def common_type(left: str, right: str) -> str | None:
         scale = max(s1, s2)
         precision = max(p1 - s1, p2 - s2) + scale
         return f"decimal({precision},{scale})" if precision <= MAX_DECIMAL_DIGITS else None
-    if is_number(left) and is_number(right):
+    if is_numeric(left) and is_numeric(right):
         return "double"
     return None
 

@@ -11,7 +11,7 @@ _STEADY = timedelta(days=2)
 _UTC = frozenset(("UTC", "Z", "GMT", "UT", "Etc/UTC", "Etc/GMT"))
 
 
-def wall_clock_us(time_us: int, zone: str) -> int | None:
+def wall_clock_bound_us(time_us: int, zone: str) -> int | None:
     """An instant on the wall clock, such that what is before and after it is so there too.
 
     Args:

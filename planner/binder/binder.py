@@ -27,7 +27,7 @@ from planner.binder.window_block import (
 )
 from planner.binder.window_function import (
     at_midnight,
-    partition_columns,
+    partition_by_columns,
     refuse_window_columns,
     renamed_columns,
     time_column,
@@ -60,7 +60,7 @@ from planner.sql.nodes import (
     span_of,
 )
 from planner.sql.parts import only_window_function, parts_below, probe
-from planner.sql.table_options import refuse_options, with_options
+from planner.sql.table_options import name_with_options, refuse_options
 from planner.streams.refusals import refused_subquery
 from planner.streams.tables import stream_named
 from runtime.errors import AnalysisError, ErrorKind
@@ -308,10 +308,10 @@ class _Binder:
         if not table.db and (table.name.lower() in scope or table.name in self.nodes):
             refuse_options(table, "the name of a query", self.sql)
             return
-        name = table_name(table)
+        name = name_parts(table)
         query = self._view(name)
         if query is None:
-            self._show_to_spark(table, with_options(table, name, self.catalog, self.sql))
+            self._show_to_spark(table, name_with_options(table, name, self.catalog, self.sql))
             return
         refuse_options(table, "a view", self.sql)
         self.rewritten = True
@@ -350,7 +350,7 @@ class _Binder:
 
     def scan(self, table: exp.Table, scope: Scope) -> Node:
         """The relation that `TABLE name` means in a window function."""
-        name = table_name(table)
+        name = name_parts(table)
         if not table.db and table.name.lower() in scope:
             refuse_options(table, "the name of a query", self.sql)
             cte = scope[table.name.lower()]
@@ -363,7 +363,7 @@ class _Binder:
             node = self.bind_query(view, {})
             self.views.pop()
             return node
-        name = with_options(table, name, self.catalog, self.sql)
+        name = name_with_options(table, name, self.catalog, self.sql)
         source = table.copy()
         self._show_to_spark(source, name)
         query = select_all_from(source)
@@ -404,7 +404,7 @@ class _Binder:
         time = time_column(function, source.schema, self.sql, takes_date=not self.strict)
         if time.type == "date":
             source, time = at_midnight(source, time)
-        partition = partition_columns(function, source.schema, self.sql)
+        partition = partition_by_columns(function, source.schema, self.sql)
         names = function.args.get("names")
         if names:
             columns = WindowColumns(*(name.name for name in names))
@@ -435,6 +435,6 @@ class _Binder:
         )
 
 
-def table_name(table: exp.Table) -> tuple[str, ...]:
+def name_parts(table: exp.Table) -> tuple[str, ...]:
     """The parts of a table's name."""
     return tuple(part.name for part in table.parts) or (to_sql(table),)

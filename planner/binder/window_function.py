@@ -286,7 +286,7 @@ def _as_timestamp(date: Column) -> exp.Expr:
     )
 
 
-def partition_columns(function: WindowFunctionCall, schema: Schema, sql: str) -> tuple[str, ...]:
+def partition_by_columns(function: WindowFunctionCall, schema: Schema, sql: str) -> tuple[str, ...]:
     """The columns of PARTITION BY, by their names in the data."""
     names = []
     for key in function.args.get("partition") or []:

@@ -378,7 +378,7 @@ class WindowOperatorEntry:
 # -- what is secret in it -------------------------------------------------------------------------
 
 
-def masked(document: QueryDocument, mask: Callable[[str], str]) -> QueryDocument:
+def masked_document(document: QueryDocument, mask: Callable[[str], str]) -> QueryDocument:
     """A document in which every text is what `mask` makes of it."""
     return cast(QueryDocument, _masked(document, mask))
 

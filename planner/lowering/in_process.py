@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from planner.lowering.batch import lower, lower_projection
-from planner.lowering.result_rows import rank_in, ranked_rows, without_order_and_limit
+from planner.lowering.result_rows import lowered_rank, rank_in, without_order_and_limit
 from planner.materialized.windows import merged_types
 from planner.nodes.logical import Node
 from planner.nodes.physical import Exchange, GlobalWindowAggregate, SliceScan
@@ -50,7 +50,7 @@ def lower_in_process(plan: Node, zone: str, most_bytes: int) -> InProcessStep | 
     types = merged_types(local.source, of.accumulators)
     types |= {of.window_start: "timestamp_ntz", of.window_end: "timestamp_ntz"}
     rank = rank_in(plan)
-    ranked = None if rank is None else ranked_rows(plan, rank, zone)
+    ranked = None if rank is None else lowered_rank(plan, rank, zone)
     projection = lower_projection(plan if rank is None else rank.input, zone, types)
     if projection is None or (rank is not None and ranked is None):
         return None

@@ -67,7 +67,7 @@ def rank_in(plan: Node) -> WindowRank | None:
     return found[0] if len(found) == 1 else None
 
 
-def ranked_rows(plan: Node, rank: WindowRank, zone: str) -> RankedRows | None:
+def lowered_rank(plan: Node, rank: WindowRank, zone: str) -> RankedRows | None:
     """A rank and what a plan makes of its rows; None: Spark has to do it.
 
     Args:

@@ -8,16 +8,16 @@ from datetime import UTC, datetime, timedelta
 
 from planner.arrow.calls import NotEvaluated, refuse
 from planner.arrow.partials import LocalExpressions
-from planner.arrow.wall_clock import wall_clock_us
+from planner.arrow.wall_clock import wall_clock_bound_us
 from planner.materialized.form import (
     expression_text,
     grid_text,
     is_made_of,
+    partial_ddl_types,
     partial_text,
-    partial_types,
     slice_grid,
 )
-from planner.materialized.windows import slices_between
+from planner.materialized.windows import slice_end_conditions
 from planner.nodes.physical import LocalWindowAggregate
 from runtime.spec.aggregates import Merge, MergeMoments, MergeOp, Pick
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, columns_of, terms_of
@@ -93,7 +93,7 @@ def _derived(
     kept = {partial.text: partial for partial in form.partials}
     partials = tuple(_partial(partial, kept, over_keys) for partial in found.partials)
     range_us = (bounds.after, bounds.until)
-    return Derivation(keys, partials, (*filters, *slices_between(range_us)), range_us)
+    return Derivation(keys, partials, (*filters, *slice_end_conditions(range_us)), range_us)
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ class _Bounds:
         """
         if self._form.time_type != "timestamp":
             return time_us
-        found = wall_clock_us(time_us, self._zone)
+        found = wall_clock_bound_us(time_us, self._zone)
         if found is None:
             refuse(f"clocks change in {self._zone} within two days of a bound of the time")
         return found
@@ -269,7 +269,7 @@ def _where(
     """Partial columns of which only those count whose keys meet a FILTER; None: they are lists."""
     if not isinstance(partial.into, Merge | MergeMoments | Pick):
         return None
-    none = [Constant(None, type_) for type_ in partial_types(partial)]
+    none = [Constant(None, type_) for type_ in partial_ddl_types(partial)]
     is_count = isinstance(partial.into, MergeMoments) or partial.into == Merge(
         partial.columns, MergeOp.COUNT
     )

@@ -82,7 +82,7 @@ def local_form(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Local
         text = partial_text(partial)
         if text not in partials:
             into = replace(partial.into, columns=_kept_names(text, partial.into, name))
-            partials[text] = SlicePartial(text, into, partial_types(partial))
+            partials[text] = SlicePartial(text, into, partial_ddl_types(partial))
     return LocalForm(
         ".".join(found.rows.table).lower(),
         expression_text(found.time),
@@ -265,7 +265,7 @@ def _hashed(register: Expression) -> list[str]:
     return [expression_text(arg) for arg in register.args]
 
 
-def partial_types(partial: PartialColumns[Expression]) -> tuple[str, ...]:
+def partial_ddl_types(partial: PartialColumns[Expression]) -> tuple[str, ...]:
     """Spark's types of the partial columns, in DDL spelling."""
     args = [arg.type for arg in partial.args]
     match partial.into:

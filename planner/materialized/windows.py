@@ -92,7 +92,7 @@ def over_keys(expression: Expression, keys: Mapping[str, Expression]) -> Express
     return expression
 
 
-def slices_between(range_us: tuple[int | None, int | None]) -> Iterator[Expression]:
+def slice_end_conditions(range_us: tuple[int | None, int | None]) -> Iterator[Expression]:
     """Conditions that the ends of slices are in a range: above the first, at most the second."""
     ends = ColumnRef(SLICE_END, "bigint")
     for function, bound in zip((">", "<="), range_us, strict=True):
@@ -101,7 +101,7 @@ def slices_between(range_us: tuple[int | None, int | None]) -> Iterator[Expressi
 
 
 def range_of_slices(filters: Iterable[Expression]) -> tuple[int | None, int | None]:
-    """The range that `slices_between` has put among filters, of several what is in all of them."""
+    """The range that `slice_end_conditions` put among filters, of several what all allow."""
     bounds: dict[str, list[int]] = {">": [], "<=": []}
     for each in filters:
         match each:

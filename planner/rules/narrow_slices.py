@@ -11,7 +11,7 @@ from planner.materialized.windows import (
     merged_types,
     over_keys,
     range_of_slices,
-    slices_between,
+    slice_end_conditions,
 )
 from planner.nodes.logical import Filter, Node, Project, SqlQuery
 from planner.nodes.physical import Exchange, GlobalWindowAggregate, SliceScan
@@ -65,7 +65,7 @@ def narrow_slices(node: Node, options: Options) -> Node | Refusal | None:
     keys = dict(scan.rows.keys)
     on_keys = [over_keys(each, keys) for each in asked.on_keys]
     known = scan.rows.filters
-    more = [each for each in (*on_keys, *slices_between(asked.range_us)) if each not in known]
+    more = [each for each in (*on_keys, *slice_end_conditions(asked.range_us)) if each not in known]
     if not more:
         return None
     filters = (*known, *more)

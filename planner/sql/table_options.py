@@ -9,7 +9,7 @@ from planner.sql.nodes import TABLE_OPTIONS, TableOptions, position_of
 from runtime.errors import AnalysisError, CatalogError, Position, SqlwinError
 
 
-def with_options(
+def name_with_options(
     table: exp.Table, name: tuple[str, ...], catalog: Catalog, sql: str
 ) -> tuple[str, ...]:
     """The name of a table, or of the same one with the options that stand behind its name.

@@ -33,7 +33,7 @@ from runtime.spec.identity import (
     KeptKey,
     KeptOperator,
     KeptReader,
-    kind_of,
+    accumulator_kind,
     window_fields,
     without_options,
 )
@@ -127,7 +127,7 @@ def _kept(local: LocalWindowAggregate, readers: tuple[KeptReader, ...] = ()) -> 
 def _accumulator(
     partial: PartialColumns[exp.Expr], plans: tuple[AggregatePlan, ...], columns: _Columns
 ) -> KeptAccumulator:
-    kind, name = kind_of(partial.into), partial.text
+    kind, name = accumulator_kind(partial.into), partial.text
     if kind in _PLAIN:
         # AVG is a SUM and a COUNT
         computed = {each.name: each.expr for plan in plans for each in plan.partials}

@@ -16,7 +16,7 @@ from runtime.frames.aggregations import windows_schema, with_spark_tables
 from runtime.frames.arrow_rows import ArrowRows
 from runtime.frames.blobs import BLOB_DDL, bucket_cut, place_blobs
 from runtime.frames.expand import expand_sql
-from runtime.frames.meter import Meter, Wrap, as_it_is
+from runtime.frames.meter import Meter, Wrap, unmeasured
 from runtime.frames.scan_counts import StatementScanCounts
 from runtime.frames.views import sql_dataframe, temporary_view
 from runtime.local.catalyst import local_aggregate_sql
@@ -64,7 +64,7 @@ class ExecutionOptions:
 
     def wrap(self, label: str) -> Wrap:
         """How a Python stage is measured, if it is."""
-        return self.meter.wrap(label) if self.meter is not None and label else as_it_is
+        return self.meter.wrap(label) if self.meter is not None and label else unmeasured
 
 
 def dataframe(

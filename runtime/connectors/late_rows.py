@@ -72,7 +72,7 @@ def check_late_tables(sink: TableSpec | None, late: TableSpec) -> None:
             )
 
 
-def results(rows: DataFrame) -> DataFrame:
+def results_among(rows: DataFrame) -> DataFrame:
     """The results among the rows of a stream that keeps late rows."""
     return rows.where(F.col(quoted(KEEP))).drop(KEEP, WATERMARK, LATE_ROW)
 
@@ -128,7 +128,7 @@ class LateWriter:
             # two jobs read it, and the state may be written by one alone
             rows.persist()
             try:
-                n_rows = self._write_results(results(rows), batch)
+                n_rows = self._write_results(results_among(rows), batch)
                 late = self._late.rows(rows)
                 if late.count():
                     self._write_late(late, batch)

@@ -21,7 +21,7 @@ _BROKEN = "_sqlwin_broken"
 _SHOWN_CHARACTERS = 120
 
 
-def decoded(
+def decoded_fields(
     messages: DataFrame, message: Column, schema: StructType, file_format: str, spec: TableSpec
 ) -> tuple[DataFrame, dict[str, Column]]:
     """The fields in a message.

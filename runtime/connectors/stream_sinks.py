@@ -13,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from runtime.connectors.connector import StreamWriter, WriteBatch
-from runtime.connectors.late_rows import LateTable, LateWriter, results
+from runtime.connectors.late_rows import LateTable, LateWriter, results_among
 from runtime.connectors.latest_rows import LatestRows
 from runtime.connectors.registry import (
     check_writable,
@@ -123,7 +123,7 @@ def start_writing(
             hint="leave ORDER BY out",
         )
     if run.late is not None:
-        write = seen(run, spec, open_batches(arrange(results(rows)), spec, run))
+        write = seen(run, spec, open_batches(arrange(results_among(rows)), spec, run))
         return _for_each_with_late(
             rows, run, lambda found, batch: write(arrange(_sorted(found, run)), batch)
         )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from runtime.detection.dialect import Dialect, find_dialect
 from runtime.detection.sample import Sample
-from runtime.detection.values import NULL_WORDS, Habits, ValueKind, habits_of, is_typed, kind_of
+from runtime.detection.values import NULL_WORDS, Habits, ValueKind, habits_of, is_typed, value_kind
 from runtime.errors import CatalogError, ExecutionError
 from runtime.spec.table import TableColumn
 
@@ -175,7 +175,7 @@ def _kinds(
     habits = habits_of(full)
     if "decimal" in given:
         habits = replace(habits, decimal=given["decimal"], is_certain=True)
-    kinds = [kind_of(name, values, habits) for name, values in zip(names, full, strict=True)]
+    kinds = [value_kind(name, values, habits) for name, values in zip(names, full, strict=True)]
     decimal = _agreed([kind.decimal for kind in kinds], habits)
     group = given.get("thousands") or next((k.group for k in kinds if k.group), "")
     notes = []

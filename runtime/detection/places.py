@@ -71,7 +71,7 @@ class FileReading:
         return json.dumps(asdict(self))
 
 
-def explained(message: str) -> tuple[str, str | None] | None:
+def explained_message(message: str) -> tuple[str, str | None] | None:
     """What a message from a task says and a hint; None if it is of another kind."""
     kind, *parts = message.split(BETWEEN)
     if kind not in (VALUE, RECORD) or len(parts) != 3:

@@ -96,7 +96,7 @@ def habits_of(columns: Sequence[Sequence[str]]) -> Habits:
     return Habits(decimal, is_certain=len(marks) == 1, day_first=day_first)
 
 
-def kind_of(name: str, values: Sequence[str], habits: Habits) -> ValueKind:
+def value_kind(name: str, values: Sequence[str], habits: Habits) -> ValueKind:
     """What the values of a column are.
 
     Args:

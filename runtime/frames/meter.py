@@ -40,7 +40,7 @@ MEASURED = "measured_"
 _Records = dict[tuple[str, int, int], dict[str, float]]
 
 
-def as_it_is(function: ArrowFunction) -> ArrowFunction:
+def unmeasured(function: ArrowFunction) -> ArrowFunction:
     """The function, not measured."""
     return function
 

@@ -37,7 +37,7 @@ _WIDENED = {
 }
 
 
-def ranges(
+def file_ranges(
     files: Sequence[ScanFile], n_splits: int, split_bytes: int = SPLIT_BYTES
 ) -> list[list[FileRange]]:
     """Files cut into splits of about the same number of bytes.
@@ -74,7 +74,7 @@ def row_schema(path: str, store: Store) -> pa.Schema:
     return _schema(_footer(path, store), path)
 
 
-def read_range(
+def read_part(
     part: FileRange, schema: pa.Schema, values: Mapping[str, pa.Scalar], store: Store
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a part of a file, under the names and types of `schema`.

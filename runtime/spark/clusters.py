@@ -20,7 +20,7 @@ from runtime.errors import SetupError
 from runtime.files import is_local_path
 from runtime.spark.errors import WORKERS_HINT, translated_errors
 from runtime.spark.private import unless_missing
-from runtime.spark.session import default_partitions, is_local, is_remote
+from runtime.spark.session import default_partitions, is_local_mode, is_remote
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -52,7 +52,7 @@ def stream_partitions(spark: SparkSession) -> int:
     that are never taken.
     """
     partitions = int(str(spark.conf.get(_PARTITIONS)))
-    if is_local(spark):
+    if is_local_mode(spark):
         cores = spark.sparkContext.defaultParallelism
         return cores if partitions == default_partitions(cores) else partitions
     if is_remote(spark) or spark.conf.get(_PARTITIONS, None) is not None:
@@ -128,7 +128,7 @@ def check_workers(spark: SparkSession, packages: Sequence[str] = tuple(_MODULES)
     Raises:
         SqlwinError: packages are missing, or the workers' Python is another version or not there.
     """
-    if is_remote(spark) or is_local(spark):
+    if is_remote(spark) or is_local_mode(spark):
         return
     context = spark.sparkContext
     key = (str(context.applicationId), tuple(packages))

@@ -115,7 +115,7 @@ def plain_path(uri: str) -> str:
     return unquote(match.group(1)) if match else uri
 
 
-def plain_type(quoted: str) -> str:
+def unquoted_type(quoted: str) -> str:
     """A type or expression without the double quotes that Spark puts around it."""
     return quoted.replace('"', "")
 
@@ -247,10 +247,10 @@ def _overflow(p: Mapping[str, str]) -> ErrorText:
 
 def _raised(p: Mapping[str, str]) -> ErrorText:
     # only where something failed: reading files takes modules of its own
-    from runtime.detection.places import explained
+    from runtime.detection.places import explained_message
 
     said = p["errorMessage"]
-    text = explained(said)
+    text = explained_message(said)
     return ErrorText(said, kind=ErrorKind.RAISED) if text is None else ErrorText(*text)
 
 
@@ -347,8 +347,8 @@ _SPELLED: Mapping[str, Callable[[str], str]] = {
     "or": lambda listed: _names(listed).replace(", ", " or "),
     "columns": lambda listed: _COLUMN_NUMBER.sub("", listed).replace(",", ", "),
     "path": plain_path,
-    "type": plain_type,
-    "bare": lambda quoted: plain_type(quoted).strip("()"),
+    "type": unquoted_type,
+    "bare": lambda quoted: unquoted_type(quoted).strip("()"),
     "word": lambda quoted: quoted.strip("`"),
 }
 

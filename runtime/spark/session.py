@@ -34,7 +34,7 @@ from runtime.spark.jvm.process import begin as begin_jvm
 from runtime.spark.jvm.process import running_jvm
 from runtime.spark.jvm.submit import LOCAL_FILES, configured_defaults
 
-__all__ = ["is_local", "log_file", "quiet_python_loggers", "start_session"]
+__all__ = ["is_local_mode", "log_file", "quiet_python_loggers", "start_session"]
 
 # What PYSPARK_PYTHON was set to from here, by this process or the one that started it
 _CHOSEN_PYTHON = "SQLWIN_CHOSEN_PYTHON"
@@ -298,7 +298,7 @@ def built(settings: Mapping[str, str]) -> SparkSession:
             os.environ["SPARK_REMOTE"] = remote
 
 
-def is_local(spark: SparkSession) -> bool:
+def is_local_mode(spark: SparkSession) -> bool:
     """Whether the tasks of `spark` run on this machine, in its driver."""
     return not is_remote(spark) and is_local_master(str(spark.sparkContext.master))
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
-from runtime.spark.session import is_local, is_remote
+from runtime.spark.session import is_local_mode, is_remote
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 # What functions of users may name beside this package: `from sqlwin import windows`
@@ -40,7 +40,7 @@ def ship_code(spark: SparkSession) -> None:
         return
     if is_remote(spark):
         spark.addArtifacts(str(code_archive()), pyfile=True)
-    elif not (is_local(spark) and _workers_have_it()):
+    elif not (is_local_mode(spark) and _workers_have_it()):
         spark.sparkContext.addPyFile(str(code_archive()))
         import_what_was_sent(spark)
     _shipped.add(session)

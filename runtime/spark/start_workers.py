@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from runtime.spark.session import is_local
+from runtime.spark.session import is_local_mode
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -28,7 +28,7 @@ def start_workers(spark: SparkSession) -> threading.Thread | None:
         The thread that waits for the workers; None where they are not on this machine.
     """
     context: SparkContext | None = getattr(spark, "sparkContext", None)
-    if context is None or not is_local(spark):
+    if context is None or not is_local_mode(spark):
         return None
     cores = context.defaultParallelism
 

@@ -66,7 +66,7 @@ def main(archive: Path) -> bool:
         if end_jvm(_EXIT_SECONDS) != 0 or not written.is_file():
             written.unlink(missing_ok=True)
             return False
-        class_archive.publish(written, archive)
+        class_archive.publish_archive(written, archive)
     return True
 
 

@@ -95,7 +95,7 @@ class KeptAccumulator:
 
     Attributes:
         columns: its columns.
-        kind: what it is and how it merges, see `kind_of`.
+        kind: what it is and how it merges, see `accumulator_kind`.
         args: what it aggregates, as Spark SQL over the rows.
         condition: the FILTER of it; None: there is none.
         name: the aggregate in SQL, for whoever looks at the state.
@@ -213,7 +213,7 @@ def window_fields(window: Window) -> dict[str, Any]:
     return {"function": window_kind(window), **asdict(window)}
 
 
-def window_of(fields: Mapping[str, Any]) -> Window:
+def window_of_fields(fields: Mapping[str, Any]) -> Window:
     """The window that `window_fields` has written.
 
     Raises:
@@ -224,7 +224,7 @@ def window_of(fields: Mapping[str, Any]) -> Window:
     return window
 
 
-def kind_of(accumulator: Accumulator) -> str:
+def accumulator_kind(accumulator: Accumulator) -> str:
     """What an accumulator in state is, and how it merges: `sum`, `set`, `registers 9`."""
     match accumulator:
         case Merge():

@@ -20,7 +20,7 @@ from runtime.spec.identity import (
     folded,
     folded_form,
     window_fields,
-    window_of,
+    window_of_fields,
 )
 from runtime.spec.windows import (
     CalendarCumulate,
@@ -102,8 +102,8 @@ def resumed(number: int, old: KeptOperator, new: KeptOperator) -> Resumed | str:
         return f"operator {number} {change}"
     columns = dict(zip((key.name for key in new.keys), (key.name for key in old.keys), strict=True))
     columns[new.slice_end] = old.slice_end
-    window = _with_partition(window_of(new.window), columns)
-    was = window_of(old.window)
+    window = _with_partition(window_of_fields(new.window), columns)
+    was = window_of_fields(old.window)
     if window != was and (change := _other_window(was, window)) is not None:
         return f"operator {number} {change}"
     left = list(old.accumulators)
@@ -173,7 +173,7 @@ def first_whole(was: Window, is_: Window, closed_us: int) -> tuple[int, int] | N
 
 def may_change(operators: Sequence[KeptOperator]) -> str:
     """What may change of a stream, for a hint."""
-    found = [_slices(window_of(each.window)) for each in operators]
+    found = [_slices(window_of_fields(each.window)) for each in operators]
     words = "HAVING, columns, ranks, fewer aggregates"
     if any(each is not None for each in found):
         words += ", and windows that are made of the same slices"

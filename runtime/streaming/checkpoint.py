@@ -33,7 +33,7 @@ from runtime.redaction import DEFAULT, Mask
 from runtime.spec.identity import operator_of, without_options, without_parallelism
 from runtime.streaming.changes import KeptNames, Resumed
 from runtime.streaming.damage import METADATA, check_spark_files, uncommitted_state
-from runtime.streaming.identity import Identity, difference, resume_hint, without_secrets
+from runtime.streaming.identity import Identity, change_hint, difference, without_secrets
 from runtime.streaming.members import ANOTHER, FILE, part_of
 from runtime.streaming.state.blobs import Owner
 
@@ -175,7 +175,7 @@ def _opened(files: Files, new: Checkpoint, identity: Identity, mask: Mask) -> Ch
                 files.delete(leftover)
             return _made(files, new, identity)
         raise ExecutionError(
-            f"the checkpoint in {directory} is another query's: {change}", hint=resume_hint(old)
+            f"the checkpoint in {directory} is another query's: {change}", hint=change_hint(old)
         )
     if change:
         checkpoint = replace(checkpoint, resumed=change)

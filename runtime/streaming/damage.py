@@ -47,7 +47,7 @@ def damaged(directory: str, path: str, what: str) -> ExecutionError:
     return ExecutionError(f"the checkpoint in {directory} is damaged: {path} {what}", hint=_RESTORE)
 
 
-def unwritable(directory: str, why: str, *, may_resume: bool) -> ExecutionError:
+def unwritable_checkpoint(directory: str, why: str, *, may_resume: bool) -> ExecutionError:
     """The error about a checkpoint that cannot be written to while its stream runs.
 
     Args:

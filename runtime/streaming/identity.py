@@ -161,7 +161,7 @@ def _operators(identity: Identity) -> str:
     return f"{number} window operator{'s' * (number != 1)}"
 
 
-def resume_hint(old: Identity) -> str:
+def change_hint(old: Identity) -> str:
     """What may change of a stream, and what to do about what may not.
 
     Args:

@@ -19,10 +19,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from runtime.commits import batch_of
 from runtime.connectors.filesystem.paths import expand
-from runtime.connectors.filesystem.stream import monitor_interval_us, stream_options
+from runtime.connectors.filesystem.stream import file_source_options, monitor_interval_us
 from runtime.errors import ExecutionError, SqlwinError
 from runtime.files import Files, as_uri
-from runtime.local.streaming.scan import listed_part, part_of
+from runtime.local.streaming.scan import listed_part, part_of_text
 from runtime.scan.files import NO_FILES, NotScannable, list_files
 from runtime.scan.splits import SPLIT_BYTES, FileRange
 from runtime.scan.stored_files import StoredFiles
@@ -71,7 +71,7 @@ class ListedFiles:
         for name in files.names_in(directory):
             if name.endswith(".json"):
                 lines = files.read_text(f"{directory}/{name}").splitlines()
-                parts = (part_of(json.loads(line)["path"]) for line in lines)
+                parts = (part_of_text(json.loads(line)["path"]) for line in lines)
                 self._seen.update(part.file.path for part in parts)
                 self._n_listings = max(self._n_listings, int(name.removesuffix(".json")) + 1)
 
@@ -163,7 +163,7 @@ def _parts(file: ScanFile) -> Iterator[FileRange]:
 
 def _limits(table: TableSpec) -> tuple[int | None, int | None]:
     """How many files, and how many bytes, a micro-batch takes at most."""
-    options = stream_options(table)
+    options = file_source_options(table)
     n_files, n_bytes = options.get("maxFilesPerTrigger"), options.get("maxBytesPerTrigger")
     if n_bytes is not None:
         digits = n_bytes.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ")

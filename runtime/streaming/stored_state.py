@@ -29,7 +29,13 @@ from runtime.streaming.checkpoint import Checkpoint, committed, find_checkpoint
 from runtime.streaming.identity import Identity
 from runtime.streaming.state.blobs import FACTS, decode_facts
 from runtime.streaming.state.buckets import BUCKETS, facts_name, is_facts
-from runtime.streaming.state.contents import Blob, BlobKind, Decoder, blobs_of, closed_until_us
+from runtime.streaming.state.contents import (
+    Blob,
+    BlobKind,
+    Decoder,
+    blobs_of,
+    stored_closed_until_us,
+)
 
 KEY_GROUP, STATE_WATERMARK = "key_group", "watermark"
 _ROWS_OF = (BlobKind.SLICES, BlobKind.SESSIONS)
@@ -113,7 +119,7 @@ class StoredOperator:
     @property
     def closed_us(self) -> int | None:
         """Windows that end no later take no rows any more."""
-        found = [closed_until_us(facts) for facts in self.facts.values()]
+        found = [stored_closed_until_us(facts) for facts in self.facts.values()]
         return max((each for each in found if each is not None), default=None)
 
 

@@ -46,9 +46,9 @@ from sqlwin.catalog.entries import (
     Name,
     Registered,
     View,
+    entry_kind,
     entry_name,
     folded_name,
-    kind_of,
     type_ddl,
 )
 from sqlwin.catalog.files import FilesByName, described_by_files, described_elsewhere
@@ -186,7 +186,7 @@ class SessionCatalog:
             if if_exists:
                 return False
             raise self.unknown(name, kind)
-        found = kind_of(entry)
+        found = entry_kind(entry)
         if found != kind:
             raise CatalogError(
                 f"`{'.'.join(name)}` is a {found.lower()}, not a {kind.lower()}",
@@ -204,7 +204,7 @@ class SessionCatalog:
     def forget(self, name: Name) -> None:
         """Drop an entry, of whatever kind, if there is one."""
         if (entry := self.entries.get(name)) is not None:
-            self.drop(name, kind_of(entry), if_exists=True)
+            self.drop(name, entry_kind(entry), if_exists=True)
 
     def _has_changed(self, key: Name) -> None:
         """Spark has to be shown what a name stands for now, with and without other options."""

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-def schema_of(dataframe: DataFrame) -> Schema:
+def dataframe_schema(dataframe: DataFrame) -> Schema:
     """The columns of a DataFrame."""
     fields = dataframe.schema.fields
     return tuple(Column(f.name, type_ddl(f.dataType), f.nullable) for f in fields)
 
 
-def column_of(schema: Schema, name: str) -> Column:
+def required_column(schema: Schema, name: str) -> Column:
     """The column of a name, in any case.
 
     Raises:

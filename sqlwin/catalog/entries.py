@@ -113,7 +113,7 @@ class MaterializedTable(View):
 Entry = TableSpec | View | Registered
 
 
-def kind_of(entry: Entry) -> str:
+def entry_kind(entry: Entry) -> str:
     """What DROP calls an entry: `TABLE`, `VIEW` or `MATERIALIZED TABLE`."""
     if isinstance(entry, MaterializedTable):
         return "MATERIALIZED TABLE"

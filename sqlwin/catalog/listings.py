@@ -66,7 +66,7 @@ def show_functions(spark: SparkSession, like: str | None) -> pa.Table:
     return _one_column("function name", sorted(names), like)
 
 
-def describe(catalog: SessionCatalog, name: Name, spark: SparkSession) -> pa.Table:
+def describe_table(catalog: SessionCatalog, name: Name, spark: SparkSession) -> pa.Table:
     """Columns of a session table or view: name, type, null, key, extras, watermark."""
     relation = catalog.relation(name)
     assert relation is not None
@@ -114,7 +114,7 @@ def _one_statement(statement: str, mask: Mask) -> pa.Table:
     return pa.table({"create statement": pa.array([mask.text(statement)], pa.string())})
 
 
-def masked(table: pa.Table, mask: Mask) -> pa.Table:
+def masked_table(table: pa.Table, mask: Mask) -> pa.Table:
     """A small table of text with what looks secret masked."""
     columns = {
         name: pa.array(

@@ -20,8 +20,8 @@ from sqlwin.cli.options import (
     check_spark_options,
     page_option,
     serve_page,
-    spark_options,
     sql_options,
+    with_spark_options,
 )
 from sqlwin.cli.repl import repl
 from sqlwin.console.failures import ReportingGroup
@@ -302,7 +302,7 @@ def explain(
 @main.command(short_help="Bring materialized tables up to date.")
 @click.argument("targets", nargs=-1, required=True, metavar="NAME|FILE...")
 @click.option("--no-progress", is_flag=True, help="Show no progress bar.")
-@spark_options
+@with_spark_options
 def refresh(targets: Sequence[str], no_progress: bool, **spark: Any) -> None:
     """Bring materialized tables up to date: what a scheduler runs every few minutes.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from sqlwin.cli.options import check_spark_options, spark_options
+from sqlwin.cli.options import check_spark_options, with_spark_options
 from sqlwin.console.formats import FORMATS
 
 
@@ -37,7 +37,7 @@ def checkpoint() -> None:
     metavar="N",
     help="With --rows: after the micro-batch of this number, and not the last one.",
 )
-@spark_options
+@with_spark_options
 @click.option("--format", type=click.Choice(FORMATS), help="How rows are written, as in run.")
 @click.option("--no-progress", is_flag=True, help="Show no progress bar.")
 @click.option(
@@ -101,7 +101,7 @@ def show(
     help="How many tasks the stream is to have from now on.",
 )
 @click.option("--no-progress", is_flag=True, help="Show no progress bar.")
-@spark_options
+@with_spark_options
 def rescale(directory: str, partitions: int, no_progress: bool, **spark: Any) -> None:
     """Spread the state of the stream with the checkpoint DIR over N tasks.
 

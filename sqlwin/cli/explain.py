@@ -15,8 +15,14 @@ from sqlwin.display.progress import ProgressBar
 from sqlwin.execution.explain_formats import render
 from sqlwin.execution.offline import NeedsSpark, OfflineSession
 from sqlwin.parser.parser import tokenize
-from sqlwin.statements.parameters import bind, check_parameters, used_in
-from sqlwin.statements.parse import Explain, SparkStatement, StatementText, parse_statement, split
+from sqlwin.statements.parameters import bind_parameters, check_parameters, used_in
+from sqlwin.statements.parse import (
+    Explain,
+    SparkStatement,
+    StatementText,
+    parse_statement,
+    split_script,
+)
 from sqlwin.statements.tokens import is_word
 
 if TYPE_CHECKING:
@@ -78,7 +84,7 @@ def explain_scripts(
     found: list[QueryDocument] = []
     for script in scripts:
         with _placed(script, script.text, 0):
-            pieces = split(script.text)
+            pieces = split_script(script.text)
         for piece in pieces:
             with bar.waiting("Running" if analyze else "Planning"):
                 queries = _queries(session, script, piece, analyze)
@@ -105,8 +111,8 @@ def advised_tables(session: Session, scripts: Sequence[Script], bar: ProgressBar
     texts = []
     for script in scripts:
         text, params = script.text, script.params or {}
-        for piece in reversed(split(text) if params else []):
-            bound = bind(piece.text, used_in(piece.text, params)).text
+        for piece in reversed(split_script(text) if params else []):
+            bound = bind_parameters(piece.text, used_in(piece.text, params)).text
             text = text[: piece.offset] + bound + text[piece.offset + len(piece.text) :]
         texts.append((text, script.file))
     with bar.waiting("Counting"):
@@ -122,7 +128,7 @@ def _queries(
     with _placed(script, piece.text, piece.offset):
         check_parameters(piece.text, params)
         try:
-            statement = parse_statement(bind(piece.text, params).text)
+            statement = parse_statement(bind_parameters(piece.text, params).text)
         except SqlwinError:  # said again, with its place in the text as it was written
             return session.query_documents(piece.text, params=params)
         inner = statement.statement if isinstance(statement, Explain) else statement

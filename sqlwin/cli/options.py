@@ -80,7 +80,7 @@ def _setting_names(ctx: click.Context, param: click.Parameter, incomplete: str) 
     return [f"{name}=" for name in SETTINGS if name.startswith(incomplete)]
 
 
-def spark_options(command: Command) -> Command:
+def with_spark_options(command: Command) -> Command:
     """What every command takes that starts Spark: on which Spark, with which settings."""
     return _decorated(
         command,
@@ -143,7 +143,7 @@ def sql_options(command: Command) -> Command:
         ),
     )
     return _decorated(
-        spark_options(command),
+        with_spark_options(command),
         click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(allow_dash=True)),
         click.option(
             "-e", "expressions", multiple=True, metavar="SQL", help="Run this SQL. Repeatable."

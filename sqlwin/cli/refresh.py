@@ -23,7 +23,7 @@ from sqlwin.statements.parse import (
     StatementSet,
     Summarize,
     parse_statement,
-    split,
+    split_script,
 )
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _names(session: Session, target: str) -> list[str]:
         return [target]
     before = _statuses(session)
     (script,) = read_scripts([target], (), ())
-    for part in split(script.text):
+    for part in split_script(script.text):
         if not isinstance(parse_statement(part.text, part.offset), _NOT_RUN):
             # errors say the line of the file
             above = re.sub(r"[^\n]", " ", script.text[: part.offset])

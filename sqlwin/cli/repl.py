@@ -13,7 +13,7 @@ from sqlwin.cli.options import (
     check_spark_options,
     parameter_option,
     spark_configuration,
-    spark_options,
+    with_spark_options,
 )
 from sqlwin.console.formats import FORMATS
 from sqlwin.console.scripts import read_scripts
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     "-e", "expressions", multiple=True, metavar="SQL", help="Run this SQL first. Repeatable."
 )
 @parameter_option
-@spark_options
+@with_spark_options
 @click.option("--format", type=click.Choice(FORMATS), default="table", help="How rows are written.")
 @click.option(
     "--max-rows",

@@ -24,7 +24,7 @@ from sqlwin.display.progress import ProgressBar
 from sqlwin.display.spark_tasks import spark_task_counts
 from sqlwin.display.status_line import StatusLine
 from sqlwin.display.stream_table import write_stream_table
-from sqlwin.display.table import write_table
+from sqlwin.display.table import print_table
 
 if TYPE_CHECKING:
     from sqlwin.session import Result, Session
@@ -122,7 +122,7 @@ class ScriptPresenter:
             return
         columns, batches = self._rows(result, limit)
         if self._output is None:
-            n_rows, is_cut = write_table(
+            n_rows, is_cut = print_table(
                 columns,
                 batches,
                 Console(highlight=False),
@@ -137,7 +137,7 @@ class ScriptPresenter:
             return
         text = io.StringIO()
         plain = Console(file=text, force_terminal=False, color_system=None)
-        n_rows, _ = write_table(columns, batches, plain, max_rows=self._max_rows)
+        n_rows, _ = print_table(columns, batches, plain, max_rows=self._max_rows)
         self._n_rows += n_rows
         self._output.write(text.getvalue())
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from runtime.spark.session import forget_connection
 from sqlwin.display.status_line import StatusLine
 from sqlwin.execution.streams.handle import Stream, StreamState, apart
-from sqlwin.execution.streams.status import resume_hint, status_line
+from sqlwin.execution.streams.status import how_to_resume, status_line
 
 if TYPE_CHECKING:
     from sqlwin.session import Session
@@ -51,4 +51,4 @@ def _stop_streams(session: Session) -> None:
                 )
         if stream.state is StreamState.STOPPED:
             click.echo(f"stream {stream.number} (`{stream.setup.name}`) is stopped", err=True)
-            click.echo(f"  {resume_hint(stream)}", err=True)
+            click.echo(f"  {how_to_resume(stream)}", err=True)

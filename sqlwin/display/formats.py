@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlwin.display.notation import csv_texts, is_number, json_objects, shown_texts
-from sqlwin.display.scalars import joined, literal
+from sqlwin.display.scalars import concatenated, text_scalar
 
 PIECE_ROWS = 8192
 
@@ -32,7 +32,7 @@ _MARKDOWN_SUBSTITUTES = {
 }
 
 
-def pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def cut_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The batches cut to at most `PIECE_ROWS` rows, without the empty ones."""
     for batch in batches:
         for start in range(0, batch.num_rows, PIECE_ROWS):
@@ -48,7 +48,7 @@ def write_csv(columns: Sequence[str], batches: Iterable[pa.RecordBatch], write: 
     # not by Arrow: the first array of Python values imports pandas
     write(",".join(map(_csv_field, columns)) + "\n")
     n_rows = 0
-    for piece in pieces(batches):
+    for piece in cut_batches(batches):
         n_rows += piece.num_rows
         fields = []
         for array in piece.columns:
@@ -56,7 +56,7 @@ def write_csv(columns: Sequence[str], batches: Iterable[pa.RecordBatch], write: 
             fields.append(text if is_number(array.type) else _csv_fields(text))
         if fields:
             lines = pc.binary_join_element_wise(
-                *fields, literal(","), null_handling="replace", null_replacement=""
+                *fields, text_scalar(","), null_handling="replace", null_replacement=""
             ).to_pylist()
         else:
             lines = [""] * piece.num_rows
@@ -70,14 +70,14 @@ def _csv_field(text: str) -> str:
 
 
 def _csv_fields(text: pa.Array) -> pa.Array:
-    quoted = joined(literal('"'), pc.replace_substring(text, '"', '""'), literal('"'))
+    quoted = concatenated(text_scalar('"'), pc.replace_substring(text, '"', '""'), text_scalar('"'))
     return pc.if_else(pc.match_substring_regex(text, _CSV_SPECIAL), quoted, text)
 
 
 def write_json(columns: Sequence[str], batches: Iterable[pa.RecordBatch], write: Write) -> int:
     """A JSON array of objects, one a line."""
     n_rows = 0
-    for piece in pieces(batches):
+    for piece in cut_batches(batches):
         objects = json_objects(columns, piece.columns, piece.num_rows).to_pylist()
         write(("[\n" if n_rows == 0 else ",\n") + ",\n".join(objects))
         n_rows += piece.num_rows
@@ -90,7 +90,7 @@ def write_json_lines(
 ) -> int:
     """A JSON object on each line."""
     n_rows = 0
-    for piece in pieces(batches):
+    for piece in cut_batches(batches):
         objects = json_objects(columns, piece.columns, piece.num_rows).to_pylist()
         write("\n".join(objects) + "\n")
         n_rows += piece.num_rows
@@ -101,7 +101,7 @@ def write_markdown(columns: Sequence[str], batches: Iterable[pa.RecordBatch], wr
     """A table as GitHub's Markdown has it; numbers stand at the right."""
     n_rows = 0
     header_written = False
-    for piece in pieces(batches):
+    for piece in cut_batches(batches):
         if not header_written:
             _markdown_header(columns, [is_number(a.type) for a in piece.columns], write)
             header_written = True

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from sqlwin.display import scalars
-from sqlwin.display.scalars import TEXT, joined, literal
+from sqlwin.display.scalars import TEXT, concatenated, text_scalar
 
 Render = Callable[[pa.Array], pa.Array]
 
@@ -87,7 +87,7 @@ def csv_texts(array: pa.Array) -> pa.Array:
 
 def json_texts(array: pa.Array) -> pa.Array:
     """`array` as JSON values. No NULL is left: it is `null`."""
-    return pc.fill_null(_json_texts(array), literal("null"))
+    return pc.fill_null(_json_texts(array), text_scalar("null"))
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
@@ -117,8 +117,8 @@ def json_objects(names: Sequence[str], arrays: Sequence[pa.Array], n_rows: int) 
     parts: list[pa.Array | pa.Scalar] = []
     for i, (name, array) in enumerate(zip(unique_names(names), arrays, strict=True)):
         key = json.dumps(name, ensure_ascii=False)
-        parts += [literal(f"{',' if i else '{'}{key}:"), json_texts(array)]
-    return joined(*parts, literal("}"))
+        parts += [text_scalar(f"{',' if i else '{'}{key}:"), json_texts(array)]
+    return concatenated(*parts, text_scalar("}"))
 
 
 def is_variant(data_type: pa.DataType) -> bool:
@@ -144,8 +144,10 @@ def _shown_element(array: pa.Array) -> pa.Array:
     """Elements of nested values: strings in SQL's quotes, so that they differ from NULL."""
     text = shown_texts(array)
     if is_text(array.type):
-        text = joined(literal("'"), pc.replace_substring(text, "'", "''"), literal("'"))
-    return pc.fill_null(text, literal("NULL"))
+        text = concatenated(
+            text_scalar("'"), pc.replace_substring(text, "'", "''"), text_scalar("'")
+        )
+    return pc.fill_null(text, text_scalar("NULL"))
 
 
 def _json_texts(array: pa.Array) -> pa.Array:
@@ -191,7 +193,7 @@ def _quoted(text: pa.Array) -> pa.Array:
         return pa.array(
             [None if v is None else json.dumps(v, ensure_ascii=False) for v in values], TEXT
         )
-    return joined(literal('"'), text, literal('"'))
+    return concatenated(text_scalar('"'), text, text_scalar('"'))
 
 
 def _is_binary(data_type: pa.DataType) -> bool:
@@ -228,7 +230,7 @@ def _map_texts(array: pa.Array, key: Render, value: Render, separator: str, arro
     offsets = array.offsets.to_pylist()
     first, count = offsets[0], offsets[-1] - offsets[0]
     keys, values = key(array.keys.slice(first, count)), value(array.items.slice(first, count))
-    entries = joined(keys, literal(arrow), values).to_pylist()
+    entries = concatenated(keys, text_scalar(arrow), values).to_pylist()
     valid = array.is_valid().to_pylist()
     return pa.array(
         [
@@ -244,11 +246,11 @@ def _struct_texts(
 ) -> pa.Array:
     valid = array.is_valid()
     if not names:
-        return pc.if_else(valid, literal("{}"), pa.scalar(None, TEXT))
+        return pc.if_else(valid, text_scalar("{}"), pa.scalar(None, TEXT))
     parts: list[pa.Array | pa.Scalar] = []
     for i, (name, child) in enumerate(zip(names, array.flatten(), strict=True)):
-        parts += [literal((separator if i else "{") + name), element(child)]
-    return pc.if_else(valid, joined(*parts, literal("}")), pa.scalar(None, TEXT))
+        parts += [text_scalar((separator if i else "{") + name), element(child)]
+    return pc.if_else(valid, concatenated(*parts, text_scalar("}")), pa.scalar(None, TEXT))
 
 
 def _variant_texts(array: pa.Array) -> pa.Array:

@@ -27,14 +27,14 @@ _CYCLE_YEARS, _CYCLE_SECONDS = 400, 12_622_780_800
 _FIXED_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2})(?::?(\d{2}))?)?")
 
 
-def literal(text: str) -> pa.Scalar:
+def text_scalar(text: str) -> pa.Scalar:
     """`text` as a scalar that joins with the arrays made here."""
     return pa.scalar(text, TEXT)
 
 
-def joined(*parts: pa.Array | pa.Scalar) -> pa.Array:
+def concatenated(*parts: pa.Array | pa.Scalar) -> pa.Array:
     """The parts put together row by row; NULL where one of them is NULL."""
-    return pc.binary_join_element_wise(*parts, literal(""))
+    return pc.binary_join_element_wise(*parts, text_scalar(""))
 
 
 def float_texts(array: pa.Array) -> pa.Array:
@@ -46,10 +46,10 @@ def float_texts(array: pa.Array) -> pa.Array:
         array = array.cast(pa.float32())
     text = array.cast(TEXT)
     text = pc.if_else(
-        pc.match_substring_regex(text, r"^-?[0-9]+$"), joined(text, literal(".0")), text
+        pc.match_substring_regex(text, r"^-?[0-9]+$"), concatenated(text, text_scalar(".0")), text
     )
     for arrow, spark in (("nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity")):
-        text = pc.if_else(pc.equal(text, literal(arrow)), literal(spark), text)
+        text = pc.if_else(pc.equal(text, text_scalar(arrow)), text_scalar(spark), text)
     return text
 
 
@@ -86,7 +86,7 @@ def timestamp_texts(
         text = pc.replace_substring(text, " ", separator)
     text = _with_fraction(text, fraction, per_second, uniform)
     if suffix is not None and (with_offset or zone is None):
-        text = joined(text, suffix)
+        text = concatenated(text, suffix)
     return pc.if_else(array.is_valid(), text, pa.scalar(None, TEXT))
 
 
@@ -201,7 +201,7 @@ def _with_fraction(text: pa.Array, fraction: pa.Array, per_second: int, uniform:
     digits = [_digits(value, per_second) for value in values]
     if uniform:
         digits = [max(digits)] * len(digits)
-    return joined(
+    return concatenated(
         text, pa.array([_fraction(v, width, d) for v, d in zip(values, digits, strict=True)], TEXT)
     )
 

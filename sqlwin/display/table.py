@@ -48,7 +48,7 @@ class Layout:
     break_at: int | None = None
 
 
-def write_table(
+def print_table(
     columns: Sequence[str],
     batches: Iterable[pa.RecordBatch],
     console: Console,

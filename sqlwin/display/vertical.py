@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from sqlwin.display.formats import pieces
+from sqlwin.display.formats import cut_batches
 from sqlwin.display.notation import shown_texts
 from sqlwin.display.table import one_line
 
@@ -41,7 +41,7 @@ def write_vertical(
     name_width = max((cell_len(header) for header in headers), default=0)
     room = max(20, console.width - name_width - 3) if console.is_terminal else None
     n_rows = 0
-    for piece in pieces(batches):
+    for piece in cut_batches(batches):
         cells = [shown_texts(array, uniform=True).to_pylist() for array in piece.columns]
         for row in range(piece.num_rows):
             if max_rows is not None and n_rows == max_rows:

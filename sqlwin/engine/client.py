@@ -121,7 +121,7 @@ def start() -> str | None:
         return place.why_refused() or "it ended at once"
     with channel:
         # answered when it has a run ready
-        wire.send(channel, {"command": "wait", "idle": idle_seconds()})
+        wire.send_message(channel, {"command": "wait", "idle": idle_seconds()})
         channel.settimeout(_READY_SECONDS)
         try:
             wire.receive(channel)
@@ -170,7 +170,7 @@ def _asked(path: Path, message: wire.Message) -> wire.Message | None:
         return None
     with channel:
         try:
-            wire.send(channel, message)
+            wire.send_message(channel, message)
             return wire.receive(channel)[0]
         except (OSError, wire.Closed):
             return None
@@ -227,7 +227,7 @@ def _handed_over(
     }
     try:
         request["directory"] = os.getcwd()
-        wire.send(channel, request, [0, 1, 2])
+        wire.send_message(channel, request, [0, 1, 2])
         channel.settimeout(_READY_SECONDS)
         answer, _ = wire.receive(channel)
     except (OSError, wire.Closed):
@@ -241,7 +241,7 @@ def _accompanied(channel: socket.socket, pid: int) -> int:
     channel.settimeout(None)
     with _signals_passed_on(channel, pid):
         try:
-            wire.send(channel, {"go": True})
+            wire.send_message(channel, {"go": True})
             answer, _ = wire.receive(channel)
             return int(answer["exit"])
         except (OSError, wire.Closed) as error:
@@ -261,7 +261,7 @@ def _signals_passed_on(channel: socket.socket, pid: int) -> Iterator[None]:
             if each in replaced:
                 signal.signal(each, signal.SIG_DFL)
         with suppress(OSError):  # it has ended just now
-            wire.send(channel, {"signal": number})
+            wire.send_message(channel, {"signal": number})
 
     def pause(number: int, frame: FrameType | None) -> None:
         with suppress(ProcessLookupError):

@@ -82,10 +82,10 @@ class EngineRun:
         except Exception as error:
             traceback.print_exc()
             with suppress(OSError):  # the engine is gone
-                wire.send(self._engine, {"failed": str(error).splitlines()[0]})
+                wire.send_message(self._engine, {"failed": str(error).splitlines()[0]})
             return 1
         try:
-            wire.send(self._engine, {"ready": True})
+            wire.send_message(self._engine, {"ready": True})
             request, files = wire.receive(self._engine, 4)
         except (OSError, wire.Closed):
             return 0  # the engine has ended
@@ -96,7 +96,7 @@ class EngineRun:
                 self._carry_out(attached, command, request)
             else:
                 attached.leave()
-        wire.send(self._engine, {"done": True})
+        wire.send_message(self._engine, {"done": True})
         return 0
 
     def _is_taken(
@@ -105,11 +105,11 @@ class EngineRun:
         """Become what the command is; whether that is possible, and the command wants to go on."""
         try:
             if not all(map(attached.can_change, request["conf"])):
-                wire.send(command, {"declined": True})
+                wire.send_message(command, {"declined": True})
                 return False
             _take_over(request, files, self._spark.environment)
             attached.begin(Path.cwd())
-            wire.send(command, {"ready": os.getpid()})
+            wire.send_message(command, {"ready": os.getpid()})
             wire.receive(command)
         except (OSError, wire.Closed):
             return False
@@ -135,9 +135,9 @@ class EngineRun:
         for number in (0, 1, 2):
             os.dup2(os.open(os.devnull, os.O_RDWR), number)
         with suppress(OSError):  # the engine is gone, which the command is not to mind
-            wire.send(self._engine, {"over": True})
+            wire.send_message(self._engine, {"over": True})
         with suppress(OSError):  # the command is gone
-            wire.send(command, {"exit": code})
+            wire.send_message(command, {"exit": code})
 
     def _exit_code(self, arguments: Sequence[str]) -> int:
         """Run the command line; its exit code, as that of a Python that ends."""

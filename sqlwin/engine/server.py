@@ -209,11 +209,11 @@ class Engine:
         with suppress(OSError):  # the command is gone, or the run, which shows when it is read
             if command.files:
                 files = [command.channel.fileno(), *command.files]
-                wire.send(child.channel, command.request, files)
+                wire.send_message(child.channel, command.request, files)
                 child.is_busy = True
                 self._n_runs += 1
             else:
-                wire.send(command.channel, {"ready": True})
+                wire.send_message(command.channel, {"ready": True})
         command.close()
 
     def _reap(self, child: _Child) -> None:
@@ -240,12 +240,12 @@ class Engine:
         with suppress(OSError):  # it did not wait for an answer
             match request.get("command"):
                 case "status":
-                    wire.send(channel, self._status())
+                    wire.send_message(channel, self._status())
                 case "end":
                     self._is_ending = True
-                    wire.send(channel, self._status())
+                    wire.send_message(channel, self._status())
                 case _ if self._is_ending or self._waiting or (child and child.is_busy):
-                    wire.send(channel, {"busy": True})
+                    wire.send_message(channel, {"busy": True})
                 case _:
                     self._idle_seconds = request.get("idle", self._idle_seconds)
                     if child is not None and child.is_ready:

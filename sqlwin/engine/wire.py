@@ -18,7 +18,7 @@ class Closed(Exception):
     """The other side is gone."""
 
 
-def send(channel: socket.socket, message: Message, files: Sequence[int] = ()) -> None:
+def send_message(channel: socket.socket, message: Message, files: Sequence[int] = ()) -> None:
     """Send a message, and files for the other side to have open too.
 
     Raises:

@@ -46,7 +46,7 @@ from sqlwin.statements.parse import (
     StatementSet,
     Use,
     parse_statement,
-    split,
+    split_script,
 )
 
 # Spans of time that a sample is made of, and the fewest slices in each
@@ -376,7 +376,7 @@ def _pieces(statement: Advise) -> Iterator[_Piece]:
         return
     for text, file in (*statement.scripts, *((_read(name), name) for name in statement.files)):
         with _Piece(text, "", text, file, 0).placed():
-            pieces = split(text)
+            pieces = split_script(text)
         title = "line " if file is None else f"{os.path.basename(file)}:"
         for each in pieces:
             yield _Piece(each.text, f"{title}{each.line}", text, file, each.offset)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pyspark.sql import DataFrame
 
 from planner.explain.build import operator_ids, query_document
-from planner.explain.document import QueryDocument, masked
+from planner.explain.document import QueryDocument, masked_document
 from planner.explain.streams import explain_reader, explain_shared
 from planner.lowering.stream.statement_set import (
     StreamSetSteps,
@@ -72,7 +72,9 @@ class Explanations:
         """
         mask = self._plans.config.mask.text
         with deep_trees(statement.text):
-            return [masked(document, mask) for document in self._documents(statement, analyze)]
+            return [
+                masked_document(document, mask) for document in self._documents(statement, analyze)
+            ]
 
     def _documents(self, statement: Statement, analyze: bool) -> list[QueryDocument]:
         self._plans.start_statement()

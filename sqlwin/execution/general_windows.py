@@ -14,7 +14,7 @@ from runtime.errors import AnalysisError
 from runtime.spec.table import TableSpec
 from runtime.streaming.execute.general import check_general_key, general_stream
 from runtime.streaming.options import StreamOptions
-from sqlwin.catalog.columns import check_time_column, column_of, output_columns
+from sqlwin.catalog.columns import check_time_column, output_columns, required_column
 from sqlwin.catalog.entries import Registered
 from sqlwin.execution.lowered import LoweredRows
 from sqlwin.execution.runner import Runner
@@ -85,7 +85,7 @@ class GeneralWindows:
     def _lowered(self, plan: Plan) -> LoweredGeneralWindows:
         keys, time = self._columns(plan)
         for key in keys:
-            check_general_key(key, column_of(plan.physical.schema, key).type)
+            check_general_key(key, required_column(plan.physical.schema, key).type)
         return LoweredGeneralWindows(self, self.runner.lowered_rows(plan, time), keys)
 
     def _parsed(self) -> Query:
@@ -96,11 +96,11 @@ class GeneralWindows:
     def _columns(self, plan: Plan) -> tuple[tuple[str, ...], tuple[str, str] | None]:
         """The keys as they are called, and name and type of the time column."""
         schema = plan.physical.schema
-        keys = tuple(column_of(schema, key).name for key in self.keys)
+        keys = tuple(required_column(schema, key).name for key in self.keys)
         if self.time is None:
             return keys, None
         check_time_column(schema, self.time)
-        time = column_of(schema, self.time)
+        time = required_column(schema, self.time)
         return keys, (time.name, time.type)
 
 
@@ -135,7 +135,7 @@ class LoweredGeneralWindows:
         What Python functions do is not in it.
         """
         physical = with_rows_by_spark(self.rows.plan.physical)
-        types = {key.lower(): column_of(physical.schema, key).type for key in self.keys}
+        types = {key.lower(): required_column(physical.schema, key).type for key in self.keys}
         said = {
             "rows": form_of(physical),
             "window": self.windows.job.assigner.bounds,

@@ -76,7 +76,7 @@ def target_of(catalog: SessionCatalog, insert: Insert) -> TableSpec | None:
         raise
 
 
-def arranged(
+def by_position(
     rows: DataFrame,
     table: TableSpec,
     columns: tuple[str, ...],
@@ -130,7 +130,7 @@ def with_static(
 ) -> tuple[DataFrame, tuple[str, ...]]:
     """The rows with the columns of PARTITION (k = 'x') behind their own, and all their names.
 
-    Arguments as in `arranged`; a row kind may stand in front.
+    Arguments as in `by_position`; a row kind may stand in front.
 
     Raises:
         AnalysisError: the table is not partitioned by one of them, it is given twice, or the query
@@ -189,11 +189,11 @@ def _are_declared(rows: DataFrame, declared: list[TableColumn], given: dict[str,
 
 
 def arrow_as_arranged(rows: BatchRows, fitted: DataFrame) -> ArrowRows | None:
-    """The rows as workers have them, if `arranged` has left columns and types as they are.
+    """The rows as workers have them, if `by_position` has left columns and types as they are.
 
     Args:
         rows: the rows.
-        fitted: what `arranged` made of them, given no columns: their order is the same.
+        fitted: what `by_position` made of them, given no columns: their order is the same.
     """
     before, after = rows.dataframe.schema.fields, fitted.schema.fields
     are_same = [field.dataType for field in before] == [field.dataType for field in after]
@@ -202,7 +202,7 @@ def arrow_as_arranged(rows: BatchRows, fitted: DataFrame) -> ArrowRows | None:
 
 def insert_rows(rows: BatchRows, table: TableSpec) -> int | None:
     """Write a query's rows to a session table; how many, if the connector says so."""
-    fitted = arranged(rows.dataframe, table, ())
+    fitted = by_position(rows.dataframe, table, ())
     return write_table(fitted, table, overwrite=False, arrow=arrow_as_arranged(rows, fitted))
 
 

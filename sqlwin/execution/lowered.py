@@ -288,7 +288,9 @@ def lower_rows(
     return LoweredRows(plan, step, _sources(plan, catalog, _lowered_windows(plan, catalog)))
 
 
-def general_windows(plan: Node, catalog: SessionCatalog) -> tuple[tuple[str, StreamOfWindows], ...]:
+def general_windows_in(
+    plan: Node, catalog: SessionCatalog
+) -> tuple[tuple[str, StreamOfWindows], ...]:
     """The windows of `Session.windows` that a plan reads, with the names that Spark knows."""
     found = []
     for stream in streams_of(plan, catalog):
@@ -300,7 +302,7 @@ def general_windows(plan: Node, catalog: SessionCatalog) -> tuple[tuple[str, Str
 
 
 def _lowered_windows(plan: Plan, catalog: SessionCatalog) -> tuple[tuple[str, LoweredWindows], ...]:
-    found = general_windows(plan.physical, catalog)
+    found = general_windows_in(plan.physical, catalog)
     return tuple((view, windows.lowered()) for view, windows in found)
 
 

@@ -38,7 +38,7 @@ from sqlwin.statements.parse import (
     Set,
     Statement,
     parse_statement,
-    split,
+    split_script,
 )
 
 if TYPE_CHECKING:
@@ -92,7 +92,9 @@ class OfflineSession:
         self._config.mask.remember(sql)
         try:
             with deep_trees(sql):
-                return tuple(each for part in split(sql) for each in self._documents(part.text))
+                return tuple(
+                    each for part in split_script(sql) for each in self._documents(part.text)
+                )
         except SqlwinError as error:
             raise NeedsSpark from error
 
@@ -111,7 +113,7 @@ class OfflineSession:
         self._config.mask.remember(sql)
         try:
             with deep_trees(sql):
-                return [self._result(part.text) for part in split(sql)]
+                return [self._result(part.text) for part in split_script(sql)]
         except SqlwinError as error:
             raise NeedsSpark from error
 
@@ -168,13 +170,13 @@ class OfflineSession:
     def _explained(self, query: Query) -> QueryDocument:
         # only here: what shows plans takes its time to import
         from planner.explain.build import query_document
-        from planner.explain.document import masked
+        from planner.explain.document import masked_document
 
         plan = self._plan(query.ast, query.text)
         document = query_document(plan, query.text, self._time_zone)
         if in_process(plan, self._config, self._time_zone) is not None:
             document = in_process_document(document)
-        return masked(document, self._config.mask.text)
+        return masked_document(document, self._config.mask.text)
 
     def _plan(self, query: exp.Query, text: str) -> Plan:
         options = planner_options(self._config, self._catalog, self._time_zone, self._partitions)

@@ -40,7 +40,7 @@ from sqlwin.execution.lowered import (
     LoweredBatch,
     LoweredStream,
     Measuring,
-    general_windows,
+    general_windows_in,
     lower_query,
 )
 from sqlwin.execution.streams.options import foreign_options, stream_options
@@ -337,7 +337,7 @@ class Plans:
         if connector_of(entry).open_batches is None:
             connector = f"connector '{entry.connector}'"
             return f"the stream goes into {connector}, which Spark writes by itself"
-        if general_windows(draft.physical, self.catalog):
+        if general_windows_in(draft.physical, self.catalog):
             return "the stream comes from windows made in Python"
         return None
 

@@ -52,7 +52,7 @@ from sqlwin.execution.streams.results import StreamQuery
 from sqlwin.execution.streams.sinks import IntoTable
 from sqlwin.execution.streams.start import start_stream
 from sqlwin.execution.streams.state import show_state
-from sqlwin.execution.streams.status import resume_hint, show_streams
+from sqlwin.execution.streams.status import how_to_resume, show_streams
 from sqlwin.execution.summary import summary
 from sqlwin.result import Result
 from sqlwin.statements.parse import (
@@ -182,7 +182,7 @@ class Runner:
             case ShowViews():
                 table = listings.show_views(self.catalog, self.spark, statement.like)
             case ShowMaterializedTables():
-                table = listings.masked(self._materialized.show(statement), mask)
+                table = listings.masked_table(self._materialized.show(statement), mask)
             case ShowFunctions():
                 table = listings.show_functions(self.spark, statement.like)
             case ShowCreateTable() if (entry := self.catalog.entry(statement.name)) is not None:
@@ -191,19 +191,19 @@ class Runner:
                 else:
                     table = listings.show_create_table(self.catalog, statement.name, mask)
             case ShowStreams():
-                table = listings.masked(show_streams(self.streams), mask)
+                table = listings.masked_table(show_streams(self.streams), mask)
             case ShowState():
                 refuse_remote_state(self.spark)
                 with self._plans.errors_of(statement.text), self._plans.jobs_run():
                     table = show_state(self.spark, statement.directory)
-                table = listings.masked(table, mask)
+                table = listings.masked_table(table, mask)
             case Describe(is_extended=True) if isinstance(
                 entry := self.catalog.entry(statement.name), MaterializedTable
             ):
-                table = listings.masked(self._materialized.described(entry), mask)
+                table = listings.masked_table(self._materialized.described(entry), mask)
             case Describe() if self.catalog.entry(statement.name) is not None:
-                table = listings.describe(self.catalog, statement.name, self.spark)
-                table = listings.masked(table, mask)
+                table = listings.describe_table(self.catalog, statement.name, self.spark)
+                table = listings.masked_table(table, mask)
             case SparkStatement():
                 return self._spark_statement(statement.spark_text)
             case ShowCreateTable() | Describe():
@@ -386,10 +386,10 @@ class Runner:
             stream.stop()
         name = f"stream {stream.number} (`{stream.setup.name}`)"
         if failure := stream.failure():
-            return _ok(statement, f"{name} has failed: {failure}", (resume_hint(stream),))
+            return _ok(statement, f"{name} has failed: {failure}", (how_to_resume(stream),))
         others = [f"`{each}`" for each in stream.setup.inserts if each != stream.setup.name]
         also = f", and with it INSERT INTO {', '.join(others)}" if others else ""
-        return _ok(statement, f"{name} is stopped{also}", (resume_hint(stream),))
+        return _ok(statement, f"{name} is stopped{also}", (how_to_resume(stream),))
 
     # -- settings ------------------------------------------------------------------------------
 

@@ -26,8 +26,8 @@ from sqlwin.catalog.entries import MaterializedTable
 from sqlwin.catalog.options import idle_notes
 from sqlwin.execution.analyze import Watched
 from sqlwin.execution.inserts import (
-    arranged,
     arrow_as_arranged,
+    by_position,
     hold_ups,
     insert_into_spark,
     target_of,
@@ -93,7 +93,7 @@ class Inserts:
         if table is None:
             return rows
         with self._plans.errors_of(statement.text):
-            return arranged(rows, table, statement.columns, statement.static)
+            return by_position(rows, table, statement.columns, statement.static)
 
     def _write_alone(
         self,

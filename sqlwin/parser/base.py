@@ -13,7 +13,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from planner.sql.depth import deep_trees
 from planner.sql.render import RAW, RAW_VALUE
 from runtime.errors import Position, SqlSyntaxError
-from sqlwin.parser.errors import describe
+from sqlwin.parser.errors import error_line
 from sqlwin.parser.strings import string_value
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class TokenParser(SparkParser):
         """One of sqlglot's errors as a line of ours."""
         token = self.failed_at
         return SqlSyntaxError(
-            describe(error, self.sql, token), position=self.place(token, token), sql=self.sql
+            error_line(error, self.sql, token), position=self.place(token, token), sql=self.sql
         )
 
     def fail(

@@ -11,7 +11,7 @@ from runtime.errors import Position, SqlSyntaxError
 _UNEXPECTED = "Invalid expression / Unexpected token"
 
 
-def describe(error: ParseError, sql: str, token: Token | None) -> str:
+def error_line(error: ParseError, sql: str, token: Token | None) -> str:
     """One line about an error of sqlglot's that came at `token`; None is the end of the text."""
     found = f"`{token.text}`" if token else "the end of the statement"
     if token and token.token_type in (TokenType.STRING, TokenType.RAW_STRING):

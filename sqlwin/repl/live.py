@@ -18,7 +18,7 @@ from rich.text import Text
 
 from runtime.errors import AnalysisError
 from sqlwin.display.status_line import fitted
-from sqlwin.display.table import write_table
+from sqlwin.display.table import print_table
 
 # Lines of the screen that are not rows: the names, the rule, the status, and the prompt
 _OTHER_LINES = 6
@@ -156,7 +156,7 @@ class LiveView:
         text = io.StringIO()
         console = Console(file=text, force_terminal=True, width=width, highlight=False)
         if shown := self._rows.shown(max(1, height - _OTHER_LINES)):
-            write_table(self._columns, shown, console, max_rows=None, null=self._null)
+            print_table(self._columns, shown, console, max_rows=None, null=self._null)
         else:
             console.print("waiting for rows", style="dim")
         status, end = self._status() or "", self._end

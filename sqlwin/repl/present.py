@@ -14,7 +14,7 @@ from rich.text import Text
 
 from sqlwin.console.formats import counted, elapsed, writer_of
 from sqlwin.display.progress import ProgressBar
-from sqlwin.display.table import write_table
+from sqlwin.display.table import print_table
 from sqlwin.display.vertical import write_vertical
 from sqlwin.repl.commands import ReplOptions
 from sqlwin.repl.output import PARQUET
@@ -207,7 +207,7 @@ class PromptPresenter:
         self, columns: Sequence[str], batches: Sequence[pa.RecordBatch], width: int
     ) -> tuple[str, int, bool]:
         console, stream = self._console(width)
-        n_rows, is_cut = write_table(
+        n_rows, is_cut = print_table(
             columns,
             batches,
             console,
@@ -269,7 +269,7 @@ class PromptPresenter:
         elif format == "table":
             stream = io.StringIO()
             console = Console(file=stream, force_terminal=False, color_system=None)
-            shown = write_vertical if self._options.vertical == "on" else write_table
+            shown = write_vertical if self._options.vertical == "on" else print_table
             batches = self._batches(result, None)
             n_rows, _ = shown(
                 result.columns, batches, console, max_rows=None, null=self._options.null

@@ -46,10 +46,10 @@ def is_complete(text: str) -> bool:
     if ";" not in text:
         return False
     # reading SQL takes a moment to load: not before the first semicolon
-    from sqlwin.statements.split import split
+    from sqlwin.statements.split import split_script
 
     try:
-        parts = split(text + _NEXT)
+        parts = split_script(text + _NEXT)
     except SqlSyntaxError:
         return False
     return not parts or parts[-1].text == _NEXT.strip()

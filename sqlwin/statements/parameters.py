@@ -218,7 +218,7 @@ def used_in(sql: str, given: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in given.items() if name in names}
 
 
-def bind(sql: str, params: Params | None, n_before: int = 0) -> BoundText:
+def bind_parameters(sql: str, params: Params | None, n_before: int = 0) -> BoundText:
     """The statement with values in the places of its parameters.
 
     Args:

@@ -1,4 +1,4 @@
-"""Reads scripts and statements: `split` a script, then `parse_statement` each part."""
+"""Reads scripts and statements: `split_script` a script, then `parse_statement` each part."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ from sqlwin.statements.nodes import (
     Use,
 )
 from sqlwin.statements.queries import NotOurs, read_ast, read_insert, read_rows
-from sqlwin.statements.split import StatementText, split, words
+from sqlwin.statements.split import StatementText, split_script, words
 from sqlwin.statements.tokens import has_clause, is_flink_table, is_word, statement_set_body
 
 __all__ = [
@@ -85,7 +85,7 @@ __all__ = [
     "Summarize",
     "Use",
     "parse_statement",
-    "split",
+    "split_script",
     "words",
 ]
 

@@ -31,7 +31,7 @@ class StatementText:
     line: int
 
 
-def split(script: str) -> list[StatementText]:
+def split_script(script: str) -> list[StatementText]:
     r"""The statements of a script; semicolons end them.
 
     Those in strings, quoted names and comments do not count, nor do those inside statement sets

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from planner.explain.build import query_document
-from planner.explain.document import Document, QueryDocument, masked, to_json
+from planner.explain.document import Document, QueryDocument, masked_document, to_json
 from runtime.connectors.latest_rows import LatestRows
 from runtime.redaction import Mask
 from runtime.spark.session import is_remote
@@ -322,7 +322,8 @@ def plan_of(session: Watched, number: int) -> dict[str, object] | None:
         return None
     zone = session.time_zone()
     queries = [
-        masked(query_document(plan, plan.sql.strip(), zone), mask) for plan in list(run.plans)
+        masked_document(query_document(plan, plan.sql.strip(), zone), mask)
+        for plan in list(run.plans)
     ]
     if len(queries) == 1 and session.jobs is not None and not run.record.streams:
         queries = [_with_figures(queries[0], session.jobs, run)]

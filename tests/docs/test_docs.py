@@ -20,7 +20,7 @@ from rich.console import Console
 
 import sqlwin
 from sqlwin.cli.app import main
-from sqlwin.display.table import write_table
+from sqlwin.display.table import print_table
 from tests.docs import pages
 from tests.docs.pages import PAGES, Block
 from tests.goldens import ROOT
@@ -116,7 +116,7 @@ def table_of(session: sqlwin.Session, sql: str) -> str:
         return ""
     out = io.StringIO()
     console = Console(file=out, width=120, force_terminal=False, color_system=None)
-    write_table(last.columns, last.batches(), console, max_rows=None)
+    print_table(last.columns, last.batches(), console, max_rows=None)
     return "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines() if line.strip())
 
 

@@ -26,7 +26,7 @@ from runtime.compute.accumulators import (
 )
 from runtime.compute.accumulators.segments import run_starts
 from runtime.compute.kernels.columns import Int64Array
-from runtime.compute.kernels.slices import Slices, changes
+from runtime.compute.kernels.slices import Slices, row_changes
 
 
 class HopCombiner:
@@ -42,7 +42,7 @@ class HopCombiner:
         self._accumulators = slices.accumulators
         self._n_slices = len(slices)
         block = block_of_slot.take(slices.slot)
-        blocks = Segments(run_starts(changes([slices.key_code, block])), len(slices))
+        blocks = Segments(run_starts(row_changes([slices.key_code, block])), len(slices))
         self._block_start = np.repeat(blocks.starts, blocks.lengths)
         self._ranges: list[_RunningDifference | _PrefixAndSuffix] = [
             _RunningDifference(each, state)

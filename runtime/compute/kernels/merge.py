@@ -32,7 +32,7 @@ WINDOW_BOUND_TYPE = pa.timestamp("us")
 _Combine = Callable[[Int64Array, Int64Array], list[AccumulatorState]]
 
 
-def output_schema(input_schema: pa.Schema, spec: WindowAggregation) -> pa.Schema:
+def windows_schema(input_schema: pa.Schema, spec: WindowAggregation) -> pa.Schema:
     """The columns of the result: keys, window start and end, the accumulators' output columns.
 
     Args:
@@ -81,7 +81,7 @@ def merge_slices(
         part_rows: about how many rows of slices are worked on together.
 
     Yields:
-        Batches of `output_schema`; none if there are no windows.
+        Batches of `windows_schema`; none if there are no windows.
 
     Raises:
         ExecutionError: a result does not fit its type, or an accumulator its columns.
@@ -92,7 +92,7 @@ def merge_slices(
     assigner = slice_assigner(window)
     if window_ends is not None:
         assigner = WindowsBetween(assigner, *window_ends)
-    schema = output_schema(table.schema, spec)
+    schema = windows_schema(table.schema, spec)
     for slices in group_slices(table, spec, assigner, part_rows):
         yield from _windows(slices, spec.accumulators, window, assigner, schema, max_rows)
 

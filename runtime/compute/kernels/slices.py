@@ -179,7 +179,7 @@ def plain_type(type_: pa.DataType) -> pa.DataType:
     return type_.value_type if pa.types.is_dictionary(type_) else type_
 
 
-def changes(arrays: Sequence[Int64Array]) -> npt.NDArray[np.bool_]:
+def row_changes(arrays: Sequence[Int64Array]) -> npt.NDArray[np.bool_]:
     """Whether row n + 1 differs from row n in any of `arrays`."""
     changed: npt.NDArray[np.bool_] = arrays[0][1:] != arrays[0][:-1]
     for array in arrays[1:]:

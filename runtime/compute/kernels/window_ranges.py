@@ -6,7 +6,7 @@ import numpy as np
 
 from runtime.compute.accumulators.segments import run_starts
 from runtime.compute.kernels.columns import Int64Array
-from runtime.compute.kernels.slices import Slices, changes
+from runtime.compute.kernels.slices import Slices, row_changes
 from runtime.spec.windows import AlignedWindow, CalendarHop, Hop
 
 
@@ -62,7 +62,7 @@ class WindowRanges:
 def cumulated_from(slices: Slices) -> Int64Array:
     """The first slice of each maximal window of a CUMULATE."""
     maximal_window = slices.last_window.take(slices.slot)
-    return run_starts(changes([slices.key_code, maximal_window]))
+    return run_starts(row_changes([slices.key_code, maximal_window]))
 
 
 def _left_by_hop(slices: Slices, window_offset: Int64Array) -> Int64Array:

@@ -26,7 +26,7 @@ from runtime.commits import (
     BATCH_WRITER,
     Commit,
     batch_of,
-    counting,
+    counting_files,
     data_file,
     read_commit,
     read_commits,
@@ -240,7 +240,7 @@ def _counting_in(writer: Writer, directories: Sequence[str]) -> tuple[str, ...]:
         found.extend(files.files_below(f"{path}/{directory}" if directory else path))
 
     for_each_file(look, directories)
-    counts = counting(path, read_commits(files, path))
+    counts = counting_files(path, read_commits(files, path))
     below = sorted(file.removeprefix(path).lstrip("/") for file in filter(counts, found))
     return tuple(name for name in below if not _OF_A_WRITER.match(name))
 

@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from runtime.commits import committed_files, counting, read_commits
+from runtime.commits import committed_files, counting_files, read_commits
 from runtime.connectors.columns import (
     declared_schema,
     declared_type,
@@ -87,7 +87,7 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
             every = attempt > _ATTEMPTS or not all(commit.is_done for commit in commits.values())
             listed = set(data_files(origin)) if is_local_path(origin) and not every else None
             paths = _paths(spec, origin, files, values, options, every=every)
-            first = next(filter(counting(origin, commits), data_files(origin, files)), None)
+            first = next(filter(counting_files(origin, commits), data_files(origin, files)), None)
         if first is None and spec.columns and not any(c.metadata for c in spec.columns):
             # A directory that nothing has been written to yet.
             return spark.createDataFrame([], declared_schema(spec, physical_columns(spec)))
@@ -115,7 +115,7 @@ def read_stored_table(
     if not spec.columns:
         return dataframe
     text = text_reading(spec, "parquet", {})
-    return dataframe.select(*(column_of(dataframe, spec, c, origin, text) for c in brought))
+    return dataframe.select(*(declared_column(dataframe, spec, c, origin, text) for c in brought))
 
 
 def _read(
@@ -155,7 +155,7 @@ def _read(
         return dataframe
     # Positional formats were given the declared names; all others are looked up by name.
     brought = brought_columns(spec)
-    return dataframe.select(*(column_of(dataframe, spec, c, origin, text) for c in brought))
+    return dataframe.select(*(declared_column(dataframe, spec, c, origin, text) for c in brought))
 
 
 def reachable_files(
@@ -257,7 +257,7 @@ def brought_columns(spec: TableSpec) -> list[TableColumn]:
     return [c for c in spec.columns if c.computed is None]
 
 
-def column_of(
+def declared_column(
     dataframe: DataFrame,
     spec: TableSpec,
     column: TableColumn,

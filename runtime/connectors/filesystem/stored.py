@@ -33,7 +33,7 @@ from runtime.scan.files import (
 from runtime.scan.splits import FileRange
 from runtime.scan.stored_files import StoredFiles
 from runtime.scan.stores import Store
-from runtime.scan.whole_rows import ranges, read_range, row_schema
+from runtime.scan.whole_rows import file_ranges, read_part, row_schema
 from runtime.spark.files import store_package
 from runtime.spark.workers import prepare_worker
 from runtime.spec.scan import ScanFile
@@ -164,7 +164,7 @@ def stored_rows(
         store: where the files are.
     """
     cores = spark.sparkContext.defaultParallelism
-    rows = _rows(ranges(files, cores * _PER_CORE), partitions)
+    rows = _rows(file_ranges(files, cores * _PER_CORE), partitions)
     n_splits = rows.column("split")[-1].as_py() + 1
     parts = spark.createDataFrame(rows).repartitionById(n_splits, "split")
     return parts.mapInArrow(_reader(schema, store), from_arrow_schema(schema, True))
@@ -250,7 +250,7 @@ def _reader(
             for row in batch.to_pylist():
                 file = ScanFile(row["path"], (), (), row["n_bytes"], row["modified_ns"])
                 values = _values(file, json.loads(row["partitions"]), schema)
-                yield from read_range(
+                yield from read_part(
                     FileRange(file, row["start"], row["stop"]), schema, values, store
                 )
 

@@ -22,7 +22,7 @@ from runtime.connectors.filesystem.paths import data_files, path_for_spark
 from runtime.connectors.filesystem.publish import clear_batches
 from runtime.connectors.filesystem.read import (
     brought_columns,
-    column_of,
+    declared_column,
     explain,
     file_path,
     reachable,
@@ -67,7 +67,7 @@ def monitor_interval_us(spec: TableSpec) -> int | None:
     return None if text is None else duration_us(text)
 
 
-def stream_options(spec: TableSpec) -> dict[str, str]:
+def file_source_options(spec: TableSpec) -> dict[str, str]:
     """The options of `spec` that are about streams, as Spark's file source has them."""
     values = option_values(spec)
     options: dict[str, str] = {}
@@ -115,7 +115,7 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
             schema = text.schema(schema)
         reader: Any = spark.readStream.format(file_format)
         read_options = options if text is None else text.reader_options
-        reader = reader.options(**read_options, **stream_options(spec))
+        reader = reader.options(**read_options, **file_source_options(spec))
         if file_format == "json" and options.get("mode") == "PERMISSIVE" and spec.columns:
             dataframe = without_broken_lines(reader, schema, path)
         else:
@@ -129,7 +129,7 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
     if not spec.columns:
         return dataframe
     brought = brought_columns(spec)
-    return dataframe.select(*(column_of(dataframe, spec, c, origin, text) for c in brought))
+    return dataframe.select(*(declared_column(dataframe, spec, c, origin, text) for c in brought))
 
 
 def _stored_stream(
@@ -140,7 +140,7 @@ def _stored_stream(
     Spark has no file system for it: if its rows are asked for, the stream fails with that.
     """
     package = store_package(spark, origin)
-    others = sorted(set(stream_options(spec)) - {"maxFilesPerTrigger", "maxBytesPerTrigger"})
+    others = sorted(set(file_source_options(spec)) - {"maxFilesPerTrigger", "maxBytesPerTrigger"})
     if others:
         raise SetupError(
             f"table `{spec.name}`: a stream of {origin} knows {others[0]} only with {package}",
@@ -202,7 +202,7 @@ def stream_paths(spark: SparkSession, spec: TableSpec) -> DataFrame:
     system = files_at(spark, local)
     _await_commits(spec, local, system)
     reader: Any = spark.readStream.format("binaryFile").schema(_FILES_DDL)
-    files = reader.options(**stream_options(spec)).load(_directory_or_glob(local, system))
+    files = reader.options(**file_source_options(spec)).load(_directory_or_glob(local, system))
     path = F.regexp_replace("path", "^file:/+", "/")
     found: DataFrame = files.select(path.alias("path"))
     if (regex := values.get("source.path.regex-pattern")) is not None:

@@ -41,9 +41,9 @@ from runtime.connectors.filesystem.text import allow_encoding
 from runtime.connectors.filesystem.write import (
     check_directory,
     check_shared,
+    file_writer_options,
     partition_columns,
     unwritable,
-    writer_options,
 )
 from runtime.connectors.options.checks import bytes_of, duration_us, option_values
 from runtime.connectors.options.formats import format_of
@@ -144,7 +144,7 @@ class FileSink:
         self._spec = spec
         values = option_values(spec)
         self._format = str(format_of(values))
-        self._options = writer_options(spec, self._format)
+        self._options = file_writer_options(spec, self._format)
         allow_encoding(self._spark, self._options)
         self._parallelism = values.get("sink.parallelism")
         self._compaction = compaction(values)

@@ -89,7 +89,7 @@ def write_files(
     if files is not None:
         check_directory(path, spec, files)
         check_shared(spark, path, spec)
-    options = writer_options(spec, file_format)
+    options = file_writer_options(spec, file_format)
     allow_encoding(spark, options)
     if partitions and overwrite:
         # As in Flink: partitions that get no rows stay.
@@ -153,7 +153,7 @@ def _rows_below(spark: SparkSession, directory: str) -> int:
     return spark.read.parquet(as_uri(directory)).count()
 
 
-def writer_options(spec: TableSpec, file_format: str) -> dict[str, str]:
+def file_writer_options(spec: TableSpec, file_format: str) -> dict[str, str]:
     """The options of Spark's writer that say what the options of `spec` say."""
     for name, _ in spec.options:
         if TIME_FORMAT.fullmatch(name) or name.lower().partition(".")[2] in ONLY_READ:

@@ -21,7 +21,7 @@ from pyspark.sql.types import DataType, StructType, TimestampType
 
 from runtime.connectors.columns import check_columns, declared_type, physical_columns
 from runtime.connectors.connector import Connector
-from runtime.connectors.generated.nexmark_events import Market, fields, numbered
+from runtime.connectors.generated.nexmark_events import Market, fields, numbered_events
 from runtime.connectors.generated.row_numbers import Pace, row_numbers
 from runtime.connectors.options.checks import bad_option, check_options, option_values
 from runtime.connectors.options.known import NEXMARK
@@ -129,7 +129,7 @@ def _events(numbers: DataFrame, spec: TableSpec) -> DataFrame:
             value = _row(spec, name, type_, dict(made[kind]))
             value = f"IF(event_type = {_KINDS.index(kind)}, {value}, NULL)"
         selected.append(f"{value} AS {quoted(name)}")
-    return numbered(numbers, market).selectExpr(*selected)
+    return numbered_events(numbers, market).selectExpr(*selected)
 
 
 def _row(spec: TableSpec, column: str, type_: DataType, made: dict[str, str]) -> str:

@@ -78,7 +78,7 @@ class Market:
         return self.persons + self.auctions + self.bids
 
 
-def numbered(numbers: DataFrame, market: Market) -> DataFrame:
+def numbered_events(numbers: DataFrame, market: Market) -> DataFrame:
     """Event numbers with what the fields of an event are worked out from.
 
     Args:
@@ -104,7 +104,7 @@ def numbered(numbers: DataFrame, market: Market) -> DataFrame:
 
 
 def fields(market: Market) -> Mapping[str, Mapping[str, str]]:
-    """SQL for each field of `person`, `auction` and `bid`, over the columns of `numbered`.
+    """SQL for each field of `person`, `auction` and `bid`, over the columns of `numbered_events`.
 
     `dateTime` and `expires` are microseconds since 1970, for the caller to give a type.
     """

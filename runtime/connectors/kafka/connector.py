@@ -49,7 +49,7 @@ from runtime.connectors.kafka.table import (
     value_format,
     writing_of,
 )
-from runtime.connectors.messages import decoded, encoded
+from runtime.connectors.messages import decoded_fields, encoded
 from runtime.connectors.options.checks import (
     bad_option,
     idle_options,
@@ -382,7 +382,7 @@ def columns_of(
                 for n, f in enumerate(schema.fields)
             }
             continue
-        messages, fields = decoded(messages, F.col(part), schema, file_format, spec)
+        messages, fields = decoded_fields(messages, F.col(part), schema, file_format, spec)
         if part == "value" and are_decoded:
             by_worker = F.col(part).isNull()
             fields = {

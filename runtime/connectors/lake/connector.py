@@ -18,7 +18,7 @@ from runtime.connectors.lake.delta_write import open_delta_batches, write_delta
 from runtime.connectors.lake.iceberg import load_iceberg
 from runtime.connectors.lake.iceberg_stream import stream_iceberg
 from runtime.connectors.lake.iceberg_write import open_iceberg_batches, write_iceberg
-from runtime.connectors.lake.table import LakeTable, UnreadableError, read_rows
+from runtime.connectors.lake.table import LakeTable, UnreadableError, read_lake_table
 from runtime.connectors.options.checks import (
     bad_option,
     check_options,
@@ -107,7 +107,7 @@ def _read(spark: SparkSession, spec: TableSpec) -> DataFrame:
         SetupError: the package is missing.
     """
     try:
-        return read_rows(spark, spec, _load(spark, spec))
+        return read_lake_table(spark, spec, _load(spark, spec))
     except UnreadableError as error:
         return _by_spark(spark, spec, error)
 

@@ -24,10 +24,10 @@ from runtime.connectors.connector import StreamWriter, WriteBatch
 from runtime.connectors.lake.delta import add_actions, delta_path, delta_schema, open_delta
 from runtime.connectors.lake.parquet_files import (
     WrittenFile,
-    arranged,
     is_unfinished,
     made_schema,
     remove_files,
+    with_all_columns,
     write_parquet,
 )
 from runtime.connectors.lake.places import TablePlace
@@ -130,7 +130,7 @@ def _write(
         spark, path, f"the files of table `{spec.name}`", "'path' takes a directory all hosts see"
     )
     partitions = _partitions(spec, schema, table)
-    rows = arranged(dataframe, spec, schema)
+    rows = with_all_columns(dataframe, spec, schema)
     if parallelism := values.get("sink.parallelism"):
         rows = rows.repartition(int(parallelism))
     types = [schema[name].dataType.simpleString() for name in partitions]
@@ -142,7 +142,7 @@ def _write(
     try:
         mark, files = write_parquet(rows, path, arrow, partitions, directory_of)
         try:
-            commit(table, path, schema, partitions, files, overwrite, properties)
+            commit_version(table, path, schema, partitions, files, overwrite, properties)
         except DeltaError as error:
             if not is_committed(path, mark):
                 remove_files(path, mark)
@@ -163,7 +163,7 @@ def is_committed(path: str, mark: str) -> bool:
         return False
 
 
-def commit(
+def commit_version(
     table: DeltaTable | None,
     path: str,
     schema: StructType,

@@ -14,9 +14,9 @@ from runtime.connectors.connector import StreamWriter, WriteBatch
 from runtime.connectors.lake.iceberg import open_catalog, spark_schema, table_name
 from runtime.connectors.lake.parquet_files import (
     WrittenFile,
-    arranged,
     made_schema,
     remove_files,
+    with_all_columns,
     write_parquet,
 )
 from runtime.connectors.lake.places import TablePlace
@@ -113,7 +113,7 @@ def _write(
         f"the files of table `{spec.name}`",
         "the catalog's warehouse has to be a directory that all hosts see",
     )
-    rows = arranged(dataframe, spec, columns)
+    rows = with_all_columns(dataframe, spec, columns)
     if parallelism := values.get("sink.parallelism"):
         rows = rows.repartition(int(parallelism))
     is_new = not os.path.exists(location)

@@ -365,7 +365,7 @@ def made_schema(dataframe: DataFrame, spec: TableSpec) -> StructType:
     return StructType([StructField(c.name, declared_type(spec, c), c.nullable) for c in declared])
 
 
-def arranged(dataframe: DataFrame, spec: TableSpec, schema: StructType) -> DataFrame:
+def with_all_columns(dataframe: DataFrame, spec: TableSpec, schema: StructType) -> DataFrame:
     """The rows with the columns of the table, those that are not given being NULL.
 
     Raises:

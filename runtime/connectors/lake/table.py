@@ -94,7 +94,7 @@ def plain_values(array: pa.Array) -> list[PartitionValue]:
     return list(array.to_pylist())
 
 
-def read_rows(spark: SparkSession, spec: TableSpec, table: LakeTable) -> DataFrame:
+def read_lake_table(spark: SparkSession, spec: TableSpec, table: LakeTable) -> DataFrame:
     """The rows of a table, by Spark's reader of Parquet, with its physical columns.
 
     Raises:

@@ -42,7 +42,7 @@ def listed_part(part: FileRange) -> str:
     return json.dumps([file.path, file.n_bytes, file.modified_ns, part.start, part.stop])
 
 
-def part_of(text: str) -> FileRange:
+def part_of_text(text: str) -> FileRange:
     """The part that `listed_part` has made a text of."""
     path, n_bytes, modified_ns, start, stop = json.loads(text)
     return FileRange(ScanFile(path, (), (), n_bytes, modified_ns), start, stop)
@@ -102,7 +102,7 @@ class ScanTask:
 
     def _read(self, path: str) -> Iterator[tuple[pa.RecordBatch, int | None]]:
         """The rows of what a row of the task brings, and their split if it is followed."""
-        part = part_of(path) if path.startswith("[") else None
+        part = part_of_text(path) if path.startswith("[") else None
         path = path if part is None else part.file.path
         names = self._rows.dictionaries
         for rows in read_stream_file(path, self._files, names, self._store, part):

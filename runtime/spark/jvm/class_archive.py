@@ -51,7 +51,7 @@ def archive_path(java: JavaRuntime, class_path: Sequence[str]) -> Path | None:
         class path holds more than jar files (Java archives no classes of a directory).
     """
     directory = _cache_directory()
-    if is_switched_off() or directory is None or sys.platform == "win32":
+    if are_archives_off() or directory is None or sys.platform == "win32":
         return None
     # Java takes a colon for the end of the path.
     if os.pathsep in str(directory) or len(os.pathsep.join(class_path)) > _LONGEST_CLASS_PATH:
@@ -69,7 +69,7 @@ def archive_path(java: JavaRuntime, class_path: Sequence[str]) -> Path | None:
     return directory / f"spark-{place[:8]}-{_digest(parts)[:16]}.jsa"
 
 
-def is_switched_off() -> bool:
+def are_archives_off() -> bool:
     """Whether the environment says that archives are neither used nor made."""
     return os.environ.get(_SWITCH, "").strip().lower() in _NO
 
@@ -116,7 +116,7 @@ def make_missing() -> bool:
         twice a day, since what failed once will most likely fail again; not while it is made.
     """
     archive = _missing
-    if archive is None or is_switched_off() or _is_test_or_ci() or not sys.executable:
+    if archive is None or are_archives_off() or _is_test_or_ci() or not sys.executable:
         return False
     if is_usable(archive) or _was_tried_lately(archive):
         return False
@@ -173,7 +173,7 @@ def note_try(archive: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def publish(written: Path, archive: Path) -> None:
+def publish_archive(written: Path, archive: Path) -> None:
     """Give a complete file its name and its seal, and remove those that it supersedes.
 
     Raises:

@@ -23,7 +23,7 @@ from runtime.errors import SetupError
 from runtime.logs import log_file, open_log
 from runtime.spark.jvm import class_archive
 from runtime.spark.jvm.java import JavaRuntime
-from runtime.spark.jvm.submit import command_line, environment, usable_archive, without_secrets
+from runtime.spark.jvm.submit import command_line, environment, masked_command, usable_archive
 
 _START_SECONDS = 120
 _CONNECTION = "connection"
@@ -229,7 +229,7 @@ def begin_jvm(
             log_bytes = log.tell()
             command = command_line(java, conf, archive, is_local=is_local)
             _jvm = subprocess.Popen(
-                without_secrets(command, directory / "arguments"),
+                masked_command(command, directory / "arguments"),
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

@@ -233,7 +233,7 @@ def _is_secret(argument: str) -> bool:
     return DEFAULT.text(argument) != argument
 
 
-def without_secrets(command: list[str], file: Path) -> list[str]:
+def masked_command(command: list[str], file: Path) -> list[str]:
     """A command line without what looks secret, for everybody on the machine can read it.
 
     Java takes its arguments from a file too. From the first secret on all stand there, since none

@@ -24,7 +24,7 @@ from runtime.names import quoted
 from runtime.spark.workers import prepare_worker
 from runtime.spec.stream import KEEP, PROCESSING_TIME, SOURCE, TIME, WATERMARK
 from runtime.spec.stream_steps import StreamRowsStep
-from runtime.streaming.execute.output import MARKS, decoded, operator_output, watermark_rules
+from runtime.streaming.execute.output import MARKS, decoded_output, operator_output, watermark_rules
 from runtime.streaming.execute.steps import streaming_dataframe
 from runtime.streaming.general import WindowJob
 from runtime.streaming.general.key_group import POSITION, GeneralSpec
@@ -93,7 +93,7 @@ def general_stream(
         _to_groups(keys, len(step.sources), numbers, heads, n_places), MESSAGE_DDL
     )
     emitted = observed(operator_output(messages, operator, step, options), number)
-    results = decoded(emitted.where(F.col("windows").isNotNull()), result)
+    results = decoded_output(emitted.where(F.col("windows").isNotNull()), result)
     return results.drop(*(mark.name for mark in MARKS))
 
 

@@ -15,7 +15,7 @@ from pyspark.sql.types import DataType, LongType
 
 from runtime.connectors.kafka.offsets import Reading
 from runtime.connectors.kafka.scan import scan_reading
-from runtime.frames.meter import Wrap, as_it_is
+from runtime.frames.meter import Wrap, unmeasured
 from runtime.frames.views import temporary_view
 from runtime.local.arrow_scan import STORE_READERS, store_of_scan
 from runtime.local.messages import in_two_passes
@@ -62,13 +62,13 @@ class RunningStage:
     late_row: DataType | None = None
 
 
-def local_stage(
+def stream_local_stage(
     spark: SparkSession,
     local: StreamLocalStep,
     child: Callable[[Step], DataFrame],
     options: StreamOptions,
     number: int = 0,
-    wrap: Wrap = as_it_is,
+    wrap: Wrap = unmeasured,
 ) -> RunningStage:
     """The local stage of the operator with a number.
 
@@ -90,7 +90,7 @@ def local_stage(
         has_processing_time = needs_processing_time(local, options)
         sql, columns = local_sql(local, source, has_processing_time)
         rows = spark.sql(sql)
-    if not has_processing_time and wrap is as_it_is:
+    if not has_processing_time and wrap is unmeasured:
         # what is measured counts all rows
         rows = rows.where(f"`{KEEP}` OR `{WATERMARK}` IS NOT NULL")
     rows = options.own_sources.beside(

@@ -96,7 +96,9 @@ def watermark_rules(step: Streaming | StreamRowsStep, options: StreamOptions) ->
     )
 
 
-def decoded(output: DataFrame, columns: StructType, late: DataType | None = None) -> DataFrame:
+def decoded_output(
+    output: DataFrame, columns: StructType, late: DataType | None = None
+) -> DataFrame:
     """The rows in what an operator emits.
 
     Args:

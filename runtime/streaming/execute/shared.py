@@ -16,8 +16,8 @@ from runtime.local.streaming.stage import ROW_COUNT
 from runtime.spec.steps import BatchWindowsStep, SqlStep, Step
 from runtime.spec.stream import KEEP, LATE_ROW, WATERMARK
 from runtime.spec.stream_steps import StreamReader, StreamSharedStep
-from runtime.streaming.execute.local_stage import local_stage
-from runtime.streaming.execute.output import MARKS, decoded, operator_output, watermark_rules
+from runtime.streaming.execute.local_stage import stream_local_stage
+from runtime.streaming.execute.output import MARKS, decoded_output, operator_output, watermark_rules
 from runtime.streaming.execute.steps import merged_partials, streaming_dataframe
 from runtime.streaming.operators.window import WindowSpec
 from runtime.streaming.options import StreamOptions
@@ -44,13 +44,13 @@ class SharedWindows:
         """The windows of a reader among the rows of a micro-batch."""
         schema = self.schemas[reader]
         own = _blobs(rows, reader).where(F.col("watermark_us").isNull())
-        return decoded(own, schema).drop(*(mark.name for mark in MARKS))
+        return decoded_output(own, schema).drop(*(mark.name for mark in MARKS))
 
     def late_of(self, rows: DataFrame, reader: int) -> DataFrame:
         """The late rows of a reader among them, as `late` has them."""
         assert self.late is not None
         own = _blobs(rows, reader).where(F.col("watermark_us").isNotNull())
-        late = decoded(own, StructType(), self.late[LATE_ROW].dataType)
+        late = decoded_output(own, StructType(), self.late[LATE_ROW].dataType)
         return late.select(*self.late.names)
 
     def none_of(self, spark: SparkSession, reader: int) -> DataFrame:
@@ -75,7 +75,7 @@ def shared_windows(
     """
     local = step.input
     assert not options.emits_updates, "what comes more than once is not shared"
-    stage = local_stage(
+    stage = stream_local_stage(
         spark, local, lambda below: streaming_dataframe(spark, below, options, bounded), options
     )
     plan = stage.plan

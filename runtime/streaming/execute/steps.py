@@ -14,7 +14,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from runtime.errors import AnalysisError
 from runtime.frames.aggregations import windows_schema, with_spark_tables
 from runtime.frames.expand import expand_sql
-from runtime.frames.meter import Meter, Wrap, as_it_is
+from runtime.frames.meter import Meter, Wrap, unmeasured
 from runtime.frames.views import Bounded, sql_dataframe, temporary_view
 from runtime.local.streaming.stage import ROW_COUNT, LocalPlan
 from runtime.spec.aggregates import Accumulator, WindowAggregation
@@ -28,8 +28,8 @@ from runtime.spec.stream_steps import (
 )
 from runtime.spec.windows import SessionWindow
 from runtime.streaming.changes import KeptNames
-from runtime.streaming.execute.local_stage import local_stage
-from runtime.streaming.execute.output import decoded, operator_output, watermark_rules
+from runtime.streaming.execute.local_stage import stream_local_stage
+from runtime.streaming.execute.output import decoded_output, operator_output, watermark_rules
 from runtime.streaming.execute.whole_windows import join, rank, regroup
 from runtime.streaming.operators.session import SessionSpec
 from runtime.streaming.operators.updates import UpdateRules
@@ -81,19 +81,19 @@ def streaming_dataframe(
         case StreamWindowStep():
             return _windows(spark, step, child, options, meter)
         case MeasuredStep():
-            return counted(child(step.input), step.label)
+            return with_row_count(child(step.input), step.label)
         case _:
             return bounded(spark, step)
 
 
-def counted(dataframe: DataFrame, label: str) -> DataFrame:
+def with_row_count(dataframe: DataFrame, label: str) -> DataFrame:
     """The same rows, whose number each micro-batch reports; see `counted_rows`."""
     is_row = F.col(f"`{KEEP}`") if KEEP in dataframe.columns else F.lit(True)
     return dataframe.observe(f"{ROWS_METRIC}{label}", F.count_if(is_row).alias("rows"))
 
 
 def _wrap(meter: Meter | None, label: str) -> Wrap:
-    return as_it_is if meter is None else meter.wrap(label)
+    return unmeasured if meter is None else meter.wrap(label)
 
 
 def _windows(
@@ -111,7 +111,7 @@ def _windows(
             hint="RESET 'table.exec.emit.allow-lateness' and 'table.exec.emit.early-fire.enabled'",
         )
     wrap = _wrap(meter, local.label)
-    stage = local_stage(spark, local, child, options, step.number, wrap)
+    stage = stream_local_stage(spark, local, child, options, step.number, wrap)
     aggregation = with_spark_tables(spark, step.aggregation)
     operator = _operator_spec(step, aggregation, stage.plan, options)
     tasks = None if meter is None else meter.tasks(step.label)
@@ -122,7 +122,7 @@ def _windows(
     windows = windows_schema(partials, step.aggregation)
     if options.emits_updates:
         windows = StructType([StructField(ROW_KIND, StringType()), *windows])
-    return decoded(output, windows, stage.late_row)
+    return decoded_output(output, windows, stage.late_row)
 
 
 def _operator_spec(

@@ -28,7 +28,7 @@ from runtime.streaming.operators.whole_windows import (
     Batches,
     Evaluate,
     evaluate_windows,
-    joined,
+    joined_sides,
     ranked,
     regrouped,
 )
@@ -91,7 +91,7 @@ def join(step: StreamJoinStep, child: Child, partitions: int, wrap: Wrap) -> Dat
     if LATE_ROW in right.columns:
         needed |= F.col(quoted(LATE_ROW)).isNotNull()
     both = sides[0].unionByName(sides[1].where(needed), allowMissingColumns=True)
-    evaluate = partial(joined, step=step, right_columns=[f.name for f in right_fields])
+    evaluate = partial(joined_sides, step=step, right_columns=[f.name for f in right_fields])
     return _evaluated(_exchanged(both, (_WINDOW,), partitions), fields, evaluate, wrap)
 
 

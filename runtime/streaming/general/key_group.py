@@ -29,7 +29,7 @@ from runtime.spec.windows import WINDOW_TIME_LAG_US
 from runtime.streaming.general import Emission, GeneralWindowOperator, WindowJob
 from runtime.streaming.general.operator import OperatorState
 from runtime.streaming.general.rows import own_key, results_batch
-from runtime.streaming.general.stored import CellFacts, read, written
+from runtime.streaming.general.stored import CellFacts, decode_cell, encode_cell
 from runtime.streaming.operators.base import Emitted, KeyGroupOperator, MicroBatch, Output
 from runtime.streaming.state.blobs import BlobStore, Owner, known_blob
 from runtime.streaming.state.cells import Cell, Cells, cell_of
@@ -207,7 +207,7 @@ class GeneralGroup(KeyGroupOperator):
     def _open(self, cell: Cell) -> GeneralWindowOperator:
         state = None
         if cell in self._cells:
-            state = read(known_blob(self._store, self._blob(cell)))
+            state = decode_cell(known_blob(self._store, self._blob(cell)))
         return GeneralWindowOperator(self._spec.job, state, closed_us=self._closed_us)
 
     def _close(self, cell: Cell, state: OperatorState) -> None:
@@ -215,7 +215,7 @@ class GeneralGroup(KeyGroupOperator):
         if state.is_empty:
             self._remove(cell)
             return
-        blob, kept = written(state)
+        blob, kept = encode_cell(state)
         halves = self._halves(cell, state) if kept.n_bytes > self._spec.cell_bytes else {}
         if halves:
             self._remove(cell)

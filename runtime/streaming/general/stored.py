@@ -28,7 +28,7 @@ class CellFacts:
     n_bytes: int
 
 
-def written(state: OperatorState) -> tuple[bytes, CellFacts]:
+def encode_cell(state: OperatorState) -> tuple[bytes, CellFacts]:
     """The blob of a cell, and what is known of it."""
     state.n_late = 0
     # by value, where a class is of a module that only the driver has
@@ -37,7 +37,7 @@ def written(state: OperatorState) -> tuple[bytes, CellFacts]:
     return blob, CellFacts(*timers, len(state.contents), len(blob))
 
 
-def read(blob: bytes) -> OperatorState:
+def decode_cell(blob: bytes) -> OperatorState:
     """What a cell keeps.
 
     Raises:

@@ -135,7 +135,7 @@ def ranked(table: pa.Table, step: StreamRankStep) -> pa.Table:
     return kept.append_column(step.rank_column, pa.array(ranks.astype(np.int32)))
 
 
-def joined(table: pa.Table, step: StreamJoinStep, right_columns: Sequence[str]) -> pa.Table:
+def joined_sides(table: pa.Table, step: StreamJoinStep, right_columns: Sequence[str]) -> pa.Table:
     """Both sides' rows joined; NULL equals nothing.
 
     Args:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_values, one_chunk
 from runtime.compute.windows.aligned import SliceAssigner, slice_assigner
-from runtime.spec.identity import KeptAccumulator, KeptOperator, window_of
+from runtime.spec.identity import KeptAccumulator, KeptOperator, window_of_fields
 from runtime.spec.stream import FINAL_US
 from runtime.spec.windows import (
     FIRST_TIME,
@@ -173,7 +173,7 @@ class Decoder:
 
     def _of_sessions(self, table: pa.Table) -> pa.Table:
         first, last = (int64_values(one_chunk(table.column(n))) for n in (FIRST_TIME, LAST_TIME))
-        window = None if self.operator is None else window_of(self.operator.window)
+        window = None if self.operator is None else window_of_fields(self.operator.window)
         ends = pa.nulls(len(last), _TIME)
         if isinstance(window, SessionWindow):
             ends = pa.array(last + window.gap_us).cast(_TIME)
@@ -195,9 +195,9 @@ class Decoder:
         if self.operator is None:
             return pa.nulls(len(ends), _TIME)
         own = [r for i, r in enumerate(self.operator.readers) if members >> i & 1]
-        window = window_of(own[0].window if len(own) == 1 else self.operator.window)
+        window = window_of_fields(own[0].window if len(own) == 1 else self.operator.window)
         if len(own) > 1:
-            slices = (window_of(reader.slices) for reader in own)
+            slices = (window_of_fields(reader.slices) for reader in own)
             window = common_slices(tuple(each for each in slices if isinstance(each, Tumble)))
         assert not isinstance(window, SessionWindow)
         distinct, place = np.unique(ends, return_inverse=True)
@@ -210,7 +210,7 @@ class Decoder:
         return pa.array(starts.take(place)).cast(_TIME)
 
 
-def closed_until_us(facts: Mapping[str, Any]) -> int | None:
+def stored_closed_until_us(facts: Mapping[str, Any]) -> int | None:
     """Windows of a key group that end no later take no rows any more."""
     if "closed" in facts:
         return None if facts["closed"] is None else int(facts["closed"])

@@ -19,7 +19,7 @@ from runtime.compute.kernels.keys import bucket_of
 from runtime.errors import ExecutionError
 from runtime.spec.windows import FIRST_TIME, LAST_TIME
 from runtime.streaming.general.operator import OperatorState
-from runtime.streaming.general.stored import read, written
+from runtime.streaming.general.stored import decode_cell, encode_cell
 from runtime.streaming.state.blobs import (
     FACTS,
     BlobStore,
@@ -242,7 +242,7 @@ class _Splitter:
             cell, blob = cell_of(name, n_cells), _known(self._old, f"c{name}")
             if cell.of < into:
                 for number, part in self._parts_of_cell(blob):
-                    own_blob, own_kept = written(part)
+                    own_blob, own_kept = encode_cell(part)
                     self._put_cell(number, Cell(0, 1), own_blob, astuple(own_kept))
                 continue
             number, place = divmod(cell.number, cell.of // into)
@@ -255,7 +255,7 @@ class _Splitter:
 
     def _parts_of_cell(self, blob: bytes) -> Iterator[tuple[int, OperatorState]]:
         """(which of the new key groups, what a cell keeps of its keys) for each that has any."""
-        state, into = read(blob), self._split.into
+        state, into = decode_cell(blob), self._split.into
         if not state.has_positions:
             raise _damaged(f"a cell of key group {self._group} does not say where its keys are")
         room = n_positions(self._split.n_groups, self._split.cells) // self._split.n_groups

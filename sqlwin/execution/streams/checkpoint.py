@@ -18,7 +18,7 @@ from runtime.errors import ExecutionError, Position, SetupError, SqlwinError
 from runtime.files import Files, holding, is_local_path
 from runtime.redaction import Mask
 from runtime.spark.errors import translate
-from runtime.spec.identity import window_of
+from runtime.spec.identity import window_of_fields
 from runtime.streaming.changes import first_whole
 from runtime.streaming.checkpoint import Checkpoint, committed, open_checkpoint
 from runtime.streaming.identity import Identity
@@ -214,7 +214,7 @@ def resume_notes(spark: SparkSession, files: Files, checkpoint: Checkpoint) -> l
             closed_us = state.operator(number).closed_us
             if each.window is None or closed_us is None:
                 continue
-            found = first_whole(each.window, window_of(each.operator.window), closed_us)
+            found = first_whole(each.window, window_of_fields(each.operator.window), closed_us)
             if found is not None:
                 kept, end = map(clock, found)
                 notes.append(

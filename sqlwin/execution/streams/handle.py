@@ -24,14 +24,14 @@ from runtime.errors import ErrorKind, ExecutionError, SqlwinError
 from runtime.files import Files
 from runtime.spark.errors import is_interruption, translate
 from runtime.streaming.checkpoint import Checkpoint, end_input, mark_ended
-from runtime.streaming.damage import damaged, unwritable
+from runtime.streaming.damage import damaged, unwritable_checkpoint
 from runtime.streaming.identity import Identity
 from runtime.streaming.status import StreamStatus, Tally, stream_status
 from sqlwin.execution.errors import StatementErrors
 from sqlwin.execution.streams.checkpoint import remove_checkpoint
 from sqlwin.execution.streams.history import History
 from sqlwin.execution.streams.options import is_opening
-from sqlwin.execution.streams.used_up import InputWatch, batch_of
+from sqlwin.execution.streams.used_up import InputWatch, report_key
 
 T = TypeVar("T")
 
@@ -196,7 +196,9 @@ class Stream:
         error = self.setup.errors.translated(failure)
         if error.kind is not ErrorKind.CHECKPOINT:
             return error
-        named_error = unwritable(directory, error.message, may_resume=self.setup.keeps_checkpoint)
+        named_error = unwritable_checkpoint(
+            directory, error.message, may_resume=self.setup.keeps_checkpoint
+        )
         return self.setup.errors.translated(named_error)
 
     def fail(self, error: BaseException) -> None:
@@ -286,7 +288,7 @@ class Stream:
             time.sleep(0.02)
 
     def _last_batch(self) -> object:
-        return batch_of(self.query.lastProgress)
+        return report_key(self.query.lastProgress)
 
     # -- bounded input ------------------------------------------------------------------------
 

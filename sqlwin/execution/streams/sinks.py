@@ -34,7 +34,7 @@ from runtime.streaming.execute.shared import SharedWindows, of_windows, shared_w
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.source_reads import reads_of_sources
 from sqlwin.catalog.catalog import SessionCatalog
-from sqlwin.execution.inserts import arranged, insert_target, with_static
+from sqlwin.execution.inserts import by_position, insert_target, with_static
 from sqlwin.execution.lowered import LateOutput, LoweredStream
 from sqlwin.result import arrow_ready
 from sqlwin.statements.parse import Insert
@@ -216,7 +216,9 @@ def _set_part(
     late: LateTable | None,
 ) -> SetPart:
     def made(windows: DataFrame) -> DataFrame:
-        return arranged(of_windows(step, windows, dataframe), sink.table, sink.columns, sink.static)
+        return by_position(
+            of_windows(step, windows, dataframe), sink.table, sink.columns, sink.static
+        )
 
     def rows(found: DataFrame) -> DataFrame:
         return made(shared.of(found, number))
@@ -232,12 +234,12 @@ def _arranged(rows: DataFrame, sink: IntoTable) -> DataFrame:
     """The query's columns as the table has them; a row kind stays in front."""
     rows, columns = with_static(rows, sink.table, sink.columns, sink.static)
     if ROW_KIND not in rows.columns:
-        return arranged(rows, sink.table, columns)
+        return by_position(rows, sink.table, columns)
     kept = "_sqlwin_row_kind"
     positions = [f"_{i}" for i in range(len(rows.columns) - 1)]
     numbered = rows.toDF(kept, *positions)
     names = [name for name in rows.columns if name != ROW_KIND]
-    inner = arranged(numbered.select(*positions).toDF(*names), sink.table, columns)
+    inner = by_position(numbered.select(*positions).toDF(*names), sink.table, columns)
     casts = [f"CAST(`{p}` AS {f.dataType.simpleString()}) AS `{f.name}`"
              for p, f in zip(positions, inner.schema.fields, strict=True)]  # fmt: skip
     return numbered.selectExpr(f"`{kept}` AS `{ROW_KIND}`", *casts)
@@ -348,7 +350,7 @@ def _late_columns(rows: DataFrame, table: TableSpec) -> DataFrame:
             )
     chosen = [F.col(to_sql(identifier(known[c.name.lower()]))) for c in declared]
     try:
-        return arranged(rows.select(*chosen), table, ())
+        return by_position(rows.select(*chosen), table, ())
     except AnalysisError as error:
         error.hint = "late rows go there as they were read: declare the column as their table does"
         raise

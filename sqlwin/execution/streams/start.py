@@ -14,7 +14,7 @@ from runtime.connectors.stream_sinks import StreamRun
 from runtime.errors import AnalysisError, ExecutionError
 from runtime.spark.clusters import check_seen_by_all, check_workers
 from runtime.spark.files import refuse_remote_streams, resolve, writable_files_at
-from runtime.spark.session import is_local
+from runtime.spark.session import is_local_mode
 from runtime.spec.table import TableSpec
 from runtime.streaming.checkpoint import begin_with, foreseen, resumed_identity
 from runtime.streaming.identity import Identity
@@ -140,7 +140,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
             inserts=inserts,
         )
         plans.streams.await_starts()
-        is_on_disk = is_local(spark) and place.directory.startswith("/")
+        is_on_disk = is_local_mode(spark) and place.directory.startswith("/")
         with stream_settings(spark.conf, checkpoint.partitions, is_local=is_on_disk):
             put_back.callback(begin_with(files, checkpoint, identity, config.mask))
             query = start(run)
@@ -190,7 +190,7 @@ def _place(
     may_resume = not isinstance(sink, Discard)
     chosen_base = str(plans.config.get("execution.checkpointing.dir"))
     base = chosen_base if may_resume else ""
-    if not may_resume and chosen_base and not is_local(plans.spark):
+    if not may_resume and chosen_base and not is_local_mode(plans.spark):
         # the disk of this machine is not that of the tasks
         return temporary_place(name, resolve(plans.spark, chosen_base))
     if not base:

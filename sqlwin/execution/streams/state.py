@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from planner.explain.windows import window_text
 from runtime.spark.files import files_at, resolve
-from runtime.spec.identity import KeptOperator, window_of
+from runtime.spec.identity import KeptOperator, window_of_fields
 from runtime.streaming.status import clock
 from runtime.streaming.stored_state import StoredOperator, StoredState, open_state
 
@@ -57,7 +57,8 @@ def _described(kept: KeptOperator) -> tuple[str, str, str]:
     windows = [reader.window for reader in kept.readers] or [kept.window]
     return (
         "; ".join(
-            window_text(window_of(window), f"time_col=[{kept.time[0]}]") for window in windows
+            window_text(window_of_fields(window), f"time_col=[{kept.time[0]}]")
+            for window in windows
         ),
         ", ".join(key.name for key in kept.keys) or "-",
         ", ".join(accumulator.name for accumulator in kept.accumulators) or "-",

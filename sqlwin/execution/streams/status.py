@@ -18,7 +18,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def resume_hint(stream: Stream) -> str:
+def how_to_resume(stream: Stream) -> str:
     """How a stream that was stopped goes on."""
     if stream.setup.keeps_checkpoint:
         return f"run the same statement again to resume from {stream.checkpoint.directory}"
@@ -108,7 +108,7 @@ def waits_for(stream: Stream, state: StreamState, status: StreamStatus) -> str:
         case StreamState.FAILED:
             return stream.failure()
         case StreamState.STOPPED:
-            return resume_hint(stream)
+            return how_to_resume(stream)
         case StreamState.ENDED:
             return "-"
 

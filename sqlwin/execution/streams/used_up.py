@@ -26,15 +26,15 @@ class InputWatch:
     def __init__(self, query: StreamingQuery, n_operators: int | None = None) -> None:
         self._query = query
         self._n_operators = n_operators
-        self._since = batch_of(query.lastProgress)
+        self._since = report_key(query.lastProgress)
         self._seen: tuple[int, str] | None = None
 
     def is_used_up(self) -> bool:
         """Whether micro-batches since it was made have read, or closed, all that there was."""
         last = self._query.lastProgress
-        if last is None or batch_of(last) == self._seen:
+        if last is None or report_key(last) == self._seen:
             return False
-        self._seen = batch_of(last)
+        self._seen = report_key(last)
         if self._n_operators is not None:
             return has_seen_end(self._query.recentProgress, self._n_operators)
         return not _has_read(last) and has_used_up(self._query.recentProgress, self._since)
@@ -46,12 +46,12 @@ def has_used_up(progress: Sequence[Mapping[str, Any]], since: object) -> bool:
     Of a run that has just begun the first one may be that of an earlier run, computed again; so
     it takes a second one that reads nothing.
     """
-    batches = [batch_of(each) for each in progress]
+    batches = [report_key(each) for each in progress]
     new = progress[batches.index(since) + 1 :] if since in batches else progress
     return len(new) > 1 and not _has_read(new[-1])
 
 
-def batch_of(progress: Mapping[str, Any] | None) -> tuple[int, str] | None:
+def report_key(progress: Mapping[str, Any] | None) -> tuple[int, str] | None:
     """What tells a report of a micro-batch from those of others."""
     return None if progress is None else (progress["batchId"], progress["timestamp"])
 

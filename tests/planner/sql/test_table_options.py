@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlglot import exp
 
-from planner.sql.table_options import with_options
+from planner.sql.table_options import name_with_options
 from runtime.errors import CatalogError, SqlwinError
 from sqlwin.parser.parser import parse_query
 
@@ -43,7 +43,7 @@ def test_an_error_stands_at_the_table_at_its_option_or_at_all_of_them(
     assert table is not None
     catalog: Any = Catalog(connector, CatalogError(message, subjects=subjects))
     with pytest.raises(CatalogError) as caught:
-        with_options(table, ("nocat", "d b", "t"), catalog, SQL)
+        name_with_options(table, ("nocat", "d b", "t"), catalog, SQL)
     found = caught.value.position
     assert found is not None
     assert place in SQL[found.offset : found.offset + found.length]

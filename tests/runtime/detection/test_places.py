@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from runtime.detection.places import BETWEEN, RECORD, VALUE, FileReading, explained
+from runtime.detection.places import BETWEEN, RECORD, VALUE, FileReading, explained_message
 
 FIELDS = (("ts", "TIMESTAMP"), ("v", "BIGINT"))
 
 
 def said(kind: str, reading: FileReading, path: Path | str, text: str) -> tuple[str, str | None]:
     uri = path if isinstance(path, str) else f"file://{path}"
-    found = explained(BETWEEN.join((kind, reading.text(), uri, text)))
+    found = explained_message(BETWEEN.join((kind, reading.text(), uri, text)))
     assert found is not None
     return found
 
@@ -97,5 +97,5 @@ def test_files_of_this_directory_are_named_without_it(
 
 
 def test_another_message_is_left_as_it_is() -> None:
-    assert explained("division by zero") is None
-    assert explained(f"{VALUE}{BETWEEN}only two") is None
+    assert explained_message("division by zero") is None
+    assert explained_message(f"{VALUE}{BETWEEN}only two") is None

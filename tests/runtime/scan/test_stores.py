@@ -13,7 +13,7 @@ from runtime.scan.splits import plan_splits
 from runtime.scan.stored_files import StoredFiles
 from runtime.scan.stores import Store, store_of
 from runtime.scan.stream_files import read_stream_file
-from runtime.scan.whole_rows import ranges, read_range, row_schema
+from runtime.scan.whole_rows import file_ranges, read_part, row_schema
 from runtime.spec.expressions import Call, ColumnRef, Constant
 from runtime.spec.scan import ScanFile, ScanSource
 from runtime.spec.table import Column
@@ -166,16 +166,16 @@ def test_whole_rows_are_read_by_ranges_of_bytes(store: ObjectStore) -> None:
     schema = row_schema(uri, opened)
     assert schema == pa.schema([("k", pa.int64()), ("s", pa.string())])
     n_bytes = StoredFiles(opened).info(uri).size
-    splits = ranges([ScanFile(uri, n_bytes=n_bytes)], 1, n_bytes // 4)
+    splits = file_ranges([ScanFile(uri, n_bytes=n_bytes)], 1, n_bytes // 4)
     assert len(splits) > 3
     parts = [part for split in splits for part in split]
-    tables = [b for part in parts for b in read_range(part, schema, {}, opened)]
+    tables = [b for part in parts for b in read_part(part, schema, {}, opened)]
     assert pa.Table.from_batches(tables) == rows(N_ROWS)
     wide = pa.schema([("K", pa.int64()), ("none", pa.string()), ("day", pa.int32())])
-    (batch, *_) = read_range(parts[0], wide, {"day": pa.scalar(1, pa.int32())}, opened)
+    (batch, *_) = read_part(parts[0], wide, {"day": pa.scalar(1, pa.int32())}, opened)
     assert batch.slice(0, 1).to_pylist() == [{"K": N_ROWS, "none": None, "day": 1}]
     with pytest.raises(ExecutionError, match=r"column s of .* is string, not int32"):
-        list(read_range(parts[0], pa.schema([("s", pa.int32())]), {}, opened))
+        list(read_part(parts[0], pa.schema([("s", pa.int32())]), {}, opened))
 
 
 def test_a_stream_reads_files_of_a_bucket(store: ObjectStore) -> None:

@@ -21,7 +21,7 @@ from runtime.errors import (
 from runtime.spark.errors import Failure, translate, worker_error
 from runtime.spark.messages import ErrorText
 from runtime.spark.session import (
-    is_local,
+    is_local_mode,
     log_file,
     machine_memory,
     start_session,
@@ -44,7 +44,7 @@ def test_the_session_is_quiet_and_sized(spark: SparkSession):
     conf = spark.sparkContext.getConf()
     assert conf.get("spark.ui.enabled") == "false"
     assert conf.get("spark.sql.catalogImplementation") == "in-memory"
-    assert is_local(spark)
+    assert is_local_mode(spark)
     assert machine_memory() >= 1 << 28
     assert log_file().is_file()
 

@@ -20,8 +20,8 @@ import pyarrow as pa
 from planner.explain.document import QueryDocument
 from runtime.errors import AnalysisError, ExecutionError, Position, SetupError
 from sqlwin.execution.streams.registry import Streams
-from sqlwin.statements.parameters import bind, check_parameters
-from sqlwin.statements.parse import split
+from sqlwin.statements.parameters import bind_parameters, check_parameters
+from sqlwin.statements.parse import split_script
 
 VALUES = pa.record_batch(
     [
@@ -114,7 +114,7 @@ class FakeSession:
         self, script: str, file: str | None = None, *, params: dict[str, object] | None = None
     ) -> Iterator[FakeResult]:
         check_parameters(script, params)
-        for text in (bind(part.text, params).text for part in split(script)):
+        for text in (bind_parameters(part.text, params).text for part in split_script(script)):
             self.executed.append(text)
             yield self._execute(text, script, file)
 
@@ -133,7 +133,7 @@ class FakeSession:
     def query_documents(
         self, sql: str, *, analyze: bool = False, params: dict[str, object] | None = None
     ) -> tuple[QueryDocument, ...]:
-        sql = bind(sql, params).text
+        sql = bind_parameters(sql, params).text
         if "nope" in sql:
             position = Position.at(sql, sql.index("nope"), 4)
             raise AnalysisError("no column nope", position=position, sql=sql)

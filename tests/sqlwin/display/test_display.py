@@ -20,7 +20,7 @@ from sqlwin.display.formats import write_csv, write_json, write_json_lines, writ
 from sqlwin.display.notation import csv_texts, json_texts, shown_texts, unique_names
 from sqlwin.display.progress import ProgressBar, StageCounts, TaskCounts, TimeLeft
 from sqlwin.display.scalars import zone_of
-from sqlwin.display.table import GAP, fit_columns, write_table
+from sqlwin.display.table import GAP, fit_columns, print_table
 
 US = 1_000_000
 NEW_YEAR = 1357017300 * US  # 2013-01-01 05:15:00
@@ -265,7 +265,7 @@ def test_a_result_is_written_piece_by_piece_as_it_comes(writer):
 def table(rows, width=None, columns=None, **options):
     stream = io.StringIO()
     console = Console(file=stream, width=width, force_terminal=width is not None, color_system=None)
-    shown = write_table(columns or rows.schema.names, [rows], console, **options)
+    shown = print_table(columns or rows.schema.names, [rows], console, **options)
     return stream.getvalue(), shown
 
 
@@ -285,7 +285,7 @@ def test_a_table_aligns_numbers_right_and_text_left_whatever_the_width_of_charac
 def test_null_is_dim_and_the_string_null_is_not():
     stream = io.StringIO()
     console = Console(file=stream, width=80, force_terminal=True, color_system="standard")
-    write_table(["s"], [batch(s=pa.array(["NULL", None]))], console)
+    print_table(["s"], [batch(s=pa.array(["NULL", None]))], console)
     lines = stream.getvalue().splitlines()
     assert lines[-2] == "NULL"
     assert lines[-1] == "\x1b[2mNULL\x1b[0m"
@@ -313,12 +313,12 @@ def test_no_more_rows_are_taken_than_are_needed():
         yield batch(n=pa.array([3]))
         raise AssertionError("asked for too much")
 
-    assert write_table(["n"], batches(), Console(file=io.StringIO()), max_rows=2) == (2, True)
+    assert print_table(["n"], batches(), Console(file=io.StringIO()), max_rows=2) == (2, True)
 
 
 def test_a_result_without_rows_is_a_header():
     stream = io.StringIO()
-    assert write_table(["a", "bc"], [], Console(file=stream)) == (0, False)
+    assert print_table(["a", "bc"], [], Console(file=stream)) == (0, False)
     assert stream.getvalue() == "a │ bc\n──┼───\n"
 
 
@@ -434,9 +434,9 @@ def test_no_bar_is_drawn_in_a_pipe_or_if_it_is_not_wanted():
 def test_a_single_value_of_several_lines_is_printed_to_be_copied():
     sql = "CREATE TABLE t (\n  a INT COMMENT 'a\x1b[31m'\n)"
     out = io.StringIO()
-    shown = write_table(["create statement"], [batch(s=pa.array([sql]))], Console(file=out))
+    shown = print_table(["create statement"], [batch(s=pa.array([sql]))], Console(file=out))
     assert shown == (1, False)
     assert out.getvalue() == sql.replace("\x1b", "\\x1b") + "\n"
     two = io.StringIO()
-    write_table(["s"], [batch(s=pa.array(["a\nb", "c"]))], Console(file=two))
+    print_table(["s"], [batch(s=pa.array(["a\nb", "c"]))], Console(file=two))
     assert "a\\nb" in two.getvalue()

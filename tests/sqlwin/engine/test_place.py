@@ -133,7 +133,7 @@ def test_services_are_alone_with_what_they_start(monkeypatch: pytest.MonkeyPatch
 def test_messages_bring_open_files_with_them(tmp_path: Path) -> None:
     here, there = socket.socketpair()
     with here, there, (tmp_path / "file").open("w+") as file:
-        wire.send(here, {"text": "ü" * 1000, "bad": "\udcff"}, [file.fileno()])
+        wire.send_message(here, {"text": "ü" * 1000, "bad": "\udcff"}, [file.fileno()])
         message, (number,) = wire.receive(there, 1)
         assert message == {"text": "ü" * 1000, "bad": "\udcff"}
         os.write(number, b"written there")

@@ -26,7 +26,7 @@ from sqlwin.statements.parse import (
     StatementSet,
     parse_statement,
 )
-from sqlwin.statements.split import split
+from sqlwin.statements.split import split_script
 
 CLICKS = TableSpec(
     "clicks",
@@ -136,7 +136,7 @@ def test_options_are_checked_as_those_of_create_table_are(
 def test_a_hint_at_the_end_belongs_to_its_statement() -> None:
     hint = "/*+ OPTIONS('a' = 'x') */"
     script = f"SELECT * FROM t {hint}; SELECT 1 /* a comment */; SELECT * FROM u /* of u */ {hint} -- end"
-    first, second, third = split(script)
+    first, second, third = split_script(script)
     assert second.text == "SELECT 1"
     for part in (first, third):
         statement = parse_statement(part.text)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from runtime.errors import AnalysisError, SqlwinError
 from sqlwin.parser.parser import parse_query, tokenize
 from sqlwin.statements.literals import SqlLiteral, literal_of, read_value
-from sqlwin.statements.parameters import bind, check_parameters, parameters, used_in
+from sqlwin.statements.parameters import bind_parameters, check_parameters, parameters, used_in
 
 NTZ = datetime.fromisoformat("2024-05-01T12:00:00.5")
 
@@ -89,12 +89,12 @@ def test_values_are_literals_of_their_type(value: object, literal: str) -> None:
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_a_text_stays_one_string_whatever_it_holds(text: str) -> None:
-    bound = bind("SELECT r:x, 'a' || :text AS c -- ?", {"text": text}).text
+    bound = bind_parameters("SELECT r:x, 'a' || :text AS c -- ?", {"text": text}).text
     assert "${" not in bound  # where Spark would put a setting
     assert len(tokenize(bound)) == len(tokenize("SELECT r:x, 'a' || 'b' AS c"))
     (literal,) = [
         node
-        for node in parse_query(f"SELECT{bind(' :t', {'t': text}).text}").walk()
+        for node in parse_query(f"SELECT{bind_parameters(' :t', {'t': text}).text}").walk()
         if node.is_string
     ]
     assert literal.name == text
@@ -133,25 +133,27 @@ def test_each_parameter_has_a_value_and_each_value_a_parameter(
 
 
 def test_a_list_fills_in_and_is_an_array_elsewhere() -> None:
-    bound = bind("SELECT f(:ks) WHERE k IN (:ks, ?)".replace("?", ":k"), {"ks": [1, 2], "k": 3})
+    bound = bind_parameters(
+        "SELECT f(:ks) WHERE k IN (:ks, ?)".replace("?", ":k"), {"ks": [1, 2], "k": 3}
+    )
     assert bound.text.split() == "SELECT f( array(1, 2) ) WHERE k IN ( 1, 2 , 3 )".split()
 
 
 def test_a_type_that_stands_before_a_parameter_is_not_said_twice() -> None:
     params = {"day": date(2024, 5, 1), "size": timedelta(hours=1), "text": "2024-05-01"}
-    bound = bind("SELECT DATE :day, INTERVAL :size, DATE :text, :day", params)
+    bound = bind_parameters("SELECT DATE :day, INTERVAL :size, DATE :text, :day", params)
     assert bound.text.split() == (
         "SELECT DATE '2024-05-01' , INTERVAL '1' HOUR , DATE '2024-05-01' , DATE '2024-05-01'".split()
     )
 
 
 def test_values_in_order_go_on_from_statement_to_statement() -> None:
-    assert bind("SELECT ?, ?", [1, 2, 3], 1).text.split() == ["SELECT", "2", ",", "3"]
+    assert bind_parameters("SELECT ?, ?", [1, 2, 3], 1).text.split() == ["SELECT", "2", ",", "3"]
 
 
 def test_places_come_back_to_what_was_written() -> None:
     sql = "SELECT :a,\n  nope + :bb FROM t"
-    bound = bind(sql, {"a": "a long text", "bb": 2})
+    bound = bind_parameters(sql, {"a": "a long text", "bb": 2})
     for word in ("SELECT", "nope", "FROM t"):
         at = bound.text.index(word)
         assert bound.original(at, len(word)) == (sql.index(word), len(word))

@@ -28,7 +28,7 @@ from sqlwin.statements.parse import (
     StatementSet,
     Use,
     parse_statement,
-    split,
+    split_script,
     words,
 )
 
@@ -50,7 +50,7 @@ def error_of(text: str) -> SqlSyntaxError:
 
 def test_semicolons_split_a_script_unless_they_are_quoted_or_in_comments() -> None:
     script = "-- first; one\nSELECT ';', `a;b` /* ; /* ; */ ; */, \";\";\n;;\n  SELECT 2 -- last;\n"
-    parts = split(script)
+    parts = split_script(script)
     assert [part.text for part in parts] == [
         "SELECT ';', `a;b` /* ; /* ; */ ; */, \";\"",
         "SELECT 2",
@@ -61,7 +61,7 @@ def test_semicolons_split_a_script_unless_they_are_quoted_or_in_comments() -> No
 
 @pytest.mark.parametrize("script", ["", " ;\n; ", "-- nothing\n", "/* nothing */;"])
 def test_a_script_without_statements_has_none(script: str) -> None:
-    assert split(script) == []
+    assert split_script(script) == []
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_script_without_statements_has_none(script: str) -> None:
     ],
 )
 def test_the_semicolons_of_a_block_stay_in_it(block: str) -> None:
-    assert [part.text for part in split(f"SELECT 1; {block}; SELECT 2")] == [
+    assert [part.text for part in split_script(f"SELECT 1; {block}; SELECT 2")] == [
         "SELECT 1",
         block,
         "SELECT 2",
@@ -82,12 +82,12 @@ def test_the_semicolons_of_a_block_stay_in_it(block: str) -> None:
 
 
 def test_a_column_named_begin_or_end_is_no_block() -> None:
-    assert len(split("SELECT begin, t.end FROM t; SELECT 2; SELECT 3")) == 3
+    assert len(split_script("SELECT begin, t.end FROM t; SELECT 2; SELECT 3")) == 3
 
 
 def test_a_string_that_is_not_closed_is_reported_with_its_place_in_the_script() -> None:
     with pytest.raises(SqlSyntaxError) as caught:
-        split("SELECT 1;\nSELECT 'a;\n")
+        split_script("SELECT 1;\nSELECT 'a;\n")
     assert caught.value.position is not None
     assert (caught.value.position.line, caught.value.position.column) == (2, 8)
 
@@ -239,7 +239,7 @@ def test_insert_takes_every_kind_of_query(text: str, query: str) -> None:
 
 def test_a_statement_set_is_its_inserts() -> None:
     script = "SELECT 1;\nEXECUTE STATEMENT SET BEGIN INSERT INTO a SELECT 1; INSERT INTO b SELECT 2; END;"
-    part = split(script)[1]
+    part = split_script(script)[1]
     statement = parse_statement(part.text, part.offset)
     assert isinstance(statement, StatementSet)
     assert [insert.name for insert in statement.inserts] == [("a",), ("b",)]

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from runtime.connectors.kafka.decode import Decoding, decoded
 from runtime.connectors.kafka.table import decoding_of
-from runtime.connectors.messages import decoded as decoded_by_spark
+from runtime.connectors.messages import decoded_fields as decoded_by_spark
 from runtime.connectors.registry import validate_table
 from runtime.spec.table import TableColumn, TableSpec
 

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructField, StructType
 
 from runtime.connectors.lake.delta import delta_schema
 from runtime.connectors.lake.delta_write import (
-    commit,
+    commit_version,
     existing_table,
     hive_directory,
     is_committed,
@@ -47,7 +47,7 @@ def written(path, rows, partitions=(), mark="mark", schema=None, batch_rows=5):
 def put(path, rows, partitions=(), overwrite=False, **more):
     files = written(path, rows, partitions)
     table = DeltaTable(path) if (path / "_delta_log").exists() else None
-    commit(table, str(path), SCHEMA, partitions, files, overwrite, **more)
+    commit_version(table, str(path), SCHEMA, partitions, files, overwrite, **more)
     return files
 
 
@@ -144,7 +144,7 @@ def test_a_table_can_be_made_where_a_job_was_killed_that_was_making_it(tmp_path)
     (tmp_path / "_delta_log" / "_commit_0c4e.json.tmp").write_text("{}")
     spec = TableSpec("t", "delta")
     assert existing_table(spec, str(tmp_path)) is None
-    commit(None, str(tmp_path), SCHEMA, ["i"], written(tmp_path, table_of(6), ["i"]), False)
+    commit_version(None, str(tmp_path), SCHEMA, ["i"], written(tmp_path, table_of(6), ["i"]), False)
     table = existing_table(spec, str(tmp_path))
     assert table is not None
     assert table.to_pyarrow_table().num_rows == 6
@@ -167,7 +167,7 @@ def test_a_table_is_made_with_the_columns_as_they_were_declared(tmp_path):
     schema = StructType([StructField("k", SCHEMA["k"].dataType, False), SCHEMA["at"]])
     rows = table_of(2).select(["k", "at"])
     files = written(tmp_path, rows)
-    commit(None, str(tmp_path), schema, [], files, False)
+    commit_version(None, str(tmp_path), schema, [], files, False)
     assert delta_schema(DeltaTable(tmp_path)) == schema
 
 

@@ -65,7 +65,7 @@ def archive_in(cache: Path, name: str = "spark-aaaa-bbbb.jsa") -> Path:
     cache.mkdir(mode=0o700, parents=True, exist_ok=True)
     written = class_archive.temporary_path(cache / name)
     written.write_bytes(b"classes")
-    class_archive.publish(written, cache / name)
+    class_archive.publish_archive(written, cache / name)
     return cache / name
 
 

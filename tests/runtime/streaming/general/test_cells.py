@@ -13,7 +13,7 @@ import pytest
 from runtime.compute.kernels.keys import bucket_of
 from runtime.spec.windows import Tumble
 from runtime.streaming.general import AlignedAssigner, SessionAssigner, WindowJob
-from runtime.streaming.general.stored import read, written
+from runtime.streaming.general.stored import decode_cell, encode_cell
 from runtime.streaming.general.timers import Timers
 from runtime.streaming.general.windows import TimeWindow
 from runtime.streaming.state.blobs import FACTS, decode_facts, encode_facts
@@ -96,13 +96,13 @@ def test_state_of_an_older_sqlwin_stays_in_its_cells_until_the_positions_are_kno
     old.batch([(key, 0, 1) for key in keys])
     # as it was: a fixed number of cells, and no positions
     facts = decode_facts(old.store.blobs[FACTS])
-    state = read(old.store.blobs.pop("c0/1"))
+    state = decode_cell(old.store.blobs.pop("c0/1"))
     facts["cells"] = {}
     for number in range(N_CELLS):
         own = {key for key in keys if place(key) * N_CELLS // N_POSITIONS == number}
         part = state.of_keys(own)
         del part.positions
-        blob, kept = written(part)
+        blob, kept = encode_cell(part)
         old.store.blobs[f"c{number}"] = blob
         facts["cells"][str(number)] = astuple(kept)
     old.store.blobs[FACTS] = encode_facts(facts)

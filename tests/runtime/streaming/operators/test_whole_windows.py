@@ -23,7 +23,7 @@ from runtime.spec.windows import Tumble
 from runtime.streaming.operators.whole_windows import (
     IS_LEFT,
     evaluate_windows,
-    joined,
+    joined_sides,
     ranked,
     regrouped,
 )
@@ -100,7 +100,7 @@ def test_joins_pair_the_rows_of_equal_windows_and_keys(
         }
     )
     step = StreamJoinStep(None, None, join_type, (("w", "w1"),), (("k", "k1"),))  # type: ignore[arg-type]
-    found = joined(table, step, ["w1", "k1"])
+    found = joined_sides(table, step, ["w1", "k1"])
     pairs = [(a, b) for a in left for b in right if a == b and a[1] is not None]
     lone_left = [a for a in left if a[1] is None or a not in right]
     lone_right = [b for b in right if b[1] is None or b not in left]
@@ -142,7 +142,7 @@ def test_rows_without_a_pair_of_which_the_condition_is_true_stay_alone(
     holds = to_arrow_expression(tree, schema, "UTC")
     assert not isinstance(holds, str)
     step = StreamJoinStep(None, None, join_type, (("w", "w1"),), (), holds)  # type: ignore[arg-type]
-    found = joined(table, step, ["w1", "b"])
+    found = joined_sides(table, step, ["w1", "b"])
     is_semi = join_type in ("LeftSemi", "LeftAnti")
     names = ["w", "a"] if is_semi else ["w", "a", "w1", "b"]
     kind = {

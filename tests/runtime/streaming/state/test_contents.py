@@ -13,7 +13,7 @@ from runtime.spec.identity import (
     KeptOperator,
     operator_of,
     window_fields,
-    window_of,
+    window_of_fields,
 )
 from runtime.spec.windows import (
     CalendarCumulate,
@@ -26,7 +26,7 @@ from runtime.spec.windows import (
     Window,
 )
 from runtime.streaming.state.blobs import decode_facts
-from runtime.streaming.state.contents import BlobKind, Decoder, blobs_of, closed_until_us
+from runtime.streaming.state.contents import BlobKind, Decoder, blobs_of, stored_closed_until_us
 from tests.runtime.streaming.model import MS, Memory, Stream
 
 S = 1000 * MS
@@ -47,7 +47,7 @@ def kept(window: Window) -> KeptOperator:
 
 def rows_in(store: Memory, operator: KeptOperator | None) -> list[dict[str, object]]:
     facts = decode_facts(store.get("facts") or b"")
-    decoder = Decoder(operator, closed_until_us(facts))
+    decoder = Decoder(operator, stored_closed_until_us(facts))
     tables = [
         decoder.decoded(blob, store.get(name) or b"")
         for name, blob in blobs_of(facts).items()
@@ -108,6 +108,6 @@ def test_without_a_description_columns_have_the_names_of_the_state() -> None:
     ],
 )
 def test_a_description_comes_back_as_it_was_written(window: Window) -> None:
-    assert window_of(window_fields(window)) == window
+    assert window_of_fields(window_fields(window)) == window
     operator = kept(window)
     assert operator_of(operator.as_json()) == operator
