@@ -35,7 +35,7 @@ from runtime.spec.windows import Cumulate, Hop, Tumble
 from sqlwin.parser.other_dialects import read_emit
 from sqlwin.parser.parser import SqlWinParser, SqlWinQueries
 from sqlwin.parser.signatures import SIGNATURES
-from sqlwin.statements.parse import (
+from sqlwin.statements.nodes import (
     CreateTable,
     CreateView,
     Explain,
@@ -47,12 +47,11 @@ from sqlwin.statements.parse import (
     SparkStatement,
     Statement,
     StatementSet,
-    StatementText,
     StopStream,
     Summarize,
-    parse_statement,
-    split_script,
 )
+from sqlwin.statements.parse import parse_statement
+from sqlwin.statements.split import StatementText, split_script
 
 # The functions of GROUP BY TUMBLE(ts, ...), which is a window of the query's, and no function
 _GROUP_WINDOWS = frozenset(

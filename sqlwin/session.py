@@ -24,8 +24,10 @@ from sqlwin.execution.explain_formats import MODES, Explanation
 from sqlwin.execution.runner import Runner
 from sqlwin.execution.streams.registry import Streams
 from sqlwin.result import Result
+from sqlwin.statements.nodes import Advise, CreateTable, Explain
 from sqlwin.statements.parameters import Params, bind_parameters, check_parameters
-from sqlwin.statements.parse import Advise, CreateTable, Explain, parse_statement, split_script
+from sqlwin.statements.parse import parse_statement
+from sqlwin.statements.split import split_script
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,7 +15,7 @@ from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.entries import View, type_ddl
 from sqlwin.catalog.options import idle_notes
 from sqlwin.statements.ddl import fault_in_names, lists_no_own
-from sqlwin.statements.parse import CreateTable, CreateView
+from sqlwin.statements.nodes import CreateTable, CreateView
 
 # What is asked for by name wherever a table is read; names of options count in any case
 _COMMON = ("connector", "path", "format")

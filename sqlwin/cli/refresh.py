@@ -16,15 +16,9 @@ from runtime.names import quoted
 from sqlwin.console.formats import elapsed
 from sqlwin.console.scripts import read_scripts
 from sqlwin.display.progress import ProgressBar
-from sqlwin.statements.parse import (
-    Explain,
-    Insert,
-    Query,
-    StatementSet,
-    Summarize,
-    parse_statement,
-    split_script,
-)
+from sqlwin.statements.nodes import Explain, Insert, Query, StatementSet, Summarize
+from sqlwin.statements.parse import parse_statement
+from sqlwin.statements.split import split_script
 
 if TYPE_CHECKING:
     from sqlwin.session import Session

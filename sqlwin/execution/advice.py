@@ -32,7 +32,7 @@ from sqlwin.catalog.entries import Name
 from sqlwin.execution.planning import Plans
 from sqlwin.execution.slices.kept_rows import READS_SLICES, planned_rows, refusal
 from sqlwin.parser.parser import parse_query
-from sqlwin.statements.parse import (
+from sqlwin.statements.nodes import (
     Advise,
     CreateMaterializedTable,
     CreateTable,
@@ -45,9 +45,9 @@ from sqlwin.statements.parse import (
     Statement,
     StatementSet,
     Use,
-    parse_statement,
-    split_script,
 )
+from sqlwin.statements.parse import parse_statement
+from sqlwin.statements.split import split_script
 
 # Spans of time that a sample is made of, and the fewest slices in each
 _N_SPANS = 8

@@ -11,7 +11,7 @@ from runtime.spark.errors import translate
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.parser.positions import place_of_raised, point_at, relocate
 from sqlwin.statements.parameters import BoundText
-from sqlwin.statements.parse import StatementText
+from sqlwin.statements.split import StatementText
 
 
 @dataclass(frozen=True)

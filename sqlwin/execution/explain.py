@@ -38,7 +38,7 @@ from sqlwin.execution.streams.handle import Stream
 from sqlwin.execution.streams.options import planned_options
 from sqlwin.execution.streams.sinks import Discard, StreamSink, into_table
 from sqlwin.execution.streams.start import checkpoint_section, start_stream
-from sqlwin.statements.parse import CreateTable, Insert, Query, Statement, StatementSet
+from sqlwin.statements.nodes import CreateTable, Insert, Query, Statement, StatementSet
 
 
 def can_explain(statement: Statement) -> bool:

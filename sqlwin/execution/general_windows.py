@@ -19,7 +19,8 @@ from sqlwin.catalog.entries import Registered
 from sqlwin.execution.lowered import LoweredRows
 from sqlwin.execution.runner import Runner
 from sqlwin.execution.streams.options import foreign_options
-from sqlwin.statements.parse import Query, parse_statement
+from sqlwin.statements.nodes import Query
+from sqlwin.statements.parse import parse_statement
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -24,7 +24,7 @@ from sqlwin.execution.slices.facts import described_slices
 from sqlwin.execution.slices.kept_rows import kept_rows, planned_rows
 from sqlwin.execution.slices.options import RETENTION, TIERS, rules_of
 from sqlwin.result import Result
-from sqlwin.statements.parse import (
+from sqlwin.statements.nodes import (
     AlterMaterializedTable,
     CreateMaterializedTable,
     Drop,

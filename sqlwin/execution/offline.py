@@ -27,8 +27,7 @@ from sqlwin.catalog.options import hint_notes
 from sqlwin.config.config import Config
 from sqlwin.execution.in_process import in_process, in_process_document, planner_options
 from sqlwin.result import Result
-from sqlwin.statements.parameters import Params
-from sqlwin.statements.parse import (
+from sqlwin.statements.nodes import (
     CreateMaterializedTable,
     CreateTable,
     CreateView,
@@ -37,9 +36,10 @@ from sqlwin.statements.parse import (
     Reset,
     Set,
     Statement,
-    parse_statement,
-    split_script,
 )
+from sqlwin.statements.parameters import Params
+from sqlwin.statements.parse import parse_statement
+from sqlwin.statements.split import split_script
 
 if TYPE_CHECKING:
     from planner.explain.document import QueryDocument

@@ -46,7 +46,7 @@ from sqlwin.execution.lowered import (
 from sqlwin.execution.streams.options import foreign_options, stream_options
 from sqlwin.execution.streams.registry import Streams
 from sqlwin.parser.positions import relocate
-from sqlwin.statements.parse import Insert
+from sqlwin.statements.nodes import Insert
 
 
 class _AtHand(threading.local):

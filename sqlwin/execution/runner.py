@@ -55,33 +55,8 @@ from sqlwin.execution.streams.state import show_state
 from sqlwin.execution.streams.status import how_to_resume, show_streams
 from sqlwin.execution.summary import summary
 from sqlwin.result import Result
-from sqlwin.statements.parse import (
-    Advise,
-    AlterMaterializedTable,
-    CreateMaterializedTable,
-    CreateTable,
-    CreateView,
-    Describe,
-    Drop,
-    Explain,
-    Insert,
-    Query,
-    Reset,
-    Set,
-    ShowCreateTable,
-    ShowFunctions,
-    ShowMaterializedTables,
-    ShowState,
-    ShowStreams,
-    ShowTables,
-    ShowViews,
-    SparkStatement,
-    Statement,
-    StatementSet,
-    StopStream,
-    Summarize,
-    words,
-)
+from sqlwin.statements import nodes
+from sqlwin.statements.split import words
 
 # What Spark's own EXPLAIN can be asked for
 _SPARK_DETAILS = frozenset({"EXTENDED", "CODEGEN", "COST", "FORMATTED"})
@@ -104,7 +79,7 @@ class Runner:
         self._materialized = MaterializedTables(self._plans)
         self._advisor = Advisor(self._plans, self._run)
 
-    def run(self, statement: Statement) -> Result:
+    def run(self, statement: nodes.Statement) -> Result:
         """Carry out a statement.
 
         Raises:
@@ -130,83 +105,85 @@ class Runner:
         counts = self._plans.last_scan_counts
         return 0 if counts is None else counts.rows_read()
 
-    def _run(self, statement: Statement) -> Result:
-        if not isinstance(statement, Query):
+    def _run(self, statement: nodes.Statement) -> Result:
+        if not isinstance(statement, nodes.Query):
             self._plans.mark_jobs()
-        if not isinstance(statement, Set | Reset):
+        if not isinstance(statement, nodes.Set | nodes.Reset):
             self._materialized.open_directory()
         match statement:
-            case Query():
+            case nodes.Query():
                 return self._query(statement.ast, statement.text)
-            case Insert():
+            case nodes.Insert():
                 return self._inserts.insert(statement)
-            case StatementSet():
+            case nodes.StatementSet():
                 return self._inserts.run_set(statement)
-            case Explain():
+            case nodes.Explain():
                 return self._explain_statement(statement)
-            case Advise():
+            case nodes.Advise():
                 return Result(statement.text, "explain", text=self._advisor.advice(statement))
-            case CreateTable():
+            case nodes.CreateTable():
                 return self._create_table(statement)
-            case CreateView():
+            case nodes.CreateView():
                 # what is wrong is an error now, not on use
                 plan = self._plans.plan(statement.ast, statement.text)
                 _check_view_columns(statement, [column.name for column in plan.bound.schema])
                 return _ok(statement, self._definitions.create_view(statement))
-            case CreateMaterializedTable():
+            case nodes.CreateMaterializedTable():
                 return self._materialized.create(statement)
-            case AlterMaterializedTable():
+            case nodes.AlterMaterializedTable():
                 return self._materialized.alter(statement)
-            case Drop() if statement.kind == "MATERIALIZED TABLE":
+            case nodes.Drop() if statement.kind == "MATERIALIZED TABLE":
                 return self._materialized.drop(statement)
-            case Drop():
+            case nodes.Drop():
                 return self._drop(statement)
-            case StopStream():
+            case nodes.StopStream():
                 return self._stop_stream(statement)
-            case Summarize():
+            case nodes.Summarize():
                 return self._summarize(statement)
-            case Set():
+            case nodes.Set():
                 return self._set(statement)
-            case Reset():
+            case nodes.Reset():
                 return self._reset(statement)
             case _:
                 return self._show(statement)
 
-    def _show(self, statement: Statement) -> Result:
+    def _show(self, statement: nodes.Statement) -> Result:
         """SHOW and DESCRIBE of what the session keeps; everything else is Spark's."""
         table: pa.Table | None = None
         mask = self.config.mask
         match statement:
-            case ShowTables():
+            case nodes.ShowTables():
                 table = listings.show_tables(self.catalog, self.spark, statement.like)
-            case ShowViews():
+            case nodes.ShowViews():
                 table = listings.show_views(self.catalog, self.spark, statement.like)
-            case ShowMaterializedTables():
+            case nodes.ShowMaterializedTables():
                 table = listings.masked_table(self._materialized.show(statement), mask)
-            case ShowFunctions():
+            case nodes.ShowFunctions():
                 table = listings.show_functions(self.spark, statement.like)
-            case ShowCreateTable() if (entry := self.catalog.entry(statement.name)) is not None:
+            case nodes.ShowCreateTable() if (
+                entry := self.catalog.entry(statement.name)
+            ) is not None:
                 if isinstance(entry, TableSpec) and self.catalog.is_files(entry):
                     table = listings.show_create_files(self.catalog, entry, mask, self.spark)
                 else:
                     table = listings.show_create_table(self.catalog, statement.name, mask)
-            case ShowStreams():
+            case nodes.ShowStreams():
                 table = listings.masked_table(show_streams(self.streams), mask)
-            case ShowState():
+            case nodes.ShowState():
                 refuse_remote_state(self.spark)
                 with self._plans.errors_of(statement.text), self._plans.jobs_run():
                     table = show_state(self.spark, statement.directory)
                 table = listings.masked_table(table, mask)
-            case Describe(is_extended=True) if isinstance(
+            case nodes.Describe(is_extended=True) if isinstance(
                 entry := self.catalog.entry(statement.name), MaterializedTable
             ):
                 table = listings.masked_table(self._materialized.described(entry), mask)
-            case Describe() if self.catalog.entry(statement.name) is not None:
+            case nodes.Describe() if self.catalog.entry(statement.name) is not None:
                 table = listings.describe_table(self.catalog, statement.name, self.spark)
                 table = listings.masked_table(table, mask)
-            case SparkStatement():
+            case nodes.SparkStatement():
                 return self._spark_statement(statement.spark_text)
-            case ShowCreateTable() | Describe():
+            case nodes.ShowCreateTable() | nodes.Describe():
                 return self._spark_statement(statement.text)
         if table is None:
             raise AssertionError(f"no way to run {type(statement).__name__}")
@@ -215,15 +192,15 @@ class Runner:
 
     # -- queries -------------------------------------------------------------------------------
 
-    def _explain_statement(self, statement: Explain) -> Result:
-        if isinstance(statement.statement, SparkStatement):
+    def _explain_statement(self, statement: nodes.Explain) -> Result:
+        if isinstance(statement.statement, nodes.SparkStatement):
             return self._spark_statement(statement.text)
         analyzes = "ANALYZE" in statement.details
         document = Document(tuple(self.explanations.documents(statement.statement, analyzes)))
         text = document.text
         notes = []
         for detail in statement.details:
-            if detail in _SPARK_DETAILS and isinstance(statement.statement, Query):
+            if detail in _SPARK_DETAILS and isinstance(statement.statement, nodes.Query):
                 rows = self._plans.rows(statement.statement.ast, statement.statement.text)
                 plan = self.config.mask.text(_spark_plan(rows, detail.lower()))
                 text += f"\n== Spark's Plan, {detail} ==\n{plan}"
@@ -282,7 +259,7 @@ class Runner:
             statement_notes=self._notes(),
         )
 
-    def _summarize(self, statement: Summarize) -> Result:
+    def _summarize(self, statement: nodes.Summarize) -> Result:
         plan = self._plans.plan(statement.ast, statement.text)
         if self._plans.is_stream(plan):
             raise AnalysisError(
@@ -298,7 +275,7 @@ class Runner:
         """From here on tables are read anew, in the mode that is set."""
         self._plans.start_statement()
 
-    def plan_of(self, query: Query) -> Plan:
+    def plan_of(self, query: nodes.Query) -> Plan:
         """The plan of a query, in the statement at hand."""
         return self._plans.plan(query.ast, query.text)
 
@@ -318,7 +295,7 @@ class Runner:
         """
         return lower_rows(plan, self.catalog, self._plans.time_zone, time)
 
-    def rows_of(self, query: Query) -> DataFrame:
+    def rows_of(self, query: nodes.Query) -> DataFrame:
         """The rows of a query that runs as a batch, in the statement at hand."""
         return self._plans.rows(query.ast, query.text)
 
@@ -330,7 +307,7 @@ class Runner:
 
     # -- definitions ---------------------------------------------------------------------------
 
-    def _create_table(self, statement: CreateTable) -> Result:
+    def _create_table(self, statement: nodes.CreateTable) -> Result:
         query = statement.as_query
         if query is None:
             message, notes = self._definitions.create_table(statement)
@@ -363,7 +340,7 @@ class Runner:
             scan_counts=self._plans.scan_counts,
         )
 
-    def _drop(self, statement: Drop) -> Result:
+    def _drop(self, statement: nodes.Drop) -> Result:
         kept = self.catalog.entry(statement.name) is not None
         if not kept and self._is_known_to_spark(statement.name):
             return self._spark_statement(statement.text)
@@ -378,7 +355,7 @@ class Runner:
 
     # -- streams -------------------------------------------------------------------------------
 
-    def _stop_stream(self, statement: StopStream) -> Result:
+    def _stop_stream(self, statement: nodes.StopStream) -> Result:
         stream = self.streams.find(statement.name)
         if stream.state is not StreamState.RUNNING:
             return _ok(statement, f"stream {stream.number} does not run: it is {stream.state}")
@@ -404,7 +381,7 @@ class Runner:
         self._apply_to_spark(key)
         return notes
 
-    def _set(self, statement: Set) -> Result:
+    def _set(self, statement: nodes.Set) -> Result:
         if statement.key is None:
             return Result(statement.text, "table", table=_settings_table(self.config.items()))
         if statement.value is None:
@@ -417,7 +394,7 @@ class Runner:
         notes = self.set(statement.key, statement.value)
         return _ok(statement, "OK", notes)
 
-    def _reset(self, statement: Reset) -> Result:
+    def _reset(self, statement: nodes.Reset) -> Result:
         keys = [statement.key] if statement.key else [key for key, _ in self.config.items()]
         for key in keys:
             self.config.reset(key)
@@ -489,11 +466,11 @@ def _explained(rows: DataFrame, mode: str) -> str:
     return f"{text}\n"
 
 
-def _ok(statement: Statement, message: str, notes: tuple[str, ...] = ()) -> Result:
+def _ok(statement: nodes.Statement, message: str, notes: tuple[str, ...] = ()) -> Result:
     return Result(statement.text, "ok", message, statement_notes=notes)
 
 
-def _check_view_columns(view: CreateView, found: Sequence[str]) -> None:
+def _check_view_columns(view: nodes.CreateView, found: Sequence[str]) -> None:
     """Refuse a list of columns that is not as long as what the view's query yields."""
     named = view.columns
     if named and len(named) != len(found):

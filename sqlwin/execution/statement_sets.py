@@ -40,7 +40,7 @@ from sqlwin.execution.streams.results import insert_result
 from sqlwin.execution.streams.sinks import IntoTables, into_table
 from sqlwin.execution.streams.start import start_stream
 from sqlwin.result import Result
-from sqlwin.statements.parse import Insert, StatementSet
+from sqlwin.statements.nodes import Insert, StatementSet
 
 
 class Inserts:

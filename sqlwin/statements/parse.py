@@ -18,76 +18,15 @@ from sqlwin.parser.other_dialects import PortedSyntaxError
 from sqlwin.parser.parser import SqlWinParser, parser_of, tokenize
 from sqlwin.parser.signatures import SIGNATURES, holds_window_function
 from sqlwin.parser.strings import string_value
+from sqlwin.statements import nodes
 from sqlwin.statements.ddl import read_create_table, read_create_view
 from sqlwin.statements.materialized import (
     read_advise,
     read_alter_materialized,
     read_create_materialized,
 )
-from sqlwin.statements.nodes import (
-    Advise,
-    AlterMaterializedTable,
-    CreateMaterializedTable,
-    CreateTable,
-    CreateView,
-    Describe,
-    Drop,
-    Explain,
-    Insert,
-    Name,
-    Query,
-    Reset,
-    Set,
-    ShowCreateTable,
-    ShowFunctions,
-    ShowMaterializedTables,
-    ShowState,
-    ShowStreams,
-    ShowTables,
-    ShowViews,
-    SparkStatement,
-    Statement,
-    StatementSet,
-    StopStream,
-    Summarize,
-    Use,
-)
 from sqlwin.statements.queries import NotOurs, read_ast, read_insert, read_rows
-from sqlwin.statements.split import StatementText, split_script, words
 from sqlwin.statements.tokens import has_clause, is_flink_table, is_word, statement_set_body
-
-__all__ = [
-    "Advise",
-    "AlterMaterializedTable",
-    "CreateMaterializedTable",
-    "CreateTable",
-    "CreateView",
-    "Describe",
-    "Drop",
-    "Explain",
-    "Insert",
-    "Name",
-    "Query",
-    "Reset",
-    "Set",
-    "ShowCreateTable",
-    "ShowFunctions",
-    "ShowMaterializedTables",
-    "ShowState",
-    "ShowStreams",
-    "ShowTables",
-    "ShowViews",
-    "SparkStatement",
-    "Statement",
-    "StatementSet",
-    "StatementText",
-    "StopStream",
-    "Summarize",
-    "Use",
-    "parse_statement",
-    "split_script",
-    "words",
-]
 
 # What may stand between EXPLAIN and its statement: Flink's and Spark's words
 EXPLAIN_DETAILS = (
@@ -109,7 +48,7 @@ _CLAUSES_OF_SPARK_VIEWS = ("USING", "TBLPROPERTIES", "WITH")
 _EXECUTED = ("INSERT", "SELECT", "WITH")
 
 
-def parse_statement(text: str, offset: int = 0) -> Statement:
+def parse_statement(text: str, offset: int = 0) -> nodes.Statement:
     """The statement that `text` holds; a semicolon may end it.
 
     What sqlwin does not need to understand becomes a `SparkStatement`, a query that cannot be
@@ -144,11 +83,11 @@ class _StatementReader:
 
     # -- which kind ----------------------------------------------------------------------------
 
-    def read(self) -> Statement:
+    def read(self) -> nodes.Statement:
         """The statement."""
         if statement_set_body(self.tokens, 0) is not None:
             return self._statement_set()
-        readers: dict[str, Callable[[], Statement | None]] = {
+        readers: dict[str, Callable[[], nodes.Statement | None]] = {
             "ALTER": self._alter,
             "CREATE": self._create,
             "DESC": self._describe,
@@ -175,14 +114,15 @@ class _StatementReader:
             self.text = " " * start + self.text[start:]
         first = self.tokens[0]
         if self._is("BEGIN"):
-            return SparkStatement(self.text, self.offset)  # one of Spark's blocks, semicolons in it
+            # one of Spark's blocks, semicolons in it
+            return nodes.SparkStatement(self.text, self.offset)
         self._refuse_second_statement()
         refuse_empty_clauses(self.text, self.tokens)
         reader = readers.get(first.text.upper()) if first.token_type not in STRINGS else None
         statement = reader() if reader is not None else None
         return statement if statement is not None else self._to_spark()
 
-    def _to_spark(self) -> SparkStatement:
+    def _to_spark(self) -> nodes.SparkStatement:
         if holds_window_function(self.tokens):
             names = (*SIGNATURES, "DESCRIPTOR")
             window = next(token for token in self.tokens if token.text.upper() in names)
@@ -192,7 +132,7 @@ class _StatementReader:
                 hint="window functions work in queries, INSERT, CREATE VIEW and CREATE TABLE ... "
                 "WITH (...) AS",
             )
-        return SparkStatement(self.text, self.offset)
+        return nodes.SparkStatement(self.text, self.offset)
 
     def _refuse_second_statement(self) -> None:
         for i, token in enumerate(self.tokens):
@@ -205,13 +145,13 @@ class _StatementReader:
 
     # -- queries -------------------------------------------------------------------------------
 
-    def _query(self) -> Statement | None:
+    def _query(self) -> nodes.Statement | None:
         if self._is("WITH") and self._holds_insert():
             return self._insert()
         if self._is("VALUES") or self._is("TABLE"):
             return None  # no place for a window function
         ast = self._readable(read_ast)
-        return None if ast is None else Query(self.text, self.offset, ast)
+        return None if ast is None else nodes.Query(self.text, self.offset, ast)
 
     def _holds_insert(self) -> bool:
         """Whether an INSERT stands outside parentheses, as in `WITH a AS (...) INSERT ...`."""
@@ -223,9 +163,9 @@ class _StatementReader:
                 return True
         return False
 
-    def _insert(self) -> Statement | None:
+    def _insert(self) -> nodes.Statement | None:
         found = self._readable(read_insert)
-        return None if found is None else Insert(self.text, self.offset, **found)
+        return None if found is None else nodes.Insert(self.text, self.offset, **found)
 
     def _readable(self, method: Callable[[SqlWinParser], Any]) -> Any:
         """What `method` reads; None if it cannot, and Spark may be able to."""
@@ -240,7 +180,7 @@ class _StatementReader:
                 raise
             return None
 
-    def _statement_set(self) -> StatementSet:
+    def _statement_set(self) -> nodes.StatementSet:
         body = statement_set_body(self.tokens, 0)
         assert body is not None
         if not is_word(self.tokens, len(self.tokens) - 1, "END"):
@@ -249,7 +189,7 @@ class _StatementReader:
                 self.tokens[0],
                 hint="END; stands after its last INSERT",
             )
-        inserts: list[Insert] = []
+        inserts: list[nodes.Insert] = []
         first = body
         for i in range(body, len(self.tokens)):
             is_last = i == len(self.tokens) - 1
@@ -257,15 +197,15 @@ class _StatementReader:
                 continue
             if i > first:
                 insert = self._part(self.tokens[first], self.tokens[i - 1])
-                if not isinstance(insert, Insert):
+                if not isinstance(insert, nodes.Insert):
                     self._fail("a statement set holds nothing but INSERT", self.tokens[first])
                 inserts.append(insert)
             first = i + 1
         if not inserts:
             self._fail("a statement set needs an INSERT", self.tokens[0])
-        return StatementSet(self.text, self.offset, tuple(inserts))
+        return nodes.StatementSet(self.text, self.offset, tuple(inserts))
 
-    def _explain(self) -> Statement:
+    def _explain(self) -> nodes.Statement:
         details: list[str] = []
         i = 1
         if self._is("PLAN", "FOR", at=1):
@@ -281,20 +221,20 @@ class _StatementReader:
         if i == len(self.tokens):
             self._fail("EXPLAIN needs a statement", self.tokens[-1], hint="EXPLAIN SELECT ...")
         inner = self._part(self.tokens[i], self.tokens[-1])
-        if isinstance(inner, Advise | Explain):
+        if isinstance(inner, nodes.Advise | nodes.Explain):
             self._fail("EXPLAIN cannot explain itself", self.tokens[i])
-        return Explain(self.text, self.offset, inner, tuple(details))
+        return nodes.Explain(self.text, self.offset, inner, tuple(details))
 
-    def _advise(self) -> Advise:
+    def _advise(self) -> nodes.Advise:
         if len(self.tokens) > 2 and self.tokens[2].token_type not in STRINGS:
             inner = self._part(self.tokens[2], self.tokens[-1])
-            if isinstance(inner, Advise | Explain):
+            if isinstance(inner, nodes.Advise | nodes.Explain):
                 self._fail("EXPLAIN cannot explain itself", self.tokens[2])
-            return Advise(self.text, self.offset, statement=inner)
+            return nodes.Advise(self.text, self.offset, statement=inner)
         files = parser_of().run(read_advise, self.tokens, self.text)
-        return Advise(self.text, self.offset, files=files)
+        return nodes.Advise(self.text, self.offset, files=files)
 
-    def _part(self, first: Token, last: Token) -> Statement:
+    def _part(self, first: Token, last: Token) -> nodes.Statement:
         """A statement inside this one."""
         text = self.text[first.start : after_hints(self.text, last.end + 1)]
         try:
@@ -304,28 +244,28 @@ class _StatementReader:
 
     # -- definitions ---------------------------------------------------------------------------
 
-    def _create(self) -> Statement | None:
+    def _create(self) -> nodes.Statement | None:
         i = 3 if self._is("OR", "REPLACE", at=1) else 1
         if self._is("TEMPORARY", at=i) or self._is("TEMP", at=i):
             i += 1
         if self._is("TABLE", at=i) and is_flink_table(self.tokens, i):
             found = parser_of().run(read_create_table, self.tokens, self.text)
-            return CreateTable(self.text, self.offset, **found)
+            return nodes.CreateTable(self.text, self.offset, **found)
         if self._is("CREATE", "MATERIALIZED", "TABLE"):
             found = parser_of().run(read_create_materialized, self.tokens, self.text)
-            return CreateMaterializedTable(self.text, self.offset, **found)
+            return nodes.CreateMaterializedTable(self.text, self.offset, **found)
         if self._is("VIEW", at=i) and not has_clause(self.tokens, *_CLAUSES_OF_SPARK_VIEWS):
             view = self._readable(read_create_view)
-            return None if view is None else CreateView(self.text, self.offset, **view)
+            return None if view is None else nodes.CreateView(self.text, self.offset, **view)
         return None
 
-    def _alter(self) -> Statement | None:
+    def _alter(self) -> nodes.Statement | None:
         if not self._is("MATERIALIZED", "TABLE", at=1):
             return None
         found = parser_of().run(read_alter_materialized, self.tokens, self.text)
-        return AlterMaterializedTable(self.text, self.offset, **found)
+        return nodes.AlterMaterializedTable(self.text, self.offset, **found)
 
-    def _drop(self) -> Statement | None:
+    def _drop(self) -> nodes.Statement | None:
         is_temporary = self._is("TEMPORARY", at=1)
         i = 2 if is_temporary else 1
         kinds = ("TABLE", "VIEW", "MATERIALIZED TABLE")
@@ -337,16 +277,16 @@ class _StatementReader:
         name = self._name(i + 2 if if_exists else i)
         if name is None:
             return None
-        return Drop(self.text, self.offset, kind, name, if_exists, is_temporary)
+        return nodes.Drop(self.text, self.offset, kind, name, if_exists, is_temporary)
 
     # -- what there is -------------------------------------------------------------------------
 
-    def _show(self) -> Statement | None:
+    def _show(self) -> nodes.Statement | None:
         for kind, what in (
-            (ShowMaterializedTables, ("MATERIALIZED", "TABLES")),
-            (ShowTables, ("TABLES",)),
-            (ShowViews, ("VIEWS",)),
-            (ShowFunctions, ("FUNCTIONS",)),
+            (nodes.ShowMaterializedTables, ("MATERIALIZED", "TABLES")),
+            (nodes.ShowTables, ("TABLES",)),
+            (nodes.ShowViews, ("VIEWS",)),
+            (nodes.ShowFunctions, ("FUNCTIONS",)),
         ):
             if self._is(*what, at=1):
                 rest = self.tokens[1 + len(what) :]
@@ -358,7 +298,7 @@ class _StatementReader:
                     return kind(self.text, self.offset, self._string(rest[0]))
                 return None
         if len(self.tokens) == 2 and (self._is("STREAMS", at=1) or self._is("JOBS", at=1)):
-            return ShowStreams(self.text, self.offset)
+            return nodes.ShowStreams(self.text, self.offset)
         if self._is("STATE", "OF", at=1):
             if len(self.tokens) != 4 or self.tokens[3].token_type not in STRINGS:
                 self._fail(
@@ -366,15 +306,15 @@ class _StatementReader:
                     self.tokens[min(3, len(self.tokens) - 1)],
                     hint="SHOW STATE OF '/data/checkpoints/name'",
                 )
-            return ShowState(self.text, self.offset, self._string(self.tokens[3]))
+            return nodes.ShowState(self.text, self.offset, self._string(self.tokens[3]))
         for created in ("CREATE TABLE", "CREATE VIEW", "CREATE MATERIALIZED TABLE"):
             said = created.split()
             if self._is(*said, at=1):
                 name = self._name_or_files(1 + len(said))
-                return None if name is None else ShowCreateTable(self.text, self.offset, name)
+                return None if name is None else nodes.ShowCreateTable(self.text, self.offset, name)
         return None
 
-    def _stop(self) -> Statement:
+    def _stop(self) -> nodes.Statement:
         if not (self._is("STREAM", at=1) or self._is("JOB", at=1)) or len(self.tokens) < 3:
             self._fail(
                 "STOP takes a stream",
@@ -384,19 +324,19 @@ class _StatementReader:
         rest = self.tokens[2:]
         is_string = rest[0].token_type in STRINGS
         name = self._string(rest[0]) if is_string else self._slice(rest)
-        return StopStream(self.text, self.offset, name)
+        return nodes.StopStream(self.text, self.offset, name)
 
-    def _describe(self) -> Statement | None:
+    def _describe(self) -> nodes.Statement | None:
         i = 2 if self._is("TABLE", at=1) else 1
         is_extended = self._is("EXTENDED", at=i) or self._is("FORMATTED", at=i)
         name = self._name_or_files(i + is_extended)
-        return None if name is None else Describe(self.text, self.offset, name, is_extended)
+        return None if name is None else nodes.Describe(self.text, self.offset, name, is_extended)
 
-    def _summarize(self) -> Statement:
+    def _summarize(self) -> nodes.Statement:
         ast = parser_of().run(read_rows, self.tokens, self.text)
-        return Summarize(self.text, self.offset, ast)
+        return nodes.Summarize(self.text, self.offset, ast)
 
-    def _use(self) -> Statement:
+    def _use(self) -> nodes.Statement:
         kind = None
         i = 1
         for word in ("CATALOG", "DATABASE", "SCHEMA", "NAMESPACE"):
@@ -410,13 +350,13 @@ class _StatementReader:
                 self.tokens[min(i, len(self.tokens) - 1)],
                 hint="USE CATALOG name, USE DATABASE name or USE name",
             )
-        return Use(self.text, self.offset, kind, name)
+        return nodes.Use(self.text, self.offset, kind, name)
 
     # -- settings ------------------------------------------------------------------------------
 
-    def _set(self) -> Statement | None:
+    def _set(self) -> nodes.Statement | None:
         if len(self.tokens) == 1 or (len(self.tokens) == 3 and self._is("-", "V", at=1)):
-            return Set(self.text, self.offset)
+            return nodes.Set(self.text, self.offset)
         if any(
             self._is(*spark, at=1)
             for spark in (("TIME", "ZONE"), ("VAR",), ("VARIABLE",), ("CATALOG",), ("ROLE",))
@@ -427,14 +367,14 @@ class _StatementReader:
         )
         key = self._key(self.tokens[1:equals])
         if equals is None:
-            return Set(self.text, self.offset, key)
+            return nodes.Set(self.text, self.offset, key)
         value = self.tokens[equals + 1 :]
-        return Set(self.text, self.offset, key, self._value(value))
+        return nodes.Set(self.text, self.offset, key, self._value(value))
 
-    def _reset(self) -> Statement:
+    def _reset(self) -> nodes.Statement:
         if len(self.tokens) == 1:
-            return Reset(self.text, self.offset)
-        return Reset(self.text, self.offset, self._key(self.tokens[1:]))
+            return nodes.Reset(self.text, self.offset)
+        return nodes.Reset(self.text, self.offset, self._key(self.tokens[1:]))
 
     def _key(self, tokens: Sequence[Token]) -> str:
         """A setting's name: in quotes, or bare words with dots and dashes between them."""
@@ -469,7 +409,7 @@ class _StatementReader:
     def _is(self, *texts: str, at: int = 0) -> bool:
         return is_word(self.tokens, at, *texts)
 
-    def _name(self, first: int) -> Name | None:
+    def _name(self, first: int) -> nodes.Name | None:
         """The name that the tokens from `first` to the last one make; None if they make none."""
         tokens = self.tokens[first:]
         if len(tokens) % 2 == 0:
@@ -482,7 +422,7 @@ class _StatementReader:
                 return None
         return tuple(token.text for token in tokens[::2])
 
-    def _name_or_files(self, first: int) -> Name | None:
+    def _name_or_files(self, first: int) -> nodes.Name | None:
         """The name from a token to the last one, or that of the files whose path is a string."""
         tokens = self.tokens[first:]
         if len(tokens) == 1 and tokens[0].token_type in STRINGS:

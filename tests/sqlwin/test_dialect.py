@@ -14,7 +14,8 @@ from sqlglot.errors import ErrorLevel, ParseError, UnsupportedError
 
 import sqlwin
 from sqlwin.dialect import ConnectorTable, SqlWin
-from sqlwin.statements.parse import CreateTable, parse_statement
+from sqlwin.statements.nodes import CreateTable
+from sqlwin.statements.parse import parse_statement
 from tests.goldens import ROOT
 
 TUMBLE = "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' MINUTES))"

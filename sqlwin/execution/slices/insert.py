@@ -18,7 +18,7 @@ from sqlwin.execution.streams.handle import Stream
 from sqlwin.execution.streams.sinks import IntoSlices
 from sqlwin.execution.streams.start import start_stream
 from sqlwin.result import Result
-from sqlwin.statements.parse import Insert
+from sqlwin.statements.nodes import Insert
 
 _ROWS = "rows"
 

@@ -37,7 +37,7 @@ from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.execution.inserts import by_position, insert_target, with_static
 from sqlwin.execution.lowered import LateOutput, LoweredStream
 from sqlwin.result import arrow_ready
-from sqlwin.statements.parse import Insert
+from sqlwin.statements.nodes import Insert
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from sqlwin.catalog import listings
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.definitions import Definitions
 from sqlwin.catalog.offline import OfflineCatalog
-from sqlwin.statements.parse import CreateTable, parse_statement
+from sqlwin.statements.nodes import CreateTable
+from sqlwin.statements.parse import parse_statement
 
 SPARK = cast(Any, SimpleNamespace(catalog=SimpleNamespace(tableExists=lambda name: False)))
 

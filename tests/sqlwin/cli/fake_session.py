@@ -21,7 +21,7 @@ from planner.explain.document import QueryDocument
 from runtime.errors import AnalysisError, ExecutionError, Position, SetupError
 from sqlwin.execution.streams.registry import Streams
 from sqlwin.statements.parameters import bind_parameters, check_parameters
-from sqlwin.statements.parse import split_script
+from sqlwin.statements.split import split_script
 
 VALUES = pa.record_batch(
     [

@@ -7,7 +7,8 @@ from sqlglot import exp
 
 from planner.sql.nodes import TABLE_OPTIONS, name_of_columns
 from runtime.errors import SqlSyntaxError
-from sqlwin.statements.parse import Describe, Query, ShowCreateTable, Summarize, parse_statement
+from sqlwin.statements.nodes import Describe, Query, ShowCreateTable, Summarize
+from sqlwin.statements.parse import parse_statement
 
 
 def tables(sql: str) -> list[exp.Table]:

@@ -18,14 +18,8 @@ from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.options import hint_notes, with_options
 from sqlwin.execution.streams.identity import without_options
 from sqlwin.parser.parser import parse_query
-from sqlwin.statements.parse import (
-    CreateView,
-    Explain,
-    Insert,
-    Query,
-    StatementSet,
-    parse_statement,
-)
+from sqlwin.statements.nodes import CreateView, Explain, Insert, Query, StatementSet
+from sqlwin.statements.parse import parse_statement
 from sqlwin.statements.split import split_script
 
 CLICKS = TableSpec(

@@ -8,34 +8,14 @@ from planner.sql.nodes import WindowFunctionCall, position_of
 from runtime.errors import SqlSyntaxError
 from runtime.spec.table import TableColumn, Watermark
 from sqlwin.parser.parser import to_spark
-from sqlwin.statements.parse import (
-    Advise,
-    CreateTable,
-    CreateView,
-    Describe,
-    Drop,
-    Explain,
-    Insert,
-    Query,
-    Reset,
-    Set,
-    ShowCreateTable,
-    ShowFunctions,
-    ShowTables,
-    ShowViews,
-    SparkStatement,
-    Statement,
-    StatementSet,
-    Use,
-    parse_statement,
-    split_script,
-    words,
-)
+from sqlwin.statements import nodes
+from sqlwin.statements.parse import parse_statement
+from sqlwin.statements.split import split_script, words
 
 TUMBLE = "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' DAY))"
 
 
-def fields(statement: Statement) -> dict[str, object]:
+def fields(statement: nodes.Statement) -> dict[str, object]:
     return {key: value for key, value in vars(statement).items() if key not in ("text", "offset")}
 
 
@@ -117,25 +97,25 @@ def test_words_are_names_and_keywords_but_no_strings() -> None:
 )
 def test_set_keeps_the_text_of_values(text: str, key: str | None, value: str | None) -> None:
     statement = parse_statement(text)
-    assert isinstance(statement, Set)
+    assert isinstance(statement, nodes.Set)
     assert (statement.key, statement.value) == (key, value)
 
 
 def test_other_statements_about_the_session_say_what_they_are_about() -> None:
     assert fields(parse_statement("RESET")) == {"key": None}
     reset = parse_statement("RESET 'a.b'")
-    assert isinstance(reset, Reset) and reset.key == "a.b"
+    assert isinstance(reset, nodes.Reset) and reset.key == "a.b"
     tables = parse_statement("SHOW TABLES LIKE 'a%'")
-    assert isinstance(tables, ShowTables) and tables.like == "a%"
-    assert isinstance(parse_statement("SHOW VIEWS"), ShowViews)
-    assert isinstance(parse_statement("SHOW FUNCTIONS"), ShowFunctions)
+    assert isinstance(tables, nodes.ShowTables) and tables.like == "a%"
+    assert isinstance(parse_statement("SHOW VIEWS"), nodes.ShowViews)
+    assert isinstance(parse_statement("SHOW FUNCTIONS"), nodes.ShowFunctions)
     shown = parse_statement("SHOW CREATE TABLE a.`b c`")
-    assert isinstance(shown, ShowCreateTable) and shown.name == ("a", "b c")
+    assert isinstance(shown, nodes.ShowCreateTable) and shown.name == ("a", "b c")
     described = parse_statement("DESC EXTENDED t")
-    assert isinstance(described, Describe)
+    assert isinstance(described, nodes.Describe)
     assert described.name == ("t",)
     drop = parse_statement("DROP TEMPORARY VIEW IF EXISTS a.v")
-    assert isinstance(drop, Drop)
+    assert isinstance(drop, nodes.Drop)
     assert fields(drop) == {
         "kind": "VIEW",
         "name": ("a", "v"),
@@ -146,10 +126,10 @@ def test_other_statements_about_the_session_say_what_they_are_about() -> None:
 
 def test_use_catalog_is_spelt_as_spark_wants_it() -> None:
     use = parse_statement("USE CATALOG `my cat`")
-    assert isinstance(use, Use) and isinstance(use, SparkStatement)
+    assert isinstance(use, nodes.Use) and isinstance(use, nodes.SparkStatement)
     assert (use.kind, use.name, use.spark_text) == ("CATALOG", ("my cat",), "SET CATALOG `my cat`")
     plain = parse_statement("USE a.b")
-    assert isinstance(plain, Use) and plain.spark_text == "USE `a`.`b`"
+    assert isinstance(plain, nodes.Use) and plain.spark_text == "USE `a`.`b`"
 
 
 @pytest.mark.parametrize(
@@ -174,7 +154,7 @@ def test_use_catalog_is_spelt_as_spark_wants_it() -> None:
 )
 def test_what_sqlwin_need_not_understand_goes_to_spark_as_it_is(text: str) -> None:
     statement = parse_statement(text)
-    assert type(statement) is SparkStatement
+    assert type(statement) is nodes.SparkStatement
     assert statement.spark_text == text
 
 
@@ -191,7 +171,7 @@ def test_what_sqlwin_need_not_understand_goes_to_spark_as_it_is(text: str) -> No
     ],
 )
 def test_a_query_is_a_query(text: str) -> None:
-    assert isinstance(parse_statement(text), Query)
+    assert isinstance(parse_statement(text), nodes.Query)
 
 
 def test_a_query_with_a_window_function_must_read() -> None:
@@ -213,7 +193,7 @@ def test_insert_says_where_and_what() -> None:
     insert = parse_statement(
         "INSERT OVERWRITE TABLE d.t PARTITION (dt = '2024') (a, `b c`) SELECT * FROM s;"
     )
-    assert isinstance(insert, Insert)
+    assert isinstance(insert, nodes.Insert)
     assert (insert.name, insert.columns, insert.overwrite) == (("d", "t"), ("a", "b c"), True)
     assert insert.partition == "PARTITION(dt = '2024')"
     assert to_spark(insert.ast) == "SELECT * FROM s"
@@ -233,7 +213,7 @@ def test_insert_says_where_and_what() -> None:
 )
 def test_insert_takes_every_kind_of_query(text: str, query: str) -> None:
     insert = parse_statement(text)
-    assert isinstance(insert, Insert)
+    assert isinstance(insert, nodes.Insert)
     assert to_spark(insert.ast) == query
 
 
@@ -241,7 +221,7 @@ def test_a_statement_set_is_its_inserts() -> None:
     script = "SELECT 1;\nEXECUTE STATEMENT SET BEGIN INSERT INTO a SELECT 1; INSERT INTO b SELECT 2; END;"
     part = split_script(script)[1]
     statement = parse_statement(part.text, part.offset)
-    assert isinstance(statement, StatementSet)
+    assert isinstance(statement, nodes.StatementSet)
     assert [insert.name for insert in statement.inserts] == [("a",), ("b",)]
     assert all(script.startswith(insert.text, insert.offset) for insert in statement.inserts)
 
@@ -269,9 +249,9 @@ def test_a_statement_set_that_is_none_is_refused(text: str, message: str) -> Non
 )
 def test_explain_wraps_a_statement(prefix: str, details: tuple[str, ...]) -> None:
     explain = parse_statement(f"{prefix} SELECT 1", offset=100)
-    assert isinstance(explain, Explain)
+    assert isinstance(explain, nodes.Explain)
     assert explain.details == details
-    assert isinstance(explain.statement, Query)
+    assert isinstance(explain.statement, nodes.Query)
     assert explain.statement.text == "SELECT 1"
     assert explain.statement.offset == 100 + len(prefix) + 1
 
@@ -305,7 +285,7 @@ def test_create_table_is_read_whole() -> None:
            PARTITIONED BY (item)
            WITH ('connector' = 'filesystem', 'json' = '{"a":""}', 'sep' = r'\\t')"""
     )
-    assert isinstance(table, CreateTable)
+    assert isinstance(table, nodes.CreateTable)
     assert table.name == ("db", "bids")
     assert table.columns == (
         TableColumn("item", "STRING", nullable=False, comment="what"),
@@ -341,7 +321,7 @@ def test_create_table_is_read_whole() -> None:
 )
 def test_column_types_are_sparks(flink: str, spark_type: str) -> None:
     table = parse_statement(f"CREATE TABLE t (a {flink}) WITH ('connector' = 'x')")
-    assert isinstance(table, CreateTable)
+    assert isinstance(table, nodes.CreateTable)
     assert table.columns[0].type == spark_type
 
 
@@ -356,14 +336,14 @@ def test_column_types_are_sparks(flink: str, spark_type: str) -> None:
 )
 def test_a_watermark_is_any_expression_that_can_be_a_time(columns: str) -> None:
     table = parse_statement(f"CREATE TABLE t {columns} WITH ('connector' = 'datagen')")
-    assert isinstance(table, CreateTable) and table.watermark is not None
+    assert isinstance(table, nodes.CreateTable) and table.watermark is not None
 
 
 def test_create_table_like_says_what_it_leaves_out() -> None:
     table = parse_statement(
         "CREATE TABLE a WITH ('k' = 'v') LIKE b (EXCLUDING ALL INCLUDING GENERATED)"
     )
-    assert isinstance(table, CreateTable)
+    assert isinstance(table, nodes.CreateTable)
     assert table.like == ("b",)
     assert "OPTIONS" in table.like_excluding and "GENERATED" not in table.like_excluding
 
@@ -371,7 +351,7 @@ def test_create_table_like_says_what_it_leaves_out() -> None:
 def test_create_table_as_keeps_the_places_of_its_query() -> None:
     text = f"CREATE OR REPLACE TABLE a WITH ('k' = 'v') AS SELECT * FROM {TUMBLE}"
     table = parse_statement(text)
-    assert isinstance(table, CreateTable) and table.or_replace and table.as_query is not None
+    assert isinstance(table, nodes.CreateTable) and table.or_replace and table.as_query is not None
     function = table.as_query.find(WindowFunctionCall)
     assert function is not None
     position = position_of(function, text)
@@ -454,7 +434,7 @@ def test_create_view_keeps_its_query_as_written() -> None:
     view = parse_statement(
         f"CREATE OR REPLACE TEMPORARY VIEW a.v (x, y COMMENT 'why') COMMENT 'c' AS SELECT *, 1 FROM {TUMBLE}"
     )
-    assert isinstance(view, CreateView)
+    assert isinstance(view, nodes.CreateView)
     assert (view.name, view.columns, view.comment) == (("a", "v"), ("x", "y"), "c")
     assert (view.or_replace, view.temporary, view.if_not_exists) == (True, True, False)
     assert view.query_text == f"SELECT *, 1 FROM {TUMBLE}"
@@ -463,7 +443,7 @@ def test_create_view_keeps_its_query_as_written() -> None:
 
 def test_execute_before_a_statement_is_passed_over() -> None:
     statement = parse_statement("EXECUTE INSERT INTO a SELECT k FROM b")
-    assert isinstance(statement, Insert)
+    assert isinstance(statement, nodes.Insert)
     assert statement.name == ("a",)
 
 
@@ -475,17 +455,17 @@ def test_flink_s_first_catalog_and_database_are_spark_s() -> None:
         ("USE other", "USE `other`"),
     ):
         statement = parse_statement(text)
-        assert isinstance(statement, Use)
+        assert isinstance(statement, nodes.Use)
         assert statement.spark_text == sent
 
 
 def test_explain_advise_takes_files_or_a_query() -> None:
     advise = parse_statement("EXPLAIN ADVISE 'a.sql', 'it''s.sql'")
-    assert isinstance(advise, Advise)
+    assert isinstance(advise, nodes.Advise)
     assert advise.files == ("a.sql", "it's.sql")
     advise = parse_statement("explain advise SELECT 1")
-    assert isinstance(advise, Advise)
-    assert isinstance(advise.statement, Query)
+    assert isinstance(advise, nodes.Advise)
+    assert isinstance(advise.statement, nodes.Query)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ from runtime.connectors.stream_sinks import check_sink
 from runtime.errors import SqlwinError
 from runtime.spec.table import TableColumn, TableSpec, Watermark
 from sqlwin.catalog.catalog import SessionCatalog
-from sqlwin.statements.parse import ShowStreams, StopStream, parse_statement
+from sqlwin.statements.nodes import ShowStreams, StopStream
+from sqlwin.statements.parse import parse_statement
 
 LATE = Watermark("ts", "ts - INTERVAL 5 SECONDS")
 
