@@ -102,7 +102,7 @@ def cast_type(node: exp.Expr | None) -> str | None:
     """Spark's DDL spelling of the type in a cast; None if it is none the scan knows.
 
     Example:
-        >>> spark_type(exp.DataType.build("decimal(10)", dialect="spark"))
+        >>> cast_type(exp.DataType.build("decimal(10)", dialect="spark"))
         'decimal(10,0)'
     """
     if not isinstance(node, exp.DataType):

@@ -65,7 +65,7 @@ class BoundText:
         """Where and how long what stands at a place of `text` is in what the user wrote.
 
         Example:
-            >>> bound = bind("SELECT :n + k", {"n": 10})
+            >>> bound = bind_parameters("SELECT :n + k", {"n": 10})
             >>> bound.text, bound.original(bound.text.index("k"), 1), bound.original(8, 1)
             ('SELECT  10  + k', (12, 1), (7, 2))
         """

@@ -41,7 +41,7 @@ def split_script(script: str) -> list[StatementText]:
         SqlSyntaxError: a string, a quoted name or a comment is not closed.
 
     Example:
-        >>> [part.text for part in split("SELECT 1; -- one;\nSELECT ';'")]
+        >>> [part.text for part in split_script("SELECT 1; -- one;\nSELECT ';'")]
         ['SELECT 1', "SELECT ';'"]
     """
     tokens = tokenize(script)
