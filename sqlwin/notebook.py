@@ -15,6 +15,7 @@ from IPython.display import HTML, display
 from rich.console import Console
 
 from runtime.errors import SqlwinError
+from runtime.spec.figures import counted
 from sqlwin.display.chart import write_chart
 from sqlwin.display.chart_svg import svg_charts
 from sqlwin.display.html_table import MOST_ROWS, html_table
@@ -119,11 +120,11 @@ def _show_stream(result: Result) -> None:
     assert opened is not None
 
     def shown(is_over: bool) -> HTML:
-        counted = f"{n_rows:,} row{'' if n_rows == 1 else 's'}"
+        shown_rows = counted(n_rows, "rows")
         if n_rows > last.num_rows:
-            counted = f"the last {last.num_rows} of {counted}"
+            shown_rows = f"the last {last.num_rows} of {shown_rows}"
         status = opened.status()
-        foot = [counted, *([status] if status else [])]
+        foot = [shown_rows, *([status] if status else [])]
         if not is_over:
             foot.append("interrupt the cell to stop it")
         return HTML(html_table(result.columns, last.to_batches(), " · ".join(foot)))

@@ -41,6 +41,7 @@ from runtime.frames.blobs import row_blobs
 from runtime.frames.scan_counts import StatementScanCounts
 from runtime.spark.private import unless_missing
 from runtime.spark.session import is_remote
+from runtime.spec.figures import counted
 from runtime.spec.stream import ROW_KIND
 from sqlwin.display.html_table import MOST_ROWS, html_table
 from sqlwin.display.plan_page import plan_frame
@@ -134,7 +135,7 @@ class Result:
         if self.scan_counts is None:
             return self.statement_notes
         dropped = tuple(
-            f"{n_rows:,} row{'' if n_rows == 1 else 's'} whose `{column}` is NULL "
+            f"{counted(n_rows, 'rows')} whose `{column}` is NULL "
             f"{'is' if n_rows == 1 else 'are'} in no window (numNullRowTimeRecordsDropped)"
             for column, n_rows in self.scan_counts.null_times()
         )
@@ -322,7 +323,7 @@ class Result:
             more = len(pairs) - _SHOWN_COLUMNS
             said = named + (f", and {more} more columns" if more > 0 else "")
             if self.table is not None:
-                said += f"; {self.table.num_rows:,} row{'' if self.table.num_rows == 1 else 's'}"
+                said += f"; {counted(self.table.num_rows, 'rows')}"
         kind = "stream" if self.open_stream is not None else self.kind
         return f"<Result of {kind}: {said}>" if said else f"<Result of {kind}>"
 

@@ -15,6 +15,7 @@ from runtime.frames.user_functions import register_aggregate, register_scalar
 from runtime.names import quoted
 from runtime.spark.session import begin_use, end_use, is_remote, spark_lock
 from runtime.spark.shipping import ship_code
+from runtime.spec.figures import counted
 from runtime.spec.table import Watermark
 from sqlwin.catalog.columns import check_time_column, dataframe_schema
 from sqlwin.catalog.entries import Registered
@@ -89,8 +90,8 @@ class Session:
         n_tables = len(catalog.entries.tables()) + len(catalog.entries.views())
         n_streams = len(self.streams.running())
         parts = [
-            f"{number} {noun}{'' if number == 1 else 's'}"
-            for number, noun in ((n_tables, "table"), (n_streams, "running stream"))
+            counted(number, nouns)
+            for number, nouns in ((n_tables, "tables"), (n_streams, "running streams"))
             if number
         ]
         return f"<sqlwin Session on {', '.join([spark, *parts])}>"

@@ -122,7 +122,7 @@ MAY_IMPORT = {
         "sqlwin.statements "
         "pyarrow pyspark sqlglot"
     ),
-    "sqlwin.display": "runtime runtime.spark plotext pyarrow pyspark rich",
+    "sqlwin.display": "runtime runtime.spark runtime.spec plotext pyarrow pyspark rich",
     "sqlwin.execution": (
         "planner planner.arrow planner.catalog planner.explain planner.lowering "
         "planner.materialized planner.nodes planner.optimizer planner.sql "
@@ -149,7 +149,8 @@ MAY_IMPORT = {
     "sqlwin": "runtime runtime.compute runtime.spark sqlwin.notebook sqlwin.session pyspark",
     "sqlwin.__main__": "sqlwin.cli",
     "sqlwin.notebook": (
-        "runtime sqlwin.display sqlwin.result sqlwin.session sqlwin.statements IPython pyarrow rich"
+        "runtime runtime.spec sqlwin.display sqlwin.result sqlwin.session sqlwin.statements IPython "
+        "pyarrow rich"
     ),
     "sqlwin.help": "runtime runtime.connectors.options runtime.spec",
     "sqlwin.console": (
@@ -158,7 +159,8 @@ MAY_IMPORT = {
     ),
     "sqlwin.engine": "runtime runtime.spark sqlwin.config sqlwin.console py4j pyspark",
     "sqlwin.repl": (
-        "planner.rules runtime runtime.spark sqlwin.config sqlwin.console sqlwin.display "
+        "planner.rules runtime runtime.spark runtime.spec sqlwin.config sqlwin.console "
+        "sqlwin.display "
         "sqlwin.help sqlwin.parser sqlwin.session sqlwin.statements prompt_toolkit pyarrow "
         "pygments rich"
     ),

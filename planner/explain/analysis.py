@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterator, Sequence
 
 from planner.explain.document import (
@@ -15,7 +14,7 @@ from planner.explain.document import (
     Tree,
     WindowOperatorEntry,
 )
-from runtime.spec.intervals import seconds_text
+from runtime.spec.figures import counted, seconds_text, size_text, wall_clock_text
 
 _HEADS = ("operator", "rows in", "rows out", "bytes out", "task time", "peak memory")
 _SPARK_HEADS = ("Spark's operators", "rows out", "time", "memory", "part of")
@@ -197,7 +196,6 @@ _ENDS = {
     "time": "ran for the time that sqlwin.analyze.duration gives",
     "interrupt": "ran until it was interrupted",
 }
-_EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  # wall-clock arithmetic
 
 
 def _stream_ended(analysis: Analysis, stream: StreamAnalysis) -> str:
@@ -240,7 +238,7 @@ def _window_operator(operator: WindowOperatorEntry) -> Iterator[str]:
     if operator.rows_without_time:
         yield f"  without a time: {counted(operator.rows_without_time, 'rows')} dropped"
     if operator.next_window_end_us is not None:
-        yield f"  the next window to close ends at {_clock(operator.next_window_end_us)}"
+        yield f"  the next window to close ends at {wall_clock_text(operator.next_window_end_us)}"
 
 
 def _micro_batches(batches: MicroBatches, seconds: float) -> Iterator[str]:
@@ -260,44 +258,4 @@ def _micro_batches(batches: MicroBatches, seconds: float) -> Iterator[str]:
 
 
 def _watermark(of: WindowOperatorEntry | SourceEntry) -> str:
-    return "at the end of the input" if of.is_at_end_of_input else _clock(of.watermark_us)
-
-
-def _clock(time_us: int | None) -> str:
-    if time_us is None:
-        return "none yet"
-    try:
-        found = _EPOCH + dt.timedelta(microseconds=time_us)
-    except OverflowError:
-        return str(time_us)
-    return found.isoformat(" ", "milliseconds" if found.microsecond else "seconds")
-
-
-# -- figures as text -----------------------------------------------------------------------------
-
-
-def counted(number: int, unit: str) -> str:
-    """`1 row`, `12,345 partials`.
-
-    Example:
-        >>> counted(1, "rows"), counted(12345, "partials")
-        ('1 row', '12,345 partials')
-    """
-    return f"{number:,} {unit[:-1] if number == 1 else unit}"
-
-
-def size_text(n_bytes: int) -> str:
-    """Bytes with a binary unit.
-
-    Example:
-        >>> [size_text(n) for n in (0, 1023, 1536, 5 * 2**30)]
-        ['0 B', '1,023 B', '1.5 KiB', '5.0 GiB']
-    """
-    if n_bytes < 1024:
-        return f"{n_bytes:,} B"
-    size = float(n_bytes)
-    for unit in ("KiB", "MiB", "GiB"):
-        size /= 1024
-        if size < 1024:
-            return f"{size:.1f} {unit}"
-    return f"{size / 1024:,.1f} TiB"
+    return "at the end of the input" if of.is_at_end_of_input else wall_clock_text(of.watermark_us)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from planner.explain.analysis import counted, size_text
 from planner.explain.document import Document, OperatorEntry, QueryDocument, Tree
+from runtime.spec.figures import counted, size_text
 
 # Longer attributes make boxes that nobody can read
 _MOST_CHARACTERS = 60

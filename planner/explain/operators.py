@@ -57,6 +57,7 @@ from planner.sql.build import bare_column, conjunction, star_leaves_out, to_sql
 from planner.sql.intervals import render_duration
 from runtime.spec.exchange import SliceLevel
 from runtime.spec.expressions import columns_of
+from runtime.spec.figures import counted
 from runtime.spec.ranks import FirstRows
 from runtime.spec.slices import SLICE_END
 from runtime.spec.windows import SessionWindow, Window
@@ -252,7 +253,7 @@ def _slice_scan(node: SliceScan) -> Operator:
         version=str(table.version),
         slices=grid_text(table.form.grid),
         rows=f"{node.n_rows:,}",
-        tail=f"{tail:,} file{'' if tail == 1 else 's'}" if tail else None,
+        tail=counted(tail, "files") if tail else None,
         after=None if after is None else _time_text(after),
         until=None if until is None else _time_text(until),
         where=" AND ".join(map(expression_text, others)) or None,

@@ -158,21 +158,3 @@ def split_sign(text: str) -> tuple[Fraction, str]:
     if text[:1] in ("+", "-"):
         return Fraction(-1 if text[0] == "-" else 1), text[1:].lstrip()
     return Fraction(1), text
-
-
-def seconds_text(seconds: float) -> str:
-    """How long something took or is away, in a unit that suits it or its two largest ones.
-
-    Example:
-        >>> [seconds_text(s) for s in (0.0004, 0.25, 3.14159, 75, 3_660, 200_000)]
-        ['0 ms', '250 ms', '3.14 s', '1 min 15 s', '1 h 01 min', '2 d 7 h']
-    """
-    if seconds < 0.9995:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 59.995:
-        return f"{seconds:.2f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest:02d} s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours < 48 else f"{hours // 24:,} d {hours % 24} h"

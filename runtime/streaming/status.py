@@ -7,7 +7,6 @@ no pass of its own; `stream_status` reads it out of the query's progress.
 
 from __future__ import annotations
 
-import datetime as dt
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from runtime.spec.intervals import seconds_text
+from runtime.spec.figures import counted, seconds_text, wall_clock_text
 from runtime.streaming.source_reads import as_dict, rows_read
 
 # The column of a window operator's output that holds its status; NULL in all rows but those.
@@ -31,7 +30,6 @@ _METRIC = "sqlwin.window."
 ROWS_METRIC = "sqlwin.rows."
 # A watermark this high comes from the end of the input alone
 _END_US = 2**61
-_EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  # wall-clock arithmetic
 
 
 @dataclass(frozen=True)
@@ -276,11 +274,11 @@ def status_notes(status: StreamStatus, late_table: str | None = None) -> tuple[s
     null = sum(o.n_null_times for o in status.operators)
     texts = []
     if late:
-        rows = "1 row" if late == 1 else f"{late:,} rows"
+        rows = counted(late, "rows")
         kept = "" if late_table is None else f" and went to `{late_table}`"
         texts.append(f"{rows} came when all their windows had closed{kept} (numLateRecordsDropped)")
     if null:
-        rows = "1 row has" if null == 1 else f"{null:,} rows have"
+        rows = counted(null, "rows") + (" has" if null == 1 else " have")
         texts.append(f"{rows} no time and so no window (numNullRowTimeRecordsDropped)")
     return tuple(texts)
 
@@ -291,11 +289,7 @@ def clock(time_us: int | None) -> str:
         return "-"
     if time_us >= _END_US:
         return "end of input"
-    try:
-        found = _EPOCH + dt.timedelta(microseconds=time_us)
-    except OverflowError:
-        return str(time_us)
-    return found.isoformat(" ", "milliseconds" if found.microsecond else "seconds")
+    return wall_clock_text(time_us)
 
 
 def closed_after(progress: Mapping[str, Any], number: int) -> int | None:

@@ -15,9 +15,10 @@ from rich.console import Console
 
 from runtime.errors import SqlwinError
 from runtime.spark.jvm.class_archive import make_missing
+from runtime.spec.figures import counted
 from sqlwin.cli.options import spark_configuration
 from sqlwin.console.failures import stopped_by_signals
-from sqlwin.console.formats import counted, elapsed, writer_of
+from sqlwin.console.formats import elapsed, writer_of
 from sqlwin.console.scripts import Script
 from sqlwin.display.output import AtomicFile
 from sqlwin.display.progress import ProgressBar
@@ -101,7 +102,7 @@ class ScriptPresenter:
             return
         self._output.commit()
         where = f"written to {self._output.path} ({elapsed(started)})"
-        click.echo(f"{counted(self._n_rows)} {where}", err=True)
+        click.echo(f"{counted(self._n_rows, 'rows')} {where}", err=True)
 
     def _separate(self) -> None:
         self._n_results += 1
@@ -130,7 +131,7 @@ class ScriptPresenter:
                 total_rows=result.row_count,
             )
             sys.stdout.flush()
-            shown = counted(n_rows) + (" shown" if is_cut else "")
+            shown = counted(n_rows, "rows") + (" shown" if is_cut else "")
             Console(stderr=True).print(
                 f"{shown} ({elapsed(started)})", style="dim", highlight=False, soft_wrap=True
             )
@@ -148,7 +149,7 @@ class ScriptPresenter:
             columns, batches = self._rows(result, self._stream_rows)
             n_rows = write_stream_table(columns, batches, Console(highlight=False))
         if self._stream_rows is not None and n_rows >= self._stream_rows:
-            click.echo(f"stopped after {counted(n_rows)}, as --max-rows says", err=True)
+            click.echo(f"stopped after {counted(n_rows, 'rows')}, as --max-rows says", err=True)
 
     def _show_latest(self, result: Result) -> int | None:
         """The latest row of each key, in place; how many came. None: the keys are not known."""

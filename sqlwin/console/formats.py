@@ -9,7 +9,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from runtime.spec.intervals import seconds_text
+from runtime.spec.figures import seconds_text
 
 if TYPE_CHECKING:
     from sqlwin.display.formats import Writer
@@ -49,11 +49,6 @@ def writer_of(format: str, to_file: bool) -> Writer:
         "chart": partial(write_chart, color=False) if to_file else write_chart,
     }
     return writers[format]
-
-
-def counted(n_rows: int) -> str:
-    """`1 row`, `12,345 rows`."""
-    return f"{n_rows:,} row" + ("" if n_rows == 1 else "s")
 
 
 def elapsed(started: float) -> str:

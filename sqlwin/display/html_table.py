@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
+from runtime.spec.figures import counted
 from sqlwin.display.notation import is_number, shown_texts
 
 MOST_ROWS = 50
@@ -45,8 +46,7 @@ def html_table(
     ]
     body = "".join(f"<tr>{row}</tr>" for row in rows)
     if count is None:
-        noun = "row" if n_rows == 1 else "rows"
-        count = f"the first {MOST_ROWS} rows" if n_rows > MOST_ROWS else f"{n_rows} {noun}"
+        count = f"the first {MOST_ROWS} rows" if n_rows > MOST_ROWS else counted(n_rows, "rows")
     return (
         f'<table style="{_STYLE[0]}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
         f'<div style="opacity:.65;font-size:12px">{html.escape(count)}</div>'

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
+from runtime.spec.figures import counted
 from sqlwin.display.status_line import T, waiting_for
 
 # Before so much is done, the time left is anybody's guess
@@ -227,4 +228,4 @@ def _rows(count: int) -> list[str]:
     for size, unit in ((10**9, "G"), (10**6, "M")):
         if count >= size:
             return [f"{count / size:.1f} {unit} rows"]
-    return [f"{count:,} row{'' if count == 1 else 's'}"]
+    return [counted(count, "rows")]

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from runtime.spec.figures import counted
 from sqlwin.display.notation import is_number, is_text, shown_texts
 
 DEFAULT_MAX_ROWS = 40
@@ -279,11 +280,11 @@ def _notes(
     notes = []
     if layout.break_at is not None:
         hidden = [name for i, name in enumerate(headers) if i not in layout.shown]
-        noun = "column" if len(hidden) == 1 else "columns"
-        notes.append(f"… {len(hidden):,} more {noun}: {', '.join(hidden)}")
+        more_columns = counted(len(hidden), "more columns")
+        notes.append(f"… {more_columns}: {', '.join(hidden)}")
     if has_more and total_rows is not None and total_rows > n_rows:
-        noun = "row" if total_rows - n_rows == 1 else "rows"
-        notes.append(f"… {total_rows - n_rows:,} more {noun} ({total_rows:,} in all)")
+        more_rows = counted(total_rows - n_rows, "more rows")
+        notes.append(f"… {more_rows} ({total_rows:,} in all)")
     elif has_more:
         notes.append(f"… more rows: {more}")
     return notes

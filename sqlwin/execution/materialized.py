@@ -14,6 +14,7 @@ from runtime.errors import AnalysisError, CatalogError
 from runtime.slices.refresh import PlannedRows, Refreshed, compact, refresh, settle
 from runtime.slices.removal import remove_slices
 from runtime.slices.store import FORMAT, StoredSlices, create_slices, is_table, set_suspended
+from runtime.spec.figures import counted
 from runtime.spec.slices import LocalForm
 from runtime.spec.windows import Tumble
 from sqlwin.catalog.entries import MaterializedTable, Name
@@ -83,7 +84,7 @@ class MaterializedTables:
             catalog.forget(statement.name)
             remove_slices(place)
             raise
-        n_files = _counted(done.n_added, "file")
+        n_files = counted(done.n_added, "files")
         message = (
             f"`{name}` is made: {done.n_written:,} partials of {done.n_read:,} rows, {n_files}"
         )
@@ -347,7 +348,7 @@ def _like(pattern: str) -> re.Pattern[str]:
 
 def _report(name: str, done: Refreshed) -> str:
     changed = [
-        _counted(n_files, f"{what} file")
+        counted(n_files, f"{what} files")
         for n_files, what in (
             (done.n_added, "new"),
             (done.n_changed, "changed"),
@@ -361,10 +362,6 @@ def _report(name: str, done: Refreshed) -> str:
         f"`{name}`: {', '.join(changed)}; {done.n_read:,} rows read, {done.n_written:,} partials "
         f"written, version {done.version}"
     )
-
-
-def _counted(n: int, what: str) -> str:
-    return f"{n:,} {what}{'' if n == 1 else 's'}"
 
 
 def _ok(text: str, message: str) -> Result:

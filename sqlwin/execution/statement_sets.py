@@ -20,6 +20,7 @@ from runtime.frames.arrow_rows import ArrowRows
 from runtime.frames.meter import Meter
 from runtime.spark.files import resolve
 from runtime.spark.jobs import Outcome, run_interruptibly, run_side_by_side
+from runtime.spec.figures import counted
 from runtime.spec.steps import Step
 from runtime.spec.table import TableSpec
 from sqlwin.catalog.entries import MaterializedTable
@@ -131,7 +132,7 @@ class Inserts:
                     statement.overwrite,
                     statement.partition,
                 )
-        written = "" if count is None else f" {count:,} row{'' if count == 1 else 's'}"
+        written = "" if count is None else f" {counted(count, 'rows')}"
         return Result(
             statement.text,
             "insert",

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from runtime.spec.figures import counted
+
 # Minutes of the rows in every picture; one lies on a boundary, and there is a pause
 _ROWS = (1, 4, 10, 12, 18, 33)
 # Characters a minute
@@ -45,7 +47,7 @@ def picture(kind: str, *, step: int, size: int, until: int) -> str:
     lines = [placed("rows", [(row, "●") for row in rows], left), *axis(left, right, tick)]
     for start, end in windows:
         n_rows = sum(start <= row < end for row in rows)
-        count = f"{n_rows} row" + ("" if n_rows == 1 else "s")
+        count = counted(n_rows, "rows")
         lines.append(placed("", [(start, bar(end - start)), (right + 1, count)], left))
     return "\n".join(lines)
 

@@ -19,6 +19,7 @@ from prompt_toolkit.layout.processors import HighlightMatchingBracketProcessor
 from prompt_toolkit.lexers import PygmentsLexer
 
 from runtime.errors import SqlwinError
+from runtime.spec.figures import counted
 from sqlwin.console.failures import Stopped, report_text, say_error, say_unexpected
 from sqlwin.console.scripts import Script
 from sqlwin.repl import commands, toolbar
@@ -283,8 +284,7 @@ class Repl:
                         presenter.show(result, time.monotonic())
             except SqlwinError as error:
                 shown.append(f"error: {report_text(error)}\n")
-            noun = "statement" if n_statements == 1 else "statements"
-            shown.append(f"{script.file}: {n_statements} {noun} run\n")
+            shown.append(f"{script.file}: {counted(n_statements, 'statements')} run\n")
             self._say_above("".join(shown))
 
         self.thread.submit(work)

@@ -12,7 +12,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from sqlwin.console.formats import counted, elapsed, writer_of
+from runtime.spec.figures import counted
+from sqlwin.console.formats import elapsed, writer_of
 from sqlwin.display.progress import ProgressBar
 from sqlwin.display.table import print_table
 from sqlwin.display.vertical import write_vertical
@@ -132,7 +133,7 @@ class PromptPresenter:
             self._page(text, at_once=True)
         else:
             self._write(text)
-        self._say(counted(n_rows) + (" shown" if is_cut else "") + took, dim=True)
+        self._say(counted(n_rows, "rows") + (" shown" if is_cut else "") + took, dim=True)
 
     def _show_stream(self, result: Result, started: float) -> None:
         """Rows as windows close, until there are no more, or q or Ctrl-C."""
@@ -200,7 +201,7 @@ class PromptPresenter:
         if suffix:
             self._say(suffix, dim=True)
         else:
-            self._say(counted(n_rows) + took, dim=True)
+            self._say(counted(n_rows, "rows") + took, dim=True)
         self._check_interrupted()
 
     def _table(
@@ -291,7 +292,7 @@ class PromptPresenter:
             yield batch
 
     def _foot(self, n_rows: int, suffix: str, started: float) -> None:
-        self._say(counted(n_rows) + suffix + self._took(started), dim=True)
+        self._say(counted(n_rows, "rows") + suffix + self._took(started), dim=True)
 
     def _took(self, started: float) -> str:
         return f" ({elapsed(started)})" if self._options.timing else ""

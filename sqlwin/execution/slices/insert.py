@@ -10,6 +10,7 @@ from planner.sql.build import to_sql
 from runtime.errors import AnalysisError
 from runtime.slices.append import InsertedRows, append
 from runtime.slices.refresh import check_form
+from runtime.spec.figures import counted
 from sqlwin.catalog.entries import MaterializedTable
 from sqlwin.catalog.materialized import tables_of
 from sqlwin.execution.planning import Plans
@@ -54,7 +55,7 @@ def insert_into_slices(
     with plans.errors_of(statement.text):
         n_rows = append(rows, into, jobs_run=plans.jobs_run)
     plans.start_statement()
-    said = f"INSERT INTO {name}: {n_rows:,} row{'' if n_rows == 1 else 's'}"
+    said = f"INSERT INTO {name}: {counted(n_rows, 'rows')}"
     return Result(statement.text, "insert", said, row_count=n_rows)
 
 

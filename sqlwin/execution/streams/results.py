@@ -12,6 +12,7 @@ from sqlglot import exp
 from planner.sql.nodes import WINDOW_COLUMNS
 from runtime.connectors.stream_sinks import Take
 from runtime.connectors.writing import KIND_COLUMN
+from runtime.spec.figures import counted
 from runtime.streaming.status import status_notes
 from sqlwin.execution.lowered import LoweredStream
 from sqlwin.execution.planning import Plans
@@ -155,7 +156,7 @@ def insert_result(
                 stream.wait()
                 stream.clean_up()
                 count = part.n_rows if isinstance(part, StreamPart) else stream.run.n_rows
-                written = "done" if count is None else f"{count:,} row{'' if count == 1 else 's'}"
+                written = "done" if count is None else counted(count, "rows")
                 messages.append(f"INSERT INTO {name}: {written}")
                 counts.append(count)
                 found = status_notes(part.status(), stream.setup.late_table)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from runtime.spec.intervals import seconds_text
+from runtime.spec.figures import seconds_text
 from runtime.streaming.status import StreamStatus, clock, dropped_rows, silence
 from sqlwin.execution.streams.handle import Stream, StreamState
 from sqlwin.execution.streams.registry import Streams

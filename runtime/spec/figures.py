@@ -1,0 +1,63 @@
+"""Figures as text: how many, how large, how long, and when."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+_EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  # wall-clock arithmetic
+
+
+def counted(number: int, unit: str) -> str:
+    """`1 row`, `12,345 partials`.
+
+    Example:
+        >>> counted(1, "rows"), counted(12345, "partials")
+        ('1 row', '12,345 partials')
+    """
+    return f"{number:,} {unit[:-1] if number == 1 else unit}"
+
+
+def size_text(n_bytes: int) -> str:
+    """Bytes with a binary unit.
+
+    Example:
+        >>> [size_text(n) for n in (0, 1023, 1536, 5 * 2**30)]
+        ['0 B', '1,023 B', '1.5 KiB', '5.0 GiB']
+    """
+    if n_bytes < 1024:
+        return f"{n_bytes:,} B"
+    size = float(n_bytes)
+    for unit in ("KiB", "MiB", "GiB"):
+        size /= 1024
+        if size < 1024:
+            return f"{size:.1f} {unit}"
+    return f"{size / 1024:,.1f} TiB"
+
+
+def seconds_text(seconds: float) -> str:
+    """How long something took or is away, in a unit that suits it or its two largest ones.
+
+    Example:
+        >>> [seconds_text(s) for s in (0.0004, 0.25, 3.14159, 75, 3_660, 200_000)]
+        ['0 ms', '250 ms', '3.14 s', '1 min 15 s', '1 h 01 min', '2 d 7 h']
+    """
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 59.995:
+        return f"{seconds:.2f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours < 48 else f"{hours // 24:,} d {hours % 24} h"
+
+
+def wall_clock_text(time_us: int | None) -> str:
+    """A time on the wall clock of a window; as a number where the calendar has none like it."""
+    if time_us is None:
+        return "none yet"
+    try:
+        found = _EPOCH + dt.timedelta(microseconds=time_us)
+    except OverflowError:
+        return str(time_us)
+    return found.isoformat(" ", "milliseconds" if found.microsecond else "seconds")
