@@ -18,7 +18,13 @@ from math import gcd
 from planner.arrow.calls import NotEvaluated
 from planner.arrow.partials import local_expressions
 from planner.catalog import Catalog
-from planner.materialized.form import expression_text, grid_text, local_form, partial_text
+from planner.materialized.form import (
+    expression_text,
+    grid_text,
+    local_form,
+    partial_text,
+    unique_names,
+)
 from planner.nodes.physical import LocalWindowAggregate
 from planner.nodes.slice_levels import Grid, common_grid
 from planner.sql.nodes import path_of_files
@@ -100,7 +106,7 @@ class Shape:
 
     def query(self) -> str:
         """The query that defines it."""
-        name = _unique({"window_start", "window_end"})
+        name = unique_names({"window_start", "window_end"})
         keys = [(key, name(_words(key))) for key in self.keys]
         items = [key if key == own else f"{key} AS {own}" for key, own in keys]
         items += ["window_start", "window_end"]
@@ -431,16 +437,3 @@ def _words(text: str) -> str:
     plain = re.sub(r"\bCAST\((.*?) AS [A-Z]+\)", r"\1", text)
     words = re.sub(r"[^a-z0-9]+", "_", plain.lower()).strip("_")[:_LONGEST_NAME].strip("_")
     return words if words[:1].isalpha() else f"key_{words}"
-
-
-def _unique(made: set[str]) -> Callable[[str], str]:
-    """Makes names that it has not made before."""
-
-    def name(wanted: str) -> str:
-        unique, number = wanted, 2
-        while unique in made:
-            unique, number = f"{wanted}_{number}", number + 1
-        made.add(unique)
-        return unique
-
-    return name

@@ -13,6 +13,7 @@ from sqlglot import exp
 from planner.sql.build import identifier, to_sql
 from planner.sql.table_options import position_of_option
 from runtime.batch.execute import BatchRows
+from runtime.connectors.columns import physical_columns
 from runtime.connectors.registry import check_writable, write_table
 from runtime.errors import AnalysisError, CatalogError, SqlwinError, nearest
 from runtime.frames.arrow_rows import ArrowRows
@@ -94,7 +95,7 @@ def by_position(
         AnalysisError: too many or too few columns, an unknown one, or types that do not fit.
     """
     rows, columns = with_static(rows, table, columns, static)
-    declared = _written(table)
+    declared = physical_columns(table)
     if not declared:
         return rows.toDF(*columns) if columns else rows
     targets = _named(declared, columns, table.name) if columns else declared
@@ -155,18 +156,13 @@ def with_static(
                 hint="leave it out of one of them",
             )
     own = [name for name in rows.columns if name != ROW_KIND]
-    declared = [c.name for c in _written(table)] or own
+    declared = [c.name for c in physical_columns(table)] or own
     names = columns or tuple(name for name in declared if name.lower() not in given)
     _check_count(len(own), names, table.name)
     kind = [name for name in rows.columns if name == ROW_KIND]
     plain = rows.toDF(*kind, *(f"_{i}" for i in range(len(own))))
     values = [F.expr(sql).alias(f"_static{i}") for i, (_, sql) in enumerate(static)]
     return plain.select("*", *values), (*names, *(name for name, _ in static))
-
-
-def _written(table: TableSpec) -> list[TableColumn]:
-    """The columns that a table keeps."""
-    return [c for c in table.columns if c.computed is None and c.metadata is None]
 
 
 def _check_count(n_columns: int, targets: Sequence[str], table: str) -> None:

@@ -104,7 +104,7 @@ class _Packer:
             self._integers(int64_values(column))
         elif _is_plain(type_):
             self._plain(column, type_.bit_width // 8)
-        elif _is_list(type_):
+        elif is_list(type_):
             self._integers(pc.list_value_length(column).to_numpy().astype(np.int64))
             self.column(column.flatten())
         else:
@@ -214,7 +214,7 @@ class _Unpacker:
         offset_type = _offset_type(type_)
         ends = np.zeros(n_values + 1, offset_type)
         np.cumsum(lengths, out=ends[1:])
-        if not _is_list(type_):
+        if not is_list(type_):
             buffers = [None, pa.py_buffer(ends), pa.py_buffer(self._part())]
             return pa.Array.from_buffers(type_, n_values, buffers)
         values = self.column(type_.value_type, int(ends[-1]))
@@ -271,7 +271,7 @@ def _is_known(type_: pa.DataType) -> bool:
         integer_storage(type_) is not None
         or _is_plain(type_)
         or is_variable_width(type_)
-        or _is_list(type_)
+        or is_list(type_)
     )
 
 
@@ -280,7 +280,8 @@ def _is_plain(type_: pa.DataType) -> bool:
     return bool(pa.types.is_floating(type_) or pa.types.is_decimal128(type_))
 
 
-def _is_list(type_: pa.DataType) -> bool:
+def is_list(type_: pa.DataType) -> bool:
+    """Whether values of an Arrow type are lists."""
     return bool(pa.types.is_list(type_) or pa.types.is_large_list(type_))
 
 

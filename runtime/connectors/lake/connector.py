@@ -5,19 +5,20 @@ Columns are found by name in any case, and may be declared wider than the table 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 
 from runtime.connectors.columns import check_columns, physical_columns, pick
-from runtime.connectors.connector import Connector
+from runtime.connectors.connector import Connector, StreamWriter, WriteBatch
 from runtime.connectors.lake.delta import load_delta
 from runtime.connectors.lake.delta_stream import stream_delta
-from runtime.connectors.lake.delta_write import open_delta_batches, write_delta
+from runtime.connectors.lake.delta_write import write_delta
 from runtime.connectors.lake.iceberg import load_iceberg
 from runtime.connectors.lake.iceberg_stream import stream_iceberg
-from runtime.connectors.lake.iceberg_write import open_iceberg_batches, write_iceberg
+from runtime.connectors.lake.iceberg_write import write_iceberg
 from runtime.connectors.lake.table import LakeTable, UnreadableError, read_lake_table
 from runtime.connectors.options.checks import (
     bad_option,
@@ -145,6 +146,16 @@ def _stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
         raise unreadable(spec, error) from error
 
 
+def _open_batches(
+    write: Callable[[DataFrame, TableSpec, bool, tuple[str, int] | None], int],
+    dataframe: DataFrame,
+    spec: TableSpec,
+    writer: StreamWriter,
+) -> WriteBatch:
+    """What writes the micro-batches of a stream, each of them once."""
+    return lambda rows, batch: write(rows, spec, False, (writer.name, batch))
+
+
 def unreadable(spec: TableSpec, why: UnreadableError) -> ExecutionError:
     """The error for a table that nothing here reads right."""
     return ExecutionError(
@@ -219,7 +230,7 @@ DELTA_CONNECTOR = Connector(
     streams_bounded=True,
     write=write_delta,
     overwrites=True,
-    open_batches=open_delta_batches,
+    open_batches=partial(_open_batches, write_delta),
     explain=_explain,
 )
 ICEBERG_CONNECTOR = Connector(
@@ -231,6 +242,6 @@ ICEBERG_CONNECTOR = Connector(
     streams_bounded=True,
     write=write_iceberg,
     overwrites=True,
-    open_batches=open_iceberg_batches,
+    open_batches=partial(_open_batches, write_iceberg),
     explain=_explain,
 )

@@ -20,7 +20,6 @@ from pyspark.sql.types import StructType
 from runtime.connectors.columns import (
     find_column,
 )
-from runtime.connectors.connector import StreamWriter, WriteBatch
 from runtime.connectors.lake.delta import add_actions, delta_path, delta_schema, open_delta
 from runtime.connectors.lake.parquet_files import (
     WrittenFile,
@@ -67,36 +66,26 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - a wall clock
 _LOGGED = re.compile(r"\d{20}\.(?:.+\.)?(?:json|parquet)|_last_checkpoint")
 
 
-def write_delta(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
+def write_delta(
+    dataframe: DataFrame, spec: TableSpec, overwrite: bool, batch: tuple[str, int] | None = None
+) -> int:
     """Write rows to a table as one version of it, and return how many there were.
 
     A table that is not there is made. Overwriting replaces all rows, or of a partitioned table
     those of the partitions that get rows.
+
+    Args:
+        dataframe: the rows.
+        spec: the table.
+        overwrite: whether they replace what is there.
+        batch: the stream and the micro-batch that they are, of which the version keeps a note: one
+            that is in the table is not written again; None: they are of no stream.
 
     Raises:
         CatalogError: the columns do not go into those of the table.
         ExecutionError: the table cannot be written, or somebody else has changed it meanwhile.
         SetupError: the package is missing.
     """
-    return _write(dataframe, spec, overwrite, None)
-
-
-def open_delta_batches(dataframe: DataFrame, spec: TableSpec, writer: StreamWriter) -> WriteBatch:
-    """What writes the micro-batches of a stream, each of them once.
-
-    A version says which micro-batch of which stream it has (a transaction identifier), and one
-    that is in the table is not written again.
-    """
-
-    def write(rows: DataFrame, batch: int) -> int:
-        return _write(rows, spec, False, (f"sqlwin-{writer.name}", batch))
-
-    return write
-
-
-def _write(
-    dataframe: DataFrame, spec: TableSpec, overwrite: bool, batch: tuple[str, int] | None
-) -> int:
     try:
         from deltalake import CommitProperties, Transaction
         from deltalake.exceptions import DeltaError
@@ -118,7 +107,7 @@ def _write(
         if table is not None:
             _check_writable(table, overwrite)
         if batch is not None and table is not None:
-            done = table.transaction_version(batch[0])
+            done = table.transaction_version(_transaction(batch[0]))
             if done is not None and done >= batch[1]:
                 return compute_again(dataframe)
         schema = made_schema(dataframe, spec) if table is None else delta_schema(table)
@@ -136,7 +125,7 @@ def _write(
     types = [schema[name].dataType.simpleString() for name in partitions]
     arrow = to_arrow_schema(schema, timezone="UTC")
     directory_of = partial(hive_directory, tuple(zip(partitions, types, strict=True)))
-    transactions = None if batch is None else [Transaction(batch[0], batch[1])]
+    transactions = None if batch is None else [Transaction(_transaction(batch[0]), batch[1])]
     properties = CommitProperties(app_transactions=transactions)
     is_new = not os.path.exists(path)
     try:
@@ -151,6 +140,11 @@ def _write(
         if is_new and os.path.isdir(path) and not os.listdir(path):
             os.rmdir(path)
     return sum(file.n_rows for file in files)
+
+
+def _transaction(writer: str) -> str:
+    """What versions call the stream whose micro-batches they have."""
+    return f"sqlwin-{writer}"
 
 
 def is_committed(path: str, mark: str) -> bool:

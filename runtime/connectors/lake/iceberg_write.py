@@ -10,7 +10,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from runtime.connectors.columns import find_column
-from runtime.connectors.connector import StreamWriter, WriteBatch
 from runtime.connectors.lake.iceberg import open_catalog, spark_schema, table_name
 from runtime.connectors.lake.parquet_files import (
     WrittenFile,
@@ -37,36 +36,26 @@ if TYPE_CHECKING:
 _WRITER, _BATCH = "sqlwin.writer", "sqlwin.micro-batch"
 
 
-def write_iceberg(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
+def write_iceberg(
+    dataframe: DataFrame, spec: TableSpec, overwrite: bool, batch: tuple[str, int] | None = None
+) -> int:
     """Write rows to a table as one snapshot of it, and return how many there were.
 
     A table that is not there is made. Overwriting replaces all rows, or of a partitioned table
     those of the partitions that get rows.
+
+    Args:
+        dataframe: the rows.
+        spec: the table.
+        overwrite: whether they replace what is there.
+        batch: the stream and the micro-batch that they are, of which the snapshot keeps a note: one
+            that is in the table is not written again; None: they are of no stream.
 
     Raises:
         CatalogError: the columns do not go into those of the table.
         ExecutionError: the table cannot be written, or somebody else has changed it meanwhile.
         SetupError: the package is missing.
     """
-    return _write(dataframe, spec, overwrite, None)
-
-
-def open_iceberg_batches(dataframe: DataFrame, spec: TableSpec, writer: StreamWriter) -> WriteBatch:
-    """What writes the micro-batches of a stream, each of them once.
-
-    A snapshot says which micro-batch of which stream it has, and one that is in the table is not
-    written again.
-    """
-
-    def write(rows: DataFrame, batch: int) -> int:
-        return _write(rows, spec, False, (writer.name, batch))
-
-    return write
-
-
-def _write(
-    dataframe: DataFrame, spec: TableSpec, overwrite: bool, batch: tuple[str, int] | None
-) -> int:
     values = option_values(spec)
     for option in ("path", "version", "timestamp"):
         if option in values:

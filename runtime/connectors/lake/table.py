@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
+from runtime.compute.arrow.packed import is_list
 from runtime.compute.arrow.types import arrow_type
 from runtime.connectors.columns import physical_columns, pick
 from runtime.connectors.filesystem.paths import path_for_spark
@@ -218,8 +219,3 @@ def has_fields(found: pa.DataType, wanted: DataType) -> bool:
             and has_fields(found.item_type, wanted.valueType)
         )
     return not pa.types.is_nested(found)
-
-
-def is_list(type_: pa.DataType) -> bool:
-    """Whether values of an Arrow type are lists."""
-    return bool(pa.types.is_list(type_) or pa.types.is_large_list(type_))
