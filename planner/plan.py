@@ -82,13 +82,7 @@ class Draft:
     apart: str | None = None
 
 
-def plan_query(
-    query: exp.Query,
-    sql: str,
-    catalog: Catalog,
-    options: Options,
-    sink: tuple[str, bool] | None = None,
-) -> Plan:
+def plan_query(query: exp.Query, sql: str, catalog: Catalog, options: Options) -> Plan:
     """Plan a query.
 
     Args:
@@ -96,12 +90,11 @@ def plan_query(
         sql: the text it was parsed from.
         catalog: where names are looked up.
         options: the settings that matter here.
-        sink: for INSERT, the table and whether it is overwritten; only shown in plans.
 
     Raises:
         AnalysisError: the query does not fit the catalog, or a window makes no sense.
     """
-    (plan,) = plan_together([draft_plan(query, sql, catalog, options, sink)], options)
+    (plan,) = plan_together([draft_plan(query, sql, catalog, options)], options)
     return plan
 
 
@@ -113,6 +106,13 @@ def draft_plan(
     sink: tuple[str, bool] | None = None,
 ) -> Draft:
     """The first part of `plan_query`, for queries that are then planned together.
+
+    Args:
+        query: the tree, in sqlwin's dialect.
+        sql: the text it was parsed from.
+        catalog: where names are looked up.
+        options: the settings that matter here.
+        sink: for INSERT, the table and whether it is overwritten; only shown in plans.
 
     Raises:
         AnalysisError: the query does not fit the catalog, or a window makes no sense.

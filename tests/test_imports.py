@@ -165,7 +165,7 @@ MAY_IMPORT = {
         "pygments rich"
     ),
     "sqlwin.cli": (
-        "planner.explain planner.sql runtime runtime.connectors.options runtime.spark "
+        "planner.explain planner.sql runtime runtime.connectors.options runtime.spark runtime.spec "
         "runtime.spark.start_workers sqlwin sqlwin.config sqlwin.console sqlwin.display "
         "sqlwin.engine sqlwin.execution sqlwin.help sqlwin.parser sqlwin.repl sqlwin.session "
         "sqlwin.statements click py4j pyarrow pyspark rich"

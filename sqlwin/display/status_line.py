@@ -78,15 +78,12 @@ class StatusLine:
     Args:
         console: where to draw; nothing is drawn if it is no terminal.
         text: what to show, asked for every half second; None shows nothing.
-        enabled: False draws nothing either.
     """
 
-    def __init__(
-        self, console: Console, text: Callable[[], str | None], *, enabled: bool = True
-    ) -> None:
+    def __init__(self, console: Console, text: Callable[[], str | None]) -> None:
         self._console = console
         self._text = text
-        self._enabled = enabled and console.is_terminal and not console.is_dumb_terminal
+        self._enabled = console.is_terminal and not console.is_dumb_terminal
         self._lock = threading.Lock()
         self._live: Live | None = None
         self._last: str | None = None

@@ -89,20 +89,19 @@ def read_hints(tree: exp.Expr, parser: TokenParser, tokens: Sequence[Token]) -> 
 def _refuse_options(parser: TokenParser, hint: Token) -> None:
     """Refuse OPTIONS in a hint behind SELECT, where no table is to have them."""
     for token in _tokens(parser, hint.start + len("/*+"), hint.end + 1 - len("*/")):
-        if _is_word(token, "OPTIONS"):
+        if _is_options(token):
             _fail(parser.sql, token.start, token.end + 1, "OPTIONS are those of a table", _EXAMPLE)
 
 
-def _is_word(token: Token, word: str) -> bool:
-    is_string = token.token_type in STRINGS
-    return not is_string and token.text.upper() == word
+def _is_options(token: Token) -> bool:
+    return token.token_type not in STRINGS and token.text.upper() == "OPTIONS"
 
 
 def _pairs(parser: TokenParser, start: int, stop: int) -> tuple[tuple[str, str], ...]:
     """The options of a hint that reaches from `start` to `stop`."""
     sql = parser.sql
     tokens = _tokens(parser, start + len("/*+"), stop - len("*/"))
-    if not tokens or not _is_word(tokens[0], "OPTIONS"):
+    if not tokens or not _is_options(tokens[0]):
         name = tokens[0].text.upper() if tokens else "an empty hint"
         place = (tokens[0].start, tokens[0].end + 1) if tokens else (start, stop)
         _fail(sql, *place, f"{name} is no hint of a table: OPTIONS is the only one", _EXAMPLE)

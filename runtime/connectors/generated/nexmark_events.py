@@ -140,7 +140,7 @@ def _auction(market: Market) -> dict[str, str]:
         "reserve": f"{_price('first bid', market)} + {_price('reserve', market)}",
         "dateTime": "at_us",
         "expires": f"at_us + (1 + {_below('length', str(most_ms), market)}) * 1000",
-        "seller": _hot_or("seller", market.hot_sellers, "last_person", 0, market),
+        "seller": _hot_or("seller", market.hot_sellers, 0, market),
         "category": f"{_FIRST_CATEGORY} + {_below('category', str(_CATEGORIES), market)}",
         "extra": _extra(market.auction_bytes - _AUCTION_BYTES, market),
     }
@@ -163,7 +163,7 @@ def _bid(market: Market) -> dict[str, str]:
     url += f" IF({is_hot}, '', concat('&channel_id=', {number})))"
     return {
         "auction": auction,
-        "bidder": _hot_or("bidder", market.hot_bidders, "last_person", 1, market),
+        "bidder": _hot_or("bidder", market.hot_bidders, 1, market),
         "price": _price("price", market),
         "channel": channel,
         "url": url,
@@ -172,11 +172,11 @@ def _bid(market: Market) -> dict[str, str]:
     }
 
 
-def _hot_or(purpose: str, ratio: int, last: str, hot_offset: int, market: Market) -> str:
+def _hot_or(purpose: str, ratio: int, hot_offset: int, market: Market) -> str:
     """A person: a hot one, or any of those that are active or about to come."""
-    active = f"least({last} + 1, {_ACTIVE_PEOPLE})"
-    cold = f"{last} + 1 - {active} + {_below(purpose, f'{active} + {_LEAD}', market)}"
-    hot = f"{last} DIV {_HOT_STEP} * {_HOT_STEP} + {hot_offset}"
+    active = f"least(last_person + 1, {_ACTIVE_PEOPLE})"
+    cold = f"last_person + 1 - {active} + {_below(purpose, f'{active} + {_LEAD}', market)}"
+    hot = f"last_person DIV {_HOT_STEP} * {_HOT_STEP} + {hot_offset}"
     return f"{_FIRST_ID} + IF({_below('hot ' + purpose, str(ratio), market)} > 0, {hot}, {cold})"
 
 

@@ -55,9 +55,9 @@ def switch(doc: str) -> Option:
     return choice(doc, "true", "false")
 
 
-def without_effect(check: Check = lambda value: None, values: tuple[str, ...] = ()) -> Option:
+def without_effect(check: Check = lambda value: None) -> Option:
     """An option of Flink's that is let pass and changes nothing."""
-    return Option("Flink's; no effect", check, values, has_effect=False)
+    return Option("Flink's; no effect", check, has_effect=False)
 
 
 def one_of(*values: str) -> Check:
