@@ -30,7 +30,6 @@ from planner.sql.build import (
     is_not_null,
     literal,
     named_struct,
-    to_sql,
 )
 from planner.sql.nodes import UserAggregateCall
 from runtime.spec.aggregates import (
@@ -355,8 +354,3 @@ _HEEDLESS_OF_REPETITION = frozenset(
 )
 
 MERGEABLE_FUNCTIONS = frozenset(_RECIPES)
-
-
-def partials_text(plan: AggregatePlan) -> str:
-    """The partial columns, as EXPLAIN prints them: `SUM(price) AS s$0`."""
-    return ", ".join(f"{to_sql(p.expr)} AS {p.name}" for p in plan.partials)

@@ -141,7 +141,6 @@ class SliceTable:
         path: where its table of slices is.
         version: the version.
         form: what the slices are.
-        definition_sql: the query that defines it.
         is_inserted: whether its rows come by INSERT, and not with the files of the base table.
         reached: what has become of old slices.
     """
@@ -150,7 +149,6 @@ class SliceTable:
     path: str
     version: int
     form: LocalForm
-    definition_sql: str = ""
     is_inserted: bool = False
     reached: Reached = UNTOUCHED
 

@@ -224,7 +224,6 @@ class OpenedSlices:
                         entry.path,
                         stored.version,
                         form,
-                        entry.text,
                         entry.definition.is_inserted,
                         stored.reached,
                     )

@@ -128,7 +128,7 @@ class Tables(OfflineCatalog):
             )
             files.append(ScanFile(str(path / f"{number}.parquet")))
             pq.write_table(table, files[-1].path, row_group_size=50)
-        kept = Kept(SliceTable(name, str(path), 7, form, sql), tuple(files), frozenset(base_files))
+        kept = Kept(SliceTable(name, str(path), 7, form), tuple(files), frozenset(base_files))
         self.kept.append(kept)
         return kept
 
