@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from runtime.connectors.columns import check_columns
+from runtime.connectors.columns import check_table
 from runtime.connectors.connector import Connector, StreamWriter, WriteBatch
-from runtime.connectors.options.checks import check_options
 from runtime.connectors.writing import count_written
 from runtime.frames.arrow_rows import ArrowRows
 from runtime.spec.table import TableSpec
-
-
-def validate(spec: TableSpec) -> None:
-    """Check a blackhole table, which has no options.
-
-    Raises:
-        CatalogError: an option or a column is wrong.
-    """
-    check_options(spec, {})
-    check_columns(spec)
 
 
 def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
@@ -53,7 +43,7 @@ def _discard(rows: DataFrame) -> None:
 
 CONNECTOR = Connector(
     "blackhole",
-    validate,
+    partial(check_table, {}),
     write=write,
     write_arrow=write_arrow,
     open_batches=open_batches,

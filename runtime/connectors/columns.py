@@ -29,6 +29,8 @@ from pyspark.sql.types import (
     VarcharType,
 )
 
+from runtime.connectors.options.checks import check_options
+from runtime.connectors.options.known import Options
 from runtime.errors import CatalogError, nearest
 from runtime.names import quoted
 from runtime.spark.errors import translate
@@ -186,6 +188,16 @@ def add_computed(dataframe: DataFrame, spec: TableSpec) -> DataFrame:
             ) from error
         columns.append(value)
     return dataframe.select(*columns)
+
+
+def check_table(options: Options, spec: TableSpec) -> None:
+    """Check a table of which nothing is asked but that it has these options and right columns.
+
+    Raises:
+        CatalogError: an option or a column is wrong.
+    """
+    check_options(spec, options)
+    check_columns(spec)
 
 
 def check_columns(spec: TableSpec, metadata: Sequence[str] = ()) -> None:

@@ -6,13 +6,13 @@ A table of it belongs to the session that made it. It is read as it stands at th
 from __future__ import annotations
 
 import threading
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from runtime.connectors.columns import check_columns, declared_schema, physical_columns
+from runtime.connectors.columns import check_table, declared_schema, physical_columns
 from runtime.connectors.connector import Connector, StreamWriter, WriteBatch
-from runtime.connectors.options.checks import check_options
 from runtime.connectors.writing import with_named_kind
 from runtime.errors import ExecutionError
 from runtime.spec.table import TableSpec
@@ -58,16 +58,6 @@ class MemoryRows:
         )
 
 
-def validate(spec: TableSpec) -> None:
-    """Check a memory table, which has no options.
-
-    Raises:
-        CatalogError: an option or a column is wrong.
-    """
-    check_options(spec, {})
-    check_columns(spec)
-
-
 def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
     """The rows written so far."""
     tables = [table for table in _rows_of(spec).tables() if table.num_rows]
@@ -103,7 +93,7 @@ def _rows_of(spec: TableSpec) -> MemoryRows:
 
 CONNECTOR = Connector(
     "memory",
-    validate,
+    partial(check_table, {}),
     read,
     write=write,
     overwrites=True,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import sys
 from decimal import Decimal
+from functools import partial
 from typing import TextIO
 
 from pyspark.sql import Column, DataFrame, Row
@@ -23,25 +24,15 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from runtime.connectors.columns import check_columns
+from runtime.connectors.columns import check_table
 from runtime.connectors.connector import Connector, StreamWriter, WriteBatch
-from runtime.connectors.options.checks import check_options, idle_options, option_values
+from runtime.connectors.options.checks import idle_options, option_values
 from runtime.connectors.options.known import PRINT
 from runtime.spec.stream import ROW_KIND
 from runtime.spec.table import TableSpec
 
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  # wall-clock arithmetic
 _LEFT_TO_PYTHON = (ArrayType, MapType, StructType, BinaryType, TimestampNTZType)
-
-
-def validate(spec: TableSpec) -> None:
-    """Check a print table: `print-identifier`, `standard-error`.
-
-    Raises:
-        CatalogError: an option or a column is wrong.
-    """
-    check_options(spec, PRINT)
-    check_columns(spec)
 
 
 def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
@@ -160,7 +151,7 @@ def _double(value: float) -> str:
 
 CONNECTOR = Connector(
     "print",
-    validate,
+    partial(check_table, PRINT),
     write=write,
     open_batches=open_batches,
     takes_updates=True,

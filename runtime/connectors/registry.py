@@ -19,110 +19,67 @@ from runtime.frames.arrow_rows import ArrowRows
 from runtime.spark.errors import translated_errors
 from runtime.spec.table import LATE_ROWS, TableSpec
 
+NAMES = (
+    "filesystem",
+    "delta",
+    "iceberg",
+    "datagen",
+    "kafka",
+    "socket",
+    "spark",
+    "nexmark",
+    "memory",
+    "print",
+    "blackhole",
+)
+
 
 class Connectors(Mapping[str, Connector]):
-    """The connectors by name. A connector's modules are imported when it is asked for.
-
-    Args:
-        load: what imports each.
-    """
-
-    def __init__(self, load: Mapping[str, Callable[[], Connector]]) -> None:
-        self._load = load
+    """The connectors by name. A connector's modules are imported when it is asked for."""
 
     def __getitem__(self, name: str) -> Connector:
-        return self._load[name]()
+        return _load(name)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._load
+        return name in NAMES
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._load)
+        return iter(NAMES)
 
     def __len__(self) -> int:
-        return len(self._load)
+        return len(NAMES)
 
 
-def _filesystem() -> Connector:
-    from runtime.connectors.filesystem.connector import CONNECTOR
-
+def _load(name: str) -> Connector:
+    match name:
+        case "filesystem":
+            from runtime.connectors.filesystem.connector import CONNECTOR
+        case "delta":
+            from runtime.connectors.lake.connector import DELTA_CONNECTOR as CONNECTOR
+        case "iceberg":
+            from runtime.connectors.lake.connector import ICEBERG_CONNECTOR as CONNECTOR
+        case "datagen":
+            from runtime.connectors.generated.datagen import CONNECTOR
+        case "kafka":
+            from runtime.connectors.kafka.connector import CONNECTOR
+        case "socket":
+            from runtime.connectors.socket import CONNECTOR
+        case "spark":
+            from runtime.connectors.data_source import CONNECTOR
+        case "nexmark":
+            from runtime.connectors.generated.nexmark import CONNECTOR
+        case "memory":
+            from runtime.connectors.memory import CONNECTOR
+        case "print":
+            from runtime.connectors.print import CONNECTOR
+        case "blackhole":
+            from runtime.connectors.blackhole import CONNECTOR
+        case _:
+            raise KeyError(name)
     return CONNECTOR
 
 
-def _delta() -> Connector:
-    from runtime.connectors.lake.connector import DELTA_CONNECTOR
-
-    return DELTA_CONNECTOR
-
-
-def _iceberg() -> Connector:
-    from runtime.connectors.lake.connector import ICEBERG_CONNECTOR
-
-    return ICEBERG_CONNECTOR
-
-
-def _datagen() -> Connector:
-    from runtime.connectors.generated.datagen import CONNECTOR
-
-    return CONNECTOR
-
-
-def _kafka() -> Connector:
-    from runtime.connectors.kafka.connector import CONNECTOR
-
-    return CONNECTOR
-
-
-def _socket() -> Connector:
-    from runtime.connectors.socket import CONNECTOR
-
-    return CONNECTOR
-
-
-def _data_source() -> Connector:
-    from runtime.connectors.data_source import CONNECTOR
-
-    return CONNECTOR
-
-
-def _nexmark() -> Connector:
-    from runtime.connectors.generated.nexmark import CONNECTOR
-
-    return CONNECTOR
-
-
-def _memory() -> Connector:
-    from runtime.connectors.memory import CONNECTOR
-
-    return CONNECTOR
-
-
-def _print() -> Connector:
-    from runtime.connectors.print import CONNECTOR
-
-    return CONNECTOR
-
-
-def _blackhole() -> Connector:
-    from runtime.connectors.blackhole import CONNECTOR
-
-    return CONNECTOR
-
-
-LOAD: dict[str, Callable[[], Connector]] = {
-    "filesystem": _filesystem,
-    "delta": _delta,
-    "iceberg": _iceberg,
-    "datagen": _datagen,
-    "kafka": _kafka,
-    "socket": _socket,
-    "spark": _data_source,
-    "nexmark": _nexmark,
-    "memory": _memory,
-    "print": _print,
-    "blackhole": _blackhole,
-}
-CONNECTORS: Mapping[str, Connector] = Connectors(LOAD)
+CONNECTORS: Mapping[str, Connector] = Connectors()
 
 
 def connector_of(spec: TableSpec) -> Connector:

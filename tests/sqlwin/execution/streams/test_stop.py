@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 
 import sqlwin
 import sqlwin.execution.streams.handle
-from runtime.connectors.registry import CONNECTORS, LOAD
+from runtime.connectors import registry
 from runtime.connectors.stream_sinks import StreamRun
 from runtime.errors import ExecutionError, SqlwinError
 from runtime.files import LocalFiles
@@ -188,8 +188,8 @@ def test_a_stream_that_is_cut_short_resumes_with_the_rows_of_the_interrupted_mic
         raise AssertionError("nobody has stopped it")
 
     with monkeypatch.context() as patched:
-        slow = replace(CONNECTORS["memory"], open_batches=lambda *_: write_slowly)
-        patched.setitem(LOAD, "memory", lambda: slow)
+        slow = replace(registry.CONNECTORS["memory"], open_batches=lambda *_: write_slowly)
+        patched.setattr(registry, "CONNECTORS", {**registry.CONNECTORS, "memory": slow})
         (result,) = fresh_session.execute(insert)
         assert result.stream is not None
         assert is_writing.wait(60)
