@@ -291,6 +291,9 @@ class SqlWinParser(TokenParser):
         return table
 
 
+_QUOTED = {TokenType.STRING, TokenType.IDENTIFIER}
+
+
 class SqlWinQueries(SparkSql):
     """The dialect of a single query; `sqlwin.dialect` has the one that sqlglot finds by name."""
 
@@ -336,7 +339,23 @@ def tokenize(sql: str) -> list[Token]:
             sql=sql,
         ) from error
     skip_comments(sql, tokens[-1].end + 1 if tokens else 0)
-    return tokens
+    return _with_whole_keywords(tokens)
+
+
+def _with_whole_keywords(tokens: list[Token]) -> list[Token]:
+    """Keywords of two words, such as GROUP BY, are one token also with a comment between them."""
+    whole: list[Token] = []
+    for token in tokens:
+        before = whole[-1] if whole else None
+        if before is not None and {before.token_type, token.token_type}.isdisjoint(_QUOTED):
+            words = f"{before.text} {token.text}".upper()
+            kind = SqlWinQueries.Tokenizer.KEYWORDS.get(words)
+            if kind is not None:
+                end = (token.line, token.col, before.start, token.end)
+                whole[-1] = Token(kind, words, *end, [*before.comments, *token.comments])
+                continue
+        whole.append(token)
+    return whole
 
 
 def parser_of() -> SqlWinParser:

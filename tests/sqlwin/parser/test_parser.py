@@ -384,6 +384,13 @@ def test_comments_of_every_style_are_no_tokens() -> None:
     assert [token.text for token in tokenize(sql)] == ["SELECT", "1", ",", "2"]
 
 
+def test_a_keyword_of_two_words_may_have_a_comment_inside() -> None:
+    sql = "SELECT k, `group` by FROM t GROUP /* one */ BY k ORDER -- two\n BY k"
+    words = [token.text for token in tokenize(sql)]
+    assert words[3:] == ["group", "by", "FROM", "t", "GROUP BY", "k", "ORDER BY", "k"]
+    assert parse_query(sql).args["group"] and tokenize(sql)[7].start == sql.index("GROUP")
+
+
 # -- words of other systems -----------------------------------------------------------------------
 
 
