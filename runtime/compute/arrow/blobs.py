@@ -8,6 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+# Workers compute on one thread: columns that are compressed are not handed to another
+_READING = pa.ipc.IpcReadOptions(use_threads=False)
+
 # Reading a large value of state costs 12 ms a megabyte, so values are kept small and read seldom.
 MAX_BLOB_BYTES = 1 << 20
 
@@ -20,7 +23,7 @@ def to_blob(data: pa.RecordBatch | pa.Table, compression: str | None = None) -> 
         compression: `lz4`, `zstd` or None.
     """
     sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression=compression)
+    options = pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)
     with pa.ipc.new_stream(sink, data.schema, options=options) as writer:
         writer.write(data)
     blob: bytes = sink.getvalue().to_pybytes()
@@ -30,7 +33,7 @@ def to_blob(data: pa.RecordBatch | pa.Table, compression: str | None = None) -> 
 def to_blobs(parts: Iterable[pa.RecordBatch], compression: str | None = None) -> pa.BinaryArray:
     """The blob of each of `parts`, as `to_blob` writes it, in one column without a further copy."""
     sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression=compression)
+    options = pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)
     offsets = [0]
     for batch in parts:
         with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
@@ -53,7 +56,7 @@ def from_blobs(blobs: Iterable[bytes | memoryview], schema: pa.Schema | None = N
     """
     batches: list[pa.RecordBatch] = []
     for blob in blobs:
-        with pa.ipc.open_stream(pa.py_buffer(blob)) as reader:
+        with pa.ipc.open_stream(pa.py_buffer(blob), options=_READING) as reader:
             schema = reader.schema if schema is None else schema
             batches.extend(reader)
     if schema is None:
