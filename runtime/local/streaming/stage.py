@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from runtime.compute.arrow.blobs import pieces, split_by_bucket
+from runtime.compute.arrow.blobs import MAX_BLOB_BYTES, pieces, split_by_bucket
 from runtime.compute.buffer import Rows
 from runtime.compute.counters import count
 from runtime.compute.kernels.columns import int64_values, one_chunk
@@ -201,11 +201,17 @@ class LocalTask:
         if self._first is not None:
             table = self._first.of(table)
         count("rows_out", table.num_rows)
+        # small ones together: each batch has a cost of its own, here and in the JVM
+        together: list[tuple[int, Partials]] = []
+        n_bytes = 0
         for group, rows in self._by_key_group(table):
-            batch = encode([(group, Partials(rows))])
-            count("blobs_out", 1)
-            count("bytes_out", len(batch.column("rows")[0].as_buffer()))
-            yield batch
+            if together and n_bytes + rows.nbytes > MAX_BLOB_BYTES:
+                yield _sent(together)
+                together, n_bytes = [], 0
+            together.append((group, Partials(rows)))
+            n_bytes += rows.nbytes
+        if together:
+            yield _sent(together)
 
     def _by_key_group(self, table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         """(number of a key group, some of its rows), once or more for each that has any."""
@@ -214,6 +220,13 @@ class LocalTask:
         for group, part in split_by_bucket(table, bucket_of(keys, table.num_rows, len(numbers))):
             for piece in pieces(pa.Table.from_batches([part])):
                 yield numbers[group], piece
+
+
+def _sent(partials: list[tuple[int, Partials]]) -> pa.RecordBatch:
+    batch = encode(partials)
+    count("blobs_out", len(partials))
+    count("bytes_out", pc.sum(pc.binary_length(batch.column("rows"))).as_py())
+    return batch
 
 
 def received(
