@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from moto.server import DomainDispatcherApplication, create_backend_app
 from pyspark.sql import SparkSession
-from werkzeug.serving import make_server
+from werkzeug.serving import WSGIRequestHandler, make_server
 
 from runtime.scan.stores import Store, filesystem_of, store_of
 
@@ -159,8 +159,10 @@ class ObjectStore:
 
 
 @contextmanager
-def object_store(bucket: str = "lake") -> Iterator[ObjectStore]:
-    """A server with an empty bucket."""
+def object_store(
+    bucket: str = "lake", handler: type[WSGIRequestHandler] = WSGIRequestHandler
+) -> Iterator[ObjectStore]:
+    """A server with an empty bucket; a handler may answer some requests in the place of moto."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     app = DomainDispatcherApplication(create_backend_app)
     found = ObjectStore(bucket)
@@ -168,7 +170,7 @@ def object_store(bucket: str = "lake") -> Iterator[ObjectStore]:
     def answer(environ: Environ, start: Callable[..., Any]) -> Iterable[bytes]:
         return found.answer(app, environ, start)
 
-    server = make_server("127.0.0.1", 0, answer, threaded=True)
+    server = make_server("127.0.0.1", 0, answer, threaded=True, request_handler=handler)
     found.port = server.server_port
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
