@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import chain, islice
+from threading import Lock
 from typing import TypeVar
 
 import pyarrow as pa
@@ -23,6 +27,9 @@ BATCH_ROWS = 1 << 20
 _ENOUGH_ROWS = BATCH_ROWS // 2
 # Wide rows come in smaller batches.
 _BATCH_BYTES = 128 << 20
+# Of a store so many row groups are read at a time, if they are small together. More would hide more
+# of the time that it takes to answer, and take more of the cores: each is decoded by its own thread
+_AT_A_TIME = 2
 
 
 def read_batches(
@@ -31,8 +38,9 @@ def read_batches(
     """The rows of a split, in order, under the names and types of `source`.
 
     Timestamps of all kinds come as microseconds. Small row groups are put together. Memory is
-    bounded by a batch and what of a row group's columns is compressed; of a store, by two, since
-    the next one is read meanwhile.
+    bounded by a batch and what of a row group's columns is compressed; of a store, by some, whose
+    bytes together are no more than those of a wide batch, or else by two: a store takes a while to
+    answer, and so they are asked for before they are needed.
 
     Args:
         split: what to read.
@@ -43,10 +51,13 @@ def read_batches(
     Raises:
         ExecutionError: a file cannot be read, or is not the one that was planned with.
     """
-    batches = (
-        batch for part in split for batch in _part_batches(part, source, dictionaries, store)
-    )
-    return _large_batches(batches if store is None else read_ahead(batches))
+    if store is None:
+        parts = (_part_batches(part, source, dictionaries) for part in split)
+        return _large_batches(chain.from_iterable(parts))
+    largest = max((part.n_bytes // max(1, len(part.row_groups)) for part in split), default=0)
+    at_a_time = max(1, min(_AT_A_TIME, _BATCH_BYTES // max(1, largest)))
+    groups = _stored_groups(split, source, dictionaries, store)
+    return _large_batches(read_ahead(_begun_ahead(groups, at_a_time)))
 
 
 def read_ahead(batches: Iterator[T]) -> Iterator[T]:
@@ -59,36 +70,119 @@ def read_ahead(batches: Iterator[T]) -> Iterator[T]:
             del batch
 
 
+def _begun_ahead(many: Iterator[Iterator[T]], at_a_time: int) -> Iterator[T]:
+    """What iterators give, one after the other; so many of them make their first at a time."""
+
+    def begin(each: Iterator[T]) -> tuple[T | None, Iterator[T]]:
+        return next(each, None), each
+
+    with ThreadPoolExecutor(at_a_time) as threads:
+        coming = deque(threads.submit(begin, each) for each in islice(many, at_a_time))
+        while coming:
+            first, rest = coming.popleft().result()
+            coming.extend(threads.submit(begin, each) for each in islice(many, 1))
+            if first is not None:
+                yield first
+                del first
+                yield from rest
+
+
 def _part_batches(
-    part: FilePart, source: ScanSource, dictionaries: frozenset[str], store: Store | None
+    part: FilePart, source: ScanSource, dictionaries: frozenset[str]
 ) -> Iterator[pa.RecordBatch]:
+    """The rows of a part of a file of this machine."""
+    with _explained(part, None), _opened(part, source, dictionaries) as file:
+        _check_same(part, file.metadata)
+        for row_group in part.row_groups:
+            # one at a time: the reader of several holds on to what it has read of them
+            yield from _group_batches(file, row_group, part, source, dictionaries)
+
+
+def _stored_groups(
+    split: Split, source: ScanSource, dictionaries: frozenset[str], store: Store
+) -> Iterator[Iterator[pa.RecordBatch]]:
+    """The rows of each row group of a split."""
+    for part in split:
+        file = _StoredFile(part, store)
+        for row_group in part.row_groups:
+            yield file.batches(row_group, source, dictionaries)
+
+
+class _StoredFile:
+    """A part of a file of a store, which is opened by the thread that needs it first."""
+
+    def __init__(self, part: FilePart, store: Store) -> None:
+        self._part = part
+        self._store = store
+        self._lock = Lock()
+        self._found: tuple[pa.NativeFile, pq.FileMetaData] | None = None
+
+    def batches(
+        self, row_group: int, source: ScanSource, dictionaries: frozenset[str]
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a row group; several may be read at a time."""
+        part = self._part
+        with _explained(part, self._store):
+            with self._lock:
+                if self._found is None:
+                    where = open_stored(self._store, part.file.path)
+                    self._found = where, pq.read_metadata(where)
+            _check_same(part, self._found[1])
+            # a reader of its own: it holds what it has asked for
+            with _opened(part, source, dictionaries, *self._found) as file:
+                yield from _group_batches(file, row_group, part, source, dictionaries)
+
+
+def _opened(
+    part: FilePart,
+    source: ScanSource,
+    dictionaries: frozenset[str],
+    where: pa.NativeFile | None = None,
+    footer: pq.FileMetaData | None = None,
+) -> pq.ParquetFile:
     names = dict(zip((column.name for column in source.columns), part.columns, strict=True))
-    try:
-        file = pq.ParquetFile(
-            part.file.path if store is None else open_stored(store, part.file.path),
-            # of a store the columns of a row group are asked for together
-            pre_buffer=store is not None,
-            read_dictionary=[stored for name in dictionaries if (stored := names.get(name))],
-            coerce_int96_timestamp_unit="us",
+    return pq.ParquetFile(
+        part.file.path if where is None else where,
+        metadata=footer,
+        # of a store the columns of a row group are asked for together
+        pre_buffer=where is not None,
+        read_dictionary=[stored for name in dictionaries if (stored := names.get(name))],
+        coerce_int96_timestamp_unit="us",
+    )
+
+
+def _check_same(part: FilePart, footer: pq.FileMetaData) -> None:
+    if footer.num_rows != part.n_rows_in_file:
+        raise ExecutionError(
+            f"{part.file.path} was changed while it was read", hint="run the query again"
         )
-        with file:
-            if file.metadata.num_rows != part.n_rows_in_file:
-                raise ExecutionError(
-                    f"{part.file.path} was changed while it was read", hint="run the query again"
-                )
-            for row_group in part.row_groups:
-                # one at a time: the reader of several holds on to what it has read of them
-                batches = file.iter_batches(
-                    _batch_rows(part),
-                    row_groups=[row_group],
-                    columns=[name for name in part.columns if name is not None],
-                    use_threads=False,
-                )
-                for batch in batches:
-                    typed = _with_types(batch, part, source, dictionaries)
-                    del batch
-                    yield typed
-                    del typed
+
+
+def _group_batches(
+    file: pq.ParquetFile,
+    row_group: int,
+    part: FilePart,
+    source: ScanSource,
+    dictionaries: frozenset[str],
+) -> Iterator[pa.RecordBatch]:
+    batches = file.iter_batches(
+        _batch_rows(part),
+        row_groups=[row_group],
+        columns=[name for name in part.columns if name is not None],
+        use_threads=False,
+    )
+    for batch in batches:
+        typed = _with_types(batch, part, source, dictionaries)
+        del batch
+        yield typed
+        del typed
+
+
+@contextmanager
+def _explained(part: FilePart, store: Store | None) -> Iterator[None]:
+    """Raise what goes wrong with a file as an error that names it."""
+    try:
+        yield
     except FileNotFoundError as error:
         raise ExecutionError(
             f"{part.file.path} was deleted while it was read", hint="run the query again"

@@ -84,6 +84,22 @@ def test_row_groups_and_columns_that_are_not_needed_are_not_asked_for(store: Obj
     assert find_source("x", [store.uri("logs")], [S], store.store()) is not None
 
 
+def test_row_groups_are_asked_for_while_others_are_awaited(store: ObjectStore) -> None:
+    source = source_of(store, K)
+    opened = store.store()
+    (split,) = plan_splits(source, (), 1, store=opened)
+    with store.failing("slow", is_of_rows, seconds=0.2):
+        started = time.monotonic()
+        found = [
+            k
+            for batch in read_batches(split, source, frozenset(), opened)
+            for k in batch.column("k").to_pylist()
+        ]
+    # of two files the footer and three row groups each, which would take 1.6 s one by one
+    assert time.monotonic() - started < 1.5
+    assert found == list(range(N_ROWS, 3 * N_ROWS)), "in the order of the files"
+
+
 def test_paths_with_wildcards_are_those_of_the_bucket(store: ObjectStore) -> None:
     files = StoredFiles(store.store())
     assert files.expand(store.uri("logs/day=*")) == [store.uri(f"logs/day={d}") for d in (1, 2)]
