@@ -34,7 +34,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from runtime.streaming.general import Assigner, Evictor, Trigger, WindowFunction
+    from runtime.streaming.general.assigners import Assigner
+    from runtime.streaming.general.evictors import Evictor
+    from runtime.streaming.general.functions import WindowFunction
+    from runtime.streaming.general.triggers import Trigger
     from sqlwin.ui.server import Page
 
 __all__ = ["Result", "Session"]
@@ -377,7 +380,7 @@ class Session:
         """
         # only here: what streams need takes its time to import
         from runtime.spec.intervals import length_us as us
-        from runtime.streaming.general import WindowJob
+        from runtime.streaming.general.operator import WindowJob
         from sqlwin.execution.general_windows import GeneralWindows
 
         lateness_us = us(allowed_lateness) if allowed_lateness else 0

@@ -27,30 +27,30 @@ from typing import Any
 # Functions of users name this module in the workers, which have neither sqlglot nor the planner
 from runtime.spec.intervals import length_us as us
 from runtime.spec.windows import SessionWindow
-from runtime.streaming.general import (
-    AggregateFunction,
+from runtime.streaming.general.assigners import (
     AlignedAssigner,
     Assigner,
-    ContinuousTrigger,
-    CountEvictor,
-    CountTrigger,
-    DeltaEvictor,
-    DeltaTrigger,
-    EarlyAndLateTrigger,
-    EventTimeTrigger,
-    Evictor,
     GlobalAssigner,
-    ProcessingTimeTrigger,
-    PurgingTrigger,
-    ReduceFunction,
     SessionAssigner,
-    TimeEvictor,
-    TimeWindow,
-    Trigger,
-    Verdict,
+)
+from runtime.streaming.general.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
+from runtime.streaming.general.functions import (
+    AggregateFunction,
+    ReduceFunction,
     WholeWindowFunction,
     WindowFunction,
 )
+from runtime.streaming.general.triggers import (
+    ContinuousTrigger,
+    CountTrigger,
+    DeltaTrigger,
+    EarlyAndLateTrigger,
+    EventTimeTrigger,
+    ProcessingTimeTrigger,
+    PurgingTrigger,
+    Trigger,
+)
+from runtime.streaming.general.windows import TimeWindow, Verdict
 
 __all__ = [
     "AggregateFunction",

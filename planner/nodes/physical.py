@@ -8,17 +8,11 @@ from sqlglot import exp
 
 from planner.aggregates.recipes import AggregatePlan
 from planner.nodes.logical import (
-    Filter,
     NamedExpr,
     Node,
-    Project,
-    Sink,
-    SqlQuery,
-    TableScan,
     UnaryNode,
     WindowAggregate,
     WindowKey,
-    WindowTableFunction,
 )
 from planner.sql.nodes import TextSpan
 from runtime.spec.aggregates import Accumulator
@@ -27,23 +21,6 @@ from runtime.spec.local import FileScan, SliceRows
 from runtime.spec.ranks import FirstRows
 from runtime.spec.slices import SliceTable
 from runtime.spec.windows import Window
-
-__all__ = [
-    "Exchange",
-    "Filter",
-    "GlobalWindowAggregate",
-    "LocalWindowAggregate",
-    "OnePhaseWindowAggregate",
-    "Project",
-    "ScanLocalWindowAggregate",
-    "SharedExchange",
-    "SharedSlices",
-    "Sink",
-    "SliceScan",
-    "SqlQuery",
-    "TableScan",
-    "WindowTableFunction",
-]
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,12 @@ from sqlglot import exp
 from planner.aggregates.partial_calls import partial_calls
 from planner.aggregates.recipes import AggregatePlan
 from planner.catalog import Catalog, Schema
-from planner.nodes.logical import Filter, Node, Project, SqlQuery, TableScan
+from planner.nodes.logical import Filter, Node, Project, Sink, SqlQuery, TableScan
 from planner.nodes.physical import (
     GlobalWindowAggregate,
     LocalWindowAggregate,
     SharedExchange,
     SharedSlices,
-    Sink,
 )
 from planner.nodes.slice_levels import FixedWindow, grid_of
 from planner.sql.build import to_sql

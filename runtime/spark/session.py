@@ -25,7 +25,6 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from runtime.errors import SetupError, SqlwinError
-from runtime.logs import log_file
 from runtime.redaction import SPARK_REGEX, remember_settings
 from runtime.spark.connect import active_remote_session, connected_session
 from runtime.spark.errors import translate
@@ -33,8 +32,6 @@ from runtime.spark.jvm.java import find_java
 from runtime.spark.jvm.process import begin as begin_jvm
 from runtime.spark.jvm.process import running_jvm
 from runtime.spark.jvm.submit import LOCAL_FILES, configured_defaults
-
-__all__ = ["is_local_mode", "log_file", "quiet_python_loggers", "start_session"]
 
 # What PYSPARK_PYTHON was set to from here, by this process or the one that started it
 _CHOSEN_PYTHON = "SQLWIN_CHOSEN_PYTHON"

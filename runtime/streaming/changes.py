@@ -13,7 +13,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from runtime.compute.windows.aligned import SliceAssigner, slice_assigner
+from runtime.compute.windows.aligned import slice_assigner
+from runtime.compute.windows.assigner import SliceAssigner
 from runtime.spec.identity import (
     KeptAccumulator,
     KeptOperator,

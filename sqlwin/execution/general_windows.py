@@ -25,7 +25,7 @@ from sqlwin.statements.parse import parse_statement
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from runtime.streaming.general import WindowJob
+    from runtime.streaming.general.operator import WindowJob
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,8 @@
 
 import pytest
 
-from planner.nodes.physical import (
-    Exchange,
-    LocalWindowAggregate,
-    ScanLocalWindowAggregate,
-    SqlQuery,
-)
+from planner.nodes.logical import SqlQuery
+from planner.nodes.physical import Exchange, LocalWindowAggregate, ScanLocalWindowAggregate
 from planner.optimizer import ParallelismOptions
 from planner.parallelism import with_parallelism
 from runtime.spec.expressions import ColumnRef

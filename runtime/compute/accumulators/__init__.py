@@ -6,27 +6,14 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from runtime.compute.accumulators.base import (
-    AccumulatorState,
-    ColumnarAccumulator,
-    InvertibleAccumulator,
-)
+from runtime.compute.accumulators.base import ColumnarAccumulator
 from runtime.compute.accumulators.bits import bit_accumulator
 from runtime.compute.accumulators.extrema import extremum_accumulator
 from runtime.compute.accumulators.moments import Moments
 from runtime.compute.accumulators.ordered import FirstOrLast
-from runtime.compute.accumulators.segments import Segments
 from runtime.compute.accumulators.sums import sum_accumulator
 from runtime.compute.accumulators.user import UserAccumulator
 from runtime.spec.aggregates import Accumulator, Merge, MergeMoments, MergeOp, Pick, UserDefined
-
-__all__ = [
-    "AccumulatorState",
-    "ColumnarAccumulator",
-    "InvertibleAccumulator",
-    "Segments",
-    "accumulator",
-]
 
 
 def accumulator(spec: Accumulator, types: Sequence[pa.DataType]) -> ColumnarAccumulator:

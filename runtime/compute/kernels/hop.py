@@ -18,13 +18,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from runtime.compute.accumulators import (
+from runtime.compute.accumulators.base import (
     AccumulatorState,
     ColumnarAccumulator,
     InvertibleAccumulator,
-    Segments,
 )
-from runtime.compute.accumulators.segments import run_starts
+from runtime.compute.accumulators.segments import Segments, run_starts
 from runtime.compute.kernels.columns import Int64Array
 from runtime.compute.kernels.slices import Slices, row_changes
 

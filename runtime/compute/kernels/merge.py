@@ -7,14 +7,16 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.accumulators import AccumulatorState, Segments
+from runtime.compute.accumulators.base import AccumulatorState
+from runtime.compute.accumulators.segments import Segments
 from runtime.compute.arrow.types import arrow_type
 from runtime.compute.kernels.columns import Int64Array, from_buffer
 from runtime.compute.kernels.hop import HopCombiner
 from runtime.compute.kernels.slices import PART_ROWS, Slices, group_slices, plain_type
 from runtime.compute.kernels.window_ranges import WindowRanges, cumulated_from
 from runtime.compute.values.distinct import distinct_aggregates
-from runtime.compute.windows.aligned import SliceAssigner, slice_assigner
+from runtime.compute.windows.aligned import slice_assigner
+from runtime.compute.windows.assigner import SliceAssigner
 from runtime.compute.windows.between import WindowsBetween
 from runtime.spec.aggregates import Accumulator, OfValues, WindowAggregation, WithResult
 from runtime.spec.windows import (

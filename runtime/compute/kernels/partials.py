@@ -12,8 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from runtime.compute.accumulators import AccumulatorState, ColumnarAccumulator, accumulator
-from runtime.compute.accumulators.base import ElementwiseAccumulator
+from runtime.compute.accumulators import accumulator
+from runtime.compute.accumulators.base import (
+    AccumulatorState,
+    ColumnarAccumulator,
+    ElementwiseAccumulator,
+)
 from runtime.compute.accumulators.extrema import INT64
 from runtime.compute.kernels.columns import (
     BoolArray,

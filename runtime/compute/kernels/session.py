@@ -23,8 +23,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.accumulators import AccumulatorState, Segments, accumulator
-from runtime.compute.accumulators.segments import accumulate_rows, run_starts
+from runtime.compute.accumulators import accumulator
+from runtime.compute.accumulators.base import AccumulatorState
+from runtime.compute.accumulators.segments import Segments, accumulate_rows, run_starts
 from runtime.compute.kernels.columns import (
     Int64Array,
     from_buffer,

@@ -9,12 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from runtime.compute.accumulators import AccumulatorState, ColumnarAccumulator, accumulator
+from runtime.compute.accumulators import accumulator
+from runtime.compute.accumulators.base import AccumulatorState, ColumnarAccumulator
 from runtime.compute.accumulators.segments import run_starts
 from runtime.compute.kernels.columns import Int64Array, distinct_codes, int64_values, one_chunk
 from runtime.compute.kernels.keys import encode_keys
 from runtime.compute.values.value_lists import SliceValues, ValueLists, value_lists
-from runtime.compute.windows.aligned import SliceAssigner
+from runtime.compute.windows.assigner import SliceAssigner
 from runtime.spec.aggregates import ListAgg, OfValues, WindowAggregation
 
 # Up to so many sorted runs (one from each task that sent partials, say) a merge sort wins.

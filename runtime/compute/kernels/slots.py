@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from runtime.compute.kernels.columns import Int64Array, distinct_codes, int64_values
-from runtime.compute.windows.aligned import SliceAssigner
+from runtime.compute.windows.assigner import SliceAssigner
 from runtime.spec.windows import (
     DAY_US,
     AlignedWindow,

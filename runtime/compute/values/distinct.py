@@ -28,7 +28,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.accumulators import AccumulatorState
+from runtime.compute.accumulators.base import AccumulatorState
 from runtime.compute.accumulators.segments import run_starts
 from runtime.compute.accumulators.sums import exact_sum_accumulator
 from runtime.compute.arrow.types import arrow_type

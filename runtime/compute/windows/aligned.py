@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from runtime.compute.windows.assigner import Int64Array, SliceAssigner
+from runtime.compute.windows.assigner import SliceAssigner
 from runtime.compute.windows.calendar import calendar_slices
 from runtime.compute.windows.even import even_slices
 from runtime.spec.windows import AlignedWindow, CalendarWindow
-
-__all__ = ["Int64Array", "SliceAssigner", "slice_assigner"]
 
 
 def slice_assigner(window: AlignedWindow) -> SliceAssigner:

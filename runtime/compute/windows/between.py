@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from runtime.compute.windows.aligned import Int64Array, SliceAssigner
+from runtime.compute.windows.assigner import Int64Array, SliceAssigner
 
 
 class WindowsBetween(SliceAssigner):

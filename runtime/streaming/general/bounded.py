@@ -15,7 +15,7 @@ from runtime.compute.kernels.columns import int64_values, one_chunk
 from runtime.frames.wall_clock import wall_clock_us_sql
 from runtime.names import quoted
 from runtime.spec.windows import WINDOW_TIME_LAG_US
-from runtime.streaming.general import Emission, GeneralWindowOperator, WindowJob
+from runtime.streaming.general.operator import Emission, GeneralWindowOperator, WindowJob
 from runtime.streaming.general.rows import own_key, results_batch
 
 _TIME = "$time_us"

@@ -26,8 +26,12 @@ import pyarrow as pa
 from runtime.compute.kernels.columns import int64_values, one_chunk
 from runtime.spec.stream import TIME
 from runtime.spec.windows import WINDOW_TIME_LAG_US
-from runtime.streaming.general import Emission, GeneralWindowOperator, WindowJob
-from runtime.streaming.general.operator import OperatorState
+from runtime.streaming.general.operator import (
+    Emission,
+    GeneralWindowOperator,
+    OperatorState,
+    WindowJob,
+)
 from runtime.streaming.general.rows import own_key, results_batch
 from runtime.streaming.general.stored import CellFacts, decode_cell, encode_cell
 from runtime.streaming.operators.base import Emitted, KeyGroupOperator, MicroBatch, Output

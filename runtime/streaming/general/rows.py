@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from runtime.errors import ExecutionError
-from runtime.streaming.general import GLOBAL_WINDOW, Emission
+from runtime.streaming.general.operator import Emission
+from runtime.streaming.general.windows import GLOBAL_WINDOW
 
 
 def own_key(values: tuple[Any, ...]) -> Any:

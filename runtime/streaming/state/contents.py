@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_values, one_chunk
-from runtime.compute.windows.aligned import SliceAssigner, slice_assigner
+from runtime.compute.windows.aligned import slice_assigner
+from runtime.compute.windows.assigner import SliceAssigner
 from runtime.spec.identity import KeptAccumulator, KeptOperator, window_of_fields
 from runtime.spec.stream import FINAL_US
 from runtime.spec.windows import (

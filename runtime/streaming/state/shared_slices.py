@@ -28,7 +28,8 @@ import numpy as np
 import pyarrow as pa
 
 from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_values, one_chunk
-from runtime.compute.windows.aligned import SliceAssigner, slice_assigner
+from runtime.compute.windows.aligned import slice_assigner
+from runtime.compute.windows.assigner import SliceAssigner
 from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.stream_steps import StreamReader
 from runtime.spec.windows import CalendarCumulate, Cumulate, SessionWindow, Tumble, is_overlapping

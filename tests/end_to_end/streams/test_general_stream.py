@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import sqlwin
-from runtime.streaming.general import GeneralWindowOperator, WindowJob
+from runtime.streaming.general.operator import GeneralWindowOperator, WindowJob
 from sqlwin import windows as w
 from tests.end_to_end.stream_files import write_next
 

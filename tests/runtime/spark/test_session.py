@@ -18,14 +18,10 @@ from runtime.errors import (
     SqlSyntaxError,
     SqlwinError,
 )
+from runtime.logs import log_file
 from runtime.spark.errors import Failure, translate, worker_error
 from runtime.spark.messages import ErrorText
-from runtime.spark.session import (
-    is_local_mode,
-    log_file,
-    machine_memory,
-    start_session,
-)
+from runtime.spark.session import is_local_mode, machine_memory, start_session
 from runtime.spark.shipping import code_archive
 from tests.goldens import ROOT
 

@@ -13,13 +13,13 @@ from runtime.errors import ExecutionError
 from runtime.files import LocalFiles, holding
 from runtime.streaming.checkpoint import (
     Checkpoint,
-    Identity,
     check_checkpoint,
     find_checkpoint,
     mark_ended,
     open_checkpoint,
     replace_checkpoint,
 )
+from runtime.streaming.identity import Identity
 from runtime.streaming.rescale import _blob, _map_key, _spark_key, _spark_value, rescale, split_for
 
 FILES = LocalFiles()

@@ -13,10 +13,10 @@ import sqlwin
 from planner.sql.build import to_sql
 from planner.sql.nodes import LEFT_OUT_HINTS, TABLE_OPTIONS
 from runtime.errors import AnalysisError, SqlwinError
+from runtime.spec.identity import without_options
 from runtime.spec.table import TableColumn, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.options import hint_notes, with_options
-from sqlwin.execution.streams.identity import without_options
 from sqlwin.parser.parser import parse_query
 from sqlwin.statements.nodes import CreateView, Explain, Insert, Query, StatementSet
 from sqlwin.statements.parse import parse_statement

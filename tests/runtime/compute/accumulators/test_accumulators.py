@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.compute.accumulators import InvertibleAccumulator, Segments, accumulator
+from runtime.compute.accumulators import accumulator
+from runtime.compute.accumulators.base import InvertibleAccumulator
+from runtime.compute.accumulators.segments import Segments
 from runtime.errors import ExecutionError
 from runtime.spec.aggregates import Merge, MergeMoments, MergeOp
 from tests.runtime.compute.aggregates import CASES, same

@@ -12,7 +12,8 @@ import pytest
 
 from runtime.compute.kernels.keys import bucket_of
 from runtime.spec.windows import Tumble
-from runtime.streaming.general import AlignedAssigner, SessionAssigner, WindowJob
+from runtime.streaming.general.assigners import AlignedAssigner, SessionAssigner
+from runtime.streaming.general.operator import WindowJob
 from runtime.streaming.general.stored import decode_cell, encode_cell
 from runtime.streaming.general.timers import Timers
 from runtime.streaming.general.windows import TimeWindow

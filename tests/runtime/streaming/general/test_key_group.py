@@ -17,23 +17,23 @@ from runtime.errors import ExecutionError
 from runtime.local.streaming.messages import EndOfInput, Progress, SourceProgress
 from runtime.spec.stream import TIME
 from runtime.spec.windows import Hop, Tumble
-from runtime.streaming.general import (
-    AggregateFunction,
+from runtime.streaming.general.assigners import (
     AlignedAssigner,
+    Assigner,
+    GlobalAssigner,
+    SessionAssigner,
+)
+from runtime.streaming.general.evictors import CountEvictor
+from runtime.streaming.general.functions import AggregateFunction, WholeWindowFunction
+from runtime.streaming.general.key_group import POSITION, GeneralGroup, GeneralSpec
+from runtime.streaming.general.operator import GeneralWindowOperator, WindowJob
+from runtime.streaming.general.rows import results_batch
+from runtime.streaming.general.triggers import (
     ContinuousTrigger,
-    CountEvictor,
     CountTrigger,
     EarlyAndLateTrigger,
     EventTimeTrigger,
-    GeneralWindowOperator,
-    GlobalAssigner,
-    SessionAssigner,
-    WholeWindowFunction,
-    WindowJob,
 )
-from runtime.streaming.general.assigners import Assigner
-from runtime.streaming.general.key_group import POSITION, GeneralGroup, GeneralSpec
-from runtime.streaming.general.rows import results_batch
 from runtime.streaming.operators.base import MicroBatch, Status
 from runtime.streaming.watermarks import WatermarkRules
 from tests.runtime.streaming.model import Memory

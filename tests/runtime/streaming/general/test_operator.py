@@ -10,24 +10,21 @@ from hypothesis import strategies as st
 
 from runtime.errors import AnalysisError
 from runtime.spec.windows import CalendarTumble, Cumulate, Hop, Tumble
-from runtime.streaming.general import (
+from runtime.streaming.general.assigners import AlignedAssigner, GlobalAssigner, SessionAssigner
+from runtime.streaming.general.evictors import CountEvictor, DeltaEvictor, TimeEvictor
+from runtime.streaming.general.functions import (
     AggregateFunction,
-    AlignedAssigner,
+    ReduceFunction,
+    WholeWindowFunction,
+)
+from runtime.streaming.general.operator import GeneralWindowOperator, WindowJob
+from runtime.streaming.general.triggers import (
     ContinuousTrigger,
-    CountEvictor,
     CountTrigger,
-    DeltaEvictor,
     DeltaTrigger,
     EarlyAndLateTrigger,
     EventTimeTrigger,
-    GeneralWindowOperator,
-    GlobalAssigner,
     PurgingTrigger,
-    ReduceFunction,
-    SessionAssigner,
-    TimeEvictor,
-    WholeWindowFunction,
-    WindowJob,
 )
 from tests.reference import windows_of
 

@@ -14,7 +14,8 @@ import pytest
 from runtime.compute.kernels.keys import bucket_of
 from runtime.errors import ExecutionError
 from runtime.spec.windows import Cumulate, Hop, Tumble
-from runtime.streaming.general import SessionAssigner, WindowJob
+from runtime.streaming.general.assigners import SessionAssigner
+from runtime.streaming.general.operator import WindowJob
 from runtime.streaming.operators.updates import UpdateRules
 from runtime.streaming.state import spans
 from runtime.streaming.state.blobs import FACTS, decode_facts, encode_facts
