@@ -18,7 +18,7 @@ from runtime.files import LocalFiles
 from runtime.spec.table import TableSpec
 from tests.marks import among
 from tests.runtime.connectors.tables import table
-from tests.runtime.connectors.test_stream_files import below
+from tests.runtime.connectors.test_stream_files import Killed, below
 
 FILES = LocalFiles()
 
@@ -123,29 +123,19 @@ def test_rows_do_not_wait_for_others_that_never_come(spark: SparkSession, tmp_pa
     run.sink.end()
 
 
-class Killed(LocalFiles):
-    """Does some changes, and no more: as after a kill."""
+class KilledBetween(Killed):
+    """Looks at what is there before each change too."""
 
     def __init__(self, path: Path, n_changes: int) -> None:
+        super().__init__(n_changes)
         self._path = path
-        self._left = n_changes
 
     def change(self) -> None:
         found = counted(self._path)
         # all of some micro-batches, each once
         assert found == list(range(len(found)))
         assert len(found) % 10 == 0
-        self._left -= 1
-        if self._left < 0:
-            raise KeyboardInterrupt
-
-    def rename(self, path: str, new: str) -> None:
-        self.change()
-        super().rename(path, new)
-
-    def write_text(self, path: str, text: str) -> None:
-        self.change()
-        super().write_text(path, text)
+        super().change()
 
     def delete(self, path: str) -> None:
         if self.exists(path):
@@ -166,7 +156,7 @@ def test_killed_anywhere_a_stream_shows_each_row_once(
     seen = counted(out)
     for _ in range(1 + is_again):
         with pytest.raises(KeyboardInterrupt):
-            second = Run(spark, spec, tmp_path, Killed(out, n_changes))
+            second = Run(spark, spec, tmp_path, KilledBetween(out, n_changes))
             for _ in range(2):
                 second.micro_batch()
             second.sink.end()

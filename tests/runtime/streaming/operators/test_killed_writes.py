@@ -18,7 +18,6 @@ import pytest
 
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.updates import FireRule, UpdateRules
-from runtime.streaming.state import spans
 from runtime.streaming.state.blobs import decode_facts
 from runtime.streaming.state.slices import CACHE
 from tests.marks import pairs
@@ -163,13 +162,6 @@ def by_definition(window: OracleWindow, rows: list[Row]) -> list[tuple[Any, ...]
     )
     found = expected(data, window, ["key"], ["COUNT(*)", "SUM(v)", "MAX(v)"])
     return sorted((k, s // MS, e // MS, *rest) for k, s, e, *rest in found)
-
-
-@pytest.fixture
-def spans_from_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Running aggregates of windows with few rows, too."""
-    monkeypatch.setattr(spans, "FEW_ROWS", 0)
-    monkeypatch.setattr(spans, "SLICES_A_KEY", 0)
 
 
 @pytest.mark.parametrize("kind", WINDOWS)

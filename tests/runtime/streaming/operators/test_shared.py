@@ -165,13 +165,6 @@ def test_every_reader_gives_what_it_gives_alone(windows):
     assert shared.end() == [sorted(each.end()) for each in alone]
 
 
-@pytest.fixture
-def always(monkeypatch):
-    """Running aggregates, however few partials there are."""
-    monkeypatch.setattr(spans, "FEW_ROWS", 0)
-    monkeypatch.setattr(spans, "SLICES_A_KEY", 0)
-
-
 def live_blobs(shared):
     """What the facts say of blobs: their names, of which readers there are running aggregates."""
     known = decode_facts(shared.store.blobs["facts"])
@@ -184,7 +177,9 @@ def live_blobs(shared):
 @settings(
     max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-def test_readers_with_running_aggregates_do_what_the_rules_say(windows, batches, always):
+def test_readers_with_running_aggregates_do_what_the_rules_say(
+    windows, batches, spans_from_the_start
+):
     shared, models = Shared(*windows), [Model(window) for window in windows]
     for some, watermark in batches:
         slices.CACHE.clear()
@@ -205,7 +200,9 @@ OVERLAPPING = [
 
 @pytest.mark.parametrize("windows", OVERLAPPING, ids=str)
 @pytest.mark.parametrize("few", [0, 1 << 14], ids=["running", "slices"])
-def test_steady_readers_have_running_aggregates_each(windows, few, always, monkeypatch):
+def test_steady_readers_have_running_aggregates_each(
+    windows, few, spans_from_the_start, monkeypatch
+):
     """State without them gets them, and state with them goes on as it was written before."""
     monkeypatch.setattr(spans, "FEW_ROWS", few)
     shared, models = Shared(*windows), [Model(window) for window in windows]
@@ -233,7 +230,7 @@ def test_steady_readers_have_running_aggregates_each(windows, few, always, monke
     assert set(shared.store.blobs) == {"facts"}
 
 
-def test_a_fire_of_a_reader_reads_as_much_however_many_windows_overlap(always):
+def test_a_fire_of_a_reader_reads_as_much_however_many_windows_overlap(spans_from_the_start):
     n_gets = {}
     for n_slides in (8, 32):
         shared = Shared(Tumble(10 * S), Hop(10 * S, n_slides * 10 * S))
@@ -247,7 +244,7 @@ def test_a_fire_of_a_reader_reads_as_much_however_many_windows_overlap(always):
     assert max(np.median(each) for each in n_gets.values()) <= 12
 
 
-def test_readers_read_what_they_need_alone_in_running_aggregates(always):
+def test_readers_read_what_they_need_alone_in_running_aggregates(spans_from_the_start):
     """Under names of their own, and one column for two of its aggregates."""
     few = reader("few", Hop(10 * S, 60 * S), (2,))
     twice = replace(

@@ -111,13 +111,7 @@ def add_up(window, early, batches):
     assert set(stream.store.blobs) == {"facts"}
 
 
-@pytest.fixture
-def always_running(monkeypatch):
-    monkeypatch.setattr(spans, "FEW_ROWS", 0)
-    monkeypatch.setattr(spans, "SLICES_A_KEY", 0)
-
-
-@pytest.mark.usefixtures("always_running")
+@pytest.mark.usefixtures("spans_from_the_start")
 @pytest.mark.parametrize(
     "window",
     [
@@ -186,7 +180,7 @@ def test_totals_serve_steps_that_are_emitted_where_rows_came_alone(early, monkey
     assert had > 40
 
 
-@pytest.mark.usefixtures("always_running")
+@pytest.mark.usefixtures("spans_from_the_start")
 def test_late_rows_read_as_much_however_many_windows_overlap():
     most = {}
     for n_slides in (48, 144):
@@ -287,7 +281,7 @@ def test_ranges_are_sets_of_times(found, after, length):
     assert members(without(whole, after, after + length)) == members(found) - other
 
 
-@pytest.mark.usefixtures("always_running")
+@pytest.mark.usefixtures("spans_from_the_start")
 def test_totals_go_with_the_lateness_that_they_are_for():
     window = Cumulate(5 * S, 100 * S)
     stream, brute, log = Stream(window, updates=rules()), Brute(window), Changelog()
@@ -304,7 +298,7 @@ def test_totals_go_with_the_lateness_that_they_are_for():
     assert "running" not in known
 
 
-@pytest.mark.usefixtures("always_running")
+@pytest.mark.usefixtures("spans_from_the_start")
 def test_running_aggregates_go_though_no_window_fires_after_the_last_one():
     stream = Stream(Hop(5 * S, 60 * S), updates=rules(early=FireRule(delay_us=0)))
     some = [([("a", 0, 0)], 0), ([("a", -17_045, 0)], 0), ([], 5072), ([("a", 3561, 0)], 5072)]

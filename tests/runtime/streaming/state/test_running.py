@@ -37,10 +37,7 @@ WINDOWS = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def always(monkeypatch):
-    monkeypatch.setattr(spans, "FEW_ROWS", 0)
-    monkeypatch.setattr(spans, "SLICES_A_KEY", 0)
+pytestmark = pytest.mark.usefixtures("spans_from_the_start")
 
 
 def facts(stream):
