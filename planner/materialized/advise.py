@@ -23,7 +23,7 @@ from planner.materialized.form import (
     grid_text,
     local_form,
     partial_text,
-    unique_names,
+    unique_column_names,
 )
 from planner.nodes.physical import LocalWindowAggregate
 from planner.nodes.slice_levels import Grid, common_grid
@@ -106,7 +106,7 @@ class Shape:
 
     def query(self) -> str:
         """The query that defines it."""
-        name = unique_names({"window_start", "window_end"})
+        name = unique_column_names({"window_start", "window_end"})
         keys = [(key, name(_words(key))) for key in self.keys]
         items = [key if key == own else f"{key} AS {own}" for key, own in keys]
         items += ["window_start", "window_end"]

@@ -71,7 +71,7 @@ def local_form(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Local
         )
     except NotEvaluated as reason:
         return str(reason)
-    name = unique_names({SLICE_END})
+    name = unique_column_names({SLICE_END})
     keys = tuple(
         SliceKey(name(own.lower()), expression_text(key), key.type) for own, key in found.keys
     )
@@ -292,7 +292,7 @@ def partial_ddl_types(partial: PartialColumns[Expression]) -> tuple[str, ...]:
 # -- names of columns ----------------------------------------------------------------------------
 
 
-def unique_names(made: set[str]) -> Callable[[str], str]:
+def unique_column_names(made: set[str]) -> Callable[[str], str]:
     """Makes names that it has not made before, and adds them to `made`."""
 
     def name(wanted: str) -> str:

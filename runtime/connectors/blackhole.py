@@ -8,7 +8,7 @@ from functools import partial
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from runtime.connectors.columns import check_table
+from runtime.connectors.columns import check_plain_table
 from runtime.connectors.connector import Connector, StreamWriter, WriteBatch
 from runtime.connectors.writing import count_written
 from runtime.frames.arrow_rows import ArrowRows
@@ -43,7 +43,7 @@ def _discard(rows: DataFrame) -> None:
 
 CONNECTOR = Connector(
     "blackhole",
-    partial(check_table, {}),
+    partial(check_plain_table, {}),
     write=write,
     write_arrow=write_arrow,
     open_batches=open_batches,

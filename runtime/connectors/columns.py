@@ -190,7 +190,7 @@ def add_computed(dataframe: DataFrame, spec: TableSpec) -> DataFrame:
     return dataframe.select(*columns)
 
 
-def check_table(options: Options, spec: TableSpec) -> None:
+def check_plain_table(options: Options, spec: TableSpec) -> None:
     """Check a table of which nothing is asked but that it has these options and right columns.
 
     Raises:

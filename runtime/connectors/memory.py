@@ -11,7 +11,7 @@ from functools import partial
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from runtime.connectors.columns import check_table, declared_schema, physical_columns
+from runtime.connectors.columns import check_plain_table, declared_schema, physical_columns
 from runtime.connectors.connector import Connector, StreamWriter, WriteBatch
 from runtime.connectors.writing import with_named_kind
 from runtime.errors import ExecutionError
@@ -93,7 +93,7 @@ def _rows_of(spec: TableSpec) -> MemoryRows:
 
 CONNECTOR = Connector(
     "memory",
-    partial(check_table, {}),
+    partial(check_plain_table, {}),
     read,
     write=write,
     overwrites=True,

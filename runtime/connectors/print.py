@@ -24,7 +24,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from runtime.connectors.columns import check_table
+from runtime.connectors.columns import check_plain_table
 from runtime.connectors.connector import Connector, StreamWriter, WriteBatch
 from runtime.connectors.options.checks import idle_options, option_values
 from runtime.connectors.options.known import PRINT
@@ -151,7 +151,7 @@ def _double(value: float) -> str:
 
 CONNECTOR = Connector(
     "print",
-    partial(check_table, PRINT),
+    partial(check_plain_table, PRINT),
     write=write,
     open_batches=open_batches,
     takes_updates=True,

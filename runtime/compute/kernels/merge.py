@@ -34,7 +34,7 @@ WINDOW_BOUND_TYPE = pa.timestamp("us")
 _Combine = Callable[[Int64Array, Int64Array], list[AccumulatorState]]
 
 
-def windows_schema(input_schema: pa.Schema, spec: WindowAggregation) -> pa.Schema:
+def merged_schema(input_schema: pa.Schema, spec: WindowAggregation) -> pa.Schema:
     """The columns of the result: keys, window start and end, the accumulators' output columns.
 
     Args:
@@ -83,7 +83,7 @@ def merge_slices(
         part_rows: about how many rows of slices are worked on together.
 
     Yields:
-        Batches of `windows_schema`; none if there are no windows.
+        Batches of `merged_schema`; none if there are no windows.
 
     Raises:
         ExecutionError: a result does not fit its type, or an accumulator its columns.
@@ -94,7 +94,7 @@ def merge_slices(
     assigner = slice_assigner(window)
     if window_ends is not None:
         assigner = WindowsBetween(assigner, *window_ends)
-    schema = windows_schema(table.schema, spec)
+    schema = merged_schema(table.schema, spec)
     for slices in group_slices(table, spec, assigner, part_rows):
         yield from _windows(slices, spec.accumulators, window, assigner, schema, max_rows)
 

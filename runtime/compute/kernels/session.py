@@ -35,7 +35,7 @@ from runtime.compute.kernels.columns import (
 )
 from runtime.compute.kernels.grouping import RunGroups, SortedGroups
 from runtime.compute.kernels.keys import encode_keys
-from runtime.compute.kernels.merge import WINDOW_BOUND_TYPE, windows_schema
+from runtime.compute.kernels.merge import WINDOW_BOUND_TYPE, merged_schema
 from runtime.compute.kernels.partials import merge_partials
 from runtime.compute.kernels.slices import plain_type
 from runtime.compute.values.distinct import distinct_aggregates
@@ -185,7 +185,7 @@ def merge_sessions(
         session = groups.cells // n_keys
     key_code = codes.take(order.take(starts))
     merged = _MergedPieces(table, spec, order, starts)
-    schema = windows_schema(table.schema, spec)
+    schema = merged_schema(table.schema, spec)
     for start in range(0, len(starts), max_rows):
         rows = np.arange(start, min(start + max_rows, len(starts)))
         key_index, of_row = pa.array(key_code.take(rows)), session.take(rows)

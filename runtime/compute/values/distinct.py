@@ -109,7 +109,7 @@ def distinct_aggregates(
 ) -> dict[Accumulator, DistinctAggregate]:
     """What computes each of the accumulators that are distinct; what they share is shared."""
     stretches: dict[str, _Stretches] = {}
-    counts: dict[str, _Count] = {}
+    counts: dict[str, _DistinctCount] = {}
     percentiles: dict[str, RangePercentiles] = {}
     texts: dict[str, TextsByTime] = {}
     aggregates: dict[Accumulator, DistinctAggregate] = {}
@@ -134,13 +134,13 @@ def distinct_aggregates(
         assert isinstance(each, Distinct)
         if name not in stretches:
             stretches[name] = _stretches(slices, slices.values[name], ranges)
-            counts[name] = _Count(stretches[name], len(slices))
+            counts[name] = _DistinctCount(stretches[name], len(slices))
         if each.op is MergeOp.COUNT:
             aggregates[each] = counts[name]
             continue
         values, output_type = stretches[name].values, arrow_type(each.output.type)
         if pa.types.is_floating(values.type):
-            aggregates[each] = _DoubleSum(stretches[name], counts[name], ranges)
+            aggregates[each] = _DistinctDoubleSum(stretches[name], counts[name], ranges)
         else:
             aggregates[each] = _ExactSum(stretches[name], counts[name], output_type, name)
     return aggregates
@@ -179,7 +179,7 @@ def _stretches(slices: KeyedPieces, values: SliceValues, ranges: Places) -> _Str
     return _Stretches(values.values.take(place), row.take(first), row.take(last))
 
 
-class _Count(DistinctAggregate):
+class _DistinctCount(DistinctAggregate):
     """COUNT(DISTINCT)."""
 
     def __init__(self, stretches: _Stretches, n_slices: int) -> None:
@@ -292,7 +292,7 @@ class _ExactSum(DistinctAggregate):
     """SUM(DISTINCT) of integers and decimals; NULL where no value is present."""
 
     def __init__(
-        self, stretches: _Stretches, count: _Count, output_type: pa.DataType, column: str
+        self, stretches: _Stretches, count: _DistinctCount, output_type: pa.DataType, column: str
     ) -> None:
         self._count = count
         self._sum = exact_sum_accumulator(stretches.values.type, output_type, column)
@@ -322,10 +322,10 @@ class _ExactSum(DistinctAggregate):
         return column
 
 
-class _DoubleSum(DistinctAggregate):
+class _DistinctDoubleSum(DistinctAggregate):
     """SUM(DISTINCT) of FLOAT and DOUBLE as DOUBLE; NULL where no value is present."""
 
-    def __init__(self, stretches: _Stretches, count: _Count, ranges: Places) -> None:
+    def __init__(self, stretches: _Stretches, count: _DistinctCount, ranges: Places) -> None:
         self._count = count
         # Between two of these places no value enters or leaves, so the sums stay the same.
         self._places = np.union1d(ranges.first_place, ranges.left_at)

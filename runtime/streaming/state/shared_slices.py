@@ -148,7 +148,7 @@ class SliceLevels:
         self.readers = [Reader(spec, number) for number in range(len(spec.readers))]
         self.all_readers = (1 << len(spec.readers)) - 1
         self._growing = sum(1 << i for i, reader in enumerate(self.readers) if reader.grows)
-        self._levels: dict[int, _SliceLevel] = {
+        self._levels: dict[int, _Level] = {
             members: self._level(members, of_level) for members, of_level in facts or ()
         }
 
@@ -265,11 +265,11 @@ class SliceLevels:
                     self._levels[1 << number].state.cumulate(until_us)
         self._levels = {m: level for m, level in self._levels.items() if level.state.n_rows}
 
-    def _of(self, reader: int) -> list[_SliceLevel]:
+    def _of(self, reader: int) -> list[_Level]:
         """The levels that a reader reads."""
         return [level for members, level in self._levels.items() if members >> reader & 1]
 
-    def _left(self, members: int, level: _SliceLevel, closed_us: int) -> list[pa.Table]:
+    def _left(self, members: int, level: _Level, closed_us: int) -> list[pa.Table]:
         """The chunks of a level that do not belong there any more; what nobody needs is dropped."""
         _, last = level.state.chunk_ends()
         needed_by = np.zeros(len(last), np.int64)
@@ -304,7 +304,7 @@ class SliceLevels:
         slices = [self._spec.readers[number].slices for number in _numbers(members)]
         return common_slices(tuple(each for each in slices if each is not None))
 
-    def _level(self, members: int, facts: list[Any] | None) -> _SliceLevel:
+    def _level(self, members: int, facts: list[Any] | None) -> _Level:
         """The level of some readers."""
         spec = self._spec
         readers = [self.readers[number] for number in _numbers(members)]
@@ -331,11 +331,11 @@ class SliceLevels:
             readers[0].assigner.window_end_stride_us if is_read_apart else None,
             dict(spec.sources),
         )
-        return _SliceLevel(None if is_own else assigner, columns, spec.slice_end, state)
+        return _Level(None if is_own else assigner, columns, spec.slice_end, state)
 
 
 @dataclass(frozen=True)
-class _SliceLevel:
+class _Level:
     """The slices of some readers.
 
     Attributes:

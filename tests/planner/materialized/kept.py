@@ -22,7 +22,7 @@ from planner.optimizer import Options
 from planner.plan import Plan, plan_query
 from runtime.batch.in_process import RowsHere, tables_here
 from runtime.batch.projection import projected
-from runtime.compute.kernels.merge import merge_slices, windows_schema
+from runtime.compute.kernels.merge import merge_slices, merged_schema
 from runtime.compute.kernels.roll_up import roll_up_levels
 from runtime.local.scan_rows import ScanRows, scan_projection
 from runtime.local.stage import aggregate, buffer_plan
@@ -181,7 +181,7 @@ def rows_of(plan: Plan) -> Iterator[pa.RecordBatch]:
         level = dict(levels)[shared.level]
         columns = [level.column(name) for name, _ in shared.columns]
         partials = pa.table(columns, [own for _, own in shared.columns])
-    merged = windows_schema(partials.schema, aggregation)
+    merged = merged_schema(partials.schema, aggregation)
     types = {field.name: _ddl(field.type) for field in merged}
     projection = lower_projection(plan.physical, "UTC", types)
     assert isinstance(projection, WindowProjection)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from runtime.compute.kernels.merge import merge_slices, windows_schema
+from runtime.compute.kernels.merge import merge_slices, merged_schema
 from runtime.compute.kernels.slices import PART_ROWS, ascending_order
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.errors import ExecutionError
@@ -93,7 +93,7 @@ def merged(table, spec, key_types, cases, max_rows=65_536, part_rows=PART_ROWS):
     found = {}
     for batch in merge_slices(table, spec, max_rows, part_rows=part_rows):
         batch.validate(full=True)
-        assert batch.schema == windows_schema(table.schema, spec)
+        assert batch.schema == merged_schema(table.schema, spec)
         assert 0 < batch.num_rows <= max_rows
         columns = list(batch.columns)
         keys = [columns.pop(0).to_pylist() for _ in key_types]

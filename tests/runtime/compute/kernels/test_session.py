@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.compute.buffer import Rows, WindowBuffer
-from runtime.compute.kernels.merge import windows_schema
+from runtime.compute.kernels.merge import merged_schema
 from runtime.compute.kernels.session import chain_partials, find_sessions, merge_sessions
 from runtime.spec.aggregates import Distinct, Merge, MergeOp, WindowAggregation
 from runtime.spec.table import Column
@@ -58,7 +58,7 @@ def merged(table, spec, cases, max_rows=65_536):
     found = {}
     for batch in merge_sessions(table, spec, max_rows):
         batch.validate(full=True)
-        assert batch.schema == windows_schema(table.schema, spec)
+        assert batch.schema == merged_schema(table.schema, spec)
         assert 0 < batch.num_rows <= max_rows
         columns = list(batch.columns)
         keys = [columns.pop(0) for _ in spec.keys]
@@ -216,7 +216,7 @@ def test_distinct_values_are_distinguished_inside_sessions(data):
     spec = WindowAggregation(SessionWindow(GAP, ("k0",)), ("k0",), "s", (total, count))
     found = {}
     for batch in merge_sessions(table, spec, 3):
-        assert batch.schema == windows_schema(table.schema, spec)
+        assert batch.schema == merged_schema(table.schema, spec)
         for row in batch.to_pylist():
             found[(row["k0"], row["window_start"])] = (row["total"], row["n"])
     wanted = {}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.compute.kernels.merge import merge_slices, windows_schema
+from runtime.compute.kernels.merge import merge_slices, merged_schema
 from runtime.compute.kernels.slices import PART_ROWS
 from runtime.errors import ExecutionError
 from runtime.spec.aggregates import Distinct, Merge, MergeOp, WindowAggregation
@@ -54,7 +54,7 @@ def merged(table, window, n_keys, accumulators, max_rows=65_536, part_rows=PART_
     found = {}
     for batch in merge_slices(table, spec, max_rows, part_rows=part_rows):
         batch.validate(full=True)
-        assert batch.schema == windows_schema(table.schema, spec)
+        assert batch.schema == merged_schema(table.schema, spec)
         for row in zip(*(_plain(column) for column in batch.columns), strict=True):
             where = (canonical(row[:n_keys]), row[n_keys], row[n_keys + 1])
             assert where not in found
