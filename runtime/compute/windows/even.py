@@ -51,40 +51,6 @@ class _EvenWindowEnds(SliceAssigner):
         return slice_end // self.block_us
 
 
-class TumbleSlices(_EvenWindowEnds):
-    """TUMBLE: a slice is a whole window."""
-
-    def __init__(self, window: Tumble) -> None:
-        self._size = self.block_us = window.size_us
-        self._offset = self._end_offset = window.offset_us % window.size_us
-        self.window_end_stride_us = window.size_us
-        self.is_shared = False
-
-    def slice_end(self, time_us: Int64Array) -> Int64Array:
-        return _floor(time_us, self._offset, self._size) + self._size
-
-    def slice_end_sql(self, time_us_sql: str) -> str:
-        return _next_sql(time_us_sql, self._offset, self._size)
-
-    def first_window_end(self, slice_end: Int64Array) -> Int64Array:
-        return slice_end
-
-    def last_window_end(self, slice_end: Int64Array) -> Int64Array:
-        return slice_end
-
-    def window_start(self, window_end: Int64Array) -> Int64Array:
-        return window_end - self._size
-
-    def window_start_sql(self, window_end_sql: str) -> str:
-        return f"({window_end_sql}) - {self._size}L"
-
-    def expired_slices(self, window_end: int) -> Int64Array:
-        return np.array([window_end], dtype=np.int64)
-
-    def window_ends_sql(self, time_us_sql: str) -> str:
-        return f"array({self.slice_end_sql(time_us_sql)})"
-
-
 class HopSlices(_EvenWindowEnds):
     """HOP with any ratio of size and slide, cut at every window start and every window end.
 
@@ -143,6 +109,22 @@ class HopSlices(_EvenWindowEnds):
             return windows
         # sequence() fails where it would have to run downwards.
         return f"if({first} <= {last}, {windows}, cast(array() AS array<bigint>))"
+
+
+class TumbleSlices(HopSlices):
+    """TUMBLE, a HOP whose slide is its size: a slice is a whole window."""
+
+    def __init__(self, window: Tumble) -> None:
+        super().__init__(Hop(window.size_us, window.size_us, window.offset_us))
+
+    def first_window_end(self, slice_end: Int64Array) -> Int64Array:
+        return slice_end
+
+    def last_window_end(self, slice_end: Int64Array) -> Int64Array:
+        return slice_end
+
+    def window_ends_sql(self, time_us_sql: str) -> str:
+        return f"array({self.slice_end_sql(time_us_sql)})"
 
 
 class CumulateSlices(_EvenWindowEnds):
