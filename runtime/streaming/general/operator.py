@@ -65,7 +65,10 @@ class Emission:
 
 @dataclass
 class OperatorState:
-    """All that an operator remembers; can be pickled.
+    """All that an operator remembers. Checkpoints hold it pickled.
+
+    So they have the names and modules of its classes, of timers, of windows and of those that
+    merge, which stay what they are: a name that went would leave a checkpoint unreadable.
 
     Attributes:
         contents: of each window, by key and the window under whose name they are kept.
