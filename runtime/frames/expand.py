@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from runtime.compute.windows.aligned import slice_assigner
-from runtime.compute.windows.session import session_bounds_sql
 from runtime.frames.wall_clock import timestamp_ntz_sql, wall_clock_us_sql
 from runtime.names import quoted
 from runtime.spec.steps import ExpandStep
@@ -19,7 +18,7 @@ def expand_sql(step: ExpandStep, source: str) -> str:
     start = quoted("$window_start_us")
     added = [quoted("$time_us"), end]
     if isinstance(step.window, SessionWindow):
-        expanded = session_bounds_sql(step.window, f"({rows})", quoted("$time_us"), start, end)
+        expanded = _session_bounds_sql(step.window, f"({rows})", quoted("$time_us"), start, end)
         added.append(start)
     elif isinstance(step.window, Tumble | CalendarTumble):
         assigner = slice_assigner(step.window)
@@ -38,3 +37,39 @@ def expand_sql(step: ExpandStep, source: str) -> str:
         f"{window_end} AS {quoted(step.window_end)}, "
         f"CAST({window_time} AS {step.time_type}) AS {quoted(step.window_time)} FROM ({expanded})"
     )
+
+
+def _session_bounds_sql(
+    window: SessionWindow, source: str, time_us: str, start: str, end: str
+) -> str:
+    """Spark SQL that adds the bounds of each row's session to a relation.
+
+        gap 10, rows at      0    7      18     28                 45
+                             [----|----------)  [------------------)
+                                                18 and 28 lie exactly the gap apart: one session
+
+    A session begins with its first row and ends the gap after its last, in int64 microseconds on
+    the wall clock of windows. One sort by partition and time serves all window functions in it.
+
+    Args:
+        window: the window.
+        source: the relation, in parentheses or a name.
+        time_us: the BIGINT column with the times, never NULL.
+        start: the name of the new BIGINT column with the first time of the session.
+        end: the name of the new BIGINT column with the last time of the session plus the gap.
+    """
+    partition = ", ".join(map(quoted, window.partition))
+    by = f"PARTITION BY {partition} " if partition else ""
+    of_session = f"PARTITION BY {partition}, {start}" if partition else f"PARTITION BY {start}"
+    before = f"LAG({time_us}) OVER ({by}ORDER BY {time_us})"
+    begins = (
+        f"SELECT *, CASE WHEN {time_us} - {before} <= {window.gap_us}L THEN NULL "
+        f"ELSE {time_us} END AS `$begins` FROM {source}"
+    )
+    # Times ascend, so the largest beginning so far is that of the session at hand.
+    started = (
+        f"SELECT * EXCEPT (`$begins`), MAX(`$begins`) OVER ({by}ORDER BY {time_us} "
+        f"ROWS UNBOUNDED PRECEDING) AS {start} FROM ({begins})"
+    )
+    last = f"MAX({time_us}) OVER ({of_session})"
+    return f"SELECT *, {last} + {window.gap_us}L AS {end} FROM ({started})"
