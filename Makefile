@@ -19,9 +19,3 @@ reference:
 bench:
 	python -m tests.bench
 check: style types test
-# needs a JDK, and Git keeps what it makes
-JARS = runtime/spark/jars
-jar:
-	javac --release 17 -d build/jar -cp "$$(python -c 'import pyspark; print(pyspark.__path__[0])')/jars/*" $(JARS)/LocalFiles.java
-	cp $(JARS)/LocalFiles.java build/jar/sqlwin/
-	jar --create --date=2026-01-01T00:00:00Z --file $(JARS)/sqlwin-files.jar -C build/jar sqlwin

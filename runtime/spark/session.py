@@ -31,7 +31,7 @@ from runtime.spark.errors import translate
 from runtime.spark.jvm.java import find_java
 from runtime.spark.jvm.process import begin as begin_jvm
 from runtime.spark.jvm.process import running_jvm
-from runtime.spark.jvm.submit import LOCAL_FILES, configured_defaults
+from runtime.spark.jvm.submit import configured_defaults
 
 # What PYSPARK_PYTHON was set to from here, by this process or the one that started it
 _CHOSEN_PYTHON = "SQLWIN_CHOSEN_PYTHON"
@@ -218,12 +218,9 @@ def is_submitted() -> bool:
 def _new_session(master: str | None, conf: Mapping[str, str]) -> SparkSession:
     """Start Spark, and Java if it does not run yet."""
     settings = new_settings(master, conf)
-    local = is_local_master(settings["spark.master"])
     if SparkContext._gateway is not None:
-        if not local:
-            # Java was started for tasks of its own; others have no jar of ours
-            SparkContext._gateway.jvm.java.lang.System.clearProperty(LOCAL_FILES[0])
         return built(settings)
+    local = is_local_master(settings["spark.master"])
     with running_jvm(find_java(), settings, is_local=local):
         return built(settings)
 

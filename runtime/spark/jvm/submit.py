@@ -66,11 +66,6 @@ _LATE_COMPILATION = (
     "-XX:Tier4CompileThreshold=150000",
     "-XX:Tier4BackEdgeThreshold=400000",
 )
-# Hadoop starts a process for each file that it creates on a disk, which is to set its permissions:
-# ten in a small micro-batch. This class of ours does without; where another program has started
-# Java, Hadoop's own serves as well.
-_FILES_JAR = Path(__file__).parents[1] / "jars" / "sqlwin-files.jar"
-LOCAL_FILES = ("spark.hadoop.fs.file.impl", "sqlwin.LocalFiles")
 # Whoever sets these has plans of their own.
 _CLASS_SHARING = re.compile(r"-Xshare|SharedArchive|ArchiveClasses|SharedClassList")
 # Options of spark-submit that stand for a setting, and those without a value
@@ -112,7 +107,7 @@ def archive_to_use(java: JavaRuntime, conf: Mapping[str, str], *, is_local: bool
     ]
     if any(map(_CLASS_SHARING.search, options)):
         return None
-    return class_archive.archive_path(java, _class_path(settings, is_local=True))
+    return class_archive.archive_path(java, _class_path(settings))
 
 
 def configured_defaults() -> dict[str, str]:
@@ -213,12 +208,11 @@ def command_line(
     return [
         str(java.executable),
         "-cp",
-        os.pathsep.join(_class_path(settings, is_local=is_local)),
+        os.pathsep.join(_class_path(settings)),
         f"-Xmx{settings.get('spark.driver.memory', '1g')}",
         *_JVM_FLAGS,
         _DEEP_STACKS,
         *(_LATE_COMPILATION if is_local and (os.cpu_count() or 1) <= _FEW_CORES else ()),
-        *(_local_files(settings) if is_local else ()),
         *log_flags,
         *(class_archive.use_options(archive) if archive is not None else ()),
         *shlex.split(settings.get("spark.driver.defaultJavaOptions", "")),
@@ -254,15 +248,8 @@ def masked_command(command: list[str], file: Path) -> list[str]:
     return [*command[:first], f"@{file}"]
 
 
-def _local_files(settings: Mapping[str, str]) -> list[str]:
-    """What has Hadoop take our file system for disks of this machine, unless another is chosen."""
-    name, ours = LOCAL_FILES
-    is_wanted = name not in settings and os.name != "nt" and _FILES_JAR.is_file()
-    return [f"-D{name}={ours}"] if is_wanted else []
-
-
-def _class_path(settings: Mapping[str, str], *, is_local: bool) -> list[str]:
-    """The class path that Spark's launcher would make, and where all runs here a jar of ours.
+def _class_path(settings: Mapping[str, str]) -> list[str]:
+    """The class path that Spark's launcher would make.
 
     It names the jars one by one, since Java 21 finds no class archive to fit a wildcard that
     repeats one of them. Windows allows no command line as long as that.
@@ -277,7 +264,6 @@ def _class_path(settings: Mapping[str, str], *, is_local: bool) -> list[str]:
         os.environ.get(name)
         for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")
     ]
-    places += [str(_FILES_JAR)] if is_local and _FILES_JAR.is_file() else []
     return [place for place in places if place]
 
 

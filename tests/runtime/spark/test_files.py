@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import stat
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from runtime.errors import ExecutionError
@@ -50,31 +48,6 @@ def test_paths_without_a_scheme_are_on_the_default_file_system_of_the_session(
     assert (tmp_path / "x").read_text() == "one"
     assert files.names_in("viewfs://paths/data") == ["x"]
     assert files.expand("viewfs://paths/data/{x,y}*") == ["viewfs://paths/data/x"]
-
-
-def test_files_of_this_machine_get_their_permissions_without_a_process(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    jvm = spark._jvm
-    assert jvm is not None
-    fs = jvm.org.apache.hadoop.fs
-    path = fs.Path(f"{tmp_path}/a/b")
-    files = path.getFileSystem(spark._jsc.hadoopConfiguration())
-    assert files.getClass().getName() == "sqlwin.LocalFiles"
-    assert files.getRawFileSystem().getClass().getName() == "sqlwin.LocalFiles$Raw"
-    file = tmp_path / "a" / "b"
-
-    def mode() -> str:
-        return stat.filemode(file.stat().st_mode)
-
-    files.create(path).close()
-    # Hadoop's umask is 022 by itself; the checksum is beside the file as ever
-    assert mode() == "-rw-r--r--" and (tmp_path / "a" / ".b.crc").exists()
-    for octal in (0o640, 0o777, 0o000, 0o401, 0o1640, 0o124):
-        files.setPermission(path, fs.permission.FsPermission(octal))
-        assert stat.S_IMODE(file.stat().st_mode) == octal
-    with pytest.raises(Py4JJavaError, match="NoSuchFileException"):
-        files.setPermission(fs.Path(f"{tmp_path}/none"), fs.permission.FsPermission(0o640))
 
 
 def test_a_page_of_the_web_is_refused_at_once(spark: SparkSession) -> None:

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import time
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -118,28 +117,6 @@ def test_the_command_line_names_the_archive_only_if_there_is_one(cache: Path):
     # The user's options come later and win.
     assert own < command.index("-ea") < command.index("org.apache.spark.deploy.SparkSubmit")
     assert not any("Shar" in part for part in submit.command_line(java, {}, None, is_local=True))
-
-
-def test_a_local_spark_has_our_file_system_unless_the_user_has_another():
-    java = JavaRuntime(Path(sys.executable), 17, bundled=False)
-    name, ours = submit.LOCAL_FILES
-    jar = "sqlwin-files.jar"
-
-    def parts(conf: dict[str, str], *, is_local: bool) -> tuple[bool, bool]:
-        command = submit.command_line(java, conf, None, is_local=is_local)
-        return command[2].endswith(jar), f"-D{name}={ours}" in command
-
-    assert parts({}, is_local=True) == (True, True)
-    assert parts({name: "org.apache.hadoop.fs.LocalFileSystem"}, is_local=True) == (True, False)
-    assert parts({}, is_local=False) == (False, False)
-
-
-def test_the_jar_is_of_the_source_beside_it():
-    jars = Path(submit.__file__).parents[1] / "jars"
-    with zipfile.ZipFile(jars / "sqlwin-files.jar") as jar:
-        assert jar.read("sqlwin/LocalFiles.java") == (jars / "LocalFiles.java").read_bytes()
-        classes = {Path(name).name for name in jar.namelist() if name.endswith(".class")}
-    assert classes == {"LocalFiles.class", "LocalFiles$Raw.class"}
 
 
 def test_few_cores_compile_late_where_spark_runs_here_and_the_users_options_win(monkeypatch):
