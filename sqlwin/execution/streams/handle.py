@@ -10,13 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, TypeVar
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from typing import TypeVar
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
-from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
 from runtime.connectors.stream_sinks import StreamRun
@@ -383,47 +380,3 @@ class StreamPart:
         """How it stands, as of the last micro-batch."""
         status = self.stream.status()
         return replace(status, operators=status.operators[self.number : self.number + 1])
-
-
-# -- reports of micro-batches ----------------------------------------------------------------------
-
-
-def take_reports(spark: SparkSession, run_id: str, history: History) -> None:
-    """Add every micro-batch of a run to its history: Spark itself keeps the last hundred reports.
-
-    Spark reads a whole report over to Python for each listener, which takes milliseconds; so there
-    is one for all sessions and streams.
-
-    Args:
-        spark: the session that the stream runs in.
-        run_id: Spark's name of the run.
-        history: what is added to, for as long as it is referenced.
-    """
-    listener = _listeners.get(spark)
-    if listener is None:
-        listener = _listeners[spark] = _Listener()
-        spark.streams.addListener(listener)
-    listener.histories[run_id] = history
-
-
-class _Listener(StreamingQueryListener):
-    def __init__(self) -> None:
-        self.histories: WeakValueDictionary[str, History] = WeakValueDictionary()
-
-    def onQueryStarted(self, event: Any) -> None:
-        """Called by Spark."""
-
-    def onQueryProgress(self, event: Any) -> None:
-        """Called by Spark after each micro-batch."""
-        history = self.histories.get(str(event.progress.runId))
-        if history is not None:
-            history.take(event.progress)
-
-    def onQueryIdle(self, event: Any) -> None:
-        """Called by Spark."""
-
-    def onQueryTerminated(self, event: Any) -> None:
-        """Called by Spark."""
-
-
-_listeners: WeakKeyDictionary[SparkSession, _Listener] = WeakKeyDictionary()

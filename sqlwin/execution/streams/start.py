@@ -32,7 +32,7 @@ from sqlwin.execution.streams.checkpoint import (
     resume_notes,
     temporary_place,
 )
-from sqlwin.execution.streams.handle import Setup, Stream, take_reports
+from sqlwin.execution.streams.handle import Setup, Stream
 from sqlwin.execution.streams.identity import identity_of
 from sqlwin.execution.streams.options import (
     await_sources,
@@ -41,6 +41,7 @@ from sqlwin.execution.streams.options import (
     stream_settings,
     trigger_us,
 )
+from sqlwin.execution.streams.reports import take_reports
 from sqlwin.execution.streams.sinks import (
     Discard,
     IntoTables,

@@ -7,8 +7,8 @@ from typing import Any
 
 from runtime.connectors.stream_sinks import StreamRun
 from runtime.streaming.status import Tally
-from sqlwin.execution.streams.handle import take_reports
 from sqlwin.execution.streams.history import History
+from sqlwin.execution.streams.reports import take_reports
 
 
 class Streams:
@@ -36,7 +36,7 @@ class Taken(History):
 
 
 def report(listener: Any, run: str) -> None:
-    listener.onQueryProgress(SimpleNamespace(progress=SimpleNamespace(runId=run)))
+    listener.onQueryProgress(SimpleNamespace(progress={"runId": run}))
 
 
 def test_all_streams_of_one_spark_have_one_listener_and_each_its_own_reports() -> None:
@@ -47,8 +47,8 @@ def test_all_streams_of_one_spark_have_one_listener_and_each_its_own_reports() -
     [listener] = spark.streams.listeners
     for run in ("run 2", "run 1", "run 2", "another's run"):
         report(listener, run)
-    assert [each.runId for each in first.reports] == ["run 1"]
-    assert [each.runId for each in second.reports] == ["run 2", "run 2"]
+    assert [each["runId"] for each in first.reports] == ["run 1"]
+    assert [each["runId"] for each in second.reports] == ["run 2", "run 2"]
 
 
 def test_a_stream_that_nobody_holds_is_counted_no_more() -> None:
