@@ -8,7 +8,7 @@ no pass of its own; `stream_status` reads it out of the query's progress.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,11 +26,6 @@ STATUS_DDL = (
     "next_window_end_us: bigint, closed_us: bigint>"
 )
 _METRIC = "sqlwin.window."
-# Each aggregate of a metric costs every task of every micro-batch: its code is written, and its
-# expressions go to the tasks and back. So a few key groups send their statuses as they are, in one
-# aggregate, which Python puts together. With many the reports would be large: 0.2 kB each.
-FEW_GROUPS = 16
-_STATUSES = "statuses"
 # Under this and the label of an operator its rows are counted, if they are
 ROWS_METRIC = "sqlwin.rows."
 # A watermark this high comes from the end of the input alone
@@ -99,69 +94,31 @@ class StreamStatus:
     incomplete: tuple[str, ...] = ()
 
 
-def observed(
-    dataframe: DataFrame, number: int, n_groups: int, is_counted: Column | None = None
-) -> DataFrame:
+def observed(dataframe: DataFrame, number: int, is_counted: Column | None = None) -> DataFrame:
     """The same rows, whose column STATUS is reported to the driver with every micro-batch.
 
     Args:
         dataframe: what a window operator emits.
         number: that of the operator in the query, from 0 in the order of the data's way.
-        n_groups: how many key groups there are.
         is_counted: whether a row counts; None: all do.
     """
-    return dataframe.observe(f"{_METRIC}{number}", *status_metrics(n_groups, is_counted))
+    merges = {
+        "watermark_us": F.max,
+        "sources": F.max,
+        "n_late": F.sum,
+        "n_null_times": F.sum,
+        "n_rows": F.sum,
+        "n_bytes": F.sum,
+        "next_window_end_us": F.min,
+        "closed_us": F.max,
+    }
 
-
-def status_metrics(n_groups: int, is_counted: Column | None = None) -> list[Column]:
-    """The aggregates that report the column STATUS of so many key groups, for `observed`."""
-
-    def counted(name: str) -> Column:
-        column = F.col(name)
+    def status(name: str) -> Column:
+        column = F.col(f"`{STATUS}`.{name}")
         return column if is_counted is None else F.when(is_counted, column)
 
-    if n_groups <= FEW_GROUPS:
-        return [F.collect_list(counted(f"`{STATUS}`")).alias(_STATUSES)]
-    by_spark = {max: F.max, min: F.min, sum: F.sum, _furthest: F.max}
-    return [
-        by_spark[merge](counted(f"`{STATUS}`.{name}")).alias(name)
-        for name, merge in _MERGES.items()
-    ]
-
-
-def _furthest(
-    sources: Sequence[Sequence[Mapping[str, Any]]],
-) -> Sequence[Mapping[str, Any]]:
-    """Of what key groups say of the sources, the greatest, as Spark orders arrays of structs."""
-
-    def place(of_group: Sequence[Mapping[str, Any]]) -> list[tuple[bool, int, bool]]:
-        marks = [each["watermark_us"] for each in of_group]
-        is_idle = [bool(each["is_idle"]) for each in of_group]
-        return [(m is not None, m or 0, i) for m, i in zip(marks, is_idle, strict=True)]
-
-    return max(sources, key=place)
-
-
-# How the statuses of key groups are put together
-_MERGES: Mapping[str, Callable[[list[Any]], Any]] = {
-    "watermark_us": max,
-    "sources": _furthest,
-    "n_late": sum,
-    "n_null_times": sum,
-    "n_rows": sum,
-    "n_bytes": sum,
-    "next_window_end_us": min,
-    "closed_us": max,
-}
-
-
-def _together(statuses: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The statuses of key groups as one; None is what no group has."""
-    known = {
-        name: [status[name] for status in statuses if status.get(name) is not None]
-        for name in _MERGES
-    }
-    return {name: merge(known[name]) if known[name] else None for name, merge in _MERGES.items()}
+    metrics = [merge(status(name)).alias(name) for name, merge in merges.items()]
+    return dataframe.observe(f"{_METRIC}{number}", *metrics)
 
 
 class Tally:
@@ -389,10 +346,7 @@ def state_sizes(progress: Mapping[str, Any], n_operators: int) -> list[tuple[int
 def _metric(progress: Mapping[str, Any], number: int) -> dict[str, Any] | None:
     metrics = progress.get("observedMetrics") or {}
     row = metrics.get(f"{_METRIC}{number}")
-    if row is None:
-        return None
-    found = as_dict(row)
-    return _together(found[_STATUSES] or ()) if _STATUSES in found else found
+    return None if row is None else as_dict(row)
 
 
 def _operator(

@@ -92,7 +92,7 @@ def general_stream(
     messages = rows.mapInArrow(
         _to_groups(keys, len(step.sources), numbers, heads, n_places), MESSAGE_DDL
     )
-    emitted = observed(operator_output(messages, operator, step, options), number, len(numbers))
+    emitted = observed(operator_output(messages, operator, step, options), number)
     results = decoded_output(emitted.where(F.col("windows").isNotNull()), result)
     return results.drop(*(mark.name for mark in MARKS))
 

@@ -90,7 +90,7 @@ def shared_windows(
     )
     output = operator_output(stage.messages, operator, local.mode, options)
     for number in range(len(step.readers)):
-        output = observed(output, number, len(plan.numbers), F.col("reader") == number)
+        output = observed(output, number, F.col("reader") == number)
     partials = from_arrow_schema(plan.buffer.schema, prefer_timestamp_ntz=True)
     schemas = tuple(_windows_schema(partials, reader) for reader in step.readers)
     late = None

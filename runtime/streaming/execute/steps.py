@@ -117,7 +117,7 @@ def _windows(
     tasks = None if meter is None else meter.tasks(step.label)
     renamed = options.names_of(step.number).columns
     emitted = operator_output(stage.messages, operator, local.mode, options, tasks, renamed)
-    output = observed(emitted, step.number, len(stage.plan.numbers))
+    output = observed(emitted, step.number)
     partials = from_arrow_schema(stage.plan.buffer.schema, prefer_timestamp_ntz=True)
     windows = windows_schema(partials, step.aggregation)
     if options.emits_updates:

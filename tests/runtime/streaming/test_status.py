@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from runtime.streaming.source_reads import PATHS
 from runtime.streaming.status import (
-    FEW_GROUPS,
-    STATUS,
-    STATUS_DDL,
     OperatorStatus,
     SourceStatus,
     StreamStatus,
     Tally,
     clock,
-    closed_after,
     silence,
-    status_metrics,
     status_notes,
     stream_status,
 )
@@ -139,40 +131,6 @@ def test_status_is_read_from_the_progress_of_all_micro_batches() -> None:
     )
     assert found.sources == (SourceStatus("bids", 7, is_idle=False, is_done=False),)
     assert stream_status([], [["bids"]], Tally(1)) == StreamStatus()
-
-
-def test_a_few_key_groups_are_put_together_as_spark_would(spark: SparkSession) -> None:
-    rng = random.Random(7)
-
-    def some(low: int, high: int, null: float) -> int | None:
-        return None if rng.random() < null else rng.randint(low, high)
-
-    def status() -> tuple[Any, ...]:
-        sources = [(some(-2, 2, 0.3), rng.random() < 0.5) for _ in range(2)]
-        counts = [some(0, 9, 0.1) for _ in range(4)]
-        return (some(-9, 9, 0.3), sources, *counts, some(-9, 9, 0.5), some(-9, 9, 0.5))
-
-    for n_rows in (0, 1, 4, 4, 9, 9, 30):
-        rows = [
-            (rng.random() < 0.8, status() if rng.random() < 0.8 else None) for _ in range(n_rows)
-        ]
-        emitted = spark.createDataFrame(rows, f"is_ours boolean, `{STATUS}` {STATUS_DDL}")
-        for counted in (None, F.col("is_ours")):
-            reports = []
-            for n_groups in (FEW_GROUPS, FEW_GROUPS + 1):
-                (found,) = emitted.agg(*status_metrics(n_groups, counted)).collect()
-                reports.append(
-                    {
-                        "batchId": 0,
-                        "durationMs": {},
-                        "observedMetrics": {"sqlwin.window.0": found},
-                    }
-                )
-            few, many = (
-                (stream_status([each], [["a", "b"]], Tally(1)), closed_after(each, 0))
-                for each in reports
-            )
-            assert few == many
 
 
 def test_times_read_well() -> None:
