@@ -43,7 +43,7 @@ from runtime.compute.kernels.columns import (
     one_chunk,
 )
 from runtime.compute.kernels.compact import merge_equal_slices
-from runtime.compute.kernels.keys import bucket_of, encode_keys
+from runtime.compute.kernels.keys import encode_keys
 from runtime.compute.kernels.session import find_sessions, merge_sessions
 from runtime.local.streaming.messages import LateRows
 from runtime.spec.aggregates import Accumulator, WindowAggregation
@@ -60,6 +60,7 @@ from runtime.streaming.state.blobs import (
     versioned,
     with_columns,
 )
+from runtime.streaming.state.key_sets import marks_of
 from runtime.streaming.state.slices import CACHE
 from runtime.streaming.state.table_cache import unique_name
 from runtime.streaming.watermarks import WatermarkRules, Watermarks, emitted_by_sessions_us
@@ -224,9 +225,7 @@ class SessionOperator(KeyGroupOperator):
     def _marks(self, table: pa.Table) -> Int64Array:
         """A hash of the partition of each row."""
         columns = [table.column(name) for name in self._window.partition]
-        # key groups go by the first bits of the same hash
-        marks: Int64Array = bucket_of(columns, len(table), 1 << 31).astype(np.int64)
-        return marks & (N_MARKS - 1)
+        return marks_of(columns, len(table), N_MARKS)
 
     def _candidates(self, tables: Sequence[pa.Table], closed: int | None) -> pa.Table | None:
         """The rows that are late unless an open session reaches them; None: there are none."""

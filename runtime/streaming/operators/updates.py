@@ -5,35 +5,31 @@ new result is +I, a changed one takes the old back (-U) and gives the new (+U), 
 nothing. When to compare is a matter of processing time and of how many rows came.
 
 Only windows that rows came for since they were computed last are computed and compared: they are
-remembered as ranges of time. Results lie in parts of one window each, or of some where they are
-few, so that a part is read when one of its windows changes, and dropped unread when all are closed.
+remembered as ranges of time. Of windows that have been computed before it is only the keys that
+rows came for, see `runtime.streaming.state.changed_keys`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.accumulators.segments import run_starts
-from runtime.compute.arrow.blobs import pieces
-from runtime.compute.kernels.columns import Int64Array, int64_values, one_chunk
+from runtime.compute.kernels.columns import int64_values, one_chunk
 from runtime.compute.kernels.keys import encode_keys
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.stream import FINAL_US
-from runtime.streaming.state.blobs import BlobStore, decode_table, encode_state, known_blob
-from runtime.streaming.state.slices import CACHE, slices_between
-from runtime.streaming.state.table_cache import unique_name
+from runtime.streaming.state.blobs import BlobStore
+from runtime.streaming.state.changed_keys import FIRST_WINDOW, ChangedKeys
+from runtime.streaming.state.key_sets import KeySet
+from runtime.streaming.state.ranges import Range, union, within, without
+from runtime.streaming.state.results import PART_ROWS, KeptResults
 
-# Windows with an end above the first and up to the second
-Range = tuple[int, int]
-Windows = Callable[[Range], Iterator[pa.RecordBatch]]
-
-# A part has so many results, or those of one window.
-_PART_ROWS = 1 << 12
+# The windows of a range, of some keys and maybe of others, or of all
+Windows = Callable[[Range, KeySet | None], Iterator[pa.RecordBatch]]
 
 INSERT, UPDATE_BEFORE, UPDATE_AFTER = "+I", "-U", "+U"
 
@@ -79,6 +75,7 @@ class Moment:
         fired_us: up to which end windows have fired, before and after this micro-batch.
         closed_us: up to which end they take no rows, before and after it.
         changed: the windows that new rows are in.
+        new: the new rows, as `ChangedKeys` takes them.
         n_new: how many rows came.
         has_late: whether any of them is in a window that has fired.
         clock_us: the processing time.
@@ -89,18 +86,10 @@ class Moment:
     fired_us: tuple[int | None, int]
     closed_us: tuple[int | None, int | None]
     changed: Sequence[Range]
+    new: Sequence[pa.Table]
     n_new: int
     has_late: bool
     clock_us: int | None
-
-
-@dataclass(frozen=True)
-class _Part:
-    """Results of the windows of a range; the blobs may hold others too, which do not count."""
-
-    after_us: int
-    until_us: int
-    names: tuple[str, ...]
 
 
 class UpdateLog:
@@ -124,20 +113,17 @@ class UpdateLog:
         facts: dict[str, Any] | None,
     ) -> None:
         self._rules = rules
+        self._keys = aggregation.keys
         self._identity = [*aggregation.keys, aggregation.window_end]
-        self._window_end = aggregation.window_end
-        self._store = store
         facts = facts or {}
-        self._parts = [
-            _Part(after, until, tuple(names)) for after, until, names in facts.get("parts", ())
-        ]
+        self._results = KeptResults(self._identity, aggregation.window_end, store, facts)
         self._changed: list[Range] = [(after, until) for after, until in facts.get("changed", ())]
-        if facts and "parts" not in facts:
-            # of an older sqlwin: all results in blobs by number, and nobody knows what has changed
-            for name in (f"u{number}" for number in range(facts.get("blobs", 0))):
-                ends = self._ends(self._table(name))
-                self._parts.append(_Part(int(ends.min()) - 1, int(ends.max()), (name,)))
+        if facts and "changed" not in facts:
+            # of an older sqlwin, where nobody knows what has changed
             self._changed = [(-FINAL_US, FINAL_US)]
+        self._changed_keys = ChangedKeys(self._keys, store, facts.get("keys"))
+        # windows that end no later have been computed, or are among those that have changed
+        self._computed_us: int = facts.get("computed", -FINAL_US)
         self._pending: int = facts.get("pending", 0)
         self._early_at: int | None = facts.get("early")
         self._late_at: int | None = facts.get("late")
@@ -146,11 +132,16 @@ class UpdateLog:
 
     def facts(self) -> dict[str, Any]:
         """What is to be remembered for the next micro-batch, as JSON has it."""
+        keys = self._changed_keys.facts()
+        are_plain = self._results.are_plain and not keys
         return {
-            # a blob that is not there, at which an older sqlwin stops, as it knows no parts
+            # a blob that is not there, at which an older sqlwin stops: those before it knew
+            # parts, and those before it knew runs and keys, where there are some
             "blobs": 1,
-            "parts": [[part.after_us, part.until_us, part.names] for part in self._parts],
+            **self._results.facts(are_plain=are_plain),
             "changed": self._changed,
+            **({"keys": keys} if keys else {}),
+            "computed": self._computed_us,
             "pending": self._pending,
             "early": self._early_at,
             "late": self._late_at,
@@ -172,36 +163,68 @@ class UpdateLog:
         if after < until:
             # those that have fired apart: the others come one after the other
             cut = after if fired is None else min(max(after, fired), until)
-            due = [*within(self._changed, after, cut), *within(self._changed, cut, until)]
-            for each in due:
-                yield from self._computed(windows, each)
+            yield from self._computed(windows, [*self._due(after, cut), *self._due(cut, until)])
             self._changed = without(self._changed, after, until)
+            self._changed_keys.forget((after, until))
+            self._computed_us = max(self._computed_us, until)
             if early:
                 self._pending, self._early_at = 0, None
             if late:
                 self._has_late, self._late_at = False, None
-        if moment.closed_us[1] is not None:
-            self._changed = within(self._changed, moment.closed_us[1], FINAL_US)
-            self._replace((-FINAL_US, moment.closed_us[1]))
+        closed = moment.closed_us[1]
+        if closed is not None:
+            self._changed = within(self._changed, closed, FINAL_US)
+            self._changed_keys.forget((-FINAL_US, closed))
+            self._results.forget(closed)
+        self._changed = union([*self._changed, *self._changed_keys.keep()])
+        self.most_bytes = max(self.most_bytes, self._results.most_bytes)
 
-    def _computed(self, windows: Windows, ends: Range) -> Iterator[pa.RecordBatch]:
-        """What has changed in the windows of a range."""
-        fresh = list(windows(ends))
-        if not fresh:
-            return
-        now = pa.Table.from_batches(fresh)
-        old = self._read(ends)
-        n_bytes = now.nbytes + (0 if old is None else old.nbytes)
-        self.most_bytes = max(self.most_bytes, n_bytes)
-        yield from self._changes(now.slice(0, 0) if old is None else old, now)
-        self._replace(ends, now)
+    def _due(self, after_us: int, until_us: int) -> list[tuple[Range, bool]]:
+        """What of a range is to be computed, in order: windows, and whether for all keys."""
+        whole = within(self._changed, after_us, until_us)
+        partly = within(self._changed_keys.ranges, after_us, until_us)
+        for each in whole:
+            partly = without(partly, *each)
+        return sorted([*((ends, True) for ends in whole), *((ends, False) for ends in partly)])
+
+    def _computed(
+        self, windows: Windows, due: Sequence[tuple[Range, bool]]
+    ) -> Iterator[pa.RecordBatch]:
+        """What has changed in windows that are due, for the keys that may have changed."""
+        beside = []
+        for ends, is_of_all in due:
+            keys = None if is_of_all else self._changed_keys.of(ends)
+            fresh = list(windows(ends, keys))
+            if not fresh:
+                continue
+            now = pa.Table.from_batches(fresh)
+            old = self._results.read(ends, keys)
+            n_bytes = now.nbytes + (0 if old is None else old.nbytes)
+            self.most_bytes = max(self.most_bytes, n_bytes)
+            changed = yield from self._changes(now.slice(0, 0) if old is None else old, now)
+            if keys is not None:
+                beside.append(changed)
+            elif self._rules.early is not None and now.num_rows < PART_ROWS:
+                # with what else is computed: each window by itself would be a part of its own
+                self._results.replace(ends, None)
+                beside.append(now)
+            else:
+                self._results.replace(ends, now)
+        if sum(table.num_rows for table in beside):
+            self._results.add(pa.concat_tables(beside))
 
     def _note(self, moment: Moment) -> None:
         """Note rows that came, and when windows with them are due."""
         rules, clock = self._rules, moment.clock_us
         if not moment.n_new:
             return
-        self._changed = union([*self._changed, *moment.changed])
+        before = within(moment.changed, -FINAL_US, self._computed_us) if self._keys else []
+        changed = within(moment.changed, self._computed_us, FINAL_US) if before else moment.changed
+        self._changed = union([*self._changed, *changed])
+        for table in moment.new if before else ():
+            first = int64_values(one_chunk(table.column(FIRST_WINDOW)))
+            is_before = pa.array(first <= self._computed_us)
+            self._changed_keys.add(table.filter(is_before), before)
         self._pending += moment.n_new
         self._has_late = self._has_late or moment.has_late
         if rules.early is not None and rules.early.delay_us and clock is not None:
@@ -228,13 +251,17 @@ class UpdateLog:
             return moment.n_new > 0
         return at_us is not None and moment.clock_us is not None and moment.clock_us >= at_us
 
-    def _changes(self, old: pa.Table, new: pa.Table) -> Iterator[pa.RecordBatch]:
-        """What turns the old results into the new ones, in the order of the new ones."""
+    def _changes(self, old: pa.Table, new: pa.Table) -> Generator[pa.RecordBatch, None, pa.Table]:
+        """What turns the old results into the new ones, in the order of the new ones.
+
+        Of several old results of a key and window the last one counts. Returns the new results
+        that are not as they were.
+        """
         if old.num_rows == 0:
             kinds = pa.repeat(pa.scalar(INSERT), new.num_rows)
             table = new.add_column(0, self._rules.row_kind, kinds)
             yield from table.combine_chunks().to_batches()
-            return
+            return new
         both = pa.concat_tables([old, new]).combine_chunks()
         values = [name for name in both.column_names if name not in self._identity]
         which, _ = encode_keys([both.column(name) for name in self._identity], both.num_rows)
@@ -253,80 +280,4 @@ class UpdateLog:
         table = both.take(pa.array(rows))
         table = table.add_column(0, self._rules.row_kind, names.take(pa.array(kinds)))
         yield from table.combine_chunks().to_batches()
-
-    def _read(self, ends: Range) -> pa.Table | None:
-        """What was emitted last of the windows of a range."""
-        found = []
-        for part in self._parts:
-            after, until = max(part.after_us, ends[0]), min(part.until_us, ends[1])
-            if after < until:
-                tables = [self._table(name) for name in part.names]
-                found += slices_between(tables, self._window_end, after, until)
-        return pa.concat_tables(found) if found else None
-
-    def _table(self, name: str) -> pa.Table:
-        table = CACHE.get(name)
-        if table is None:
-            table = decode_table(known_blob(self._store, name))
-            CACHE.put(name, table)
-        return table
-
-    def _replace(self, ends: Range, results: pa.Table | None = None) -> None:
-        """Put results in place of those of a range; without any just forget these."""
-        before = {name for part in self._parts for name in part.names}
-        self._parts = [
-            _Part(after, until, part.names)
-            for part in self._parts
-            for after, until in without([(part.after_us, part.until_us)], *ends)
-        ]
-        for name in before.difference(*(part.names for part in self._parts)):
-            self._store.remove(name)
-            CACHE.remove(name)
-        if results is None:
-            return
-        until = ends[0]
-        for table in self._cut(results):
-            names = []
-            for piece in pieces(table):
-                names.append(unique_name())
-                # most are never read again, so that they are not worth a place in the cache
-                self._store.put(names[-1], encode_state(piece))
-            after, until = until, int(self._ends(table).max())
-            self._parts.append(_Part(after, until, tuple(names)))
-
-    def _cut(self, results: pa.Table) -> Iterator[pa.Table]:
-        """Results in order of their windows, a table for each part."""
-        ends = self._ends(results)
-        order = np.argsort(ends, kind="stable")
-        table, ends = results.take(pa.array(order)), ends[order]
-        starts = np.append(run_starts(ends[1:] != ends[:-1]), len(ends)).tolist()
-        first = 0
-        for start in starts[1:]:
-            if start - first >= _PART_ROWS or start == len(ends):
-                yield table.slice(first, start - first).combine_chunks()
-                first = start
-
-    def _ends(self, table: pa.Table) -> Int64Array:
-        return int64_values(one_chunk(table.column(self._window_end)))
-
-
-def union(ranges: Iterable[Range]) -> list[Range]:
-    """What is in any of some ranges, in order and apart."""
-    found: list[Range] = []
-    for after, until in sorted(ranges):
-        if found and after <= found[-1][1]:
-            found[-1] = found[-1][0], max(found[-1][1], until)
-        else:
-            found.append((after, until))
-    return found
-
-
-def within(ranges: Iterable[Range], after_us: int, until_us: int) -> list[Range]:
-    """What of ranges is in another one."""
-    cut = ((max(after, after_us), min(until, until_us)) for after, until in ranges)
-    return [(after, until) for after, until in cut if after < until]
-
-
-def without(ranges: Sequence[Range], after_us: int, until_us: int) -> list[Range]:
-    """What of ranges is not in another one, which is not empty."""
-    return [*within(ranges, -FINAL_US, after_us), *within(ranges, until_us, FINAL_US)]
+        return new.filter(pa.array(changed))

@@ -35,9 +35,12 @@ from runtime.spec.windows import (
     is_overlapping,
 )
 from runtime.streaming.operators.base import Emitted, KeyGroupOperator, MicroBatch, Output
-from runtime.streaming.operators.updates import Moment, Range, UpdateLog, UpdateRules, union
+from runtime.streaming.operators.updates import Moment, UpdateLog, UpdateRules
 from runtime.streaming.state.blobs import BlobStore, Owner
+from runtime.streaming.state.changed_keys import FIRST_WINDOW, LAST_WINDOW
 from runtime.streaming.state.contents import blobs_of
+from runtime.streaming.state.key_sets import KeySet
+from runtime.streaming.state.ranges import Range, union
 from runtime.streaming.state.running import RunningAggregates
 from runtime.streaming.state.shared_slices import Reader, SharedSpec, SliceLevels
 from runtime.streaming.state.slices import slices_between
@@ -172,6 +175,7 @@ class WindowOperator(KeyGroupOperator):
                     (before.fired_until_us(), _or_never(after.fired_until_us())),
                     closed,
                     self._changed(new),
+                    self._changed_keys(new),
                     n_new,
                     self._has_late(new, before.fired_until_us()),
                     batch.clock_us,
@@ -266,9 +270,17 @@ class WindowOperator(KeyGroupOperator):
         yield from self._windows(number, new, moment, (after, min(fires, moment.newest_us)))
 
     def _windows(
-        self, number: int, new: Sequence[pa.Table], moment: Moment, ends: Range
+        self,
+        number: int,
+        new: Sequence[pa.Table],
+        moment: Moment,
+        ends: Range,
+        keys: KeySet | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The windows of a reader with an end above the first and up to the second of `ends`."""
+        """The windows of a reader with an end above the first and up to the second of `ends`.
+
+        Of some keys and maybe of others, or of all.
+        """
         reader = self._slices.readers[number]
         if reader.assigner.next_window_end(ends[0]) > ends[1]:
             return
@@ -282,7 +294,7 @@ class WindowOperator(KeyGroupOperator):
             again = running.again(ends)
             window_ends = again or running.windows(ends, n_rows)
             if window_ends is not None:
-                yield from self._running_windows(number, window_ends, new, moment, again)
+                yield from self._running_windows(number, window_ends, new, moment, again, keys)
                 return
         slices, totals, tables, n_results = self._slices_with(number, new), self._totals, None, 0
         if totals is not None:
@@ -290,15 +302,19 @@ class WindowOperator(KeyGroupOperator):
         if tables is None:
             tables = list(self._slices.read(number, *ends))
             tables += map(reader.own_table, new)
+        if keys is not None:
+            tables = [table for table in map(keys.rows, tables) if table.num_rows]
         self._note_bytes(*tables)
         if tables:
             for batch in merge_slices(pa.concat_tables(tables), aggregation, window_ends=ends):
                 n_results += batch.num_rows
                 yield batch
-        if running is not None:
-            running.note(ends, n_results)
+        # how many results a window has is not known of some keys
+        n_all = n_results if keys is None else None
+        if running is not None and n_all is not None:
+            running.note(ends, n_all)
         if totals is not None and (fired is None or ends[0] >= fired) and ends[1] <= fires:
-            totals.fired(ends, n_results, moment.closed_us[0], slices)
+            totals.fired(ends, n_all, moment.closed_us[0], slices)
 
     def _slices_with(self, number: int, new: Sequence[pa.Table]) -> Slices:
         """The partials of a reader between two ends of slices of its own, with new ones."""
@@ -318,6 +334,7 @@ class WindowOperator(KeyGroupOperator):
         new: Sequence[pa.Table],
         moment: Moment,
         again: Sequence[int] | None,
+        keys: KeySet | None,
     ) -> Iterator[pa.RecordBatch]:
         """Windows of a reader, each from its running aggregates; some have fired before."""
         running, reader = self._running[number], self._slices.readers[number]
@@ -326,13 +343,14 @@ class WindowOperator(KeyGroupOperator):
             window = running.window_again if again else running.window
             table, n_results = window(end, slices), 0
             if table is not None:
-                table = reader.named(table)
+                table = reader.named(table) if keys is None else keys.rows(reader.named(table))
                 self._note_bytes(table)
                 for batch in merge_slices(table, aggregation, window_ends=(end - 1, end)):
                     n_results += batch.num_rows
                     yield batch
             if not again:
-                running.fired(end, n_results, slices, moment.closed_us[1])
+                n_all = n_results if keys is None else None
+                running.fired(end, n_all, slices, moment.closed_us[1])
 
     def _window_ends(
         self, number: int, new: Sequence[pa.Table] = ()
@@ -359,6 +377,22 @@ class WindowOperator(KeyGroupOperator):
         )
         before = reader.assigner.previous_window_end
         return union((before(first - 1), last) for first, last in bounds if first <= last)
+
+    def _changed_keys(self, new: Sequence[pa.Table]) -> list[pa.Table]:
+        """The keys of new rows and their windows, where windows are emitted again."""
+        if self._updates is None:
+            return []
+        reader, found = self._slices.readers[0], []
+        for table in new:
+            ends = self._ends(table)
+            table = table.select(self._spec.shared.keys)
+            for name, window_ends in (
+                (FIRST_WINDOW, reader.first_window_end(ends)),
+                (LAST_WINDOW, reader.last_window_end(ends)),
+            ):
+                table = table.append_column(name, pa.array(window_ends))
+            found.append(table)
+        return found
 
     def _has_late(self, new: Sequence[pa.Table], fired: int | None) -> bool:
         """Whether a new row is in a window that has fired, where that is emitted again."""

@@ -30,6 +30,7 @@ from runtime.spec.windows import (
     Tumble,
 )
 from runtime.streaming.state.blobs import checked, decode_table
+from runtime.streaming.state.results import runs_of
 from runtime.streaming.state.shared_slices import common_slices
 from runtime.streaming.watermarks import ends_passed_us
 
@@ -48,6 +49,7 @@ class BlobKind(StrEnum):
     SESSIONS = "open sessions"
     RUNNING = "running aggregates"
     RESULTS = "emitted results"
+    CHANGED = "keys to be emitted again"
     GENERAL = "general windows"
     OTHER = "other"
 
@@ -115,14 +117,17 @@ def _running(facts: Mapping[str, Any]) -> Iterator[Blob]:
 
 def _results(facts: Mapping[str, Any]) -> Iterator[Blob]:
     ranges: dict[str, list[tuple[int, int]]] = {}
-    for after, until, names in facts.get("parts", ()):
-        for name in names:
-            ranges.setdefault(name, []).append((after, until))
-    if facts and "parts" not in facts:
+    runs = runs_of(facts)
+    for part in (part for run in runs for part in run):
+        for name in part.names:
+            ranges.setdefault(name, []).append((part.after_us, part.until_us))
+    if facts and not runs:
         everything = [(-FINAL_US, FINAL_US)]
         ranges = {f"u{number}": everything for number in range(facts.get("blobs", 0))}
     for name, found in ranges.items():
         yield Blob(name, BlobKind.RESULTS, None, ranges=tuple(found))
+    for _, n_rows, name in facts.get("keys", ()):
+        yield Blob(name, BlobKind.CHANGED, n_rows)
 
 
 @dataclass(frozen=True)

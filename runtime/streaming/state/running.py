@@ -161,17 +161,20 @@ class RunningAggregates(Spans):
         parts += self._prefix(newest, end_us, slices)
         return self._joined(parts, end_us)
 
-    def fired(self, end_us: int, n_results: int, slices: Slices, closed_us: int | None) -> None:
+    def fired(
+        self, end_us: int, n_results: int | None, slices: Slices, closed_us: int | None
+    ) -> None:
         """Make a suffix for a later window, and forget what no window needs any more.
 
         Args:
             end_us: the end of the window.
-            n_results: how many results it had.
+            n_results: how many results it had; None: not known.
             slices: reads partials.
             closed_us: windows that end no later take no rows any more; None: all do.
         """
         number = self._number_of(end_us)
-        self._n_results = n_results
+        if n_results is not None:
+            self._n_results = n_results
         # the windows that still begin in this block, behind this one
         left = self._block - 1 - self._cell_of_start(number) % self._block
         later = number + 2 * left + 1

@@ -7,7 +7,7 @@ all of them get the watermarks, and whatever else is known beside them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
 
@@ -40,8 +40,11 @@ from runtime.streaming.state.buckets import (
 )
 from runtime.streaming.state.cells import Cell, cell_of, n_positions
 from runtime.streaming.state.contents import blobs_of
+from runtime.streaming.state.results import Part, facts_of, runs_of
 from runtime.streaming.state.table_cache import unique_name
 
+# The facts about emitted results that are of blobs
+_RESULTS = ("parts", "rows", "runs", "keys")
 # Of the facts, the columns by whose values keys are in key groups
 BY = "by"
 
@@ -301,18 +304,35 @@ class _Splitter:
         return found
 
     def _updates(self, updates: dict[str, Any]) -> None:
-        """What was emitted of windows that can change; several parts may have a blob in common."""
-        names = dict.fromkeys(name for _, _, of_part in updates["parts"] for name in of_part)
-        new: list[dict[str, str]] = [{} for _ in self._facts]
+        """What was emitted of windows that can change, and which keys have changed since."""
+        before = runs_of(updates)
+        # several parts may have a blob in common
+        names = dict.fromkeys(name for run in before for part in run for name in part.names)
+        new: list[dict[str, tuple[str, int]]] = [{} for _ in self._facts]
         for name in names:
             for number, part in self._parts(decode_table(_known(self._old, name))):
-                new[number][name], _ = self._put(number, part)
+                new[number][name] = self._put(number, part)[0], part.num_rows
+        changed: list[list[Any]] = [[] for _ in self._facts]
+        for ranges, _, name in updates.get("keys", ()):
+            for number, part in self._parts(decode_table(_known(self._old, name))):
+                changed[number].append([ranges, part.num_rows, self._put(number, part)[0]])
         for number, own in enumerate(self._facts):
-            parts = [
-                [after, until, [new[number][name] for name in of_part if name in new[number]]]
-                for after, until, of_part in updates["parts"]
-            ]
-            own["updates"] = {**updates, "parts": [part for part in parts if part[2]]}
+            runs = [self._part_of(run, new[number]) for run in before]
+            own["updates"] = {
+                **{fact: value for fact, value in updates.items() if fact not in _RESULTS},
+                **facts_of(runs, are_plain="parts" in updates),
+                **({"keys": changed[number]} if changed[number] else {}),
+            }
+
+    def _part_of(self, run: Sequence[Part], new: Mapping[str, tuple[str, int]]) -> list[Part]:
+        """The part of a run of results that is in some new blobs, with their rows, by old names."""
+        found = []
+        for part in run:
+            blobs = [new[name] for name in part.names if name in new]
+            if blobs:
+                names, n_rows = zip(*blobs, strict=True)
+                found.append(part._replace(names=names, n_rows=sum(n_rows)))
+        return found
 
     def _parts(self, table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         """(which of the new key groups, its rows) for each that has rows."""

@@ -85,20 +85,21 @@ class RunningTotals(Spans):
         return steps if total is None else [total, *steps]
 
     def fired(
-        self, ends: tuple[int, int], n_results: int, closed_us: int | None, slices: Slices
+        self, ends: tuple[int, int], n_results: int | None, closed_us: int | None, slices: Slices
     ) -> None:
         """Make the total of the last window that fired.
 
         Args:
             ends: windows with an end above the first and up to the second fired for the first time.
-            n_results: how many results they had.
+            n_results: how many results they had; None: not known.
             closed_us: windows that end no later were closed when the micro-batch began.
             slices: reads partials.
         """
         first = self._assigner.next_window_end(ends[0])
         end = self._assigner.previous_window_end(ends[1])
         n_windows = (end - first) // self._assigner.window_end_stride_us + 1
-        self._n_results = -(-n_results // n_windows)
+        if n_results is not None:
+            self._n_results = -(-n_results // n_windows)
         start = self._start(end)
         is_full = self._start(self._assigner.next_window_end(end)) != start
         if not self._is_worth_it or is_full or (start, end) in self._spans:

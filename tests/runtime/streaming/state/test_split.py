@@ -16,7 +16,7 @@ from runtime.errors import ExecutionError
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.general.assigners import SessionAssigner
 from runtime.streaming.general.operator import WindowJob
-from runtime.streaming.operators.updates import UpdateRules
+from runtime.streaming.operators.updates import FireRule, UpdateRules
 from runtime.streaming.state import spans
 from runtime.streaming.state.blobs import FACTS, decode_facts, encode_facts
 from runtime.streaming.state.split import BY, Split, key_columns, split_group
@@ -96,11 +96,34 @@ def random_batches(seed: int, n_keys: int = 40) -> list[tuple[Any, ...]]:
     ids=["tumble", "hop", "cumulate"],
 )
 @pytest.mark.parametrize("lateness", [None, 30_000])
-def test_windows(window: Any, lateness: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("early", [None, FireRule(delay_us=0)], ids=["", "early"])
+def test_windows(
+    window: Any, lateness: int | None, early: FireRule | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(spans, "FEW_ROWS", 0)
-    updates = None if lateness is None else UpdateRules(lateness * MS, None, None, "kind")
+    updates = None
+    if lateness is not None or early is not None:
+        updates = UpdateRules((lateness or 0) * MS, early, None, "kind")
     for cut_at in (3, 7):
         goes_on(Stream(window, updates=updates), random_batches(cut_at), cut_at)
+
+
+def test_keys_that_wait_to_be_emitted_again() -> None:
+    at_last = UpdateRules(0, FireRule(delay_us=5000 * MS), None, "kind")
+    stream = Stream(Hop(10_000 * MS, 60_000 * MS), updates=at_last)
+    before = [(key, 1000, 1) for key in KEYS]
+    stream.micro_batch(before, 0, clock=1000)
+    stream.micro_batch([], 0, clock=7000)
+    stream.micro_batch(before[::2], 0, clock=8000)
+    stream.micro_batch([], 0, clock=14_000)
+    stream.micro_batch(before[::4], 0, clock=15_000)
+    updates = decode_facts(stream.store.blobs[FACTS])["updates"]
+    assert len(updates["runs"]) > 1 or updates["keys"]
+    parts = cut(stream)
+    expected = stream.micro_batch([], 0, clock=21_000)
+    found = [row for part in parts for row in part.micro_batch([], 0, clock=21_000)]
+    assert {row[1] for row in expected} == set(KEYS[::4])
+    assert sorted(found) == sorted(expected)
 
 
 def test_running_aggregates_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,144 @@
+"""Which keys got rows in windows that were emitted, until these windows are emitted again.
+
+Of a window that has results most keys have not changed when it is due again. So those that have are
+remembered, with the windows that their rows are in: in memory where the windows are due in the same
+micro-batch, and else in state. More than were asked for may be told; what has not changed is found
+equal then. Where they become many, their windows are computed for all keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from runtime.compute.kernels.columns import int64_values, one_chunk
+from runtime.compute.kernels.keys import encode_keys
+from runtime.streaming.state.blobs import BlobStore, decode_table, encode_state, known_blob
+from runtime.streaming.state.key_sets import KeySet
+from runtime.streaming.state.ranges import Range, union, without
+from runtime.streaming.state.table_cache import unique_name
+
+# Columns behind the keys: the end of the oldest window that a row is in, and of the newest, int64
+FIRST_WINDOW, LAST_WINDOW = "$first_window", "$last_window"
+# With more rows than these to be remembered, windows are computed for all keys.
+MOST_ROWS = 1 << 16
+_MANY_TABLES = 8
+
+
+@dataclass
+class _Rows:
+    """Keys with the windows of their rows.
+
+    Attributes:
+        ranges: the windows that count, of those in the table.
+        n_rows: how many rows the table has.
+        table: the keys, `FIRST_WINDOW` and `LAST_WINDOW`; None: not read yet.
+        name: the blob; None: not written yet.
+    """
+
+    ranges: list[Range]
+    n_rows: int
+    table: pa.Table | None
+    name: str | None
+
+
+class ChangedKeys:
+    """The keys of one key group that got rows.
+
+    Args:
+        keys: the key columns; without any, nothing is remembered.
+        store: where they are kept.
+        facts: what `facts` said at the end of the last micro-batch; None at first.
+    """
+
+    def __init__(self, keys: Sequence[str], store: BlobStore, facts: Sequence[Any] | None) -> None:
+        self._keys = [*keys]
+        self._store = store
+        self._rows = [
+            _Rows([(after, until) for after, until in ranges], n_rows, None, name)
+            for ranges, n_rows, name in facts or ()
+        ]
+
+    def facts(self) -> list[Any]:
+        """What is to be remembered for the next micro-batch, as JSON has it."""
+        return [[rows.ranges, rows.n_rows, rows.name] for rows in self._rows]
+
+    @property
+    def ranges(self) -> list[Range]:
+        """The windows that have changed for some keys."""
+        return union(each for rows in self._rows for each in rows.ranges)
+
+    def add(self, table: pa.Table, ranges: Sequence[Range]) -> None:
+        """Note the keys of new rows.
+
+        Args:
+            table: keys, `FIRST_WINDOW`, `LAST_WINDOW`; a key may be there more than once.
+            ranges: the windows that count.
+        """
+        self._rows.append(_Rows([*ranges], table.num_rows, table, None))
+
+    def of(self, ends: Range) -> KeySet:
+        """The keys that have changed in the windows of a range; some are."""
+        found = []
+        for rows in self._rows:
+            if any(after < ends[1] and until > ends[0] for after, until in rows.ranges):
+                table = self._table(rows)
+                first, last = (
+                    int64_values(one_chunk(table.column(name)))
+                    for name in (FIRST_WINDOW, LAST_WINDOW)
+                )
+                is_in = (first <= ends[1]) & (last > ends[0])
+                found.append(table if is_in.all() else table.filter(pa.array(is_in)))
+        return KeySet(found, self._keys)
+
+    def forget(self, ends: Range) -> None:
+        """Forget what has changed in the windows of a range, which is not empty."""
+        for rows in self._rows:
+            rows.ranges = without(rows.ranges, *ends)
+        gone = [rows for rows in self._rows if not rows.ranges]
+        self._rows = [rows for rows in self._rows if rows.ranges]
+        for rows in gone:
+            if rows.name is not None:
+                self._store.remove(rows.name)
+
+    def keep(self) -> list[Range]:
+        """Write what has not been; the windows that are to be computed for all keys instead."""
+        if all(rows.name is not None for rows in self._rows):
+            return []
+        many = len(self._rows) > _MANY_TABLES
+        if many or sum(rows.n_rows for rows in self._rows) > MOST_ROWS:
+            self._put_together()
+        if sum(rows.n_rows for rows in self._rows) > MOST_ROWS:
+            given_up = self.ranges
+            for each in given_up:
+                self.forget(each)
+            return given_up
+        for rows in self._rows:
+            if rows.name is None:
+                rows.name = unique_name()
+                rows.table = self._distinct([self._table(rows)])
+                rows.n_rows = rows.table.num_rows
+                self._store.put(rows.name, encode_state(rows.table))
+        return []
+
+    def _put_together(self) -> None:
+        """Make one of all tables."""
+        table = self._distinct([self._table(rows) for rows in self._rows])
+        for rows in self._rows:
+            if rows.name is not None:
+                self._store.remove(rows.name)
+        self._rows = [_Rows(self.ranges, table.num_rows, table, None)]
+
+    def _distinct(self, tables: Sequence[pa.Table]) -> pa.Table:
+        table = pa.concat_tables(tables)
+        _, columns = encode_keys(table.columns, table.num_rows)
+        return pa.table(columns, table.column_names)
+
+    def _table(self, rows: _Rows) -> pa.Table:
+        if rows.table is None:
+            assert rows.name is not None
+            rows.table = decode_table(known_blob(self._store, rows.name))
+        return rows.table

@@ -1,0 +1,241 @@
+"""What was emitted last of each key and window that can change: results, in runs.
+
+The results of a run lie in parts of one window each, or of some where they are few, so that a part
+is read when one of its windows changes, and dropped unread when all are closed. Windows that were
+computed for all keys are in the first run alone. Where only some keys changed, their results are a
+new run beside it, and count in place of older ones. Runs of like size are made one when there are
+many, so that there never are (a log-structured merge tree: O'Neil and others, 1996).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from runtime.compute.accumulators.segments import run_starts
+from runtime.compute.arrow.blobs import pieces
+from runtime.compute.kernels.columns import Int64Array, int64_values, one_chunk
+from runtime.compute.kernels.keys import encode_keys
+from runtime.spec.stream import FINAL_US
+from runtime.streaming.state.blobs import BlobStore, decode_table, encode_state, known_blob
+from runtime.streaming.state.key_sets import KeySet
+from runtime.streaming.state.ranges import Range, without
+from runtime.streaming.state.slices import CACHE, slices_between
+from runtime.streaming.state.table_cache import unique_name
+
+# A part has so many results, or those of one window.
+PART_ROWS = 1 << 12
+# With more runs some are made one.
+MANY_RUNS = 8
+# One that has so many times the rows of all newer ones stays as it is.
+MUCH_LARGER = 4
+
+
+class Part(NamedTuple):
+    """Results of the windows of a range; the blobs may hold others too, which do not count.
+
+    Attributes:
+        after_us: the windows end above this.
+        until_us: they end no later.
+        names: the blobs.
+        n_rows: how many rows these have; an older sqlwin did not say.
+    """
+
+    after_us: int
+    until_us: int
+    names: Sequence[str]
+    n_rows: int
+
+
+class KeptResults:
+    """The results of one key group.
+
+    Args:
+        identity: the columns that tell results apart: keys, window end.
+        window_end: the column of the window end.
+        store: where they are kept.
+        facts: what `facts` said at the end of the last micro-batch; empty at first.
+
+    Attributes:
+        most_bytes: the most bytes that were put together at a time.
+    """
+
+    def __init__(
+        self, identity: Sequence[str], window_end: str, store: BlobStore, facts: Mapping[str, Any]
+    ) -> None:
+        self._identity = identity
+        self._window_end = window_end
+        self._store = store
+        self._runs = runs_of(facts)
+        self.most_bytes = 0
+        if facts and not self._runs:
+            # of an older sqlwin: all of them in blobs by number
+            self._runs = [[]]
+            for name in (f"u{number}" for number in range(facts.get("blobs", 0))):
+                table = self._table(name)
+                ends = self._ends(table)
+                part = Part(int(ends.min()) - 1, int(ends.max()), (name,), table.num_rows)
+                self._runs[0].append(part)
+        self._runs = self._runs or [[]]
+
+    @property
+    def are_plain(self) -> bool:
+        """Whether there is one run, as an older sqlwin has it."""
+        return len(self._runs) == 1
+
+    def facts(self, *, are_plain: bool) -> dict[str, Any]:
+        """What is to be remembered for the next micro-batch, as JSON has it.
+
+        Args:
+            are_plain: whether an older sqlwin may read it.
+        """
+        return facts_of(self._runs, are_plain=are_plain)
+
+    def read(self, ends: Range, keys: KeySet | None = None) -> pa.Table | None:
+        """What was emitted of the windows of a range; of a key and window what counts comes last.
+
+        Args:
+            ends: the windows.
+            keys: the keys of which it is needed; None: all.
+        """
+        found: list[pa.Table] = []
+        for part in (part for run in self._runs for part in run):
+            after, until = max(part.after_us, ends[0]), min(part.until_us, ends[1])
+            if after < until:
+                for name in part.names:
+                    tables = slices_between([self._table(name)], self._window_end, after, until)
+                    found += tables if keys is None else map(keys.rows, tables)
+        return pa.concat_tables(found) if found else None
+
+    def replace(self, ends: Range, results: pa.Table | None) -> None:
+        """Put results in place of all of a range, which is not empty; None: just forget these."""
+        before = self._names()
+        self._runs = [
+            [
+                part._replace(after_us=after, until_us=until)
+                for part in run
+                for after, until in without([(part.after_us, part.until_us)], *ends)
+            ]
+            for run in self._runs
+        ]
+        self._runs = [run for run in self._runs if run] or [[]]
+        self._remove(before)
+        if results is not None:
+            self._runs[0] += self._written(results, ends[0])
+
+    def forget(self, until_us: int) -> None:
+        """Forget the results of windows that end no later."""
+        self.replace((-FINAL_US, until_us), None)
+
+    def add(self, results: pa.Table) -> None:
+        """Put results of some keys beside those that are there, in place of which they count."""
+        least = int(self._ends(results).min()) - 1
+        self._runs.append(self._written(results, least))
+        self._merge_runs()
+
+    def _merge_runs(self) -> None:
+        """Make one of some runs, the newest, if they are many or the newest is large."""
+        sizes = [sum(part.n_rows for part in run) for run in self._runs]
+        first, n_rows = len(sizes) - 1, sizes[-1]
+        if sum(sizes[:-1]) <= MUCH_LARGER * n_rows:
+            first = 0
+        elif len(sizes) > MANY_RUNS:
+            while first and sizes[first - 1] <= MUCH_LARGER * n_rows:
+                first -= 1
+                n_rows += sizes[first]
+            first = min(first, len(sizes) - 2)
+        else:
+            return
+        before = self._names()
+        merged = [part for run in self._runs[first:] for part in run]
+        tables = [
+            table
+            for part in merged
+            for name in part.names
+            for table in slices_between(
+                [self._table(name)], self._window_end, part.after_us, part.until_us
+            )
+        ]
+        table = pa.concat_tables(tables)
+        self.most_bytes = max(self.most_bytes, table.nbytes)
+        least = min(part.after_us for part in merged)
+        self._runs[first:] = [self._written(self._newest(table), least)]
+        self._remove(before)
+
+    def _newest(self, table: pa.Table) -> pa.Table:
+        """Of each key and window the last row."""
+        columns = [table.column(name) for name in self._identity]
+        which, _ = encode_keys(columns, table.num_rows)
+        last = np.zeros(int(which.max(initial=-1)) + 1, np.int64)
+        # of several rows of a key and window the last one is what stays
+        last[which] = np.arange(table.num_rows)
+        return table if len(last) == table.num_rows else table.take(pa.array(last))
+
+    def _written(self, results: pa.Table, after_us: int) -> list[Part]:
+        """Results in blobs, in order of their windows, as parts behind a time."""
+        parts = []
+        for table in self._cut(results):
+            names = []
+            for piece in pieces(table):
+                names.append(unique_name())
+                # most are never read again, so that they are not worth a place in the cache
+                self._store.put(names[-1], encode_state(piece))
+            until = int(self._ends(table).max())
+            parts.append(Part(after_us, until, tuple(names), table.num_rows))
+            after_us = until
+        return parts
+
+    def _cut(self, results: pa.Table) -> Iterator[pa.Table]:
+        """Results in order of their windows, a table for each part."""
+        ends = self._ends(results)
+        order = np.argsort(ends, kind="stable")
+        table, ends = results.take(pa.array(order)), ends[order]
+        starts = np.append(run_starts(ends[1:] != ends[:-1]), len(ends)).tolist()
+        first = 0
+        for start in starts[1:]:
+            if start - first >= PART_ROWS or start == len(ends):
+                yield table.slice(first, start - first).combine_chunks()
+                first = start
+
+    def _names(self) -> set[str]:
+        return {name for run in self._runs for part in run for name in part.names}
+
+    def _remove(self, before: set[str]) -> None:
+        """Remove the blobs among some that are in no part any more."""
+        for name in before - self._names():
+            self._store.remove(name)
+            CACHE.remove(name)
+
+    def _table(self, name: str) -> pa.Table:
+        table = CACHE.get(name)
+        if table is None:
+            table = decode_table(known_blob(self._store, name))
+            CACHE.put(name, table)
+        return table
+
+    def _ends(self, table: pa.Table) -> Int64Array:
+        return int64_values(one_chunk(table.column(self._window_end)))
+
+
+def runs_of(facts: Mapping[str, Any]) -> list[list[Part]]:
+    """The runs that facts tell of; none of a sqlwin that had no parts."""
+    if "runs" in facts:
+        return [[Part(*part) for part in run] for run in facts["runs"]]
+    if "parts" not in facts:
+        return []
+    parts = facts["parts"]
+    n_rows = facts.get("rows") or [PART_ROWS] * len(parts)
+    return [[Part._make([*part, n]) for part, n in zip(parts, n_rows, strict=True)]]
+
+
+def facts_of(runs: Sequence[Sequence[Part]], *, are_plain: bool) -> dict[str, Any]:
+    """The facts that `runs_of` reads; where they are plain there is one run."""
+    if not are_plain:
+        return {"runs": runs}
+    return {
+        "parts": [part[:3] for part in runs[0]],
+        "rows": [part.n_rows for part in runs[0]],
+    }

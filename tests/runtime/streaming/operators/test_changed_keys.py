@@ -1,0 +1,143 @@
+"""Windows that have been emitted are computed again for the keys that got rows, and no others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from runtime.spec.windows import Cumulate, Hop, Tumble
+from runtime.streaming.operators.updates import FireRule
+from runtime.streaming.state import changed_keys, results, slices, spans
+from runtime.streaming.state.blobs import decode_facts, encode_facts
+from runtime.streaming.state.contents import BlobKind, blobs_of
+from tests.runtime.streaming.model import MS, Stream
+from tests.runtime.streaming.operators.test_updates import Brute, Changelog, rules
+
+S = 1000 * MS
+WINDOWS = [Tumble(10 * S), Hop(5 * S, 60 * S), Cumulate(10 * S, 60 * S)]
+AT_ONCE, SOME_ROWS = FireRule(delay_us=0), FireRule(rows=20)
+
+
+def updates(stream: Stream) -> dict[str, Any]:
+    found: dict[str, Any] = decode_facts(stream.store.blobs["facts"])["updates"]
+    return found
+
+
+@pytest.mark.parametrize("window", WINDOWS, ids=repr)
+def test_a_key_that_gets_a_row_is_all_that_is_read_compared_and_written(
+    window: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = [f"k{number}" for number in range(500)]
+    stream, log = Stream(window, updates=rules(0, AT_ONCE)), Changelog()
+    log.take(stream.micro_batch([(key, 1000, 1) for key in keys], 0))
+    n_windows = len(log.rows) // len(keys)
+    compared: list[int] = []
+    read = results.KeptResults.read
+
+    def counted(*arguments: Any) -> Any:
+        found = read(*arguments)
+        compared.append(0 if found is None else found.num_rows)
+        return found
+
+    monkeypatch.setattr(results.KeptResults, "read", counted)
+    changes = stream.micro_batch([("k7", 2000, 1)], 0)
+    assert [row[1] for row in changes] == ["k7"] * 2 * n_windows
+    assert compared == [n_windows]
+    first, second = updates(stream)["runs"]
+    assert sum(part[3] for part in first) == 500 * n_windows
+    assert sum(part[3] for part in second) == n_windows
+    log.take(changes)
+    log.take(stream.end())
+    assert set(stream.store.blobs) == {"facts"}
+
+
+@pytest.mark.parametrize("limits", [(1 << 16, 8, 0), (12, 2, 4)], ids=["plenty", "few"])
+@pytest.mark.parametrize("late", [None, FireRule(rows=9)], ids=["", "late"])
+@pytest.mark.parametrize("early", [AT_ONCE, SOME_ROWS], ids=["at once", "some rows"])
+@pytest.mark.parametrize("window", WINDOWS, ids=repr)
+def test_what_waits_to_be_emitted_again_is_emitted_when_it_is_due(
+    window: Any,
+    early: FireRule,
+    late: FireRule | None,
+    limits: tuple[int, int, int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(changed_keys, "MOST_ROWS", limits[0])
+    monkeypatch.setattr(results, "MANY_RUNS", limits[1])
+    monkeypatch.setattr(results, "MUCH_LARGER", limits[2])
+    monkeypatch.setattr(spans, "FEW_ROWS", 0)
+    lateness = 30_000 if late else 0
+    stream = Stream(window, updates=rules(lateness, early, late))
+    brute, log, random = Brute(window, lateness), Changelog(), np.random.default_rng(limits[1])
+    n_whole = n_runs = n_kept = 0
+    for number in range(60):
+        now, n_rows = number * 2500, int(random.integers(0, 12))
+        back = random.integers(0, 40_000, n_rows) * (random.random(n_rows) < 0.4)
+        some = [(f"k{random.integers(25)}", now - int(at), 1) for at in back]
+        # now and then another worker goes on
+        if random.random() < 0.2:
+            slices.CACHE.clear()
+        log.take(stream.micro_batch(some, now - 15_000, clock=now))
+        brute.take(some, now - 15_000)
+        facts = decode_facts(stream.store.blobs["facts"])
+        assert set(stream.store.blobs) == {"facts", *blobs_of(facts)}
+        known = facts["updates"]
+        if not known["pending"] and not known["has_late"]:
+            n_whole += 1
+            assert log.rows == brute.rows(fired_only=False)
+        n_runs += len(known.get("runs", ())) > 1
+        n_kept += "keys" in known
+    assert n_whole > 5
+    assert n_runs or limits[0] < 20
+    assert n_kept or (early is AT_ONCE and late is None) or limits[0] < 20
+    log.take(stream.end())
+    assert log.rows == brute.rows(fired_only=False)
+    assert set(stream.store.blobs) == {"facts"}
+
+
+def test_keys_that_wait_are_in_state_by_themselves() -> None:
+    stream = Stream(Hop(5 * S, 20 * S), updates=rules(0, FireRule(rows=5)))
+    stream.micro_batch([(key, 1000, 1) for key in "abcde"], 0)
+    stream.micro_batch([("b", 2000, 1), ("b", 3000, 1)], 0)
+    stream.micro_batch([("d", 2000, 1)], 0)
+    facts = decode_facts(stream.store.blobs["facts"])
+    found = [blob for blob in blobs_of(facts).values() if blob.kind is BlobKind.CHANGED]
+    assert [blob.n_rows for blob in found] == [1, 1]
+    assert {row[1] for row in stream.micro_batch([("a", 1, 1), ("a", 2, 1)], 0)} == set("abd")
+    assert "keys" not in updates(stream)
+
+
+@pytest.mark.parametrize("window", WINDOWS, ids=repr)
+def test_a_checkpoint_that_knows_no_keys_goes_on(window: Any) -> None:
+    """Facts as they were when windows were computed for all keys: one run, no rows of parts."""
+    stream, other = (Stream(window, updates=rules(0, AT_ONCE)) for _ in range(2))
+    random = np.random.default_rng(3)
+    for number in range(40):
+        now = number * 3000
+        some = [(f"k{random.integers(9)}", now - int(random.integers(9000)), 1) for _ in range(5)]
+        found = stream.micro_batch(some, now, clock=now)
+        assert sorted(found) == sorted(other.micro_batch(some, now, clock=now))
+        facts = decode_facts(stream.store.blobs["facts"])
+        if "parts" in facts["updates"]:
+            for name in ("rows", "computed"):
+                del facts["updates"][name]
+            facts["updates"]["changed"] = [[-(10**15), 10**15]]
+            stream.store.blobs["facts"] = encode_facts(facts)
+    assert sorted(stream.end()) == sorted(other.end())
+
+
+def test_results_of_few_keys_are_merged_before_there_are_many_runs() -> None:
+    stream, log = Stream(Hop(5 * S, 60 * S), updates=rules(0, AT_ONCE)), Changelog()
+    brute = Brute(Hop(5 * S, 60 * S), 0)
+    random = np.random.default_rng(4)
+    every = [(f"k{number}", 1000, 1) for number in range(400)]
+    log.take(stream.micro_batch(every, 0))
+    brute.take(every, 0)
+    for _ in range(60):
+        some = [(f"k{random.integers(400)}", 1000, 1) for _ in range(3)]
+        log.take(stream.micro_batch(some, 0))
+        brute.take(some, 0)
+        assert len(updates(stream).get("runs", [0])) <= results.MANY_RUNS
+    assert log.rows == brute.rows(fired_only=False)
