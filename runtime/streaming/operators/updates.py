@@ -75,7 +75,7 @@ class Moment:
         fired_us: up to which end windows have fired, before and after this micro-batch.
         closed_us: up to which end they take no rows, before and after it.
         changed: the windows that new rows are in.
-        new: the new rows, as `ChangedKeys` takes them.
+        new: the new rows, as `ChangedKeys` takes them, with how many windows they are in.
         n_new: how many rows came.
         has_late: whether any of them is in a window that has fired.
         clock_us: the processing time.
@@ -86,7 +86,7 @@ class Moment:
     fired_us: tuple[int | None, int]
     closed_us: tuple[int | None, int | None]
     changed: Sequence[Range]
-    new: Sequence[pa.Table]
+    new: Sequence[tuple[pa.Table, int]]
     n_new: int
     has_late: bool
     clock_us: int | None
@@ -185,7 +185,14 @@ class UpdateLog:
         partly = within(self._changed_keys.ranges, after_us, until_us)
         for each in whole:
             partly = without(partly, *each)
-        return sorted([*((ends, True) for ends in whole), *((ends, False) for ends in partly)])
+        # where many keys have changed, all are computed sooner than these are told apart
+        many = [
+            ends
+            for ends in partly
+            if 2 * self._changed_keys.most_results(ends) >= self._results.n_rows(ends)
+        ]
+        due = [(ends, False) for ends in partly if ends not in many]
+        return sorted([*due, *((ends, True) for ends in union([*whole, *many]))])
 
     def _computed(
         self, windows: Windows, due: Sequence[tuple[Range, bool]]
@@ -221,10 +228,10 @@ class UpdateLog:
         before = within(moment.changed, -FINAL_US, self._computed_us) if self._keys else []
         changed = within(moment.changed, self._computed_us, FINAL_US) if before else moment.changed
         self._changed = union([*self._changed, *changed])
-        for table in moment.new if before else ():
+        for table, n_results in moment.new if before else ():
             first = int64_values(one_chunk(table.column(FIRST_WINDOW)))
             is_before = pa.array(first <= self._computed_us)
-            self._changed_keys.add(table.filter(is_before), before)
+            self._changed_keys.add(table.filter(is_before), before, n_results)
         self._pending += moment.n_new
         self._has_late = self._has_late or moment.has_late
         if rules.early is not None and rules.early.delay_us and clock is not None:

@@ -378,20 +378,22 @@ class WindowOperator(KeyGroupOperator):
         before = reader.assigner.previous_window_end
         return union((before(first - 1), last) for first, last in bounds if first <= last)
 
-    def _changed_keys(self, new: Sequence[pa.Table]) -> list[pa.Table]:
-        """The keys of new rows and their windows, where windows are emitted again."""
+    def _changed_keys(self, new: Sequence[pa.Table]) -> list[tuple[pa.Table, int]]:
+        """The keys of new rows with their windows, and how many these are, as `ChangedKeys` has it.
+
+        Nothing where windows are emitted once.
+        """
         if self._updates is None:
             return []
         reader, found = self._slices.readers[0], []
+        number_of = reader.assigner.window_number
         for table in new:
             ends = self._ends(table)
+            first, last = reader.first_window_end(ends), reader.last_window_end(ends)
+            n_windows = int(np.maximum(number_of(last) - number_of(first) + 1, 0).sum())
             table = table.select(self._spec.shared.keys)
-            for name, window_ends in (
-                (FIRST_WINDOW, reader.first_window_end(ends)),
-                (LAST_WINDOW, reader.last_window_end(ends)),
-            ):
-                table = table.append_column(name, pa.array(window_ends))
-            found.append(table)
+            table = table.append_column(FIRST_WINDOW, pa.array(first))
+            found.append((table.append_column(LAST_WINDOW, pa.array(last)), n_windows))
         return found
 
     def _has_late(self, new: Sequence[pa.Table], fired: int | None) -> bool:

@@ -35,12 +35,14 @@ class _Rows:
     Attributes:
         ranges: the windows that count, of those in the table.
         n_rows: how many rows the table has.
+        n_results: how many results are of its keys and windows, and no fewer.
         table: the keys, `FIRST_WINDOW` and `LAST_WINDOW`; None: not read yet.
         name: the blob; None: not written yet.
     """
 
     ranges: list[Range]
     n_rows: int
+    n_results: int
     table: pa.Table | None
     name: str | None
 
@@ -58,33 +60,38 @@ class ChangedKeys:
         self._keys = [*keys]
         self._store = store
         self._rows = [
-            _Rows([(after, until) for after, until in ranges], n_rows, None, name)
-            for ranges, n_rows, name in facts or ()
+            _Rows([(after, until) for after, until in ranges], n_rows, n_results, None, name)
+            for ranges, n_rows, n_results, name in facts or ()
         ]
 
     def facts(self) -> list[Any]:
         """What is to be remembered for the next micro-batch, as JSON has it."""
-        return [[rows.ranges, rows.n_rows, rows.name] for rows in self._rows]
+        return [[rows.ranges, rows.n_rows, rows.n_results, rows.name] for rows in self._rows]
 
     @property
     def ranges(self) -> list[Range]:
         """The windows that have changed for some keys."""
         return union(each for rows in self._rows for each in rows.ranges)
 
-    def add(self, table: pa.Table, ranges: Sequence[Range]) -> None:
+    def add(self, table: pa.Table, ranges: Sequence[Range], n_results: int) -> None:
         """Note the keys of new rows.
 
         Args:
             table: keys, `FIRST_WINDOW`, `LAST_WINDOW`; a key may be there more than once.
             ranges: the windows that count.
+            n_results: in how many windows the rows are, each counted by itself.
         """
-        self._rows.append(_Rows([*ranges], table.num_rows, table, None))
+        self._rows.append(_Rows([*ranges], table.num_rows, n_results, table, None))
+
+    def most_results(self, ends: Range) -> int:
+        """How many results may have changed in the windows of a range, or fewer."""
+        return sum(rows.n_results for rows in self._rows if _meets(rows, ends))
 
     def of(self, ends: Range) -> KeySet:
         """The keys that have changed in the windows of a range; some are."""
         found = []
         for rows in self._rows:
-            if any(after < ends[1] and until > ends[0] for after, until in rows.ranges):
+            if _meets(rows, ends):
                 table = self._table(rows)
                 first, last = (
                     int64_values(one_chunk(table.column(name)))
@@ -130,7 +137,8 @@ class ChangedKeys:
         for rows in self._rows:
             if rows.name is not None:
                 self._store.remove(rows.name)
-        self._rows = [_Rows(self.ranges, table.num_rows, table, None)]
+        n_results = sum(rows.n_results for rows in self._rows)
+        self._rows = [_Rows(self.ranges, table.num_rows, n_results, table, None)]
 
     def _distinct(self, tables: Sequence[pa.Table]) -> pa.Table:
         table = pa.concat_tables(tables)
@@ -142,3 +150,8 @@ class ChangedKeys:
             assert rows.name is not None
             rows.table = decode_table(known_blob(self._store, rows.name))
         return rows.table
+
+
+def _meets(rows: _Rows, ends: Range) -> bool:
+    """Whether some windows that count are in a range."""
+    return any(after < ends[1] and until > ends[0] for after, until in rows.ranges)

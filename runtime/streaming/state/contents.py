@@ -126,7 +126,7 @@ def _results(facts: Mapping[str, Any]) -> Iterator[Blob]:
         ranges = {f"u{number}": everything for number in range(facts.get("blobs", 0))}
     for name, found in ranges.items():
         yield Blob(name, BlobKind.RESULTS, None, ranges=tuple(found))
-    for _, n_rows, name in facts.get("keys", ()):
+    for _, n_rows, _, name in facts.get("keys", ()):
         yield Blob(name, BlobKind.CHANGED, n_rows)
 
 

@@ -94,6 +94,11 @@ class KeptResults:
         """
         return facts_of(self._runs, are_plain=are_plain)
 
+    def n_rows(self, ends: Range) -> int:
+        """How many results there are in the windows of a range, or fewer."""
+        parts = (part for run in self._runs for part in run)
+        return sum(p.n_rows for p in parts if p.after_us < ends[1] and p.until_us > ends[0])
+
     def read(self, ends: Range, keys: KeySet | None = None) -> pa.Table | None:
         """What was emitted of the windows of a range; of a key and window what counts comes last.
 
@@ -133,8 +138,9 @@ class KeptResults:
     def add(self, results: pa.Table) -> None:
         """Put results of some keys beside those that are there, in place of which they count."""
         least = int(self._ends(results).min()) - 1
-        self._runs.append(self._written(results, least))
-        self._merge_runs()
+        self._runs = [*filter(None, self._runs), self._written(results, least)]
+        if len(self._runs) > 1:
+            self._merge_runs()
 
     def _merge_runs(self) -> None:
         """Make one of some runs, the newest, if they are many or the newest is large."""

@@ -313,9 +313,11 @@ class _Splitter:
             for number, part in self._parts(decode_table(_known(self._old, name))):
                 new[number][name] = self._put(number, part)[0], part.num_rows
         changed: list[list[Any]] = [[] for _ in self._facts]
-        for ranges, _, name in updates.get("keys", ()):
+        for ranges, n_rows, n_results, name in updates.get("keys", ()):
             for number, part in self._parts(decode_table(_known(self._old, name))):
-                changed[number].append([ranges, part.num_rows, self._put(number, part)[0]])
+                n_own = -(-n_results * part.num_rows // n_rows)
+                own_name, _ = self._put(number, part)
+                changed[number].append([ranges, part.num_rows, n_own, own_name])
         for number, own in enumerate(self._facts):
             runs = [self._part_of(run, new[number]) for run in before]
             own["updates"] = {

@@ -75,7 +75,7 @@ def test_what_waits_to_be_emitted_again_is_emitted_when_it_is_due(
     for number in range(60):
         now, n_rows = number * 2500, int(random.integers(0, 12))
         back = random.integers(0, 40_000, n_rows) * (random.random(n_rows) < 0.4)
-        some = [(f"k{random.integers(25)}", now - int(at), 1) for at in back]
+        some = [(f"k{random.integers(80)}", now - int(at), 1) for at in back]
         # now and then another worker goes on
         if random.random() < 0.2:
             slices.CACHE.clear()
