@@ -97,7 +97,15 @@ def _asked(
                     ) from error
                 why = f"{error.code} {said}"
             except (urllib.error.URLError, OSError, ValueError) as error:
-                why = str(getattr(error, "reason", error))
+                reason = getattr(error, "reason", error)
+                if isinstance(reason, ssl.SSLCertVerificationError):
+                    raise ExecutionError(
+                        f"the certificate of the schema registry at {DEFAULT.text(url)} is not "
+                        f"trusted: {reason.verify_message}",
+                        hint="'avro-confluent.ssl.truststore.location' names a PEM file with "
+                        "what is trusted",
+                    ) from error
+                why = str(reason)
         if time.monotonic() > until:
             break
         time.sleep(0.3)

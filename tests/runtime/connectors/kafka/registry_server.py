@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
+from pathlib import Path
 from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 
 class Registry:
@@ -44,8 +53,13 @@ class Registry:
 
 
 @contextmanager
-def served(registry: Registry) -> Iterator[Registry]:
-    """Serve a registry in this context; its `url` says where."""
+def served(registry: Registry, certificate: Path | None = None) -> Iterator[Registry]:
+    """Serve a registry in this context; its `url` says where.
+
+    Args:
+        registry: what answers.
+        certificate: a PEM file with a certificate and its key, for HTTPS.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -61,7 +75,37 @@ def served(registry: Registry) -> Iterator[Registry]:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         registry.url = f"http://127.0.0.1:{server.server_port}"
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+            registry.url = registry.url.replace("http:", "https:")
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         yield registry
         server.shutdown()
+
+
+def self_signed(path: Path, address: str = "127.0.0.1") -> Path:
+    """A PEM file with a certificate for an address, which nobody else has signed, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "registry of tests")])
+    now = datetime.now(UTC)
+    names = x509.SubjectAlternativeName([x509.IPAddress(ip_address(address))])
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(names, critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    form = serialization.Encoding.PEM
+    plain = serialization.NoEncryption()
+    secret = key.private_bytes(form, serialization.PrivateFormat.PKCS8, plain)
+    path.write_bytes(made.public_bytes(form) + secret)
+    return path

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +18,7 @@ from runtime.connectors.kafka.registry import schema_text
 from runtime.connectors.kafka.source import read_table
 from runtime.errors import CatalogError, ExecutionError
 from tests.runtime.connectors.kafka.broker import Broker, broker
-from tests.runtime.connectors.kafka.registry_server import Registry, served
+from tests.runtime.connectors.kafka.registry_server import Registry, self_signed, served
 from tests.runtime.connectors.kafka.test_avro import columns, schema, written
 from tests.runtime.connectors.kafka.test_options import kafka
 
@@ -139,3 +140,23 @@ def test_options_are_flinks() -> None:
         registry_of(kafka(**said))
     with pytest.raises(CatalogError, match=r"option 'avro-confluent\.url' is missing"):
         registry_of(kafka(format="avro-confluent"))
+
+
+def test_a_registry_with_a_certificate_of_its_own_is_asked_where_that_is_trusted(
+    tmp_path: Path,
+) -> None:
+    own = self_signed(tmp_path / "own.pem")
+    other = self_signed(tmp_path / "other.pem")
+    with served(Registry("reader:secret"), own) as found:
+        found.put(7, FIRST)
+        started = time.monotonic()
+        for trusted in ({}, {"ca": str(other)}):
+            with pytest.raises(ExecutionError) as caught:
+                schema_text(asked(found, **trusted), 7)
+            assert caught.value.message.startswith(
+                f"the certificate of the schema registry at {found.url} is not trusted: self"
+            )
+            assert "avro-confluent.ssl.truststore.location" in (caught.value.hint or "")
+        assert time.monotonic() - started < 3
+        assert found.n_asked == 0, "the login is not sent to whom nobody trusts"
+        assert '"long"' in schema_text(asked(found, ca=str(own)), 7)
