@@ -71,10 +71,10 @@ class _Listener(StreamingQueryListener):
 def _wrapped(listener: _Listener) -> Any:
     """A listener of Spark's that hands reports to one of ours."""
     jvm: Any = SparkContext._jvm
-    return jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(_InJava(listener))
+    return jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(InJava(listener))
 
 
-class _InJava:
+class InJava:
     """What Spark calls: it takes a report as one text.
 
     PySpark takes it field by field: some 750 calls to the JVM for each micro-batch.

@@ -29,7 +29,7 @@ from typing import Any
 import sqlwin
 from runtime.connectors import stream_sinks
 from runtime.files import LocalFiles
-from sqlwin.execution.streams import handle
+from sqlwin.execution.streams import handle, reports
 from tests.end_to_end.recovery.killed_stream import (
     CONF,
     QUERY,
@@ -153,7 +153,7 @@ def plant(fault: Fault) -> None:
             module.for_each = noted  # type: ignore[attr-defined]
     around(handle, "end_input", before="end", after="ended")
     around(handle, "mark_ended", before="closed", after="remembered")
-    around(handle._Listener, "onQueryProgress", before="committed")
+    around(reports.InJava, "onQueryProgress", before="committed")
 
 
 def main(directory: Path, kind: str, point: str) -> None:

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import sqlwin
 from runtime.errors import SqlwinError
+from tests.end_to_end.stream_files import write_next
 
 MINUTE = 60_000_000
 HOLD = """SET 'execution.runtime-mode' = 'streaming'; SET 'sqlwin.end-of-input' = 'hold-windows';
@@ -20,7 +20,6 @@ HOLD = """SET 'execution.runtime-mode' = 'streaming'; SET 'sqlwin.end-of-input' 
 @pytest.fixture
 def stream(fresh_session: sqlwin.Session, tmp_path: Path) -> Iterator[sqlwin.Session]:
     """A session with the table `r` of two files and a directory for checkpoints."""
-    (tmp_path / "in").mkdir()
     for number in range(2):
         seconds = range(number * 300, number * 300 + 300, 7)
         table = pa.table(
@@ -30,7 +29,7 @@ def stream(fresh_session: sqlwin.Session, tmp_path: Path) -> Iterator[sqlwin.Ses
                 "ts": pa.array([second * 1_000_000 for second in seconds], pa.timestamp("us")),
             }
         )
-        pq.write_table(table, tmp_path / "in" / f"{number}.parquet")
+        write_next(tmp_path / "in", table)
     fresh_session.execute(f"""{HOLD} SET 'execution.checkpointing.dir' = '{tmp_path}/ck';
         CREATE TABLE r (k BIGINT, v BIGINT, ts TIMESTAMP(6), WATERMARK FOR ts AS ts)
         WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/in', 'format' = 'parquet',

@@ -281,7 +281,7 @@ CLUSTER = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from runtime.spark.shipping import ship_code
-from runtime.spark.session import is_local, start_session
+from runtime.spark.session import is_local_mode, start_session
 spark = start_session("local-cluster[1,1,1024]", {"spark.driver.memory": "1g"})
 ship_code(spark)
 def where(batches):
@@ -289,7 +289,7 @@ def where(batches):
     import runtime.spec
     for _ in batches:
         yield pa.RecordBatch.from_pylist([{"path": runtime.spec.__file__}])
-print(is_local(spark), spark.range(1).mapInArrow(where, "path string").first()[0])
+print(is_local_mode(spark), spark.range(1).mapInArrow(where, "path string").first()[0])
 # Else the executors' directories stay behind, within PySpark.
 spark.stop()
 """
