@@ -185,7 +185,7 @@ class UpdateLog:
         partly = within(self._changed_keys.ranges, after_us, until_us)
         for each in whole:
             partly = without(partly, *each)
-        # where many keys have changed, all are computed sooner than these are told apart
+        # where many keys have changed, to compute all is faster than to select these
         many = [
             ends
             for ends in partly

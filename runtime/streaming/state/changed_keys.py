@@ -2,8 +2,8 @@
 
 Of a window that has results most keys have not changed when it is due again. So those that have are
 remembered, with the windows that their rows are in: in memory where the windows are due in the same
-micro-batch, and else in state. More than were asked for may be told; what has not changed is found
-equal then. Where they become many, their windows are computed for all keys.
+micro-batch, and else in state. More may be returned than were asked for; what has not changed is
+found equal then. Where they become many, their windows are computed for all keys.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ _N_MARKS = 1 << 20
 class KeySet:
     """Some keys.
 
-    Rows are told by a hash of some bits, so that rows of other keys may come along; of a single
+    Rows are selected by a hash of some bits, so that rows of other keys may come along; of a single
     key column of strings by the strings, which are found sooner than hashed.
 
     Args:

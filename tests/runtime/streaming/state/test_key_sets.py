@@ -1,4 +1,4 @@
-"""Rows are told by their keys, whatever the types of these; some others may come along."""
+"""Rows are selected by their keys, whatever the types of these; some others may come along."""
 
 from __future__ import annotations
 

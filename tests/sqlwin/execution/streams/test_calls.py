@@ -33,7 +33,7 @@ def test_a_micro_batch_calls_java_a_few_times(
     def sent(self: GatewayClient, command: str, *args: object, **options: object) -> object:
         nonlocal calls
         thread = threading.current_thread()
-        # what Spark calls of ours; others look at streams by the clock. `m`: garbage is released
+        # what Spark calls of ours; others look at streams on a timer. `m`: garbage is released
         is_called = thread is not own and not thread.name.startswith("stream-")
         calls += is_called and not command.startswith("m\n")
         return send(self, command, *args, **options)
