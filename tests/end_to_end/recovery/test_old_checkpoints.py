@@ -8,6 +8,7 @@ else; a path in them is `@DIRECTORY@`. They hold the state after two files, of s
 from __future__ import annotations
 
 import json
+import os
 import tarfile
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -19,6 +20,8 @@ import pytest
 import sqlwin
 
 CHECKPOINTS = Path(__file__).parent / "checkpoints"
+# When they were written, by what the checkpoints say: Spark leaves out files of a week before that
+WRITTEN = 1_795_395_926
 NOON = datetime(2026, 1, 1, 12)  # noqa: DTZ001  # wall clock
 SECONDS = (range(0, 600, 7), range(600, 900, 11), range(900, 1200, 13))
 HOP = """SELECT k, window_start, window_end, SUM(v) AS total, COUNT(DISTINCT name) AS names,
@@ -64,7 +67,9 @@ def test_a_checkpoint_of_an_earlier_release_resumes(
                 "ts": pa.array([NOON + timedelta(seconds=s) for s in seconds], pa.timestamp("us")),
             }
         )
-        pq.write_table(table, tmp_path / "in" / f"{number}.parquet")
+        file = tmp_path / "in" / f"{number}.parquet"
+        pq.write_table(table, file)
+        os.utime(file, (WRITTEN + number, WRITTEN + number))
     session = fresh_session
     session.execute(f"""
         CREATE TABLE r (k INT, name STRING, v BIGINT, x DOUBLE, ts TIMESTAMP(6),
@@ -73,12 +78,12 @@ def test_a_checkpoint_of_an_earlier_release_resumes(
               'max-files-per-trigger' = '1');
         SET 'execution.runtime-mode' = 'streaming';
         SET 'pipeline.name' = '{name}'; SET 'execution.checkpointing.dir' = '{tmp_path}/cp'""")
-    file = tmp_path / "cp" / name / "sqlwin.json"
-    assert "kept" not in json.loads(file.read_text())
+    identity = tmp_path / "cp" / name / "sqlwin.json"
+    assert "kept" not in json.loads(identity.read_text())
     state = session.execute(f"SELECT * FROM TABLE(STATE('{tmp_path}/cp/{name}'))")[-1].rows
     assert len(state) > 0
     session.execute(f"CREATE TABLE found WITH ('connector' = 'memory') AS {query}")
-    assert json.loads(file.read_text())["kept"]["operators"][0]["keys"][0]["name"] == "k"
+    assert json.loads(identity.read_text())["kept"]["operators"][0]["keys"][0]["name"] == "k"
     session.execute("SET 'execution.runtime-mode' = 'batch'")
     expected = session.execute(
         f"SELECT * FROM ({query}) w WHERE window_end > TIMESTAMP_NTZ'2026-01-01 12:14:52.001'"
