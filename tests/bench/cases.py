@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MINUTE_US = 60_000_000
-_WINDOW = re.compile(r"(TUMBLE) (\d+) min|(HOP) (\d+) (s|min) / (\d+) (min|h)")
+_WINDOW = re.compile(
+    r"(TUMBLE) (\d+) min|(HOP) (\d+) (s|min) / (\d+) (min|h)|(SESSION) (\d+) (s|min)"
+)
 
 
 @dataclass(frozen=True)
 class Case:
     """A window aggregation: SUM, COUNT, AVG and MAX by key, or a count of DISTINCT values.
 
-    Lengths are in minutes, `step` is the slide of HOP and the step of CUMULATE.
+    Lengths are in minutes, `step` is the slide of HOP and the step of CUMULATE, `step_seconds` the
+    gap of SESSION.
     """
 
     kind: str
@@ -26,6 +29,7 @@ class Case:
     approximate: bool = False
     hot: float = 0.0  # the part of the rows that one key has, besides its even share
     step_seconds: int = 0  # instead of `step`, for slides below a minute
+    n_open: int = 0  # so many sessions are open at any moment, where that is what matters
 
     @property
     def name(self) -> str:
@@ -35,6 +39,7 @@ class Case:
         what = ", COUNT(DISTINCT)" if self.distinct else ""
         what += ", APPROX_COUNT_DISTINCT" if self.approximate else ""
         what += f", {self.hot:.0%} of the rows on one" if self.hot else ""
+        what += f", {self.n_open:,} open" if self.n_open else ""
         return f"{window}, {self.keys:,} {self.key_type} keys{what}"
 
     @property
@@ -89,10 +94,11 @@ def sqlwin_sql(case: Case) -> str:
     """The query in sqlwin's words, over the table `events`."""
     step = f"INTERVAL '{case.step_us // 1_000_000}' SECOND"
     size = f"INTERVAL '{case.size}' MINUTE"
-    lengths = step if case.kind == "TUMBLE" else f"{step}, {size}"
+    lengths = step if case.kind in ("TUMBLE", "SESSION") else f"{step}, {size}"
+    partition = " PARTITION BY key" if case.kind == "SESSION" else ""
     return (
         f"SELECT key, window_start, window_end, {case.aggregates()} "
-        f"FROM TABLE({case.kind}(TABLE events, DESCRIPTOR(ts), {lengths})) "
+        f"FROM TABLE({case.kind}(TABLE events{partition}, DESCRIPTOR(ts), {lengths})) "
         "GROUP BY key, window_start, window_end"
     )
 
@@ -183,10 +189,13 @@ def case_of(window: str, keys: int) -> Case:
     """
     found = _WINDOW.fullmatch(window)
     if found is None:
-        raise ValueError(f"no window: {window}; write TUMBLE 1 min, HOP 1 min / 1 h")
+        raise ValueError(f"no window: {window}; write TUMBLE 1 min, HOP 1 min / 1 h, SESSION 90 s")
     if found.group(1):
         size = int(found.group(2))
         return Case("TUMBLE", size, size, keys=keys)
+    if found.group(8):
+        gap = int(found.group(9)) * (60 if found.group(10) == "min" else 1)
+        return Case("SESSION", 0, 0, keys=keys, step_seconds=gap)
     slide = int(found.group(4)) * (60 if found.group(5) == "min" else 1)
     size = int(found.group(6)) * (60 if found.group(7) == "h" else 1)
     return Case("HOP", size, 0, keys=keys, step_seconds=slide)

@@ -14,11 +14,22 @@ engine `lateness` is sqlwin with an allowed lateness of a day; no row comes so l
 
     python -m tests.bench.streaming --live 20 --batch-rows 200000 --keys 100000 \\
         --window "TUMBLE 1 min" --engine sqlwin --engine lateness
+
+With `--history` so many minutes come before, or as many as fill the window, and are not timed. So
+windows of a day are full, and the column `times the first` is what one costs beside another:
+
+    python -m tests.bench.streaming --live 20 --history 1440 --batch-rows 200000 --keys 100000 \\
+        --window "TUMBLE 1 min" --window "HOP 1 min / 24 h" --engine sqlwin
+
+With `--open` so many sessions are open in each of the minutes, whose keys and gap go by that:
+
+    python -m tests.bench.streaming --live 40 --batch-rows 10000 --open 10000 --open 1000000
 """
 
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -28,15 +39,17 @@ import sqlwin
 from tests.bench import data, soak
 from tests.bench.cases import Case, case_of
 from tests.bench.streaming.engines import ENGINES, Files, Outcome, connect, run, same
+from tests.bench.streaming.live import Traffic, history_of, sessions
 
 _WINDOWS = ["TUMBLE 1 min", "HOP 1 min / 10 min", "HOP 1 min / 1 h"]
 _KEYS = [1_000, 100_000]
+_ANY = 1 << 30  # as many minutes of history as fill the window
 
 
 def main() -> None:
     """Run the cases asked for and print the table, or soak."""
     options = _options()
-    console = Console(width=160)
+    console = Console(width=200)
     with connect(options.master) as session:
         if options.soak:
             soak.run(session, options.soak, options.rate, options.keys[0], console)
@@ -47,36 +60,43 @@ def main() -> None:
 def _compare(session: sqlwin.Session, options: argparse.Namespace, console: Console) -> Table:
     table = Table(
         "case", "engine", "rows", "s", "rows/s", "times sqlwin's", "batches", "batch s, median",
-        "p99", "state rows", "state MB", "B a partial", "workers MB", "JVM MB",
+        "times the first", "p99", "state rows", "state MB", "partials", "B a partial", "workers MB",
+        "JVM MB",
         title=f"micro-batches of {options.batch_rows:,} rows",
     )  # fmt: skip
-    for keys in options.keys:
-        for window in options.window:
-            case = case_of(window, keys)
-            _case(session, case, options, table, console)
+    cases = [case_of(window, keys) for keys in options.keys for window in options.window]
+    cases += [sessions(n_open, options.batch_rows) for n_open in options.open]
+    first: dict[str, Outcome] = {}
+    for case in cases:
+        _case(session, case, options, _Report(table, console, first))
     return table
 
 
+@dataclass(frozen=True)
+class _Report:
+    """Where outcomes go: the table, a line each as they come, and the first one of each engine."""
+
+    table: Table
+    console: Console
+    first: dict[str, Outcome]
+
+
 def _case(
-    session: sqlwin.Session,
-    case: Case,
-    options: argparse.Namespace,
-    table: Table,
-    console: Console,
+    session: sqlwin.Session, case: Case, options: argparse.Namespace, report: _Report
 ) -> None:
     files = _files(options, case, options.rows)
     peers = [name for name in options.engine if name != "sqlwin"]
     fewer = files if options.peer_rows is None else _files(options, case, options.peer_rows)
     # What a process does for the first time takes seconds, whichever engine it is that comes first
-    warm_up = _files(options, case, 2 * options.batch_rows)
+    warm_up = _files(options, case, 2 * options.batch_rows, history=0)
     for name in ["sqlwin", *peers]:
         run(ENGINES[name], session, case, warm_up)
     own: dict[int, Outcome] = {}
     for each in {files.n_rows: files, fewer.n_rows: fewer} if peers else {files.n_rows: files}:
         chosen = files if each == files.n_rows else fewer
-        own[each] = _reported(session, case, "sqlwin", chosen, None, table, console)
+        own[each] = _reported(session, case, "sqlwin", chosen, None, report)
     for name in peers:
-        _reported(session, case, name, fewer, own[fewer.n_rows], table, console)
+        _reported(session, case, name, fewer, own[fewer.n_rows], report)
 
 
 def _reported(
@@ -85,15 +105,16 @@ def _reported(
     name: str,
     files: Files,
     beside: Outcome | None,
-    table: Table,
-    console: Console,
+    report: _Report,
 ) -> Outcome:
     """Run an engine and print what it took, once its result is that of sqlwin `beside` it."""
     outcome = run(ENGINES[name], session, case, files)
     if beside is not None and not same(beside.digest, outcome.digest):
-        console.print(f"[red]{case.name}: {name} {outcome.digest}, sqlwin {beside.digest}[/red]")
-        table.add_row(case.name, name, f"{files.n_rows:,}", "differs")
+        digests = f"{name} {outcome.digest}, sqlwin {beside.digest}"
+        report.console.print(f"[red]{case.name}: {digests}[/red]")
+        report.table.add_row(case.name, name, f"{files.n_rows:,}", "differs")
         return outcome
+    first = report.first.setdefault(name, outcome)
     ratio = "" if beside is None else f"{outcome.rows_per_second / beside.rows_per_second:.3f}"
     cells = (
         case.name,
@@ -102,22 +123,34 @@ def _reported(
         f"{outcome.seconds:.1f}",
         f"{outcome.rows_per_second:,.0f}",
         ratio,
-        f"{1 + len(outcome.batch_seconds)}",
+        f"{len(outcome.batch_seconds) + (0 if files.history else 1)}",
         f"{outcome.batch(50):.2f}",
+        "" if first is outcome else f"{outcome.batch(50) / first.batch(50):.2f}",
         f"{outcome.batch(99):.2f}",
         f"{outcome.state_rows:,}",
         f"{outcome.state_bytes / 1e6:.2f}",
+        f"{outcome.partials:,}" if outcome.partials else "",
         f"{outcome.bytes_per_partial:.1f}" if outcome.partials else "",
         f"{outcome.worker_bytes / 1e6:,.0f}",
         f"{outcome.jvm_bytes / 1e6:,.0f}",
     )
-    console.print(" | ".join(cells))
-    table.add_row(*cells)
+    report.console.print(" | ".join(cells))
+    report.table.add_row(*cells)
     return outcome
 
 
-def _files(options: argparse.Namespace, case: Case, n_rows: int) -> Files:
-    """The files with the first `n_rows` rows, linked into a directory where these are not all."""
+def _files(
+    options: argparse.Namespace, case: Case, n_rows: int, history: int | None = None
+) -> Files:
+    """The files with the first `n_rows` rows, linked into a directory where these are not all.
+
+    Of live minutes those of so many minutes of history come before them; None: as many as asked.
+    """
+    if options.live:
+        minutes = max(2, n_rows // options.batch_rows)
+        before = history_of(case, options.history) if history is None else history
+        rows = options.history_rows or min(options.batch_rows, case.keys)
+        return Traffic(case.keys, options.batch_rows, minutes, before, rows).files(options.data)
     n_files = -(-options.rows // options.batch_rows) * options.per_batch
     path = data.make(options.data, options.rows, case.keys, files=n_files, hours=options.hours)
     if n_rows >= options.rows:
@@ -144,6 +177,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--per-batch", type=int, default=2, help="files a micro-batch")
     parser.add_argument("--hours", type=int, default=24, help="the time that the rows span")
     parser.add_argument("--live", type=int, help="so many minutes, a micro-batch each")
+    parser.add_argument("--history", type=int, default=0, help="minutes before, at most")
+    parser.add_argument("--history-rows", type=int, help="a minute; 1 a key, or as many as later")
+    parser.add_argument("--open", type=int, action="append", help="open sessions; repeatable")
     parser.add_argument("--engine", action="append", choices=ENGINES, help="repeatable")
     parser.add_argument("--peer-rows", type=int, help="about so many rows, for the peers")
     parser.add_argument("--soak", type=float, help="minutes of rows that are made up, sqlwin alone")
@@ -152,8 +188,13 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, default=Path("bench-data"), help="where data is kept")
     options = parser.parse_args()
     if options.live:
-        options.rows, options.hours = options.live * options.batch_rows, options.live / 60
-    options.window = options.window or _WINDOWS
+        options.rows = options.live * options.batch_rows
+    elif options.history or options.open:
+        parser.error("--history and --open are of --live")
+    options.open = options.open or []
+    if options.open:
+        options.history = options.history or _ANY
+    options.window = options.window or ([] if options.open else _WINDOWS)
     options.keys = options.keys or _KEYS
     options.engine = options.engine or ["sqlwin", "spark"]
     for window in options.window:

@@ -56,9 +56,10 @@ class Outcome:
 
     Attributes:
         digest: of the rows that were emitted.
-        n_rows: rows that came in.
-        seconds: from the start of the query to its end.
-        batch_seconds: of each micro-batch with rows but the first, which compiles the plan.
+        n_rows: rows that came in, without a history.
+        seconds: from the start of the query to its end; of micro-batches, without a history.
+        batch_seconds: of each micro-batch with rows but the first, which compiles the plan, and
+            those of a history.
         later_seconds: of all micro-batches but the first together, with rows or without.
         state_rows: rows of the state store, at most.
         state_bytes: keys and values of the state store, after the last micro-batch with rows.
@@ -96,12 +97,16 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Files:
-    """The input: `n_rows` rows in files of a format, `per_batch` of which make a micro-batch."""
+    """The input: `n_rows` rows in files of a format, `per_batch` of which make a micro-batch.
+
+    So many micro-batches are a `history` that comes before, which is not timed and not counted.
+    """
 
     path: Path
     n_rows: int
     per_batch: int
     format: str = "parquet"
+    history: int = 0
 
 
 @dataclass(frozen=True)
@@ -119,13 +124,15 @@ def run(engine: Engine, session: sqlwin.Session, case: Case, files: Files) -> Ou
         last = [p for p in progress if p["stateOperators"]][-1]
         return engine.state_bytes(session, checkpoint, last)
 
-    return measure(engine.rows(session, case, files), case.digest.split(", "), state_bytes)
+    rows = engine.rows(session, case, files)
+    return measure(rows, case.digest.split(", "), state_bytes, files.history)
 
 
 def measure(
     rows: DataFrame,
     digest: Sequence[str],
     state_bytes: Callable[[Path, Sequence[Any]], int],
+    history: int = 0,
 ) -> Outcome:
     """Run a stream until its input is used up, and throw its rows away.
 
@@ -133,6 +140,7 @@ def measure(
         rows: the streaming DataFrame.
         digest: aggregates in Spark SQL that distinguish one result from another.
         state_bytes: the state's size by the checkpoint and the progress of each micro-batch.
+        history: how many micro-batches are not timed.
     """
     observed = [F.expr(each).alias(f"d{i}") for i, each in enumerate(digest)]
     checkpoint = Path(tempfile.mkdtemp(prefix="stream-"))
@@ -152,13 +160,15 @@ def measure(
         progress = list(query.recentProgress)
         reads = reads_of_sources(rows)
         n_rows = [rows_read(p, reads, is_heartbeat) for p in progress]
+        timed = slice(max(history, 1), None)
+        batch_seconds = tuple(
+            _seconds(p) for p, n in zip(progress[timed], n_rows[timed], strict=True) if n
+        )
         return Outcome(
             digest=_digest(progress, len(digest)),
-            n_rows=sum(n_rows),
-            seconds=seconds,
-            batch_seconds=tuple(
-                _seconds(p) for p, n in zip(progress[1:], n_rows[1:], strict=True) if n
-            ),
+            n_rows=sum(n_rows[history:]),
+            seconds=sum(batch_seconds) if history else seconds,
+            batch_seconds=batch_seconds,
             later_seconds=sum(map(_seconds, progress[1:])),
             state_rows=max(
                 sum(operator["numRowsTotal"] for operator in p["stateOperators"]) for p in progress
@@ -229,13 +239,16 @@ def _sqlwin_state(session: sqlwin.Session, checkpoint: Path, last: Mapping[str, 
 
 
 def _spark_rows(session: sqlwin.Session, case: Case, files: Files) -> DataFrame:
-    """Spark's own window(), which waits for the same watermark."""
+    """Spark's own window() or session_window(), which wait for the same watermark."""
     spark = session.spark
     schema = spark.read.parquet(str(files.path)).schema
     reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", files.per_batch)
     rows = reader.parquet(str(files.path)).withColumn("ts", F.col("ts").cast("timestamp"))
     # state is kept by the key and its window, whose two ends Spark names `window`
-    window = F.window("ts", f"{case.size} minutes", f"{case.step_us // 1_000_000} seconds")
+    step = f"{case.step_us // 1_000_000} seconds"
+    window = F.window("ts", f"{case.size} minutes", step)
+    if case.kind == "SESSION":
+        window = F.session_window("ts", step)
     return (
         rows.withWatermark("ts", f"{DISORDER_SECONDS} seconds")
         .groupBy("key", window)
