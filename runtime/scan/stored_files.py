@@ -116,18 +116,59 @@ class StoredFiles:
     def info(self, path: str) -> fs.FileInfo:
         """What Arrow knows of a path."""
         with explained(self.store, path):
-            system = filesystem_of(self.store)
-            found = system.get_file_info(self.store.path(path))
-            if found.type == fs.FileType.NotFound and self.store.top:
-                # of a bucket that is not there Arrow says no more than of a file
-                if system.get_file_info(self.store.top).type == fs.FileType.NotFound:
-                    raise OSError(f"Bucket '{self.store.top}' not found, ContainerNotFound")
+            found = filesystem_of(self.store).get_file_info(self.store.path(path))
+            if self.store.kind == "abfs":
+                found = self._in_azure(found)
+            # of a bucket that is not there Arrow says no more than of a file
+            if found.type == fs.FileType.NotFound and self.store.top and not self._is_bucket():
+                raise OSError(f"Bucket '{self.store.top}' not found, ContainerNotFound")
             return found
+
+    def _in_azure(self, info: fs.FileInfo) -> fs.FileInfo:
+        """What Arrow says of a path, or that it is a directory where Arrow does not see it.
+
+        It asks for the first name that begins so: of `days` and `days-old` that is the other one.
+        And the empty blob that Hadoop makes for a directory is a file to it.
+        """
+        if info.type == fs.FileType.NotFound:
+            selector = fs.FileSelector(info.path, allow_not_found=True)
+            is_directory = bool(filesystem_of(self.store).get_file_info(selector))
+        else:
+            is_directory = self._is_marker(info)
+        return fs.FileInfo(info.path, fs.FileType.Directory) if is_directory else info
+
+    def _is_marker(self, info: fs.FileInfo) -> bool:
+        """Whether what has no byte in Azure is there for a directory."""
+        if not (info.is_file and info.size == 0):
+            return False
+        try:
+            filesystem_of(self.store).open_input_file(info.path).close()
+        except OSError as error:
+            return "Not a regular file" in str(error)
+        return False
+
+    def _is_bucket(self) -> bool:
+        """Whether the bucket or container is there, for all that the store says of it."""
+        try:
+            found = filesystem_of(self.store).get_file_info(self.store.top)
+        except OSError as error:
+            # a SAS token for a container lists it, but must not ask what it is
+            if self.store.kind == "abfs" and "403" in str(error):
+                return True
+            raise
+        return bool(found.type != fs.FileType.NotFound)
 
     def _listed(self, path: str, *, is_recursive: bool) -> list[fs.FileInfo]:
         top = self.store.path(path)
         with explained(self.store, path):
             selector = fs.FileSelector(top, allow_not_found=True, recursive=is_recursive)
             found = filesystem_of(self.store).get_file_info(selector)
+            if self.store.kind == "abfs":
+                directories = {each.path for each in found if not each.is_file}
+                found = [
+                    each
+                    for each in found
+                    if not (each.is_file and each.path in directories) and not self._is_marker(each)
+                ]
         # some stores have an empty file in place of a directory
         return [info for info in found if info.path.strip("/") != top.strip("/")]

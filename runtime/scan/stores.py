@@ -23,6 +23,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from runtime.redaction import remember
+from runtime.scan.azure import AZURE_REASONS, azure_options, who_asks
 
 # What a setting of Hadoop's is set to; None: nothing was said
 Setting = Callable[[str], str | None]
@@ -35,6 +36,8 @@ _KINDS = {
     "gs": "gs",
     "abfs": "abfs",
     "abfss": "abfs",
+    "wasb": "abfs",
+    "wasbs": "abfs",
     "hdfs": "hdfs",
 }
 # Arrow's own limits, of 1 and 3 seconds, are below what a store under load takes to answer
@@ -90,11 +93,13 @@ def store_of(uri: str, setting: Setting) -> Store | None:
     parts, kind = urlsplit(uri), kind_of(uri)
     if kind is None:
         return None
-    name, _, host = parts.netloc.partition("@") if kind == "abfs" else (parts.netloc, "", "")
-    options = _OPTIONS[kind](name if kind != "abfs" else host, setting)
+    if kind == "abfs":
+        options = azure_options(parts.scheme, parts.netloc, setting)
+    else:
+        options = _OPTIONS[kind](parts.netloc, setting)
     given = {key: value for key, value in options.items() if value is not None}
     remember(str(given[key]) for key in _SECRETS if key in given)
-    top = "" if kind == "hdfs" else name
+    top = "" if kind == "hdfs" else parts.netloc.partition("@")[0]
     return Store(kind, f"{parts.scheme}://{parts.netloc}", top, tuple(sorted(given.items())))
 
 
@@ -240,28 +245,6 @@ def _gcs_options(bucket: str, setting: Setting) -> Options:
     return options
 
 
-def _azure_options(host: str, setting: Setting) -> Options:
-    account, _, domain = host.partition(".")
-
-    def said(name: str) -> str | None:
-        own = setting(f"fs.azure.{name}.{host}")
-        return setting(f"fs.azure.{name}") if own is None else own
-
-    options: Options = {
-        "account_name": account,
-        "account_key": said("account.key"),
-        "sas_token": said("sas.fixed.token"),
-    }
-    if (client := said("account.oauth2.client.id")) is not None:
-        endpoint = said("account.oauth2.client.endpoint") or ""
-        options |= {"client_id": client, "client_secret": said("account.oauth2.client.secret")}
-        options["tenant_id"] = urlsplit(endpoint).path.strip("/").partition("/")[0] or None
-    if domain and domain != "dfs.core.windows.net":
-        options["dfs_storage_authority"] = f".{domain}"
-        options["blob_storage_authority"] = f".{domain.replace('dfs.', 'blob.', 1)}"
-    return options
-
-
 def _hdfs_options(authority: str, setting: Setting) -> Options:
     host, _, port = authority.partition(":")
     return {"host": host or "default", "port": int(port or 0)}
@@ -270,7 +253,6 @@ def _hdfs_options(authority: str, setting: Setting) -> Options:
 _OPTIONS: dict[str, Callable[[str, Setting], Options]] = {
     "s3": _s3_options,
     "gs": _gcs_options,
-    "abfs": _azure_options,
     "hdfs": _hdfs_options,
 }
 _SECRETS = (
@@ -313,7 +295,8 @@ def _key_file(path: str | None) -> Iterator[None]:
 # -- what goes wrong -------------------------------------------------------------------------------
 
 _SPARKS = "spark.hadoop."
-# What a store says, and what that means; the first that fits. {0} is the bucket.
+# What a store says, and what that means; the first that fits. {0} is the bucket, {s} is before the
+# names of settings.
 _REASONS: dict[str, tuple[tuple[str, int, str], ...]] = {
     "s3": (
         (
@@ -388,15 +371,7 @@ _REASONS: dict[str, tuple[tuple[str, int, str], ...]] = {
             "or the environment in GOOGLE_APPLICATION_CREDENTIALS",
         ),
     ),
-    "abfs": (
-        (
-            "AuthenticationFailed|AuthorizationFailure|AuthorizationPermission|Credential",
-            errno.EACCES,
-            "permission denied: {s}fs.azure.account.key or {s}fs.azure.sas.fixed.token says who "
-            "asks, or the environment in AZURE_CLIENT_ID and AZURE_CLIENT_SECRET",
-        ),
-        ("ContainerNotFound", errno.ENOENT, "there is no container {0}: the path names it"),
-    ),
+    "abfs": AZURE_REASONS,
     "hdfs": (),
 }
 _CODE = re.compile(r"AWS Error (\w+(?: \(HTTP status \d+\))?)")
@@ -422,6 +397,8 @@ def _why(store: Store, error: Exception) -> tuple[int, str]:
         if re.search(pattern, text):
             code = _CODE.search(text)
             said = "" if code is None else code[1]
-            return number, why.format(store.top, s=_SPARKS, code=said)
+            host = store.root.rpartition("@")[2]
+            who = who_asks(dict(store.options), host) if store.kind == "abfs" else ""
+            return number, why.format(store.top, s=_SPARKS, code=said, host=host, who=who)
     lines = text.splitlines()
     return errno.EIO, lines[0] if lines else type(error).__name__

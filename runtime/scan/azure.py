@@ -1,0 +1,217 @@
+"""What Hadoop's settings say of Azure's storage, and what its answers mean.
+
+The settings are those of Hadoop's ABFS: "Hadoop Azure Support: ABFS", authentication and
+endpoints. Where they are silent, a key or a SAS token of the environment counts, under the names
+that Azure's command line has for them; then whatever Azure's own library finds.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import errno
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+Said = Callable[[str], str | None]
+
+_S = "spark.hadoop."
+_DOMAIN = "dfs.core.windows.net"
+_ENDPOINT = "fs.azure.abfs.endpoint"
+# So is each of them said by `fs.azure.account.auth.type`
+_KINDS = {"sharedkey": "account_key", "sas": "sas_token", "oauth": "client_id"}
+
+
+def azure_options(scheme: str, authority: str, setting: Said) -> dict[str, Any]:
+    """What Arrow is given to open a container; None where nothing is said.
+
+    Args:
+        scheme: of the URI, such as `abfss`.
+        authority: of the URI: `container@account.dfs.core.windows.net`.
+        setting: Hadoop's settings.
+
+    Raises:
+        OSError: the URI names no account, or a setting is wrong or missing.
+    """
+    container, _, host = authority.partition("@")
+    account, _, domain = host.partition(".")
+    if not account:
+        raise _wrong(
+            f"{scheme}://{authority} names no account: a path in Azure is "
+            f"{scheme}://CONTAINER@ACCOUNT.{_DOMAIN}/..."
+        )
+    options: dict[str, Any] = {"account_name": account}
+    options |= _endpoint(scheme, domain, setting)
+    return options | _credentials(container, host, setting)
+
+
+def who_asks(options: Mapping[str, Any], host: str) -> str:
+    """Who asks, and which setting says it, in the words of an error."""
+    if "account_key" in options:
+        return f"the account key: {_S}fs.azure.account.key.{host} says it"
+    if "sas_token" in options:
+        return f"the SAS token: {_S}fs.azure.sas.fixed.token.{host} says it"
+    if "client_id" in options:
+        return (
+            f"the application: {_S}fs.azure.account.oauth2.client.id, .secret and .endpoint say "
+            "which"
+        )
+    return (
+        f"the environment's identity: {_S}fs.azure.account.key.{host} or "
+        f"{_S}fs.azure.sas.fixed.token.{host} says who asks, or the environment in AZURE_CLIENT_ID "
+        "and AZURE_CLIENT_SECRET"
+    )
+
+
+def _endpoint(scheme: str, domain: str, setting: Said) -> dict[str, Any]:
+    """Where the store is, and whether over TLS."""
+    is_plain = scheme in ("abfs", "wasb") and (
+        (setting("fs.azure.always.use.https") or "true").lower() == "false"
+    )
+    options: dict[str, Any] = {}
+    if is_plain:
+        options |= {"blob_storage_scheme": "http", "dfs_storage_scheme": "http"}
+    endpoint = setting(_ENDPOINT)
+    if endpoint is not None:
+        host, colon, port = endpoint.partition(":")
+        if not (host and colon and port.isdigit()):
+            raise _wrong(f"{_S}{_ENDPOINT} is HOST:PORT, not {endpoint}")
+        options |= {"blob_storage_authority": endpoint, "dfs_storage_authority": endpoint}
+    elif domain and domain not in (_DOMAIN, _DOMAIN.replace("dfs.", "blob.", 1)):
+        options["dfs_storage_authority"] = "." + domain.replace("blob.", "dfs.", 1)
+        options["blob_storage_authority"] = "." + domain.replace("dfs.", "blob.", 1)
+    return options
+
+
+def _credentials(container: str, host: str, setting: Said) -> dict[str, Any]:
+    """Who asks, by one kind of credentials."""
+    # of the same account, under whichever of its two names
+    account, _, domain = host.partition(".")
+    other = domain.replace("dfs.", "x.", 1).replace("blob.", "dfs.", 1).replace("x.", "blob.", 1)
+    hosts = (host, f"{account}.{other}")
+
+    def said(name: str) -> str | None:
+        places = [
+            *(f".{container}.{each}" for each in hosts),
+            *(f".{each}" for each in hosts),
+            "",
+        ]
+        found = (setting(f"fs.azure.{name}{place}") for place in places)
+        return next((each for each in found if each is not None), None)
+
+    kind = (said("account.auth.type") or "").lower()
+    if kind and kind not in _KINDS:
+        raise _wrong(
+            f"{_S}fs.azure.account.auth.type is SharedKey, OAuth or SAS, not {kind.upper()}"
+        )
+    key, sas = said("account.key"), said("sas.fixed.token")
+    sas = sas or next(filter(None, (setting(f"fs.azure.sas.{container}.{h}") for h in hosts)), None)
+    client = said("account.oauth2.client.id")
+    if not (kind or key or sas or client) or kind in ("sharedkey", "sas"):
+        found_key, found_sas = _of_environment(account)
+        key, sas = (key, sas) if key or sas else (found_key, found_sas)
+    chosen = _KINDS.get(kind) or next(
+        (n for n, v in (("account_key", key), ("sas_token", sas), ("client_id", client)) if v), None
+    )
+    if chosen == "account_key":
+        return {"account_key": _checked_key(key, host)}
+    if chosen == "sas_token":
+        if sas is None:
+            raise _wrong(f"there is no SAS token: {_S}fs.azure.sas.fixed.token.{host} says it")
+        return {"sas_token": "?" + sas.lstrip("?")}
+    return _application(client, said) if chosen == "client_id" else {}
+
+
+def _application(client: str | None, said: Said) -> dict[str, Any]:
+    """A client and its secret; a client alone is an identity of the machine's."""
+    secret, endpoint = said("account.oauth2.client.secret"), said("account.oauth2.client.endpoint")
+    tenant = urlsplit(endpoint or "").path.strip("/").partition("/")[0] or None
+    given = {"id": client, "secret": secret, "endpoint": tenant}
+    missing = [name for name, value in given.items() if value is None]
+    if missing and (secret is not None or endpoint is not None):
+        raise _wrong(
+            "of the application's credentials one is missing: "
+            f"{_S}fs.azure.account.oauth2.client.{missing[0]} says it"
+        )
+    return {"client_id": client, "client_secret": secret, "tenant_id": tenant}
+
+
+def _checked_key(key: str | None, host: str) -> str:
+    name = f"{_S}fs.azure.account.key.{host}"
+    if key is None:
+        raise _wrong(f"there is no account key: {name} says it")
+    try:
+        base64.b64decode(key, validate=True)
+    except binascii.Error as error:
+        raise _wrong(f"the account key is not Base64: {name} says it") from error
+    return key
+
+
+def _of_environment(account: str) -> tuple[str | None, str | None]:
+    """The key and the SAS token that the environment has for an account."""
+    if os.environ.get("AZURE_STORAGE_ACCOUNT", account) != account:
+        return None, None
+    found = (os.environ.get(f"AZURE_STORAGE_{name}") for name in ("KEY", "SAS_TOKEN"))
+    key, sas = ((each or "").strip() or None for each in found)
+    return key, sas
+
+
+def _wrong(why: str) -> OSError:
+    return OSError(errno.EINVAL, why)
+
+
+# What a store says, and what that means; the first that fits. {0} is the container.
+AZURE_REASONS: tuple[tuple[str, int, str], ...] = (
+    (
+        "ContainerNotFound|FilesystemNotFound",
+        errno.ENOENT,
+        "there is no container {0}: the path names it, and the account before the first dot",
+    ),
+    (
+        r"GetToken\(\)[^\n]*(?:Fail to get|not resolve|not connect)",
+        errno.EHOSTUNREACH,
+        "Microsoft's login cannot be reached, and so nobody says who asks; an account key or a SAS "
+        "token needs no login: {s}fs.azure.account.key.{host}",
+    ),
+    (
+        "not permitted for non TLS",
+        errno.EACCES,
+        "an application's or the environment's identity is given over TLS alone: "
+        "{s}fs.azure.always.use.https, or {s}fs.azure.account.key.{host} for a key",
+    ),
+    (
+        "Failed to get token|CredentialUnavailable|AuthenticationException",
+        errno.EACCES,
+        "the store cannot be asked as {who}",
+    ),
+    (
+        "AuthenticationFailed|NoAuthenticationInformation|InvalidAuthenticationInfo",
+        errno.EACCES,
+        "the store does not accept {who}",
+    ),
+    (
+        "Authorization(?:Failure|PermissionMismatch|Protocol|Resource|Service)|InsufficientAccount"
+        "|AccountIsDisabled|PublicAccessNotPermitted|403 ",
+        errno.EACCES,
+        "permission denied to {who}",
+    ),
+    (
+        "SSL|certificate|TLS",
+        errno.EIO,
+        "there is no secure connection to the store: abfs:// with {s}fs.azure.always.use.https="
+        "false does without one, {s}fs.azure.abfs.endpoint says where it is",
+    ),
+    (
+        "Fail to get a new connection|not resolve|not connect|Connection refused",
+        errno.EHOSTUNREACH,
+        "the store cannot be reached: the path names the account, and {s}fs.azure.abfs.endpoint "
+        "where it is, if not Azure's own",
+    ),
+    (
+        r"ServerBusy|InternalError|OperationTimedOut| 5\d\d ",
+        errno.EIO,
+        "the store failed several times: run the statement again",
+    ),
+)

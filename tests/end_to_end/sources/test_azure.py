@@ -1,0 +1,133 @@
+"""Windows over Parquet in Azure, of a server within the tests that speaks as it does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sqlwin
+from runtime.errors import SqlwinError
+from tests.azure_store import HOST, KEY, SAS, WRONG_KEY, AzureStore, azure_store
+
+pytestmark = pytest.mark.long
+
+COLUMNS = "(k BIGINT, ts TIMESTAMP(6), v BIGINT, WATERMARK FOR ts AS ts)"
+BY_MINUTE = """
+    SELECT k, window_end AS e, SUM(v) AS total FROM TABLE(HOP({}, DESCRIPTOR(ts),
+      INTERVAL '1' MINUTE, INTERVAL '3' MINUTES)) GROUP BY k, window_start, window_end
+"""
+
+
+@pytest.fixture
+def azure(fresh_session: sqlwin.Session) -> Iterator[AzureStore]:
+    """The store, of an account with directories; the session knows where it is."""
+    with azure_store(is_hierarchical=True) as found:
+        found.configure(fresh_session.spark)
+        yield found
+        fresh_session.streams.stop_all()
+        found.forget(fresh_session.spark)
+
+
+def minutes(first: int, n: int) -> pa.Table:
+    """Twenty rows of three keys in every minute."""
+    seconds = [60 * (first + m) + s for m in range(n) for s in range(0, 60, 3)]
+    return pa.table(
+        {
+            "k": pa.array([i % 3 for i in range(len(seconds))], pa.int64()),
+            "ts": pa.array([s * 1_000_000 for s in seconds], pa.timestamp("us")),
+            "v": pa.array(range(len(seconds)), pa.int64()),
+        }
+    )
+
+
+def table(name: str, path: object, options: str = "") -> str:
+    return f"""CREATE TABLE {name} {COLUMNS} WITH
+        ('connector' = 'filesystem', 'format' = 'parquet', 'path' = '{path}' {options});"""
+
+
+def rows(session: sqlwin.Session, query: str) -> list[tuple[object, ...]]:
+    return sorted(tuple(row) for row in session.execute(query)[-1].rows)
+
+
+def test_windows_over_a_container_are_those_over_a_disk(
+    fresh_session: sqlwin.Session, azure: AzureStore, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    for number in range(3):
+        found = minutes(number * 5, 5)
+        azure.put(f"in/{number}.parquet", found, row_group_size=30)
+        pq.write_table(found, tmp_path / f"in/{number}.parquet")
+    session = fresh_session
+    session.execute(table("there", azure.uri("in")) + table("here", tmp_path / "in"))
+    plan = str(session.explain(BY_MINUTE.format("TABLE there")))
+    assert "ArrowScanLocalWindowAggregate(table=[there]" in plan and KEY not in plan
+    wanted = rows(session, BY_MINUTE.format("TABLE here"))
+    assert len(wanted) > 30
+    assert rows(session, BY_MINUTE.format("TABLE there")) == wanted
+    assert rows(session, BY_MINUTE.format(f"'{azure.uri('in')}/*.parquet'")) == wanted
+    assert rows(session, "SELECT COUNT(*), MAX(v) FROM there") == [(300, 99)]
+    azure.forget(session.spark)
+    azure.configure(session.spark, sas=SAS)
+    assert rows(session, BY_MINUTE.format("TABLE there")) == wanted
+
+
+def test_a_stream_is_stopped_and_goes_on_with_new_files(
+    fresh_session: sqlwin.Session, azure: AzureStore, tmp_path: Path
+) -> None:
+    session = fresh_session
+    session.execute(f"""
+        {table("i", azure.uri("in"), ", 'max-files-per-trigger' = '1'")}
+        CREATE TABLE o (k BIGINT, e TIMESTAMP(6), total BIGINT) WITH
+          ('connector' = 'filesystem', 'format' = 'parquet', 'path' = '{tmp_path}/out');
+        SET 'execution.runtime-mode' = 'streaming';
+        SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoints';
+        SET 'sqlwin.end-of-input' = 'hold-windows'
+    """)
+    insert = f"INSERT INTO o {BY_MINUTE.format('TABLE i')}"
+    for number in range(3):
+        azure.put(f"in/{number}.parquet", minutes(number * 5, 5))
+        if number == 2:
+            session.execute("RESET 'sqlwin.end-of-input'")
+        if number > 0:  # the second run has two files behind it
+            session.execute(insert)
+    session.execute("SET 'execution.runtime-mode' = 'batch'")
+    wanted = rows(session, BY_MINUTE.format("TABLE i"))
+    assert rows(session, "SELECT * FROM o") == wanted and len(wanted) > 30
+    kept = "".join(p.read_text() for p in (tmp_path / "checkpoints").rglob("*.json"))
+    assert azure.uri("in") in kept and KEY not in kept
+
+
+def test_what_is_missing_or_refused_is_one_line_within_seconds(
+    fresh_session: sqlwin.Session, azure: AzureStore
+) -> None:
+    azure.put("in/a.parquet", minutes(0, 1))
+    session = fresh_session
+    session.execute(
+        table("there", azure.uri("in"))
+        + table("pathless", azure.uri("nothing"))
+        + table("boxless", azure.uri("in", container="nothing"))
+    )
+
+    def refused(name: str) -> str:
+        started = time.monotonic()
+        with pytest.raises(SqlwinError) as caught:
+            session.execute(BY_MINUTE.format(f"TABLE {name}"))
+        assert time.monotonic() - started < 15
+        assert "\n" not in caught.value.message
+        return caught.value.message
+
+    assert f"{azure.uri('nothing')} does not exist" in refused("pathless")
+    assert "there is no container nothing" in refused("boxless")
+    azure.configure(session.spark, account_key=WRONG_KEY)
+    said = f"does not accept the account key: spark.hadoop.fs.azure.account.key.{HOST} says it"
+    assert said in refused("there")
+    azure.configure(session.spark, account_key="not Base64")
+    assert "the account key is not Base64" in refused("there")
+    azure.configure(session.spark)
+    azure.configure(session.spark, abfs_endpoint="127.0.0.1:1")
+    assert "spark.hadoop.fs.azure.abfs.endpoint" in refused("there")
