@@ -20,6 +20,8 @@ from runtime.scan.stores import Options, Store, filesystem_of, kind_of
 from runtime.spark.files import resolve, store_at
 from runtime.spark.session import is_remote
 
+# Loaded by its name, with the package
+_AZURE_FILE_IO = "runtime.connectors.lake.azure_io.AzureFileIO"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 
 
@@ -136,6 +138,16 @@ def _spelled(store: Store, names: dict[str, dict[str, str]]) -> dict[str, str]:
         spelled["connect_timeout"] = f"{options['connect_timeout']:.0f}s"
         spelled["timeout"] = f"{options['request_timeout']:.0f}s"
         spelled["max_retries"] = str(options.get("attempts", 3))
+    if names is _DELTA and (authority := options.get("blob_storage_authority")) is not None:
+        scheme, account = options.get("blob_storage_scheme", "https"), options["account_name"]
+        # an emulator has the account in the path
+        is_name = authority.startswith(".")
+        host = f"{account}{authority}" if is_name else f"{authority}/{account}"
+        spelled["azure_storage_endpoint"] = f"{scheme}://{host}"
+    if names is _DELTA and options.get("blob_storage_scheme") == "http":
+        spelled["azure_allow_http"] = "true"
+    if names is _ICEBERG and store.kind == "abfs":
+        spelled["py-io-impl"] = _AZURE_FILE_IO
     if names is _ICEBERG and store.kind == "s3" and "endpoint_override" in options:
         scheme = options.get("scheme", "https")
         spelled["s3.endpoint"] = f"{scheme}://{options['endpoint_override']}"
@@ -150,7 +162,11 @@ def _text(value: object) -> str:
 _ELSEWHERE = {
     "s3": ("endpoint_override", "scheme", "connect_timeout", "request_timeout", "attempts"),
     "gs": ("project_id",),
-    "abfs": (),
+    "abfs": tuple(
+        f"{service}_storage_{what}"
+        for service in ("blob", "dfs")
+        for what in ("authority", "scheme")
+    ),
 }
 _DELTA = {
     "s3": {
@@ -192,5 +208,9 @@ _ICEBERG = {
         "client_id": "adls.client-id",
         "client_secret": "adls.client-secret",
         "tenant_id": "adls.tenant-id",
+        "blob_storage_authority": "adls.blob-storage-authority",
+        "dfs_storage_authority": "adls.dfs-storage-authority",
+        "blob_storage_scheme": "adls.blob-storage-scheme",
+        "dfs_storage_scheme": "adls.dfs-storage-scheme",
     },
 }
