@@ -312,11 +312,13 @@ def read_footer(file: ScanFile, store: Store | None = None) -> pq.FileMetaData |
             key = (path, status.st_size, status.st_mtime_ns)
     except OSError as error:
         return _unreadable(path, error)
-    known = _footers.get(key)
+    # of a file that was not listed nobody knows whether it changed
+    is_known = store is None or file.n_bytes > 0
+    known = _footers.get(key) if is_known else None
     if known is not None:
         return known
     footer = open_footer(path, store)
-    if not isinstance(footer, NotScannable):
+    if is_known and not isinstance(footer, NotScannable):
         _footers.add(key, footer)
     return footer
 
@@ -339,14 +341,23 @@ def open_footer(path: str, store: Store | None = None) -> pq.FileMetaData | NotS
 def _stored_footer(path: str, store: Store) -> pq.FileMetaData | NotScannable:
     try:
         with explained(store, path), open_stored(store, path) as file:
-            n_bytes = file.size()
-            n_read = min(n_bytes, _TAIL_BYTES)
-            tail = file.read_at(n_read, n_bytes - n_read)
-            n_footer = int.from_bytes(tail[-8:-4], "little") + 8
-            if n_read < n_footer <= n_bytes and tail[-4:] == b"PAR1":
-                tail = file.read_at(n_footer, n_bytes - n_footer)
+            return footer_of(file, path)
     except OSError as error:
         return NotScannable(f"cannot read {path}: {error.strerror or error}")
+
+
+def footer_of(file: pa.NativeFile, path: str) -> pq.FileMetaData | NotScannable:
+    """The footer of an open file of a store, which is asked once for it if it is not long.
+
+    Raises:
+        OSError: the store does not give it.
+    """
+    n_bytes = file.size()
+    n_read = min(n_bytes, _TAIL_BYTES)
+    tail = file.read_at(n_read, n_bytes - n_read)
+    n_footer = int.from_bytes(tail[-8:-4], "little") + 8
+    if n_read < n_footer <= n_bytes and tail[-4:] == b"PAR1":
+        tail = file.read_at(n_footer, n_bytes - n_footer)
     if tail[-4:] == b"PARE":
         return NotScannable(f"{path} has encrypted columns")
     try:

@@ -10,6 +10,7 @@ from typing import BinaryIO, NoReturn, cast
 
 from pyarrow import fs
 
+from runtime.scan.asked_once import asked
 from runtime.scan.stores import Store, explained, filesystem_of, open_stored
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
@@ -115,6 +116,12 @@ class StoredFiles:
 
     def info(self, path: str) -> fs.FileInfo:
         """What Arrow knows of a path."""
+        # what writers say of themselves, in hidden files, has to be read in its order
+        if path.rpartition("/")[2].startswith("."):
+            return self._info(path)
+        return asked(("info", self.store, path), lambda: self._info(path))
+
+    def _info(self, path: str) -> fs.FileInfo:
         with explained(self.store, path):
             found = filesystem_of(self.store).get_file_info(self.store.path(path))
             if self.store.kind == "abfs":

@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 
 from runtime.errors import ExecutionError
 from runtime.scan.files import NotScannable
-from runtime.scan.metadata import is_on_old_calendar, open_footer
+from runtime.scan.metadata import footer_of, is_on_old_calendar, read_footer
 from runtime.scan.read import read_ahead
 from runtime.scan.splits import LEAST_BYTES, SPLIT_BYTES, FileRange
-from runtime.scan.stores import Store, open_stored, why_of
+from runtime.scan.stores import Store, explained, open_stored, why_of
 from runtime.spec.scan import ScanFile
 
 _BATCH_ROWS = 1 << 16
@@ -65,13 +65,13 @@ def file_ranges(
     return [split for split in splits if split]
 
 
-def row_schema(path: str, store: Store) -> pa.Schema:
+def row_schema(file: ScanFile, store: Store) -> pa.Schema:
     """The columns of a file in the Arrow types that Spark's types of them are.
 
     Raises:
         ExecutionError: the file cannot be read.
     """
-    return _schema(_footer(path, store), path)
+    return _schema(_checked(read_footer(file, store)), file.path)
 
 
 def read_part(
@@ -91,7 +91,12 @@ def read_part(
         ExecutionError: the file cannot be read, or has a column in another type.
     """
     path = part.file.path
-    footer = _footer(path, store)
+    try:
+        with explained(store, path):
+            opened = open_stored(store, path)
+            footer = _checked(footer_of(opened, path))
+    except OSError as error:
+        raise ExecutionError(f"cannot read {path}: {error.strerror or error}") from error
     found = _schema(footer, path)
     names = {field.name: _named(found, field.name) for field in schema}
     for field in schema:
@@ -103,10 +108,7 @@ def read_part(
 
     def batches() -> Iterator[pa.RecordBatch]:
         file = pq.ParquetFile(
-            open_stored(store, path),
-            metadata=footer,
-            pre_buffer=True,
-            coerce_int96_timestamp_unit="us",
+            opened, metadata=footer, pre_buffer=True, coerce_int96_timestamp_unit="us"
         )
         with file:
             for number in part.row_groups(footer):
@@ -129,8 +131,7 @@ def read_part(
         raise ExecutionError(f"cannot read {path}: {why_of(store, path, error)}") from error
 
 
-def _footer(path: str, store: Store) -> pq.FileMetaData:
-    footer = open_footer(path, store)
+def _checked(footer: pq.FileMetaData | NotScannable) -> pq.FileMetaData:
     if isinstance(footer, NotScannable):
         raise ExecutionError(footer.reason)
     return footer

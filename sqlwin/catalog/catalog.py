@@ -31,6 +31,7 @@ from runtime.detection.detect import Detected
 from runtime.errors import AnalysisError, CatalogError, nearest
 from runtime.names import quoted
 from runtime.redaction import DEFAULT, Mask
+from runtime.scan.asked_once import asking_once
 from runtime.spark.files import files_at, resolve
 from runtime.spark.session import is_remote
 from runtime.spec.aggregates import UserAggregate
@@ -296,7 +297,8 @@ class SessionCatalog:
         if is_remote(self._spark):
             return described_elsewhere(spec)
         origin = resolve(self._spark, spec.option_map["path"])
-        return described_by_files(spec, origin, files_at(self._spark, origin))
+        with asking_once():
+            return described_by_files(spec, origin, files_at(self._spark, origin))
 
     def spark_table(self, name: Name) -> TableSpec | None:
         """A Parquet table of Spark's session catalog; None: it has none of that name.

@@ -21,6 +21,7 @@ from runtime.connectors.registry import connector_of
 from runtime.errors import SqlwinError
 from runtime.frames.scan_counts import ScanCounts, StatementScanCounts
 from runtime.local.spark_settings import settings_of
+from runtime.scan.asked_once import asking_once
 from runtime.spark.files import refuse_remote_streams
 from runtime.spark.jobs import statement_tag, tag_statement
 from runtime.spark.session import is_remote
@@ -164,7 +165,7 @@ class Plans:
             query: its tree.
             text: its text.
         """
-        with self._span("planning"):
+        with self._span("planning"), asking_once():
             found = self.known.plan(query, text)
         if found is None:
             return None
@@ -188,7 +189,7 @@ class Plans:
     def _planned(
         self, drafts: Callable[[], Iterable[Draft]], without: frozenset[str] = frozenset()
     ) -> list[Plan]:
-        with self._span("planning"):
+        with self._span("planning"), asking_once():
             plans = plan_together(list(drafts()), self._planner_options(without))
         if self.run is not None:
             for plan in plans:

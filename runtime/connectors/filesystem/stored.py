@@ -137,7 +137,7 @@ def read_stored(
     fields, named = [], {name.lower() for name in listing.partition_columns}
     if not listed:
         return None
-    for field in row_schema(listed[0].path, files.store):
+    for field in row_schema(listed[0], files.store):
         name = field.name.lower()
         if name not in named and (not declared or name in declared):
             fields.append(field)

@@ -1,6 +1,7 @@
 """Tables in an object store that Spark has no package for: queries, columns, errors, secrets."""
 
 import datetime as dt
+from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
@@ -72,6 +73,35 @@ def test_windows_over_a_bucket_are_those_over_a_disk(
     assert 3 <= len(set(of_rows)) and len(of_rows) <= 40
 
 
+def test_a_statement_looks_at_a_bucket_once(lake: sqlwin.Session, store: ObjectStore) -> None:
+    for number in range(10):
+        store.put(f"counted/part-{number}.parquet", rows(number * N_ROWS))
+
+    def requests(work: Callable[[], object]) -> tuple[int, int]:
+        """How often the directory is looked at, and files are opened."""
+        store.requests.clear()
+        work()
+        opened = [path for method, path, _ in store.requests if path.endswith(".parquet")]
+        heads = sum(method == "HEAD" for method, path, _ in store.requests if path in opened)
+        return len(store.requests) - len(opened), heads
+
+    looks, heads = requests(lambda: create(lake, "counted", store.uri("counted")))
+    assert looks <= 4 and heads == 0
+    windows = BY_HOUR.replace("TABLE events", "TABLE counted")
+    looks, heads = requests(lambda: lake.sql(windows).collect())
+    assert looks <= 6 and heads <= 22, "once for footers, once for rows"
+    looks, heads = requests(lambda: lake.sql(windows).collect())
+    assert looks <= 6 and heads <= 11, "footers are remembered"
+    looks, heads = requests(lambda: lake.sql("SELECT MAX(v) FROM counted").collect())
+    assert looks <= 6 and heads <= 11
+    # the next statement sees what has come
+    store.put("counted/part-x.parquet", rows(10 * N_ROWS))
+    store.put("counted/part-0.parquet", rows(0).slice(0, 100))
+    (row,) = lake.sql("SELECT COUNT(*) AS n FROM counted").collect()
+    assert row["n"] == 10 * N_ROWS + 100
+    assert sum(row["n"] for row in lake.sql(windows).collect()) == 10 * N_ROWS + 100
+
+
 def test_rows_of_a_bucket_are_read_without_a_window(lake: sqlwin.Session) -> None:
     found = lake.sql("SELECT day, COUNT(*) AS n, MAX(v) AS v FROM events GROUP BY day ORDER BY day")
     assert [tuple(row) for row in found.collect()] == [
@@ -112,7 +142,7 @@ def test_declared_columns_and_metadata_are_those_of_the_files(
 
 def refused(session: sqlwin.Session, sql: str) -> str:
     with pytest.raises(SqlwinError) as raised:
-        session.sql(sql).collect()
+        list(session.execute(sql)[-1].rows)
     text = str(raised.value)
     assert "Exception" not in text and KEYS["secret.key"] not in text
     return text

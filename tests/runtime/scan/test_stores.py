@@ -179,7 +179,7 @@ def test_a_bucket_that_is_not_there_is_named(store: ObjectStore) -> None:
 
 def test_whole_rows_are_read_by_ranges_of_bytes(store: ObjectStore) -> None:
     opened, uri = store.store(), store.uri("logs/day=1/part-0.parquet")
-    schema = row_schema(uri, opened)
+    schema = row_schema(ScanFile(uri), opened)
     assert schema == pa.schema([("k", pa.int64()), ("s", pa.string())])
     n_bytes = StoredFiles(opened).info(uri).size
     splits = file_ranges([ScanFile(uri, n_bytes=n_bytes)], 1, n_bytes // 4)
