@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import time
 from collections.abc import Iterator
@@ -38,6 +40,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-goldens", action="store_true", help="rewrite the golden files")
     parser.addoption("--long", action="store_true", help="run the tests that take long too")
     parser.addoption("--slow", action="store_true", help="run every test")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    # A command leaves what it made to the end of its process, and so keeps what tests made too: of
+    # that DuckDB would say, on two screens, that it leaks
+    atexit.unregister(gc.freeze)
 
 
 # before xdist reads which groups tests are in
