@@ -21,8 +21,8 @@ _TIMEOUT_SECONDS = 5.0
 _TRY_SECONDS = 4.0
 _JSON = "application/vnd.schemaregistry.v1+json"
 _UNKNOWN, _REFUSED, _SERVER = 404, (401, 403), 500
-# Schemas never change: of each registry those that were asked for, by their ids
-_known: dict[tuple[str, int], str] = {}
+# Schemas never change: of each registry, and login, those that were asked for, by their ids
+_known: dict[tuple[tuple[tuple[str, str], ...], int], str] = {}
 
 Registry = Mapping[str, str]
 
@@ -38,7 +38,7 @@ def schema_text(registry: Registry, number: int) -> str:
     Raises:
         ExecutionError: there is none, or no answer within seconds.
     """
-    key = (registry["url"], number)
+    key = (tuple(sorted(registry.items())), number)
     if key not in _known:
         answer = _asked(registry, f"/schemas/ids/{number}", f"schema {number}")
         kind = answer.get("schemaType", "AVRO")
