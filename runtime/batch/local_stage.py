@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -16,15 +14,15 @@ from pyspark.sql.types import StructType
 from runtime.compute.kernels.session import chain_partials
 from runtime.compute.values.percentiles import condensed
 from runtime.connectors.kafka.offsets import Reading
-from runtime.connectors.kafka.scan import ranges_of, scan_reading
+from runtime.connectors.kafka.scan import portions_of, scan_reading
 from runtime.frames.blobs import large_tables
 from runtime.frames.meter import ArrowFunction, Wrap
 from runtime.frames.scan_counts import ScanCounter, StatementScanCounts
 from runtime.frames.views import temporary_view
 from runtime.local.arrow_scan import (
-    SPLIT,
     SPLITS_PER_CORE,
     item_rows,
+    items_of,
     planned_splits,
     split_partials,
     split_rows,
@@ -189,9 +187,11 @@ def _of_messages(
 ) -> LocalStage:
     """Rows of messages that are there."""
     reading = scan_reading(scan.table, scan.files.columns, is_stream=False)
-    first, second = message_partials(step, plan, reading, counter)
+    portions = portions_of(scan.table, spark.sparkContext.defaultParallelism * SPLITS_PER_CORE)
+    numbers, sent = item_rows(spark, portions)
+    first, second = message_partials(step, plan, reading, sent, counter)
     return _MessageStage(
-        ranges_of(spark, scan.table, is_stream=False),
+        numbers,
         _chained(plan, first),
         _spark_schema(plan.schema),
         step.label,
@@ -236,8 +236,7 @@ def _of_kept(
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
-        for row in chain.from_iterable(batch.to_pylist() for batch in batches):
-            split = splits[row[SPLIT]] if splits else pickle.loads(row["$files"])
+        for split in items_of(batches, splits):
             for table in split_tables(step, split, store):
                 yield from expanding(table)
 

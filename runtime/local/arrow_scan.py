@@ -198,6 +198,17 @@ def item_rows(spark: SparkSession, items: Sequence[T]) -> tuple[DataFrame, Seque
     return spark.createDataFrame(table).repartitionById(n_items, SPLIT), ()
 
 
+def items_of(batches: Iterable[pa.RecordBatch], items: Sequence[T]) -> Iterator[T]:
+    """What a task reads, of the rows of `item_rows` that it is given.
+
+    Args:
+        batches: the rows.
+        items: all items; none if they are in the rows.
+    """
+    for row in chain.from_iterable(batch.to_pylist() for batch in batches):
+        yield items[row[SPLIT]] if items else pickle.loads(row["$files"])
+
+
 def _with_others(spark: SparkSession, splits: DataFrame, source: ScanSource) -> DataFrame:
     if not source.others:
         return splits  # each type that Java parses is a call

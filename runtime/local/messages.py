@@ -1,14 +1,15 @@
 """The local stage where it consumes messages of Kafka itself, so that no row becomes a JVM row.
 
-Spark's source hands on ranges of offsets, and a task consumes and decodes them into Arrow. What
-Arrow and Spark may read differently is left to Spark, a record batch at a time: such messages leave
-the task beside its partials, Spark SQL decodes them, and a second pass aggregates them. Most tasks
-have none, and their partials pass it as they are.
+A task is given ranges of offsets, by Spark's source in a stream and by the driver in a batch. It
+consumes them and decodes them into Arrow. What Arrow and Spark may read differently is left to
+Spark, a record batch at a time: such messages leave the task beside its partials, Spark SQL decodes
+them, and a second pass aggregates them. Most tasks have none, and their partials pass it as they
+are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
 
 import pyarrow as pa
@@ -20,11 +21,12 @@ from pyspark.sql.types import DataType, StructType
 
 from runtime.compute.buffer import Rows
 from runtime.compute.counters import count
-from runtime.connectors.kafka.offsets import SPLIT, Reading
+from runtime.connectors.kafka.offsets import SPLIT, Range, Reading
 from runtime.connectors.kafka.scan import decoded_by_spark
-from runtime.connectors.kafka.source import RANGE, message_ddl, read_table
+from runtime.connectors.kafka.source import message_ddl, read_table
 from runtime.frames.meter import ArrowFunction
 from runtime.frames.scan_counts import ScanCounter
+from runtime.local.arrow_scan import items_of
 from runtime.local.scan_rows import ScanRows
 from runtime.local.stage import BufferPlan, Cut, aggregate
 from runtime.spark.workers import prepare_worker
@@ -110,7 +112,11 @@ def passing(
 
 
 def message_partials(
-    step: ScanLocalStep, plan: BufferPlan, reading: Reading, counter: ScanCounter | None
+    step: ScanLocalStep,
+    plan: BufferPlan,
+    reading: Reading,
+    portions: Sequence[tuple[Range, ...]],
+    counter: ScanCounter | None,
 ) -> tuple[Callable[[Cut], ArrowFunction], Callable[[list[str], Cut], ArrowFunction]]:
     """What tasks of a batch make of ranges in the first pass, and in the second one.
 
@@ -118,6 +124,7 @@ def message_partials(
         step: what is evaluated.
         plan: what is aggregated.
         reading: how messages are read.
+        portions: the ranges of each task; none if they are in the rows, see `item_rows`.
         counter: what counts the rows that are read, and those without a time.
 
     Returns:
@@ -131,8 +138,8 @@ def message_partials(
             rows = ScanRows(step)
 
             def read() -> Iterator[Rows | pa.RecordBatch]:
-                for text in texts(batches):
-                    for batch in read_table(reading, text):
+                for wanted in items_of(batches, portions):
+                    for batch in read_table(reading, wanted):
                         if is_left(batch):
                             count("rows_scanned", batch.num_rows)
                             yield batch
@@ -159,12 +166,6 @@ def message_partials(
         return run
 
     return first, second
-
-
-def texts(batches: Iterable[pa.RecordBatch]) -> Iterator[str]:
-    """The ranges of a task."""
-    for batch in batches:
-        yield from batch.column(RANGE).to_pylist()
 
 
 def _record(counter: ScanCounter | None, rows: ScanRows, *, is_second: bool) -> None:

@@ -73,7 +73,7 @@ class OwnSources:
     def ranges(self, spark: SparkSession, table: TableSpec) -> DataFrame:
         """The ranges of messages of a table as they come, in the column RANGE."""
         if table not in self._ranges:
-            self._ranges[table] = ranges_of(spark, table, is_stream=True)
+            self._ranges[table] = ranges_of(spark, table)
         return self._ranges[table]
 
     def start(self, failed: Callable[[BaseException], None], is_over: Callable[[], bool]) -> None:

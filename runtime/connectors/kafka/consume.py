@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import KafkaError, Message, TopicPartition
 
 from runtime.connectors.kafka.avro import AvroDecoding, BrokenMessageError, decoded_avro
 from runtime.connectors.kafka.client import LATER_SECONDS, Client
@@ -44,13 +44,53 @@ def read_range(client: Client, reading: Reading, wanted: Range) -> Iterator[pa.R
         yield record_batch(messages, wanted, reading)
 
 
-def messages_of(client: Client, reading: Reading, wanted: Range) -> Iterator[list[Any]]:
+def in_turn(reading: Reading, ranges: Sequence[Range]) -> Iterator[tuple[Range, list[Any]]]:
+    """The messages of ranges, one range after the other, as `messages_of` gives them.
+
+    Two consumers take turns: one fetches the beginning of the next range while the other is read,
+    so that only the first range is waited for.
+
+    Args:
+        reading: what is read, and which columns of it.
+        ranges: the ranges, in their order.
+
+    Raises:
+        ExecutionError: messages are lost, or Kafka does not answer.
+    """
+    clients: list[Client] = []
+    try:
+        for first in ranges[:2]:
+            clients.append(Client(reading.config))
+            _assign(clients[-1], first)
+        for number, wanted in enumerate(ranges):
+            client = clients[number % 2]
+            for messages in messages_of(client, reading, wanted, is_assigned=True):
+                yield wanted, messages
+            if number + 2 < len(ranges):
+                after = ranges[number + 2]
+                if after.topic != wanted.topic:
+                    # who is not asked for it waits most of a second for a topic that is new to it
+                    client.partitions((after.topic,), "")
+                _assign(client, after)
+    finally:
+        for client in clients:
+            client.kafka.close()
+
+
+def _assign(client: Client, wanted: Range) -> None:
+    client.kafka.assign([TopicPartition(wanted.topic, wanted.partition, wanted.start)])
+
+
+def messages_of(
+    client: Client, reading: Reading, wanted: Range, *, is_assigned: bool = False
+) -> Iterator[list[Any]]:
     """The messages from one offset up to another, each once, some thousand at a time.
 
     Args:
         client: a consumer.
         reading: what is read, and which columns of it.
         wanted: the range. Of a compacted topic there may be fewer messages than offsets.
+        is_assigned: whether the client fetches them already.
 
     Raises:
         ExecutionError: messages are lost, or Kafka does not answer.
@@ -58,7 +98,8 @@ def messages_of(client: Client, reading: Reading, wanted: Range) -> Iterator[lis
     position = wanted.start
     held: list[Any] = []
     n_bytes = 0
-    client.kafka.assign([TopicPartition(wanted.topic, wanted.partition, position)])
+    if not is_assigned:
+        _assign(client, wanted)
     last_sign = time.monotonic()
     ended_at: int | None = None
     # to look through so many new objects for circles takes as long as to fetch them
@@ -114,7 +155,7 @@ def messages_of(client: Client, reading: Reading, wanted: Range) -> Iterator[lis
 
 def _is_plain(arrived: list[Any], position: int, end: int) -> bool:
     """Whether these are messages that are wanted, and nothing else: most are, and go as a whole."""
-    if not arrived or any([message.error() for message in arrived]):
+    if not arrived or any(map(Message.error, arrived)):
         return False
     return bool(position <= arrived[0].offset() and arrived[-1].offset() < end)
 
@@ -191,7 +232,7 @@ def _fields(messages: list[Any], source: Range, reading: Reading) -> list[pa.Arr
     how = reading.decoding
     if how is None:
         return None
-    values = [message.value() for message in messages]
+    values = list(map(Message.value, messages))
     if not isinstance(how, AvroDecoding):
         return decoded(values, how)
     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -100,9 +101,13 @@ def decoded(values: Sequence[bytes | None], how: Decoding) -> list[pa.Array] | N
 
 
 def _of_json(values: Sequence[bytes | None], how: Decoding) -> list[pa.Array] | None:
-    # an object without fields is a row of NULLs too
-    lines = [b"{}" if value is None else value for value in values]
-    joined = b"\n".join(lines)
+    lines: Sequence[Any] = values
+    try:
+        joined = b"\n".join(lines)
+    except TypeError:
+        # an object without fields is a row of NULLs too
+        lines = [b"{}" if value is None else value for value in values]
+        joined = b"\n".join(lines)
     # Arrow reads one object after the other, wherever a line ends. So that each message is one of
     # them it has to begin as one and to end as one, which no piece of an object can that goes on in
     # the next message.

@@ -9,7 +9,7 @@ of Spark's own Kafka source holds, `{"clicks": {"0": 9}}`, is read as where the 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,9 @@ Offsets = dict[str, dict[str, int]]
 EARLIEST, LATEST, GROUP, TIMESTAMP, OFFSETS = "earliest", "latest", "group", "timestamp", "offsets"
 # Of messages that Spark decodes, the column with the number of their partition among all
 SPLIT = "$split"
+# Of so many messages or fewer a task takes longer to start than to read them; and so many are
+# enough for one, since one that fails begins anew
+_FEW, _MANY = 20_000, 2_000_000
 # What Kafka takes in place of a time
 _FIRST, _NEXT = -2, -1
 
@@ -353,6 +356,35 @@ def _cut(whole: Range, least: int, total: int) -> Iterator[Range]:
     bounds = [whole.start + size * i // n_parts for i in range(n_parts + 1)]
     for start, end in pairwise(bounds):
         yield Range(whole.topic, whole.partition, start, end)
+
+
+def portions(ranges: Sequence[Range], n_tasks: int, least: int = 0) -> list[tuple[Range, ...]]:
+    """The ranges of each task: about as many messages for all of them.
+
+    Args:
+        ranges: what is read. Where one task ends and the next one begins a range is cut.
+        n_tasks: how many tasks; fewer of few messages, more of many.
+        least: at least so many, where there are as many messages.
+    """
+    total = sum(each.end - each.start for each in ranges)
+    wanted = max(min(n_tasks, -(-total // _FEW)), -(-total // _MANY))
+    n_portions = min(total, max(wanted, least))
+    found: list[tuple[Range, ...]] = []
+    portion: list[Range] = []
+    n_before = 0
+    for each in ranges:
+        start = each.start
+        while start < each.end:
+            # the bound of the portion that is filled, in messages from the first one on
+            room = total * (len(found) + 1) // n_portions - n_before
+            end = min(each.end, start + room)
+            portion.append(Range(each.topic, each.partition, start, end))
+            n_before += end - start
+            start = end
+            if n_before == total * (len(found) + 1) // n_portions:
+                found.append(tuple(portion))
+                portion = []
+    return found
 
 
 def _lost(reading: Reading, topic: str, partition: str, what: str) -> None:

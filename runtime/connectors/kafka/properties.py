@@ -89,6 +89,8 @@ def consumer_config(spec: TableSpec) -> dict[str, str]:
         "fetch.queue.backoff.ms": "10",
         # what is read is there already: a broker need not wait for more
         "fetch.wait.max.ms": "20",
+        # a task has two consumers, each with so much that it has fetched ahead
+        "queued.max.messages.kbytes": "32768",
     }
     found = _translated(spec)
     taken = {name: value for name, value in found.items() if name not in _ONLY_PRODUCERS}

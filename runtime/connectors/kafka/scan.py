@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 
 from runtime.connectors.kafka.connector import PYTHON, client_of, columns_of
 from runtime.connectors.kafka.decode import CSV, JSON
-from runtime.connectors.kafka.offsets import SPLIT, Reading
-from runtime.connectors.kafka.source import as_spark_has_them, ranges
+from runtime.connectors.kafka.offsets import SPLIT, Range, Reading, portions
+from runtime.connectors.kafka.source import as_spark_has_them, ranges, ranges_there
 from runtime.connectors.kafka.table import METADATA, key_fields, reading_of, value_format
 from runtime.connectors.options.checks import option_values
 from runtime.connectors.options.formats import spark_options
@@ -91,13 +91,26 @@ def _place(declared: TableColumn, column: Column, reading: Reading) -> int | str
     return next((i for i, each in fields if each == (declared.name, column.type)), None)
 
 
-def ranges_of(spark: SparkSession, spec: TableSpec, *, is_stream: bool) -> DataFrame:
-    """The ranges of a table, each as the text in RANGE that `read_table` takes.
+def ranges_of(spark: SparkSession, spec: TableSpec) -> DataFrame:
+    """The ranges of a stream over a table, each as the text of a Range in RANGE.
 
     Whatever is read of them they are one source to Spark.
     """
-    reading = replace(reading_of(spec, is_stream=is_stream), wanted=())
-    return ranges(spark, reading, is_stream=is_stream)
+    return ranges(spark, replace(reading_of(spec, is_stream=True), wanted=()))
+
+
+def portions_of(spec: TableSpec, n_tasks: int) -> list[tuple[Range, ...]]:
+    """What each task of a batch reads of the messages that are there now.
+
+    Args:
+        spec: the table.
+        n_tasks: so many tasks share a large topic.
+
+    Raises:
+        ExecutionError: there is no such topic, or Kafka does not answer.
+    """
+    reading = reading_of(spec, is_stream=False)
+    return portions(ranges_there(reading), n_tasks, reading.min_partitions)
 
 
 def decoded_by_spark(

@@ -130,20 +130,29 @@ def _read(reading: Reading, partition: InputPartition) -> Iterator[pa.RecordBatc
             client.kafka.close()
 
 
-def read_table(reading: Reading, text: str) -> Iterator[pa.RecordBatch]:
-    """The rows of a range as `table_rows` gives them, in a task that was given its text.
+def read_table(reading: Reading, wanted: Sequence[Range]) -> Iterator[pa.RecordBatch]:
+    """The rows of ranges as `table_rows` gives them, in a task.
 
     Raises:
         ExecutionError: messages are lost, or Kafka does not answer.
     """
-    from runtime.connectors.kafka.consume import messages_of, table_rows
+    from runtime.connectors.kafka.consume import in_turn, table_rows
 
-    wanted = Range.of(text)
+    with _about(reading):
+        for source, messages in in_turn(reading, wanted):
+            yield table_rows(messages, source, reading)
+
+
+def ranges_there(reading: Reading) -> list[Range]:
+    """What a batch reads that begins now.
+
+    Raises:
+        ExecutionError: there is no such topic, or Kafka does not answer.
+    """
     with _about(reading):
         client = _consumer(reading)
         try:
-            for messages in messages_of(client, reading, wanted):
-                yield table_rows(messages, wanted, reading)
+            return batch_ranges(client, reading)
         finally:
             client.kafka.close()
 
@@ -155,12 +164,7 @@ class _BatchReader(DataSourceReader):
         self._reading = reading
 
     def partitions(self) -> Sequence[InputPartition]:
-        with _about(self._reading):
-            client = _consumer(self._reading)
-            try:
-                return [_Part(each) for each in batch_ranges(client, self._reading)]
-            finally:
-                client.kafka.close()
+        return [_Part(each) for each in ranges_there(self._reading)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(self._reading, partition)
@@ -306,12 +310,12 @@ def messages(spark: SparkSession, reading: Reading, *, is_stream: bool) -> DataF
     return as_spark_has_them(_loaded(spark, reading, is_stream))
 
 
-def ranges(spark: SparkSession, reading: Reading, *, is_stream: bool) -> DataFrame:
-    """The ranges that tasks read, each as the text in RANGE that `read_table` takes.
+def ranges(spark: SparkSession, reading: Reading) -> DataFrame:
+    """The ranges that tasks of a stream read, each as the text of a Range in RANGE.
 
     Spark keeps of them what it keeps of messages, so that either can go on from the other.
     """
-    return _loaded(spark, reading, is_stream, **{BRINGS_RANGES: "true"})
+    return _loaded(spark, reading, is_stream=True, **{BRINGS_RANGES: "true"})
 
 
 def as_spark_has_them(found: DataFrame) -> DataFrame:

@@ -150,7 +150,7 @@ class MessageTask(ScanTask):
 
     def _read(self, path: str) -> Iterator[tuple[pa.RecordBatch, int | None]]:
         split = self._reading.split_of(Range.of(path)) if self._follows_splits else None
-        for rows in read_table(self._reading, path):
+        for rows in read_table(self._reading, [Range.of(path)]):
             if is_left(rows):
                 yield rows, LEFT
             else:

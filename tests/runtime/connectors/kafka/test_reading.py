@@ -8,9 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from runtime.connectors.kafka.client import Client
-from runtime.connectors.kafka.consume import read_range
+from runtime.connectors.kafka.consume import in_turn, read_range
 from runtime.connectors.kafka.decode import Decoding
 from runtime.connectors.kafka.offsets import (
     Range,
@@ -20,6 +22,7 @@ from runtime.connectors.kafka.offsets import (
     first_offset,
     next_offset,
     planned_ranges,
+    portions,
     starting,
 )
 from runtime.connectors.kafka.produce import send
@@ -65,6 +68,53 @@ def test_a_batch_reads_what_is_there_and_each_message_once(broker: Broker, clien
     broker.send("batch", [b"later"])
     found = values(client, asked, *ranges)
     assert sorted(found) == sorted(b"%d-%d" % (p, i) for p in range(2) for i in range(2500))
+
+
+def test_ranges_of_a_task_come_in_their_order_and_each_message_once(
+    broker: Broker, client: Client
+) -> None:
+    sent = {}
+    for topic in ("turn-a", "turn-b"):
+        for partition in range(3):
+            values = [b"%s-%d-%d" % (topic.encode(), partition, i) for i in range(700)]
+            broker.send(topic, values, partition)
+            sent[topic, partition] = values
+    asked = reading(broker, "turn-a", "turn-b")
+    ranges = [part for task in portions(batch_ranges(client, asked), 1, 4) for part in task]
+    found = [(source, [m.value() for m in messages]) for source, messages in in_turn(asked, ranges)]
+    assert [source for source, _ in found] == ranges
+    for source, messages in found:
+        assert messages == sent[source.topic, source.partition][source.start : source.end]
+    assert sum(len(messages) for _, messages in found) == 6 * 700
+    assert list(in_turn(asked, [])) == []
+    broken = [ranges[0], Range("turn-b", 1, 900, 901), ranges[1]]
+    with pytest.raises(ExecutionError, match="topic 'turn-b', partition 1: messages are lost"):
+        list(in_turn(asked, broken))
+
+
+@given(
+    st.lists(st.integers(1, 100_000), max_size=6), st.integers(1, 8), st.sampled_from([0, 3, 50])
+)
+@example([5_000_000], 2, 0)
+@example([1], 8, 50)
+def test_tasks_share_messages_evenly(sizes: list[int], n_tasks: int, least: int) -> None:
+    ranges = [Range("t", p, p, p + size) for p, size in enumerate(sizes)]
+    total = sum(sizes)
+    shares = portions(ranges, n_tasks, least)
+    # each offset is in one of them, in order
+    joined: list[Range] = []
+    for each in (part for share in shares for part in share):
+        if joined and (joined[-1].partition, joined[-1].end) == (each.partition, each.start):
+            joined[-1] = Range("t", each.partition, joined[-1].start, each.end)
+        else:
+            joined.append(each)
+    assert joined == ranges
+    loads = [sum(part.end - part.start for part in share) for share in shares]
+    assert max(loads, default=0) - min(loads, default=0) <= 1
+    assert len(shares) >= min(least, total)
+    assert all(load <= 2_000_000 for load in loads)
+    if not least and total < 20_000:
+        assert len(shares) == min(total, 1)
 
 
 def test_a_message_comes_with_all_that_kafka_knows_of_it(broker: Broker, client: Client) -> None:

@@ -80,10 +80,10 @@ def test_messages_of_a_topic_are_read_for_spark_and_for_windows(
         {"offset": 2, "value": None, "field_0": None, "field_1": None},
     ]
     windows = replace(reading, wanted=(("v", 1), ("part", "partition")))
-    (rows,) = read_table(windows, Range("avro-read", 2, 1, 3).text())
+    (rows,) = read_table(windows, [Range("avro-read", 2, 1, 3)])
     assert rows.to_pylist() == [{"v": 4, "part": 2}, {"v": None, "part": 2}]
     with pytest.raises(ExecutionError) as caught:
-        list(read_table(windows, Range("avro-read", 2, 0, 4).text()))
+        list(read_table(windows, [Range("avro-read", 2, 0, 4)]))
     assert caught.value.message == (
         "table `t`: topic 'avro-read', partition 2, offset 3: the message cannot be read as Avro: "
         "it does not begin with a zero byte and the id of a schema"
