@@ -16,7 +16,8 @@ engine `lateness` is sqlwin with an allowed lateness of a day; no row comes so l
         --window "TUMBLE 1 min" --engine sqlwin --engine lateness
 
 With `--history` so many minutes come before, or as many as fill the window, and are not timed. So
-windows of a day are full, and the column `times the first` is what one costs beside another:
+windows of a day are full, and the column `times the first` is what one costs beside another. Each
+engine reads a history once: its checkpoint is kept with the data, and copied by each run:
 
     python -m tests.bench.streaming --live 20 --history 1440 --batch-rows 200000 --keys 100000 \\
         --window "TUMBLE 1 min" --window "HOP 1 min / 24 h" --engine sqlwin
@@ -39,7 +40,7 @@ import sqlwin
 from tests.bench import data, soak
 from tests.bench.cases import Case, case_of
 from tests.bench.streaming.engines import ENGINES, Files, Outcome, connect, run, same
-from tests.bench.streaming.live import Traffic, history_of, sessions
+from tests.bench.streaming.live import Traffic, history_of, sessions, state_after
 
 _WINDOWS = ["TUMBLE 1 min", "HOP 1 min / 10 min", "HOP 1 min / 1 h"]
 _KEYS = [1_000, 100_000]
@@ -108,7 +109,8 @@ def _reported(
     report: _Report,
 ) -> Outcome:
     """Run an engine and print what it took, once its result is that of sqlwin `beside` it."""
-    outcome = run(ENGINES[name], session, case, files)
+    start = state_after(name, session, case, files)
+    outcome = run(ENGINES[name], session, case, files, start)
     if beside is not None and not same(beside.digest, outcome.digest):
         digests = f"{name} {outcome.digest}, sqlwin {beside.digest}"
         report.console.print(f"[red]{case.name}: {digests}[/red]")
@@ -123,7 +125,7 @@ def _reported(
         f"{outcome.seconds:.1f}",
         f"{outcome.rows_per_second:,.0f}",
         ratio,
-        f"{len(outcome.batch_seconds) + (0 if files.history else 1)}",
+        f"{len(outcome.batch_seconds) + (0 if files.settling else 1)}",
         f"{outcome.batch(50):.2f}",
         "" if first is outcome else f"{outcome.batch(50) / first.batch(50):.2f}",
         f"{outcome.batch(99):.2f}",

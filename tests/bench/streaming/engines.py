@@ -6,6 +6,7 @@ what is measured are the same for all.
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import time
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.types import DataType, StructType
 
 import sqlwin
@@ -56,10 +58,10 @@ class Outcome:
 
     Attributes:
         digest: of the rows that were emitted.
-        n_rows: rows that came in, without a history.
-        seconds: from the start of the query to its end; of micro-batches, without a history.
+        n_rows: rows that came in and were timed.
+        seconds: from the start of the query to its end; of what was timed where some was not.
         batch_seconds: of each micro-batch with rows but the first, which compiles the plan, and
-            those of a history.
+            others that were not timed.
         later_seconds: of all micro-batches but the first together, with rows or without.
         state_rows: rows of the state store, at most.
         state_bytes: keys and values of the state store, after the last micro-batch with rows.
@@ -99,14 +101,21 @@ class Outcome:
 class Files:
     """The input: `n_rows` rows in files of a format, `per_batch` of which make a micro-batch.
 
-    So many micro-batches are a `history` that comes before, which is not timed and not counted.
+    Files of a `history` come before, and have been read; so many micro-batches are `settling`,
+    which are not timed and not counted.
     """
 
     path: Path
     n_rows: int
     per_batch: int
     format: str = "parquet"
-    history: int = 0
+    history: Path | None = None
+    settling: int = 0
+
+    @property
+    def pattern(self) -> str:
+        """The files as a glob: with a directory Spark goes on from no files of another one."""
+        return f"{self.path}/*.{self.format}"
 
 
 @dataclass(frozen=True)
@@ -117,22 +126,33 @@ class Engine:
     state_bytes: Callable[[sqlwin.Session, Path, Mapping[str, Any]], int]
 
 
-def run(engine: Engine, session: sqlwin.Session, case: Case, files: Files) -> Outcome:
-    """All the files, micro-batch by micro-batch; windows that are open at the end stay open."""
+def run(
+    engine: Engine, session: sqlwin.Session, case: Case, files: Files, start: Path | None = None
+) -> Outcome:
+    """All the files, micro-batch by micro-batch; windows that are open at the end stay open.
+
+    Args:
+        engine: what computes them.
+        session: of `connect`.
+        case: the query.
+        files: the input.
+        start: a checkpoint that the stream goes on from, which is copied; None: it begins.
+    """
 
     def state_bytes(checkpoint: Path, progress: Sequence[Any]) -> int:
         last = [p for p in progress if p["stateOperators"]][-1]
         return engine.state_bytes(session, checkpoint, last)
 
     rows = engine.rows(session, case, files)
-    return measure(rows, case.digest.split(", "), state_bytes, files.history)
+    return measure(rows, case.digest.split(", "), state_bytes, files.settling, start)
 
 
 def measure(
     rows: DataFrame,
     digest: Sequence[str],
     state_bytes: Callable[[Path, Sequence[Any]], int],
-    history: int = 0,
+    settling: int = 0,
+    start: Path | None = None,
 ) -> Outcome:
     """Run a stream until its input is used up, and throw its rows away.
 
@@ -140,34 +160,30 @@ def measure(
         rows: the streaming DataFrame.
         digest: aggregates in Spark SQL that distinguish one result from another.
         state_bytes: the state's size by the checkpoint and the progress of each micro-batch.
-        history: how many micro-batches are not timed.
+        settling: how many micro-batches are not timed.
+        start: a checkpoint to go on from, of which a copy is made; None: begin.
     """
     observed = [F.expr(each).alias(f"d{i}") for i, each in enumerate(digest)]
     checkpoint = Path(tempfile.mkdtemp(prefix="stream-"))
-    writer = rows.observe("digest", *observed).writeStream.format("noop")
-    writer = writer.option("checkpointLocation", str(checkpoint)).outputMode("append")
-    writer = writer.trigger(availableNow=True)
-    spark = rows.sparkSession
+    if start is not None:
+        # Spark writes files beside those that are there, and none of them again
+        shutil.copytree(start, checkpoint, copy_function=_link, dirs_exist_ok=True)
     try:
         with workers_peak() as memory:
             started = time.monotonic()
-            # all engines under the settings that sqlwin has for the streams that it starts
-            with stream_settings(spark.conf, stream_partitions(spark), is_local=True):
-                query = writer.start()
-                await_sources(query)
-            query.awaitTermination()
+            query = drain(rows.observe("digest", *observed), checkpoint)
             seconds = time.monotonic() - started
         progress = list(query.recentProgress)
         reads = reads_of_sources(rows)
         n_rows = [rows_read(p, reads, is_heartbeat) for p in progress]
-        timed = slice(max(history, 1), None)
+        timed = slice(max(settling, 1), None)
         batch_seconds = tuple(
             _seconds(p) for p, n in zip(progress[timed], n_rows[timed], strict=True) if n
         )
         return Outcome(
             digest=_digest(progress, len(digest)),
-            n_rows=sum(n_rows[history:]),
-            seconds=sum(batch_seconds) if history else seconds,
+            n_rows=sum(n_rows[settling:]),
+            seconds=sum(batch_seconds) if settling else seconds,
             batch_seconds=batch_seconds,
             later_seconds=sum(map(_seconds, progress[1:])),
             state_rows=max(
@@ -182,11 +198,38 @@ def measure(
         shutil.rmtree(checkpoint, ignore_errors=True)
 
 
+def drain(rows: DataFrame, checkpoint: Path, may_die: bool = False) -> StreamingQuery:
+    """Run a stream until its input is used up, and throw its rows away.
+
+    Args:
+        rows: the streaming DataFrame.
+        checkpoint: its directory.
+        may_die: whether it is to go on where a process that was killed has left it.
+    """
+    spark, writer = rows.sparkSession, rows.writeStream.format("noop").outputMode("append")
+    writer = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+    # all engines under the settings that sqlwin has for the streams that it starts
+    with stream_settings(spark.conf, stream_partitions(spark), is_local=not may_die):
+        query = writer.start()
+        await_sources(query)
+    query.awaitTermination()
+    return query
+
+
 def same(left: Digest, right: Digest) -> bool:
     """Whether two results are equal but for the rounding of sums."""
     return all(
         abs(a - b) <= 1e-9 * max(abs(a), abs(b), 1) for a, b in zip(left, right, strict=True)
     )
+
+
+def _link(origin: str, copy: str) -> str:
+    try:
+        os.link(origin, copy)
+    except OSError:
+        # another file system
+        shutil.copy2(origin, copy)
+    return copy
 
 
 def _digest(progress: Sequence[Any], n_parts: int) -> Digest:
@@ -212,7 +255,7 @@ def _sqlwin_rows(session: sqlwin.Session, case: Case, files: Files) -> DataFrame
         CREATE OR REPLACE TABLE events (
           ts TIMESTAMP(6), key BIGINT, price BIGINT, val DOUBLE,
           WATERMARK FOR ts AS ts - INTERVAL '{DISORDER_SECONDS}' SECOND
-        ) WITH ('connector' = 'filesystem', 'path' = '{files.path}', 'format' = '{files.format}',
+        ) WITH ('connector' = 'filesystem', 'path' = '{files.pattern}', 'format' = '{files.format}',
                 'max-files-per-trigger' = '{files.per_batch}')
     """)
     return session.sql(cases.sqlwin_sql(case))
@@ -243,7 +286,7 @@ def _spark_rows(session: sqlwin.Session, case: Case, files: Files) -> DataFrame:
     spark = session.spark
     schema = spark.read.parquet(str(files.path)).schema
     reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", files.per_batch)
-    rows = reader.parquet(str(files.path)).withColumn("ts", F.col("ts").cast("timestamp"))
+    rows = reader.parquet(files.pattern).withColumn("ts", F.col("ts").cast("timestamp"))
     # state is kept by the key and its window, whose two ends Spark names `window`
     step = f"{case.step_us // 1_000_000} seconds"
     window = F.window("ts", f"{case.size} minutes", step)

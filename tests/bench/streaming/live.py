@@ -1,8 +1,9 @@
 """Rows as they come: a micro-batch is a minute of event time, after a history.
 
 The history is in state when the first minute that is timed comes: of a HOP window of a day one of a
-day, so that it is full. It is read in a few large micro-batches. In a minute of it each row is of
-another key, as far as there are keys, so that few rows make a state as large as many would.
+day, so that it is full. An engine reads it once, in a few large micro-batches, and its checkpoint is
+kept beside the files: each run goes on from there. In a minute of the history each row is of another
+key, as far as there are keys, so that few rows make a state as large as many would.
 
 Where a given number of sessions is to be open, rows are of random keys, in the mean one a gap and
 key: of ten rows of a micro-batch six go on with a session and four begin one, and as many end.
@@ -12,8 +13,9 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from multiprocessing import get_context
@@ -23,15 +25,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+import sqlwin
 from tests.bench.cases import MINUTE_US, Case
 from tests.bench.data import DISORDER_SECONDS, MANY_ROWS, START_US
-from tests.bench.streaming.engines import Files
+from tests.bench.streaming.engines import ENGINES, Files, drain
 
 # The first minute that is timed, a week after the start
 _LIVE = 7 * 1440
 # A history's micro-batches have about so many rows
 _LARGE = 12_000_000
-# So many of its last minutes come one by one, as those that follow: running aggregates are made
+# So many minutes behind it are not timed: state is loaded, running aggregates are made
 SETTLING = 3
 _PER_BATCH = 2
 _SCHEMA = pa.schema(
@@ -68,41 +71,57 @@ class Traffic:
         before = f"-after-{self.history}m-{self.history_rows}" if self.history else ""
         return f"live-{self.rows}-{self.keys}-{self.minutes}m{before}"
 
-    @property
-    def batches(self) -> list[tuple[int, int]]:
-        """The first minute of each micro-batch, and the one behind its last, in order."""
-        first, each = _LIVE - self.history, _LARGE // max(self.history_rows, 1)
-        alone = min(self.history, SETTLING)
-        ends = [*range(_LIVE - alone, _LIVE + self.minutes + 1)]
-        return [*pairwise([*range(first, ends[0], max(each, 1)), *ends])]
+    def files(self, directory: Path) -> Files:
+        """Its files, made where they are not there, in the order in which they are to be read."""
+        path, settling = directory / self.name, SETTLING if self.history else 0
+        history = path / "history" if self.history else None
+        live = pairwise(range(_LIVE - settling, _LIVE + self.minutes + 1))
+        if not (path / "_DONE").exists():
+            self._write(path / "live", [*live])
+            if history is not None:
+                end, step = _LIVE - settling, max(1, _LARGE // self.history_rows)
+                begins = range(end - self.history, end, step)
+                self._write(history, [*pairwise([*begins, end])])
+            (path / "_DONE").touch()
+        n_rows = self.minutes * self.rows
+        return Files(path / "live", n_rows, _PER_BATCH, history=history, settling=settling)
+
+    def _write(self, path: Path, batches: Sequence[tuple[int, int]]) -> None:
+        """Micro-batches of a directory, by the first minute and the one behind the last one."""
+        path.mkdir(parents=True, exist_ok=True)
+        parts = [(first, end, part) for first, end in batches for part in range(_PER_BATCH)]
+        write = partial(_write_part, self, path)
+        if sum(end - first for first, end, _ in parts) * self.history_rows < MANY_ROWS:
+            for each in parts:
+                write(each)
+        else:
+            with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as writers:
+                list(writers.map(write, parts))
+        for file in sorted(path.glob("*.parquet")):
+            # Spark reads files in the order of their times
+            number = int(file.stem.replace("-", ""))
+            os.utime(file, (START_US // 1_000_000 + number,) * 2)
 
     def rows_of(self, minute: int) -> int:
         """How many rows come in a minute."""
         return self.rows if minute >= _LIVE - SETTLING else self.history_rows
 
-    def files(self, directory: Path) -> Files:
-        """Its files, made where they are not there, in the order in which they are to be read."""
-        path = directory / self.name
-        if not (path / "_DONE").exists():
-            path.mkdir(parents=True, exist_ok=True)
-            parts = [
-                (number * _PER_BATCH + part, first, end, part)
-                for number, (first, end) in enumerate(self.batches)
-                for part in range(_PER_BATCH)
-            ]
-            write = partial(_write, self, path)
-            if self.history * self.history_rows < MANY_ROWS:
-                for each in parts:
-                    write(each)
-            else:
-                with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as writers:
-                    list(writers.map(write, parts))
-            # Spark reads files in the order of their times
-            for number, *_ in parts:
-                os.utime(_file(path, number), (START_US // 1_000_000 + number,) * 2)
-            (path / "_DONE").touch()
-        n_history = len(self.batches) - self.minutes
-        return Files(path, self.minutes * self.rows, _PER_BATCH, history=n_history)
+
+def state_after(engine: str, session: sqlwin.Session, case: Case, files: Files) -> Path | None:
+    """The checkpoint of an engine that has read the history of files, made once; None: of none.
+
+    One that was not made to its end is gone on with.
+    """
+    if files.history is None:
+        return None
+    window = case.name.split(",")[0].replace(" / ", "-").replace(" ", "-")
+    path = files.history.with_name(f"state-{engine}-{window}")
+    checkpoint, done = path / "checkpoint", path / "_DONE"
+    if not done.exists():
+        rows = ENGINES[engine].rows(session, case, replace(files, path=files.history))
+        drain(rows, checkpoint, may_die=True)
+        done.touch()
+    return checkpoint
 
 
 def sessions(n_open: int, rows: int) -> Case:
@@ -115,15 +134,15 @@ def sessions(n_open: int, rows: int) -> Case:
 def history_of(case: Case, most: int) -> int:
     """The minutes of history that fill a case's window, up to so many."""
     length_us = case.step_us if case.kind == "SESSION" else case.size_us
-    return min(most, -(-length_us // MINUTE_US) + SETTLING)
+    return min(most, -(-length_us // MINUTE_US))
 
 
-def _write(traffic: Traffic, path: Path, part: tuple[int, int, int, int]) -> None:
-    """Write a part of the minutes of a micro-batch: each has rows of all the time."""
-    number, first, end, part_of_minute = part
-    with pq.ParquetWriter(_file(path, number), _SCHEMA) as writer:
+def _write_part(traffic: Traffic, path: Path, part_of: tuple[int, int, int]) -> None:
+    """Write a part of the rows of a micro-batch, of each of its minutes."""
+    first, end, part = part_of
+    with pq.ParquetWriter(path / f"{first:05}-{part}.parquet", _SCHEMA) as writer:
         for minute in range(first, end):
-            writer.write_table(_minute(traffic, minute, part_of_minute))
+            writer.write_table(_minute(traffic, minute, part))
 
 
 def _minute(traffic: Traffic, minute: int, part: int) -> pa.Table:
@@ -142,7 +161,3 @@ def _minute(traffic: Traffic, minute: int, part: int) -> pa.Table:
         rng.random(n_rows) * 100,
     ]
     return pa.table([pa.array(each[part::_PER_BATCH]) for each in columns], schema=_SCHEMA)
-
-
-def _file(path: Path, number: int) -> Path:
-    return path / f"part-{number:05}.parquet"
