@@ -6,7 +6,8 @@ import errno
 import re
 from collections.abc import Iterator
 from fnmatch import translate
-from typing import BinaryIO, NoReturn, cast
+from functools import partial
+from typing import BinaryIO, NoReturn, TypeVar, cast
 
 from pyarrow import fs
 
@@ -14,6 +15,7 @@ from runtime.scan.asked_once import asked
 from runtime.scan.stores import Store, explained, filesystem_of, open_stored
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
+_T = TypeVar("_T")
 _WILD = re.compile(r"[*?\[{]")
 
 
@@ -69,6 +71,9 @@ class StoredFiles:
 
     def expand(self, pattern: str) -> list[str]:
         """The files and directories that a path with wildcards stands for, in order."""
+        return asked(("expanded", self.store, pattern), lambda: self._expand(pattern))
+
+    def _expand(self, pattern: str) -> list[str]:
         braces = _BRACES.search(pattern)
         if braces is not None:
             before, after = pattern[: braces.start()], pattern[braces.end() :]
@@ -87,10 +92,19 @@ class StoredFiles:
             found = [
                 f"{path}/{name}"
                 for path in found
-                for name in self.names_in(path)
+                for name in self._names_remembered(path)
                 if named.match(name)
             ]
         return sorted(found)
+
+    def _names_remembered(self, path: str) -> list[str]:
+        """The names in a directory; what the listing says of each need not be asked again."""
+        names = []
+        for info in self._listed(path, is_recursive=False):
+            names.append(name := info.path.rstrip("/").rpartition("/")[2])
+            if not name.startswith("."):
+                asked(("info", self.store, f"{path}/{name}"), partial(_as_it_is, info))
+        return sorted(names)
 
     def make_directory(self, path: str) -> None:
         """Refused, as whatever writes."""
@@ -179,3 +193,7 @@ class StoredFiles:
                 ]
         # some stores have an empty file in place of a directory
         return [info for info in found if info.path.strip("/") != top.strip("/")]
+
+
+def _as_it_is(found: _T) -> _T:
+    return found

@@ -12,10 +12,16 @@ import pyarrow.parquet as pq
 from runtime.compute.arrow.types import arrow_type
 from runtime.errors import ExecutionError
 from runtime.scan.files import NotScannable
-from runtime.scan.metadata import column_index, find_misfit, open_footer, present_columns
+from runtime.scan.metadata import (
+    column_index,
+    find_misfit,
+    footer_of,
+    open_footer,
+    present_columns,
+)
 from runtime.scan.read import BATCH_ROWS, read_batches
 from runtime.scan.splits import FilePart, FileRange
-from runtime.scan.stores import GONE, Store, open_stored
+from runtime.scan.stores import GONE, Store, explained, open_stored
 from runtime.spec.scan import ScanFile, ScanSource
 from runtime.spec.table import Column
 
@@ -51,9 +57,10 @@ def read_stream_file(
     Raises:
         ExecutionError: the file cannot be read, or has a column in another type.
     """
-    if store is not None and part is not None:
-        _check_unchanged(part.file, store)
-    footer = open_footer(path, store)
+    if store is None or part is None:
+        footer = open_footer(path, store)
+    else:
+        footer = _unchanged_footer(part.file, store)
     if isinstance(footer, NotScannable):
         is_gone = not os.path.exists(path) if store is None else GONE in footer.reason
         if is_gone:
@@ -76,18 +83,18 @@ def read_stream_file(
         yield batch if len(present) == len(source.columns) else _with_nulls(batch, source.columns)
 
 
-def _check_unchanged(file: ScanFile, store: Store) -> None:
-    """Check that a file is as long as when it was listed: its ranges would leave some out."""
+def _unchanged_footer(file: ScanFile, store: Store) -> pq.FileMetaData | NotScannable:
+    """The footer of a file as long as when it was listed: its ranges would leave some out."""
     try:
-        with open_stored(store, file.path) as opened:
-            n_bytes = opened.size()
-    except OSError:
-        return  # what reads the footer says what is wrong
-    if n_bytes != file.n_bytes:
-        raise ExecutionError(
-            f"{file.path} was written to after the stream had taken it up",
-            hint="write files under names of their own, and run the statement anew",
-        )
+        with explained(store, file.path), open_stored(store, file.path) as opened:
+            if opened.size() == file.n_bytes:
+                return footer_of(opened, file.path)
+    except OSError as error:
+        return NotScannable(f"cannot read {file.path}: {error.strerror or error}")
+    raise ExecutionError(
+        f"{file.path} was written to after the stream had taken it up",
+        hint="write files under names of their own, and run the statement anew",
+    )
 
 
 def _part_of_file(

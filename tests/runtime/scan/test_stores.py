@@ -6,10 +6,11 @@ import pyarrow as pa
 import pytest
 
 from runtime.errors import ExecutionError
-from runtime.scan.files import NotScannable
+from runtime.scan.asked_once import asking_once
+from runtime.scan.files import Listing, NotScannable, list_files
 from runtime.scan.metadata import find_source, find_stream_source
 from runtime.scan.read import read_batches
-from runtime.scan.splits import plan_splits
+from runtime.scan.splits import FileRange, plan_splits
 from runtime.scan.stored_files import StoredFiles
 from runtime.scan.stores import Store, store_of
 from runtime.scan.stream_files import read_stream_file
@@ -115,6 +116,22 @@ def test_paths_with_wildcards_are_those_of_the_bucket(store: ObjectStore) -> Non
         files.delete(store.uri("logs"))
 
 
+def test_files_that_a_wildcard_names_are_not_asked_for_one_by_one(store: ObjectStore) -> None:
+    for number in range(20):
+        store.put(f"globs/day={number % 2}/{number}.parquet", rows(0, 10))
+    pattern, opened = store.uri("globs/day=*/*.parquet"), store.store()
+    store.requests.clear()
+    with asking_once():
+        for _ in range(2):
+            roots = StoredFiles(opened).expand(pattern)
+            listing = list_files(roots, opened)
+    assert isinstance(listing, Listing) and len(listing.files) == 20
+    assert all(n_bytes > 100 and ns > 0 for n_bytes, ns in listing.stamps.values())
+    assert len(store.requests) <= 4, "the directory, and each of the two below it"
+    alone = list_files(StoredFiles(opened).expand(pattern), opened)
+    assert isinstance(alone, Listing) and alone.files == listing.files
+
+
 @pytest.mark.long
 def test_a_slow_store_and_one_that_fails_at_times_give_the_right_rows(store: ObjectStore) -> None:
     source = source_of(store, K)
@@ -203,6 +220,15 @@ def test_a_stream_reads_files_of_a_bucket(store: ObjectStore) -> None:
     (batch,) = read_stream_file(uri, source, frozenset(), opened)
     assert batch.column("k").to_pylist() == list(range(10))
     assert batch.column("x").null_count == 10
+    n_bytes = StoredFiles(opened).info(uri).size
+    store.requests.clear()
+    whole = FileRange(ScanFile(uri, n_bytes=n_bytes), 0, n_bytes)
+    (batch,) = read_stream_file(uri, source, frozenset(), opened, whole)
+    assert batch.num_rows == 10
+    assert sum(method == "HEAD" for method, _, _ in store.requests) <= 2
+    longer = FileRange(ScanFile(uri, n_bytes=n_bytes + 1), 0, n_bytes + 1)
+    with pytest.raises(ExecutionError, match="was written to after the stream had taken it up"):
+        list(read_stream_file(uri, source, frozenset(), opened, longer))
     with pytest.raises(ExecutionError, match="was deleted before the stream has read it"):
         list(read_stream_file(f"{directory}/b.parquet", source, frozenset(), opened))
     nothing = store.uri("none")
