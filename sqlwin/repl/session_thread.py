@@ -27,6 +27,9 @@ T = TypeVar("T")
 # A cancelled job ends within these seconds; else the thread is made to drop what it does, and
 # after as many seconds again the prompt comes back without it.
 GRACE_SECONDS = 3.0
+# A signal may reach any thread of the process. Python handles it in the main one, which a signal
+# that came elsewhere does not wake: so that waits no longer at a time.
+_WAKE_SECONDS = 0.2
 
 
 class Cancelled(KeyboardInterrupt):
@@ -164,11 +167,13 @@ class SessionThread:
         give_up = None
         while True:
             try:
-                left = None if give_up is None else max(0.0, give_up - time.monotonic())
-                return future.result(left)
+                left = _WAKE_SECONDS if give_up is None else give_up - time.monotonic()
+                return future.result(min(max(0.0, left), _WAKE_SECONDS))
             except TimeoutError:
                 if future.done():
-                    raise
+                    return future.result()
+                if give_up is None or time.monotonic() < give_up:
+                    continue
                 if interrupts == 1 and self._is_ending:
                     give_up = None
                     continue
