@@ -1,5 +1,7 @@
 """How much memory the processes of a run hold: the Python workers, and the JVM below this process.
 
+Of an engine that is a process of its own, that and those below it.
+
 Linux alone reports.
 """
 
@@ -26,7 +28,7 @@ class Memory:
 @contextmanager
 def workers_peak() -> Iterator[Memory]:
     """Watch the Python workers and the JVM below this process."""
-    memory, stopped, jvm = Memory(), threading.Event(), jvms()
+    memory, jvm = Memory(), jvms()
     for pid in workers():
         _write(f"/proc/{pid}/clear_refs", _RESET_PEAK)
 
@@ -36,6 +38,30 @@ def workers_peak() -> Iterator[Memory]:
         memory.together = max(memory.together, sum(map(resident, found)))
         memory.jvm = max(memory.jvm, *map(resident, jvm), 0)
 
+    with _watched(look):
+        yield memory
+
+
+@contextmanager
+def tree_peak(pid: int) -> Iterator[Memory]:
+    """Watch a process and all below it: the JVM, or where it has none all of them."""
+    memory = Memory()
+    jvm = _below(_is_jvm, pid)
+    others = [] if jvm else [pid, *_below(lambda command: True, pid)]
+
+    def look() -> None:
+        memory.together = max(memory.together, sum(map(resident, others)))
+        memory.jvm = max(memory.jvm, *map(resident, jvm), 0)
+
+    with _watched(look):
+        yield memory
+
+
+@contextmanager
+def _watched(look: Callable[[], None]) -> Iterator[None]:
+    """Look every now and then, and once more at the end."""
+    stopped = threading.Event()
+
     def watch() -> None:
         while not stopped.wait(_PAUSE):
             look()
@@ -43,7 +69,7 @@ def workers_peak() -> Iterator[Memory]:
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     try:
-        yield memory
+        yield
     finally:
         stopped.set()
         watcher.join()
@@ -57,7 +83,7 @@ def workers() -> list[int]:
 
 def jvms() -> list[int]:
     """The JVM that this process started."""
-    return _below(lambda command: Path(command.split("\0")[0]).name == "java")
+    return _below(_is_jvm)
 
 
 def resident(pid: int) -> int:
@@ -75,21 +101,29 @@ def cpu_seconds(pids: list[int]) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def _below(is_wanted: Callable[[str], bool]) -> list[int]:
+def _is_jvm(command: str) -> bool:
+    return Path(command.split("\0")[0]).name == "java"
+
+
+def _below(is_wanted: Callable[[str], bool], root: int | None = None) -> list[int]:
+    """Processes below one, or this one."""
+    root = os.getpid() if root is None else root
     parent: dict[int, int] = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         fields = _read(f"/proc/{name}/stat").rpartition(")")[2].split()
         if len(fields) > 1:
             parent[int(name)] = int(fields[1])
     return [
-        pid for pid in parent if _is_below(pid, parent) and is_wanted(_read(f"/proc/{pid}/cmdline"))
+        pid
+        for pid in parent
+        if _is_below(pid, parent, root) and is_wanted(_read(f"/proc/{pid}/cmdline"))
     ]
 
 
-def _is_below(pid: int, parent: dict[int, int]) -> bool:
+def _is_below(pid: int, parent: dict[int, int], root: int) -> bool:
     while pid in parent:
         pid = parent[pid]
-        if pid == os.getpid():
+        if pid == root:
             return True
     return False
 

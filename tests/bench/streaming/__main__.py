@@ -1,6 +1,6 @@
-"""Streams beside Spark's own `window()`: `python -m tests.bench.streaming`.
+"""Streams beside Spark's own `window()`, Flink and clink: `python -m tests.bench.streaming`.
 
-All engines read the same files, as many a micro-batch, keep their state in RocksDB with a log of
+sqlwin and Spark read the same files, as many a micro-batch, keep their state in RocksDB with a log of
 changes, wait for the same watermark and throw their rows away. Each runs on two micro-batches before
 it is timed. Results are summed up on the way, and compared before a time is printed. Windows
 that are open when the input is used up stay in state: so much is the state that is reported, its keys
@@ -25,11 +25,32 @@ engine reads a history once: its checkpoint is kept with the data, and copied by
 With `--open` so many sessions are open in each of the minutes, whose keys and gap go by that:
 
     python -m tests.bench.streaming --live 40 --batch-rows 10000 --open 10000 --open 1000000
+
+Flink and clink are processes of their own, which run through the same rows without micro-batches.
+What is compared is rows a second, and the seconds that a minute of event time takes: of sqlwin and
+Spark the mean micro-batch, of these the time from the windows of a minute to those of the next one.
+Their clock stops with the last window that the watermark closes. A dash: there is no such figure.
+
+    python -m tests.bench.streaming --live 20 --batch-rows 200000 --keys 100000 \\
+        --window "TUMBLE 1 min" --engine spark --engine flink --flink flink/bin/python \\
+        --engine pyclink
+
+| engine | state | checkpoints | reads | tasks |
+| --- | --- | --- | --- | --- |
+| sqlwin, spark | RocksDB | every micro-batch | Parquet | `--master` |
+| sqlwin-csv | RocksDB | every micro-batch | CSV | `--master` |
+| flink | RocksDB | every 10 s | CSV: its package has no Parquet | 2 |
+| flink-heap | objects on the heap | none | CSV | 2 |
+| pyclink | memory | none | Parquet, times in milliseconds | 2 |
+
+The first run of Flink's and clink's two is compared, the second one timed. `flink.py` and
+`clink.py` say more, and how Flink is installed.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,11 +60,20 @@ from rich.table import Table
 import sqlwin
 from tests.bench import data, soak
 from tests.bench.cases import Case, case_of
+from tests.bench.streaming import jobs
+from tests.bench.streaming.clink import clink
 from tests.bench.streaming.engines import ENGINES, Files, Outcome, connect, run, same
+from tests.bench.streaming.flink import flink
 from tests.bench.streaming.live import Traffic, history_of, sessions, state_after
 
 _WINDOWS = ["TUMBLE 1 min", "HOP 1 min / 10 min", "HOP 1 min / 1 h"]
 _KEYS = [1_000, 100_000]
+# Engines in processes of their own, and the Python that each has
+_APART = {
+    "flink": lambda options: flink(options.flink, "rocksdb"),
+    "flink-heap": lambda options: flink(options.flink, "hashmap"),
+    "pyclink": lambda options: clink(options.pyclink),
+}
 _ANY = 1 << 30  # as many minutes of history as fill the window
 
 
@@ -60,8 +90,8 @@ def main() -> None:
 
 def _compare(session: sqlwin.Session, options: argparse.Namespace, console: Console) -> Table:
     table = Table(
-        "case", "engine", "rows", "s", "rows/s", "times sqlwin's", "batches", "batch s, median",
-        "times the first", "p99", "state rows", "state MB", "partials", "B a partial", "workers MB",
+        "case", "engine", "rows", "s", "rows/s", "times sqlwin's", "s a minute", "batches",
+        "batch s, median", "times the first", "p99", "state rows", "state MB", "partials", "B a partial", "workers MB",
         "JVM MB",
         title=f"micro-batches of {options.batch_rows:,} rows",
     )  # fmt: skip
@@ -90,14 +120,14 @@ def _case(
     fewer = files if options.peer_rows is None else _files(options, case, options.peer_rows)
     # What a process does for the first time takes seconds, whichever engine it is that comes first
     warm_up = _files(options, case, 2 * options.batch_rows, history=0)
-    for name in ["sqlwin", *peers]:
+    for name in ["sqlwin", *(name for name in peers if name not in _APART)]:
         run(ENGINES[name], session, case, warm_up)
     own: dict[int, Outcome] = {}
     for each in {files.n_rows: files, fewer.n_rows: fewer} if peers else {files.n_rows: files}:
         chosen = files if each == files.n_rows else fewer
-        own[each] = _reported(session, case, "sqlwin", chosen, None, report)
+        own[each] = _reported(session, case, "sqlwin", chosen, options, None, report)
     for name in peers:
-        _reported(session, case, name, fewer, own[fewer.n_rows], report)
+        _reported(session, case, name, fewer, options, own[fewer.n_rows], report)
 
 
 def _reported(
@@ -105,12 +135,16 @@ def _reported(
     case: Case,
     name: str,
     files: Files,
+    options: argparse.Namespace,
     beside: Outcome | None,
     report: _Report,
 ) -> Outcome:
     """Run an engine and print what it took, once its result is that of sqlwin `beside` it."""
-    start = state_after(name, session, case, files)
-    outcome = run(ENGINES[name], session, case, files, start)
+    if name in _APART:
+        outcome = jobs.run(_APART[name](options), case, files)
+    else:
+        start = state_after(name, session, case, files)
+        outcome = run(ENGINES[name], session, case, files, start)
     if beside is not None and not same(beside.digest, outcome.digest):
         digests = f"{name} {outcome.digest}, sqlwin {beside.digest}"
         report.console.print(f"[red]{case.name}: {digests}[/red]")
@@ -118,6 +152,9 @@ def _reported(
         return outcome
     first = report.first.setdefault(name, outcome)
     ratio = "" if beside is None else f"{outcome.rows_per_second / beside.rows_per_second:.3f}"
+    n_batches = len(outcome.batch_seconds) + (0 if files.settling else 1)
+    has_batches = bool(outcome.batch_seconds)
+    pace, first_pace = _pace(outcome), _pace(first)
     cells = (
         case.name,
         name,
@@ -125,20 +162,30 @@ def _reported(
         f"{outcome.seconds:.1f}",
         f"{outcome.rows_per_second:,.0f}",
         ratio,
-        f"{len(outcome.batch_seconds) + (0 if files.settling else 1)}",
-        f"{outcome.batch(50):.2f}",
-        "" if first is outcome else f"{outcome.batch(50) / first.batch(50):.2f}",
-        f"{outcome.batch(99):.2f}",
-        f"{outcome.state_rows:,}",
-        f"{outcome.state_bytes / 1e6:.2f}",
-        f"{outcome.partials:,}" if outcome.partials else "",
-        f"{outcome.bytes_per_partial:.1f}" if outcome.partials else "",
-        f"{outcome.worker_bytes / 1e6:,.0f}",
-        f"{outcome.jvm_bytes / 1e6:,.0f}",
+        _figure(outcome.minute if options.live else None, "{:.2f}"),
+        _figure(n_batches if has_batches else None, "{}"),
+        _figure(outcome.batch(50) if has_batches else None, "{:.2f}"),
+        "" if first is outcome else _figure(pace and first_pace and pace / first_pace, "{:.2f}"),
+        _figure(outcome.batch(99) if has_batches else None, "{:.2f}"),
+        _figure(outcome.state_rows, "{:,}"),
+        _figure(outcome.state_bytes and outcome.state_bytes / 1e6, "{:.2f}"),
+        _figure(outcome.partials or None, "{:,}"),
+        _figure(outcome.bytes_per_partial or None, "{:.1f}"),
+        _figure(outcome.worker_bytes / 1e6 or None, "{:,.0f}"),
+        _figure(outcome.jvm_bytes / 1e6 or None, "{:,.0f}"),
     )
     report.console.print(" | ".join(cells))
     report.table.add_row(*cells)
     return outcome
+
+
+def _pace(outcome: Outcome) -> float | None:
+    """What one case is compared by with another: the median micro-batch, or a minute's mean."""
+    return outcome.batch(50) if outcome.batch_seconds else outcome.paced
+
+
+def _figure(value: float | None, form: str) -> str:
+    return "-" if value is None else form.format(value)
 
 
 def _files(
@@ -182,7 +229,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--history", type=int, default=0, help="minutes before, at most")
     parser.add_argument("--history-rows", type=int, help="a minute; 1 a key, or as many as later")
     parser.add_argument("--open", type=int, action="append", help="open sessions; repeatable")
-    parser.add_argument("--engine", action="append", choices=ENGINES, help="repeatable")
+    engines = [*ENGINES, *_APART]
+    parser.add_argument("--engine", action="append", choices=engines, help="repeatable")
+    parser.add_argument("--flink", type=Path, help="the Python that has Flink")
+    parser.add_argument(
+        "--pyclink", type=Path, default=Path(sys.executable), help="the one that has pyclink"
+    )
     parser.add_argument("--peer-rows", type=int, help="about so many rows, for the peers")
     parser.add_argument("--soak", type=float, help="minutes of rows that are made up, sqlwin alone")
     parser.add_argument("--rate", type=int, default=50_000, help="rows a second, to soak with")
@@ -196,12 +248,18 @@ def _options() -> argparse.Namespace:
     options.open = options.open or []
     if options.open:
         options.history = options.history or _ANY
+    names = [name for name in options.engine or [] if name in _APART]
+    if names and options.history:
+        parser.error(f"{names[0]} runs TUMBLE and HOP from the first row: no --history or --open")
+    if any(name.startswith("flink") for name in names) and options.flink is None:
+        parser.error("--flink is needed: the Python that has the package apache-flink")
     options.window = options.window or ([] if options.open else _WINDOWS)
     options.keys = options.keys or _KEYS
     options.engine = options.engine or ["sqlwin", "spark"]
     for window in options.window:
         try:
-            case_of(window, 1)
+            if case_of(window, 1).kind == "SESSION" and names:
+                parser.error(f"{names[0]} runs TUMBLE and HOP")
         except ValueError as error:
             parser.error(str(error))
     return options

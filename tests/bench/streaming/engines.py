@@ -1,4 +1,4 @@
-"""The engines that streams are compared on.
+"""The engines that streams are compared on, besides those in processes of their own.
 
 Each is a streaming DataFrame over the same files, so that source, sink, trigger, state store and
 what is measured are the same for all.
@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from tests.bench import cases
 from tests.bench.cases import Case
 from tests.bench.data import DISORDER_SECONDS
 from tests.bench.memory import workers_peak
+from tests.bench.streaming.formats import csv_files
 
 CONF = {
     "spark.sql.streaming.stateStore.providerClass": (
@@ -63,12 +64,15 @@ class Outcome:
         batch_seconds: of each micro-batch with rows but the first, which compiles the plan, and
             others that were not timed.
         later_seconds: of all micro-batches but the first together, with rows or without.
-        state_rows: rows of the state store, at most.
-        state_bytes: keys and values of the state store, after the last micro-batch with rows.
+        state_rows: rows of the state store, at most; None: not known.
+        state_bytes: keys and values of the state store, after the last micro-batch with rows; None:
+            not known.
         worker_bytes: what the Python workers held together, at most.
         jvm_bytes: what the JVM held, at most, with RocksDB.
         partials: how many partials, keys of slices, were in state after the last micro-batch with
             rows; 0: not known.
+        paced: of an engine without micro-batches, the seconds from the windows of a minute of event
+            time to those of the next one, in the mean.
     """
 
     digest: Digest
@@ -76,16 +80,22 @@ class Outcome:
     seconds: float
     batch_seconds: tuple[float, ...]
     later_seconds: float
-    state_rows: int
-    state_bytes: int
+    state_rows: int | None
+    state_bytes: int | None
     worker_bytes: int
     jvm_bytes: int
     partials: int
+    paced: float | None = None
+
+    @property
+    def minute(self) -> float | None:
+        """The mean seconds of a micro-batch, or of a minute of event time where there are none."""
+        return float(np.mean(self.batch_seconds)) if self.batch_seconds else self.paced
 
     @property
     def bytes_per_partial(self) -> float:
         """The state's bytes for each key and slice."""
-        return self.state_bytes / self.partials if self.partials else 0.0
+        return (self.state_bytes or 0) / self.partials if self.partials else 0.0
 
     @property
     def rows_per_second(self) -> float:
@@ -270,6 +280,11 @@ def _late_rows(session: sqlwin.Session, case: Case, files: Files) -> DataFrame:
         session.execute("RESET 'table.exec.emit.allow-lateness'")
 
 
+def _csv_rows(session: sqlwin.Session, case: Case, files: Files) -> DataFrame:
+    """sqlwin again, over the CSV that Flink reads."""
+    return _sqlwin_rows(session, case, replace(files, path=csv_files(files.path), format="csv"))
+
+
 def _sqlwin_state(session: sqlwin.Session, checkpoint: Path, last: Mapping[str, Any]) -> int:
     """Every name and blob."""
     states = session.spark.read.format("statestore").option("stateVarName", "blobs")
@@ -323,5 +338,6 @@ def _unsafe_row_bytes(type_: DataType) -> int:
 ENGINES = {
     "sqlwin": Engine(_sqlwin_rows, _sqlwin_state),
     "lateness": Engine(_late_rows, _sqlwin_state),
+    "sqlwin-csv": Engine(_csv_rows, _sqlwin_state),
     "spark": Engine(_spark_rows, _spark_state),
 }

@@ -1,76 +1,85 @@
 """A window aggregation in Flink itself, over the CSV files of a benchmark; run by Flink's Python.
 
 A program by itself: nothing of the project is imported, so that it runs where there is nothing but
-the package `apache-flink`. What it reports is a line of JSON behind `RESULT`: the seconds from the
-submission of the job to its end.
+the package `apache-flink`. What it writes is what `jobs.py` reads.
 """
 
 import argparse
-import json
-import time
 
 from pyflink.table import EnvironmentSettings, TableEnvironment
 
 
 def main() -> None:
-    """Run the job, once on a few rows and then on all, and report how long it took."""
+    """Write the windows that are closed, and then time all of them."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--input", required=True, help="a directory of CSV files")
-    parser.add_argument("--warm-up", required=True, help="another one, with less in it")
     parser.add_argument("--window", required=True, help="HOP(...) or TUMBLE(...)")
     parser.add_argument("--disorder", type=int, required=True, help="seconds")
-    parser.add_argument("--backend", default="hashmap", choices=("hashmap", "rocksdb"))
+    parser.add_argument("--parallelism", required=True)
+    parser.add_argument("--closed", required=True, help="the end of the last window to be written")
+    parser.add_argument("--least", type=int, required=True, help="the lowest maximum to be printed")
+    parser.add_argument("--output", required=True, help="a directory for the windows")
+    parser.add_argument("--backend", required=True, choices=("hashmap", "rocksdb"))
     parser.add_argument("--checkpoints", help="a directory; none are taken without it")
-    parser.add_argument("--interval", default="5 s", help="between checkpoints")
-    parser.add_argument("--parallelism", default="2")
-    parser.add_argument("--output", help="a directory for the results, which else are dropped")
+    parser.add_argument("--interval", default="10 s", help="between checkpoints")
     options = parser.parse_args()
-    settings = {
-        "parallelism.default": options.parallelism,
-        "table.local-time-zone": "UTC",
-        "state.backend.type": options.backend,
-        "taskmanager.memory.managed.size": "512m",
-    }
-    if options.checkpoints:
-        settings["execution.checkpointing.interval"] = options.interval
-        settings["execution.checkpointing.dir"] = f"file://{options.checkpoints}"
-        settings["execution.checkpointing.incremental"] = "true"
     environment = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
-    for key, value in settings.items():
-        environment.get_config().set(key, value)
-    # the JVM compiles on the way
-    run(environment, options, options.warm_up, None)
-    seconds = run(environment, options, options.input, options.output)
-    print("RESULT " + json.dumps({"seconds": seconds}), flush=True)
-
-
-def run(environment, options, directory, output):
-    """Aggregate the files of a directory; how many seconds it took."""
-    for table in ("events", "results"):
-        environment.execute_sql(f"DROP TABLE IF EXISTS {table}")
+    configure(
+        environment,
+        {
+            "parallelism.default": options.parallelism,
+            "table.local-time-zone": "UTC",
+            "taskmanager.memory.managed.size": "512m",
+            "state.backend.type": "hashmap",
+        },
+    )
     environment.execute_sql(f"""
         CREATE TABLE events (
           ts TIMESTAMP(3), `key` BIGINT, price BIGINT, val DOUBLE,
           WATERMARK FOR ts AS ts - INTERVAL '{options.disorder}' SECOND
-        ) WITH ('connector' = 'filesystem', 'path' = 'file://{directory}', 'format' = 'csv')
+        ) WITH ('connector' = 'filesystem', 'path' = 'file://{options.input}', 'format' = 'csv')
     """)
-    sink = "'connector' = 'blackhole'"
-    if output:
-        sink = f"'connector' = 'filesystem', 'path' = 'file://{output}', 'format' = 'csv'"
+    files = f"'connector' = 'filesystem', 'path' = 'file://{options.output}', 'format' = 'csv'"
+    aggregate(environment, options, files, f"window_end <= TIMESTAMP '{options.closed}'").wait()
+    print("WINDOWS", flush=True)
+    input()
+    configure(environment, {"state.backend.type": options.backend})
+    if options.checkpoints:
+        configure(
+            environment,
+            {
+                "execution.checkpointing.interval": options.interval,
+                "execution.checkpointing.dir": f"file://{options.checkpoints}",
+                "execution.checkpointing.incremental": "true",
+            },
+        )
+    print("STARTED", flush=True)
+    printed = f"MAX(price) >= {options.least}"
+    aggregate(environment, options, "'connector' = 'print'", printed).wait()
+
+
+def configure(environment, settings):
+    """Set what the jobs from now on have."""
+    for key, value in settings.items():
+        environment.get_config().set(key, value)
+
+
+def aggregate(environment, options, sink, having):
+    """Start the job that puts windows into a sink."""
+    environment.execute_sql("DROP TABLE IF EXISTS results")
     environment.execute_sql(f"""
         CREATE TABLE results (
           `key` BIGINT, window_start TIMESTAMP(3), window_end TIMESTAMP(3),
           s BIGINT, n BIGINT, a DOUBLE, m BIGINT
         ) WITH ({sink})
     """)
-    started = time.monotonic()
-    environment.execute_sql(f"""
+    return environment.execute_sql(f"""
         INSERT INTO results
         SELECT `key`, window_start, window_end, SUM(price), COUNT(*), AVG(val), MAX(price)
         FROM TABLE({options.window})
         GROUP BY `key`, window_start, window_end
-    """).wait()
-    return time.monotonic() - started
+        HAVING {having}
+    """)
 
 
 if __name__ == "__main__":
