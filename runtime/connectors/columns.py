@@ -10,6 +10,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
+    BinaryType,
+    BooleanType,
     ByteType,
     CharType,
     DataType,
@@ -42,6 +44,22 @@ _INTEGERS = (ByteType, ShortType, IntegerType, LongType)
 # Widths of what a double holds exactly
 _EXACT_IN_DOUBLE = (ByteType, ShortType, IntegerType, FloatType)
 _EXACT_IN_FLOAT = (ByteType, ShortType)
+# What Java need not be asked for, whatever is set; it takes half a millisecond for each
+_BY_NAME: dict[str, DataType] = {
+    "BOOLEAN": BooleanType(),
+    "TINYINT": ByteType(),
+    "SMALLINT": ShortType(),
+    "INT": IntegerType(),
+    "INTEGER": IntegerType(),
+    "BIGINT": LongType(),
+    "FLOAT": FloatType(),
+    "DOUBLE": DoubleType(),
+    "STRING": StringType(),
+    "BINARY": BinaryType(),
+    "DATE": DateType(),
+    "TIMESTAMP_NTZ": TimestampNTZType(),
+    "TIMESTAMP_LTZ": TimestampType(),
+}
 # A column beside those of a file of text: the record, if it is broken
 BROKEN_RECORD = "_sqlwin_broken_record"
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`|--[^\n]*")
@@ -60,6 +78,8 @@ def declared_type(spec: TableSpec, column: TableColumn) -> DataType:
     Raises:
         CatalogError: the type is not one of Spark's.
     """
+    if (known := _BY_NAME.get((column.type or "").upper())) is not None:
+        return known
     try:
         parsed = DataType.fromDDL(column.type or "")
     except PySparkException as error:
