@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -16,8 +18,8 @@ from runtime.connectors.kafka.decode import arrow_type, column_of, decoded
 from runtime.connectors.kafka.offsets import SPLIT, Range, Reading, at_time, lost
 from runtime.errors import ExecutionError
 
-# A record batch has at most so many messages, and ends after so many bytes
-_BATCH_MESSAGES = 10_000
+# A record batch ends after so many messages or bytes
+_BATCH_MESSAGES = 20_000
 _BATCH_BYTES = 8 << 20
 _ONE_CALL = 1_000
 _CALL_SECONDS = 0.5
@@ -38,13 +40,84 @@ _GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 _OF_GROUPS = (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.COORDINATOR_NOT_AVAILABLE)
 
 
+@dataclass(frozen=True)
+class Taken:
+    """Messages of one range, one at least.
+
+    Attributes:
+        source: the range.
+        rows: the messages, or only their values: an object of librdkafka's is three times as
+            large as a short message, and its memory is used again at once where none is kept.
+        offsets: of values their offsets, in the order of `rows`; None: `rows` are messages.
+    """
+
+    source: Range
+    rows: list[Any]
+    offsets: list[Sequence[int]] | None = None
+
+    def values(self) -> list[bytes | None]:
+        """What is in them."""
+        return list(map(Message.value, self.rows)) if self.offsets is None else self.rows
+
+    def offset(self, number: int) -> int:
+        """The offset of one of them."""
+        return int(self.column("offset")[number].as_py())
+
+    def column(self, name: str) -> pa.Array:
+        """A column of them, see `Reading.columns`."""
+        if name == "topic":
+            return pa.repeat(pa.scalar(self.source.topic, pa.string()), len(self.rows))
+        if name == "partition":
+            return pa.repeat(pa.scalar(self.source.partition, pa.int32()), len(self.rows))
+        type_, value = _VALUES[name]
+        if self.offsets is None:
+            found: list[Any] = [value(message) for message in self.rows]
+        else:
+            found = list(chain.from_iterable(self.offsets)) if name == "offset" else self.rows
+        return pa.array(found, type=type_)
+
+
+class _Held:
+    """What has been consumed of a range and not been handed out."""
+
+    def __init__(self, reading: Reading, source: Range) -> None:
+        self._source = source
+        # of other columns the messages are asked, if they are wanted after all
+        self._has_values_only = set(reading.columns) <= {"topic", "partition", "offset", "value"}
+        self._empty()
+
+    def _empty(self) -> None:
+        self._rows: list[Any] = []
+        self._offsets: list[Sequence[int]] = []
+        self._n_bytes = 0
+
+    def add(self, messages: list[Any]) -> None:
+        """Keep messages, in their order."""
+        self._n_bytes += sum(map(len, messages))
+        if not self._has_values_only:
+            self._rows += messages
+            return
+        self._rows += map(Message.value, messages)
+        between = range(messages[0].offset(), messages[-1].offset() + 1)
+        has_gaps = len(between) != len(messages)
+        self._offsets.append([message.offset() for message in messages] if has_gaps else between)
+
+    def taken(self, *, all_of_it: bool = False) -> Iterator[Taken]:
+        """What is held, where it is enough for a record batch, or all that is left."""
+        is_enough = len(self._rows) >= _BATCH_MESSAGES or self._n_bytes >= _BATCH_BYTES
+        if self._rows and (is_enough or all_of_it):
+            found = Taken(self._source, self._rows, self._offsets or None)
+            self._empty()
+            yield found
+
+
 def read_range(client: Client, reading: Reading, wanted: Range) -> Iterator[pa.RecordBatch]:
     """The messages from one offset up to another, each once; see `messages_of`."""
     for messages in messages_of(client, reading, wanted):
-        yield record_batch(messages, wanted, reading)
+        yield record_batch(messages, reading)
 
 
-def in_turn(reading: Reading, ranges: Sequence[Range]) -> Iterator[tuple[Range, list[Any]]]:
+def in_turn(reading: Reading, ranges: Sequence[Range]) -> Iterator[Taken]:
     """The messages of ranges, one range after the other, as `messages_of` gives them.
 
     Two consumers take turns: one fetches the beginning of the next range while the other is read,
@@ -64,8 +137,7 @@ def in_turn(reading: Reading, ranges: Sequence[Range]) -> Iterator[tuple[Range, 
             _assign(clients[-1], first)
         for number, wanted in enumerate(ranges):
             client = clients[number % 2]
-            for messages in messages_of(client, reading, wanted, is_assigned=True):
-                yield wanted, messages
+            yield from messages_of(client, reading, wanted, is_assigned=True)
             if number + 2 < len(ranges):
                 after = ranges[number + 2]
                 if after.topic != wanted.topic:
@@ -83,7 +155,7 @@ def _assign(client: Client, wanted: Range) -> None:
 
 def messages_of(
     client: Client, reading: Reading, wanted: Range, *, is_assigned: bool = False
-) -> Iterator[list[Any]]:
+) -> Iterator[Taken]:
     """The messages from one offset up to another, each once, some thousand at a time.
 
     Args:
@@ -96,8 +168,7 @@ def messages_of(
         ExecutionError: messages are lost, or Kafka does not answer.
     """
     position = wanted.start
-    held: list[Any] = []
-    n_bytes = 0
+    held = _Held(reading, wanted)
     if not is_assigned:
         _assign(client, wanted)
     last_sign = time.monotonic()
@@ -120,8 +191,7 @@ def messages_of(
             if _is_plain(arrived, position, wanted.end):
                 last_sign = time.monotonic()
                 position = arrived[-1].offset() + 1
-                held += arrived
-                n_bytes += sum(map(len, arrived))
+                held.add(arrived)
                 arrived = []
             for message in arrived:
                 error = message.error()
@@ -131,8 +201,7 @@ def messages_of(
                     last_sign = time.monotonic()
                     position = message.offset() + 1
                     if position <= wanted.end:
-                        held.append(message)
-                        n_bytes += len(message)
+                        held.add([message])
                 elif error.code() == KafkaError._PARTITION_EOF:
                     # what is missing before the end are marks of transactions, or compacted
                     ended_at = message.offset()
@@ -142,15 +211,12 @@ def messages_of(
                     position = _go_on(client, reading, wanted, position)
                 elif error.code() not in _OF_GROUPS:
                     client.check(error, has_time=has_time)
-            if len(held) >= _BATCH_MESSAGES or n_bytes >= _BATCH_BYTES:
-                yield held
-                held, n_bytes = [], 0
+            yield from held.taken()
     finally:
         client.kafka.unassign()
         if has_collector:
             gc.enable()
-    if held:
-        yield held
+    yield from held.taken(all_of_it=True)
 
 
 def _is_plain(arrived: list[Any], position: int, end: int) -> bool:
@@ -175,29 +241,28 @@ def _go_on(client: Client, reading: Reading, wanted: Range, position: int) -> in
     return first
 
 
-def record_batch(messages: list[Any], source: Range, reading: Reading) -> pa.RecordBatch:
-    """Columns of messages from one range, and the fields in them if they are decoded here."""
-    how = reading.decoding
-    fields = _fields(messages, source, reading)
+def record_batch(messages: Taken, reading: Reading) -> pa.RecordBatch:
+    """Columns of messages, and the fields in them if they are decoded here."""
+    how, n_rows = reading.decoding, len(messages.rows)
+    fields = _fields(messages, reading)
     arrays = []
     for name in reading.columns:
-        array = _column(name, messages, source)
+        array = messages.column(name)
         if fields is not None and name in reading.for_errors:
-            array = pa.nulls(len(messages), array.type)
+            array = pa.nulls(n_rows, array.type)
         arrays.append(array)
     names = list(reading.columns)
     if how is not None:
-        arrays += fields or [pa.nulls(len(messages), arrow_type(type_)) for _, type_ in how.fields]
+        arrays += fields or [pa.nulls(n_rows, arrow_type(type_)) for _, type_ in how.fields]
         names += [column_of(position) for position in range(len(how.fields))]
     return pa.RecordBatch.from_arrays(arrays, names=names)
 
 
-def table_rows(messages: list[Any], source: Range, reading: Reading) -> pa.RecordBatch:
+def table_rows(messages: Taken, reading: Reading) -> pa.RecordBatch:
     """The columns of the table that `reading` wants; where Spark decodes values, the messages.
 
     Args:
-        messages: some messages, one at least.
-        source: the range that they are of.
+        messages: some messages.
         reading: what is wanted, with `wanted`.
 
     Returns:
@@ -205,10 +270,11 @@ def table_rows(messages: list[Any], source: Range, reading: Reading) -> pa.Recor
     """
     assert reading.wanted is not None
     how = reading.decoding
-    fields = _fields(messages, source, reading)
+    fields = _fields(messages, reading)
     if how is not None and fields is None:
-        arrays = [_column(name, messages, source) for name in reading.columns]
-        split = pa.repeat(pa.scalar(reading.split_of(source), pa.int32()), len(messages))
+        arrays = [messages.column(name) for name in reading.columns]
+        number = pa.scalar(reading.split_of(messages.source), pa.int32())
+        split = pa.repeat(number, len(messages.rows))
         return pa.RecordBatch.from_arrays([*arrays, split], names=[*reading.columns, SPLIT])
     arrays = []
     for _, place in reading.wanted:
@@ -216,14 +282,14 @@ def table_rows(messages: list[Any], source: Range, reading: Reading) -> pa.Recor
             assert fields is not None
             arrays.append(fields[place])
         elif place == "at_ms":
-            times = _column(place, messages, source).cast(pa.timestamp("ms", "UTC"))
+            times = messages.column(place).cast(pa.timestamp("ms", "UTC"))
             arrays.append(times.cast(pa.timestamp("us", "UTC")))
         else:
-            arrays.append(_column(place, messages, source))
+            arrays.append(messages.column(place))
     return pa.RecordBatch.from_arrays(arrays, names=[name for name, _ in reading.wanted])
 
 
-def _fields(messages: list[Any], source: Range, reading: Reading) -> list[pa.Array] | None:
+def _fields(messages: Taken, reading: Reading) -> list[pa.Array] | None:
     """The columns in values of messages; None if Spark decodes them.
 
     Raises:
@@ -232,29 +298,20 @@ def _fields(messages: list[Any], source: Range, reading: Reading) -> list[pa.Arr
     how = reading.decoding
     if how is None:
         return None
-    values = list(map(Message.value, messages))
+    values = messages.values()
     if not isinstance(how, AvroDecoding):
         return decoded(values, how)
     try:
         return decoded_avro(values, how)
     except BrokenMessageError as broken:
-        place = f"partition {source.partition}, offset {messages[broken.number].offset()}"
+        source = messages.source
+        place = f"partition {source.partition}, offset {messages.offset(broken.number)}"
         raise ExecutionError(
             f"topic '{source.topic}', {place}: the message cannot be read as Avro: {broken}",
             hint="'avro.schema' says what it was written with"
             if how.schema
             else "'format' = 'avro' reads messages without the id of a schema",
         ) from broken
-
-
-def _column(name: str, messages: list[Any], source: Range) -> pa.Array:
-    """A column of messages of one range."""
-    if name == "topic":
-        return pa.repeat(pa.scalar(source.topic, pa.string()), len(messages))
-    if name == "partition":
-        return pa.repeat(pa.scalar(source.partition, pa.int32()), len(messages))
-    type_, value = _VALUES[name]
-    return pa.array([value(message) for message in messages], type=type_)
 
 
 def _headers(pairs: Any) -> list[dict[str, Any]] | None:

@@ -139,8 +139,8 @@ def read_table(reading: Reading, wanted: Sequence[Range]) -> Iterator[pa.RecordB
     from runtime.connectors.kafka.consume import in_turn, table_rows
 
     with _about(reading):
-        for source, messages in in_turn(reading, wanted):
-            yield table_rows(messages, source, reading)
+        for messages in in_turn(reading, wanted):
+            yield table_rows(messages, reading)
 
 
 def ranges_there(reading: Reading) -> list[Range]:

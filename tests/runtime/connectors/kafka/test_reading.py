@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import Message
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -81,7 +82,7 @@ def test_ranges_of_a_task_come_in_their_order_and_each_message_once(
             sent[topic, partition] = values
     asked = reading(broker, "turn-a", "turn-b")
     ranges = [part for task in portions(batch_ranges(client, asked), 1, 4) for part in task]
-    found = [(source, [m.value() for m in messages]) for source, messages in in_turn(asked, ranges)]
+    found = [(each.source, each.values()) for each in in_turn(asked, ranges)]
     assert [source for source, _ in found] == ranges
     for source, messages in found:
         assert messages == sent[source.topic, source.partition][source.start : source.end]
@@ -90,6 +91,40 @@ def test_ranges_of_a_task_come_in_their_order_and_each_message_once(
     broken = [ranges[0], Range("turn-b", 1, 900, 901), ranges[1]]
     with pytest.raises(ExecutionError, match="topic 'turn-b', partition 1: messages are lost"):
         list(in_turn(asked, broken))
+
+
+class Answers:
+    """A consumer that brings what it is given, a list at each call."""
+
+    def __init__(self, *lists: list[Message[Any, Any]]) -> None:
+        self.kafka = self
+        self._lists = list(lists)
+
+    def assign(self, places: list[Any]) -> None: ...
+
+    def unassign(self) -> None: ...
+
+    def consume(self, at_most: int, timeout: float) -> list[Message[Any, Any]]:
+        return self._lists.pop(0)
+
+
+@pytest.mark.parametrize("more", [(), ("key",)], ids=["values", "messages"])
+def test_messages_of_a_compacted_topic_keep_their_offsets(more: tuple[str, ...]) -> None:
+    def message(offset: int) -> Message[Any, Any]:
+        value = None if offset == 6 else b"%d" % offset
+        return Message(topic="t", partition=3, offset=offset, value=value, key=b"k")
+
+    offsets = [[2, 3, 4], [6, 9], [10, 11, 12], [30]]
+    client: Any = Answers(*([message(offset) for offset in each] for each in offsets))
+    asked = Reading("t", {}, ("t",), columns=("topic", "partition", "offset", "value", *more))
+    (found,) = read_range(client, asked, Range("t", 3, 2, 20))
+    wanted = [offset for each in offsets[:3] for offset in each]
+    assert found.column("offset").to_pylist() == wanted
+    values = [None if offset == 6 else b"%d" % offset for offset in wanted]
+    assert found.column("value").to_pylist() == values
+    assert set(found.column("topic").to_pylist()) == {"t"}
+    assert set(found.column("partition").to_pylist()) == {3}
+    assert not more or set(found.column("key").to_pylist()) == {b"k"}
 
 
 @given(
