@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -175,6 +176,8 @@ def object_store(
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
+        # what another server of this process was given is in memory still
+        urlopen(Request(f"{found.endpoint}/moto-api/reset", method="POST")).close()
         _make_bucket(found)
         found.requests.clear()
         yield found
