@@ -47,7 +47,7 @@ def tree_peak(pid: int) -> Iterator[Memory]:
     """Watch a process and all below it: the JVM, or where it has none all of them."""
     memory = Memory()
     jvm = _below(_is_jvm, pid)
-    others = [] if jvm else [pid, *_below(lambda command: True, pid)]
+    others = [] if jvm else [pid, *below(pid)]
 
     def look() -> None:
         memory.together = max(memory.together, sum(map(resident, others)))
@@ -84,6 +84,11 @@ def workers() -> list[int]:
 def jvms() -> list[int]:
     """The JVM that this process started."""
     return _below(_is_jvm)
+
+
+def below(pid: int) -> list[int]:
+    """All processes below one."""
+    return _below(lambda command: True, pid)
 
 
 def resident(pid: int) -> int:

@@ -24,7 +24,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -35,7 +35,7 @@ import pyarrow.parquet as pq
 
 from tests.bench.cases import MINUTE_US, Case
 from tests.bench.data import DISORDER_SECONDS
-from tests.bench.memory import Memory, tree_peak
+from tests.bench.memory import Memory, below, tree_peak
 from tests.bench.streaming.engines import Digest, Files, Outcome
 
 TASKS = 2
@@ -222,13 +222,15 @@ def _started(peer: Peer, job: Job) -> Iterator[_Process]:
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
-            start_new_session=True,
             env={**environment, **peer.environment(job)},
         )
 
         def end() -> None:
-            if popen.poll() is None:
-                os.killpg(popen.pid, signal.SIGKILL)
+            # this one's process group is theirs too: what ends it from outside ends them
+            for pid in below(popen.pid) if popen.poll() is None else []:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            popen.kill()
 
         limit = threading.Timer(_LIMIT_SECONDS, end)
         limit.start()
