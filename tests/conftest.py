@@ -43,9 +43,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    # A command leaves what it made to the end of its process, and so keeps what tests made too: of
-    # that DuckDB would say, on two screens, that it leaks
+    # Commands and operators, which tests run in this process, hide what is there from the garbage
+    # collector, what tests made too: of that DuckDB would say, on two screens, that it leaks
     atexit.unregister(gc.freeze)
+    gc.unfreeze()
 
 
 # before xdist reads which groups tests are in
