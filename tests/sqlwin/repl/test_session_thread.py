@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 import threading
@@ -32,7 +31,6 @@ except Cancelled:
 """
 
 
-@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals of threads are POSIX's")
 def test_ctrl_c_that_reaches_another_thread_ends_the_wait():
     done = subprocess.run(
         [sys.executable, "-c", _SIGNAL_ELSEWHERE], capture_output=True, text=True, timeout=30
