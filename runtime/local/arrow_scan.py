@@ -26,7 +26,6 @@ from runtime.frames.meter import ArrowFunction
 from runtime.frames.scan_counts import ScanCounter
 from runtime.local.file_jobs import groups_by_job, look_by_job
 from runtime.local.scan_rows import ScanRows
-from runtime.local.spark_settings import settings_of
 from runtime.local.stage import BufferPlan, Cut, aggregate
 from runtime.scan.files import NotScannable
 from runtime.scan.metadata import find_source
@@ -36,6 +35,7 @@ from runtime.scan.stores import Store, filesystem_of
 from runtime.scan.wall_clock import is_known_zone
 from runtime.spark.files import resolve, spark_reads, store_at
 from runtime.spark.session import is_remote
+from runtime.spark.settings import settings_of
 from runtime.spark.workers import prepare_worker
 from runtime.spec.local import ScanLocalStep
 from runtime.spec.scan import PartitionValue, ScanSource

@@ -18,9 +18,9 @@ from planner.plan import Plan, plan_query
 from runtime.errors import SqlwinError
 from runtime.files import is_local_path
 from runtime.local.arrow_scan import SETTINGS_OF_SCANS, unlike_spark
-from runtime.local.spark_settings import SparkSettings, settings_of
 from runtime.spark.files import resolve
 from runtime.spark.session import is_remote
+from runtime.spark.settings import SparkSettings, settings_of
 from runtime.spec.exchange import InProcessStep
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.known import KnownCatalog

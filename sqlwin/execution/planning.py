@@ -20,11 +20,11 @@ from runtime.batch.execute import BatchRows, ExecutionOptions, batch_rows
 from runtime.connectors.registry import connector_of
 from runtime.errors import SqlwinError
 from runtime.frames.scan_counts import ScanCounts, StatementScanCounts
-from runtime.local.spark_settings import settings_of
 from runtime.scan.asked_once import asking_once
 from runtime.spark.files import refuse_remote_streams
 from runtime.spark.jobs import statement_tag, tag_statement
 from runtime.spark.session import is_remote
+from runtime.spark.settings import settings_of
 from runtime.spec.exchange import InProcessStep
 from runtime.spec.table import TableSpec
 from sqlwin.catalog.catalog import SessionCatalog

@@ -12,7 +12,7 @@ from py4j.java_gateway import GatewayClient
 
 import sqlwin
 from runtime.errors import SqlwinError
-from runtime.local.spark_settings import settings_of
+from runtime.spark.settings import settings_of
 from sqlwin.execution.known import KnownPlans
 
 HOURS = "TABLE(TUMBLE(TABLE rides, DESCRIPTOR(ts), INTERVAL '1' HOUR))"
