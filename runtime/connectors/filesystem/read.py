@@ -24,6 +24,7 @@ from runtime.connectors.columns import (
     pick,
 )
 from runtime.connectors.connector import AVRO_PACKAGE, NO_AVRO, missing_package
+from runtime.connectors.filesystem.loaded import loaded_once
 from runtime.connectors.filesystem.nanoseconds import has_nanoseconds, read_nanoseconds
 from runtime.connectors.filesystem.paths import (
     data_files,
@@ -91,9 +92,13 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
         if first is None and spec.columns and not any(c.metadata for c in spec.columns):
             # A directory that nothing has been written to yet.
             return spark.createDataFrame([], declared_schema(spec, physical_columns(spec)))
-        dataframe = _read(spark, spec, origin, options, paths, first)
+        load = partial(_read, spark, spec, origin, options, paths, first)
         if every:
-            return dataframe
+            return load()
+        if listed is not None and not commits and file_format in SELF_DESCRIBING:
+            dataframe = loaded_once(spark, spec, options, paths, listed, load)
+        else:
+            dataframe = load()
         with reachable(spec, origin):
             # a batch that was published meanwhile has left no commit, but files
             is_same = listed is None or set(data_files(origin)) == listed
