@@ -111,7 +111,8 @@ def by_position(
             )
         given[target.name] = len(given)
     if _are_declared(rows, declared, given):
-        return rows.toDF(*(c.name for c in declared))
+        names = [c.name for c in declared]
+        return rows if rows.columns == names else rows.toDF(*names)
     unique = rows.toDF(*(f"_{i}" for i in range(len(rows.columns))))
     return unique.select(
         *(

@@ -6,7 +6,7 @@ import errno
 import os
 import uuid
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 
 from pyspark.errors import PySparkException
@@ -102,7 +102,12 @@ def write_files(
         if files is not None and is_local_path(path):
             in_workers = arrow_files(arrow, dataframe, options)
     try:
-        with count_written(dataframe) as (counted, count_by_spark):
+        with ExitStack() as counting:
+            count: Callable[[], int]
+            if in_workers is None:
+                counted, count = counting.enter_context(count_written(dataframe))
+            else:
+                counted, count = dataframe, in_workers.count
             writer = counted.write.format(file_format).options(**options)
             if partitions:
                 writer = writer.partitionBy(*partitions)
@@ -110,7 +115,7 @@ def write_files(
             by_partition = bool(partitions) and is_dynamic
             if files is None:
                 writer.mode("overwrite" if overwrite else "append").save(path)
-                return count_by_spark()
+                return count()
             if is_local_path(path):
                 finish_replacing(os.path.realpath(path))
             clear_batches(files, path)
@@ -120,9 +125,6 @@ def write_files(
                     in_workers.write(hidden)
                 else:
                     writer.mode("append").save(as_uri(hidden))
-
-            def count() -> int:
-                return count_by_spark() if in_workers is None else in_workers.n_rows
 
             def checked(hidden: str) -> list[str]:
                 # executors may have come since

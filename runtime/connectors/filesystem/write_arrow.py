@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from runtime.frames.arrow_rows import ArrowRows
 from runtime.frames.blobs import large_tables
+from runtime.frames.parquet_columns import repeating_columns
 
 # Spark's codecs that mean the same to Arrow; its `lz4` is Hadoop's
 _CODECS = {"snappy": "snappy", "zstd": "zstd", "gzip": "gzip", "none": "none"}
@@ -68,6 +69,10 @@ class ArrowFiles:
             os.rename(f"{directory}/.{each.name}", f"{directory}/{each.name}")
         (Path(directory) / "_SUCCESS").touch()
         self.n_rows = sum(each.n_rows for each in written)
+
+    def count(self) -> int:
+        """How many rows have been written."""
+        return self.n_rows
 
 
 def arrow_files(
@@ -139,7 +144,11 @@ def _stage(
         try:
             with _writing_errors():
                 writer = pq.ParquetWriter(
-                    f"{directory}/.{name}", schema, compression=codec, store_schema=False
+                    f"{directory}/.{name}",
+                    schema,
+                    compression=codec,
+                    store_schema=False,
+                    use_dictionary=table is None or repeating_columns(table),
                 )
             while table is not None:
                 with _writing_errors():

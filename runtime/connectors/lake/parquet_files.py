@@ -38,6 +38,7 @@ from runtime.connectors.lake.store_files import (
 from runtime.connectors.lake.table import plain_values
 from runtime.errors import CatalogError, ExecutionError
 from runtime.frames.meter import ArrowFunction
+from runtime.frames.parquet_columns import repeating_columns
 from runtime.names import quoted
 from runtime.scan.metadata import spark_type
 from runtime.scan.pruning import column_range
@@ -198,13 +199,7 @@ class _OpenFile:
         self._pending: list[pa.RecordBatch] = []
         self._n_bytes = 0
         self._footers: list[pq.FileMetaData] = []
-        self._writer = pq.ParquetWriter(
-            self._path if self._sink is None else self._sink,
-            self._stored,
-            compression="snappy",
-            metadata_collector=self._footers,
-            coerce_timestamps="us",
-        )
+        self._writer: pq.ParquetWriter | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._pending.append(batch)
@@ -218,7 +213,7 @@ class _OpenFile:
         file = self._file
         with self._explained():
             self._flush()
-            self._writer.close()
+            self._open_writer(None).close()
             if self._sink is None:
                 file.size = os.path.getsize(self._path)
             else:
@@ -232,7 +227,8 @@ class _OpenFile:
     def discard(self) -> None:
         """Remove what is written of it."""
         with suppress(OSError, pa.ArrowException):
-            self._writer.close()
+            if self._writer is not None:
+                self._writer.close()
         if self._store is not None and self._sink is not None:
             with suppress(OSError, pa.ArrowException):
                 self._sink.close()
@@ -255,8 +251,22 @@ class _OpenFile:
     def _flush(self) -> None:
         if self._pending:
             table = pa.Table.from_batches(self._pending, self._stored)
-            self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+            writer = self._open_writer(table)
+            writer.write_table(table, row_group_size=max(1, table.num_rows))
             self._pending, self._n_bytes = [], 0
+
+    def _open_writer(self, first: pa.Table | None) -> pq.ParquetWriter:
+        """The writer; the first rows decide how the file is written."""
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(
+                self._path if self._sink is None else self._sink,
+                self._stored,
+                compression="snappy",
+                metadata_collector=self._footers,
+                coerce_timestamps="us",
+                use_dictionary=first is None or repeating_columns(first),
+            )
+        return self._writer
 
 
 def file_task(files: NewFiles) -> ArrowFunction:
