@@ -1,7 +1,10 @@
 """Workers of Spark's are spared collecting again and again what their modules have made."""
 
+import platform
 import subprocess
 import sys
+
+import pytest
 
 SCRIPT = """
 import gc, pyarrow as pa
@@ -55,4 +58,29 @@ assert fitting_bytes(1 << 20) == 1 << 20
 
 def test_a_worker_whose_memory_is_limited_works_on_less_at_a_time():
     done = subprocess.run([sys.executable, "-c", LIMITED], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+REUSING = """
+import resource, sys
+import numpy as np
+from runtime.spark.workers import prepare_worker
+
+prepare_worker()
+
+def pages_given(rounds):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(rounds):
+        held = [np.ones(400_000) for _ in range(3)]  # 3.2 MB each: too small for large pages
+        del held
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+pages_given(2)
+assert pages_given(20) < 2_000, "memory was given back and taken anew"
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators have other options")
+def test_a_worker_takes_the_memory_again_that_it_has_freed():
+    done = subprocess.run([sys.executable, "-c", REUSING], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
