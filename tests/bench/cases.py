@@ -127,7 +127,21 @@ def duckdb_expanding(case: Case, path: Path) -> str:
     last = f"(t - t % {step} + {size})" if case.kind == "HOP" else f"(t - t % {size} + {size})"
     ends = first if case.kind == "TUMBLE" else f"unnest(range({first}, {last} + 1, {step}))"
     rows = f"SELECT key, price, val, epoch_us(ts) AS t FROM '{path}/*.parquet'"
-    return f"SELECT key, e, {case.aggregates()} FROM (SELECT *, {ends} AS e FROM ({rows})) GROUP BY key, e"
+    return _with_bounds(
+        case,
+        f"SELECT key, e, {case.aggregates()} FROM (SELECT *, {ends} AS e FROM ({rows})) GROUP BY key, e",
+    )
+
+
+def _with_bounds(case: Case, windows: str) -> str:
+    """The windows of DuckDB with the columns that sqlwin's have, instead of their end in us."""
+    start = f"(e - 1) // {case.size_us} * {case.size_us}"
+    if case.kind != "CUMULATE":
+        start = f"e - {case.size_us}"
+    return (
+        f"SELECT * EXCLUDE (e), make_timestamp({start}) AS window_start, "
+        f"make_timestamp(e) AS window_end FROM ({windows})"
+    )
 
 
 def duckdb_slices(case: Case, path: Path) -> str | None:
@@ -140,9 +154,10 @@ def duckdb_slices(case: Case, path: Path) -> str | None:
         f"SUM(val) AS v, COUNT(val) AS c, MAX(price) AS m FROM '{path}/*.parquet' GROUP BY ALL"
     )
     last = f"e + {size} - {step}" if case.kind == "HOP" else f"(e - 1) // {size} * {size} + {size}"
-    return (
+    return _with_bounds(
+        case,
         f"WITH slices AS ({slices}) SELECT key, w AS e, SUM(s) AS s, SUM(n) AS n, SUM(v) / SUM(c) AS a, "
-        f"MAX(m) AS m FROM (SELECT *, unnest(range(e, {last} + 1, {step})) AS w FROM slices) GROUP BY key, w"
+        f"MAX(m) AS m FROM (SELECT *, unnest(range(e, {last} + 1, {step})) AS w FROM slices) GROUP BY key, w",
     )
 
 
