@@ -8,8 +8,8 @@ slices and made of them, spans: one partial a key for all slices between two tim
     spans               suffix      middle: whole blocks, together             prefix
 
 - the prefix is the newest block so far; a window that fires adds the slices that came;
-- suffixes reach from some slice to the end of its block; there is one for each window that will
-  begin in it. They are made from the newest to the oldest, each of the one behind it;
+- suffixes reach from some slice to the end of its block; there is one for every second window that
+  will begin in it. They are made from the newest to the oldest, each of the one behind it;
 - the middle is all whole blocks in between, to which a block is added when it is full.
 
 So a window is put together from three spans, and takes three merges of one partial a key: into the
@@ -17,8 +17,8 @@ prefix, into a suffix, and its own. That is two stacks (Tangwongsan, Hirzel, Sch
 sliding-window aggregation in worst-case constant time, VLDB Journal 2021; Flink and others call the
 slices panes) with blocks shorter than a window, as suffixes need not be made all at once then: with
 each window that fires comes one of the block that the windows after the next few begin in.
-Everything merges that way, what cannot be subtracted too. Lists of values grow when they merge, so
-of them a block has few suffixes, and the slices before the nearest one are merged as they are.
+Everything merges that way, what cannot be subtracted too. Slices before the nearest suffix are
+merged as they are. Lists of values grow when they merge, so of them a block has few suffixes.
 
 A row that is late for some windows goes to its slice, and as a patch beside the spans that have
 its slice; what is read or made from a span takes the patches along that are newer than the span.
@@ -50,6 +50,10 @@ _FEWEST_BLOCKS = 4
 MIDDLE_ROWS = 1 << 16
 # A block has so many suffixes of lists at most.
 _SUFFIXES_OF_LISTS = 4
+# Of others there is one for every second window, whose block has so many windows: a window between
+# two reads one slice more, and half as much is written.
+_STRIDE = 2
+_ENOUGH_FOR_STRIDE = 4
 
 
 class RunningAggregates(Spans):
@@ -80,6 +84,9 @@ class RunningAggregates(Spans):
         self._grows = any(isinstance(each, CollectSet | CollectRows) for each in accumulators)
         # an older sqlwin always had so many blocks, and did not write it
         self._set_block(facts.get("block", self._n_windows // _FEWEST_BLOCKS))
+        # an older one had a suffix for each window
+        if facts.get("spans") and not self._grows:
+            self._stride = facts.get("stride", 1)
         # the number of the window that fired last
         self._last: int | None = facts.get("last")
         self._middle = Span._make(facts["middle"]) if facts.get("middle") else None
@@ -88,7 +95,12 @@ class RunningAggregates(Spans):
         """What is to be remembered for the next micro-batch, as JSON has it."""
         if self._last is None:
             return {}
-        own = {"last": self._last, "block": self._block, "middle": self._middle}
+        own = {
+            "last": self._last,
+            "block": self._block,
+            "stride": self._stride,
+            "middle": self._middle,
+        }
         return self._span_facts() | own
 
     def windows(self, ends: tuple[int, int], n_rows: int) -> list[int] | None:
@@ -225,7 +237,7 @@ class RunningAggregates(Spans):
         begun = min(self._start(near), until_us)
         parts = slices(self._start(number), begun) if near > number else []
         if begun < until_us:
-            parts += self._read(self._make_suffix(near, until_us, slices))
+            parts += self._read(self._make_suffix(near, until_us, slices), is_last=True)
         return parts
 
     def _make_suffix(self, number: int, until_us: int, slices: Slices) -> Span:
@@ -239,7 +251,7 @@ class RunningAggregates(Spans):
             behind = min(self._start(each + self._stride), until_us)
             parts = slices(self._start(each), behind)
             if behind < until_us:
-                parts += self._read(self._spans[behind, until_us])
+                parts += self._read(self._spans[behind, until_us], is_last=True)
             self._make(self._start(each), until_us, parts)
         return self._spans[self._start(number), until_us]
 
@@ -288,7 +300,10 @@ class RunningAggregates(Spans):
     def _set_block(self, n_windows: int) -> None:
         """Have blocks of so many windows."""
         self._block = max(1, n_windows)
-        self._stride = -(-self._block // _SUFFIXES_OF_LISTS) if self._grows else 1
+        if self._grows:
+            self._stride = -(-self._block // _SUFFIXES_OF_LISTS)
+        else:
+            self._stride = _STRIDE if self._block >= _ENOUGH_FOR_STRIDE else 1
 
     @property
     def _n_again(self) -> int:
