@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from runtime.compute.arrow.blobs import pieces
 from runtime.compute.kernels.columns import int64_values, one_chunk
 from runtime.compute.kernels.keys import bucket_of
 from runtime.errors import ExecutionError
@@ -293,14 +294,22 @@ class _Splitter:
         """The slabs of slices; the bounds of a chunk may be wider than what is in it."""
         found: list[list[Any]] = [[] for _ in self._facts]
         for end, n_merged, chunks in slabs:
-            of_slab: list[list[Any]] = [[] for _ in self._facts]
+            of_slab: list[list[pa.Table]] = [[] for _ in self._facts]
+            bounds: list[list[tuple[int, int]]] = [[] for _ in self._facts]
             for name, _, _, first, last in chunks:
                 for number, part in self._parts(decode_table(_known(self._old, name))):
-                    new, n_bytes = self._put(number, part)
-                    of_slab[number].append([new, part.num_rows, n_bytes, first, last])
-            for number, own in enumerate(of_slab):
-                if own:
-                    found[number].append([end, n_merged // self._split.into, own])
+                    of_slab[number].append(part)
+                    bounds[number].append((first, last))
+            for number, parts in enumerate(of_slab):
+                if not parts:
+                    continue
+                # not as many chunks as before, each of fewer rows
+                first, last = min(b[0] for b in bounds[number]), max(b[1] for b in bounds[number])
+                own = []
+                for piece in pieces(pa.concat_tables(parts)):
+                    new, n_bytes = self._put(number, piece)
+                    own.append([new, piece.num_rows, n_bytes, first, last])
+                found[number].append([end, n_merged // self._split.into, own])
         return found
 
     def _updates(self, updates: dict[str, Any]) -> None:

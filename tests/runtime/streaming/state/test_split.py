@@ -142,6 +142,17 @@ def test_running_aggregates_are_made_again(monkeypatch: pytest.MonkeyPatch) -> N
         assert "running" not in decode_facts(blobs[FACTS])
 
 
+def test_the_chunks_of_a_slab_are_put_together() -> None:
+    stream = Stream(Hop(10_000 * MS, 120_000 * MS))
+    for number in range(6):
+        stream.micro_batch([(key, 500_000 + number, number) for key in KEYS], 1000)
+    before = decode_facts(stream.store.blobs[FACTS])["slices"]
+    assert max(len(chunks) for _, _, chunks in before) > 1, "there is something to put together"
+    for part in cut(stream):
+        after = decode_facts(part.store.blobs[FACTS])["slices"]
+        assert [len(chunks) for _, _, chunks in after] == [1] * len(after)
+
+
 def test_sessions() -> None:
     random, at, batches = Random(5), 0, []
     for _ in range(12):
