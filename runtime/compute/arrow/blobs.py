@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from runtime.compute.kernels.columns import table_bytes
+
 # Workers compute on one thread: columns that are compressed are not handed to another
 _READING = pa.ipc.IpcReadOptions(use_threads=False)
 
@@ -66,7 +68,7 @@ def from_blobs(blobs: Iterable[bytes | memoryview], schema: pa.Schema | None = N
 
 def pieces(table: pa.Table) -> list[pa.Table]:
     """The rows of a table in tables of about MAX_BLOB_BYTES at most."""
-    n_pieces = -(-table.nbytes // MAX_BLOB_BYTES)
+    n_pieces = -(-table_bytes(table) // MAX_BLOB_BYTES)
     if n_pieces < 2:
         return [table]
     n_rows = -(-table.num_rows // n_pieces)

@@ -215,6 +215,17 @@ def _fixed_width(column: pa.Array, dtype: Any) -> AnyArray:
     return np.frombuffer(buffer, width, len(column), column.offset * width.itemsize)
 
 
+def table_bytes(table: pa.Table) -> int:
+    """How much the rows of a table take: `nbytes`, several times as fast, without bitmaps."""
+    n_bits = 0
+    for type_ in table.schema.types:
+        if not pa.types.is_primitive(type_):
+            n_bytes: int = table.nbytes
+            return n_bytes
+        n_bits += int(type_.bit_width)
+    return int(table.num_rows) * n_bits // 8
+
+
 def mask_of(condition: pa.Array) -> BoolArray:
     """Where a BOOLEAN column is TRUE; NULL counts as FALSE."""
     mask: BoolArray = one_chunk(condition).fill_null(False).to_numpy(zero_copy_only=False)

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from runtime.compute.kernels.columns import table_bytes
 from runtime.local.streaming.messages import LateRows, Progress
 from runtime.streaming.state.blobs import FACTS, BlobStore, Owner, decode_facts, encode_facts
 from runtime.streaming.state.buckets import MOST
@@ -180,7 +181,7 @@ class KeyGroupOperator(ABC):
 
     def _note_bytes(self, *tables: pa.Table) -> None:
         """Note that these tables are put together."""
-        self.most_bytes = max(self.most_bytes, sum(table.nbytes for table in tables))
+        self.most_bytes = max(self.most_bytes, sum(map(table_bytes, tables)))
 
     @abstractmethod
     def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:

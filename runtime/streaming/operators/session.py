@@ -61,8 +61,7 @@ from runtime.streaming.state.blobs import (
     with_columns,
 )
 from runtime.streaming.state.key_sets import marks_of
-from runtime.streaming.state.slices import CACHE
-from runtime.streaming.state.table_cache import unique_name
+from runtime.streaming.state.table_cache import CACHE, unique_name
 from runtime.streaming.watermarks import WatermarkRules, Watermarks, emitted_by_sessions_us
 
 # With so many runs of chunks some are made one when the next one comes.

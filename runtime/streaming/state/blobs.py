@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from runtime.compute.arrow.blobs import from_blobs, to_blob
 from runtime.compute.arrow.packed import pack, unpack
+from runtime.compute.kernels.columns import table_bytes
 from runtime.errors import ExecutionError
 from runtime.streaming.damage import OF_ANOTHER, damaged
 
@@ -91,7 +92,7 @@ def encode_state(table: pa.Table) -> bytes:
 
     Rows that are alike should be neighbours.
     """
-    if table.nbytes <= _WORTH_PACKING:
+    if table_bytes(table) <= _WORTH_PACKING:
         return versioned(to_blob(table))
     return bytes([_PACKED]) + pack(table)
 

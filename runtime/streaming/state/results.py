@@ -20,11 +20,11 @@ from runtime.compute.arrow.blobs import pieces
 from runtime.compute.kernels.columns import Int64Array, int64_values, one_chunk
 from runtime.compute.kernels.keys import encode_keys
 from runtime.spec.stream import FINAL_US
-from runtime.streaming.state.blobs import BlobStore, decode_table, encode_state, known_blob
+from runtime.streaming.state.blobs import BlobStore, encode_state
 from runtime.streaming.state.key_sets import KeySet
 from runtime.streaming.state.ranges import Range, without
-from runtime.streaming.state.slices import CACHE, slices_between
-from runtime.streaming.state.table_cache import unique_name
+from runtime.streaming.state.slices import slices_between
+from runtime.streaming.state.table_cache import CACHE, read_table, unique_name
 
 # A part has so many results, or those of one window.
 PART_ROWS = 1 << 12
@@ -75,7 +75,7 @@ class KeptResults:
             # of an older sqlwin: all of them in blobs by number
             self._runs = [[]]
             for name in (f"u{number}" for number in range(facts.get("blobs", 0))):
-                table = self._table(name)
+                table = read_table(self._store, name)
                 ends = self._ends(table)
                 part = Part(int(ends.min()) - 1, int(ends.max()), (name,), table.num_rows)
                 self._runs[0].append(part)
@@ -111,7 +111,9 @@ class KeptResults:
             after, until = max(part.after_us, ends[0]), min(part.until_us, ends[1])
             if after < until:
                 for name in part.names:
-                    tables = slices_between([self._table(name)], self._window_end, after, until)
+                    tables = slices_between(
+                        [read_table(self._store, name)], self._window_end, after, until
+                    )
                     found += tables if keys is None else map(keys.rows, tables)
         return pa.concat_tables(found) if found else None
 
@@ -162,7 +164,7 @@ class KeptResults:
             for part in merged
             for name in part.names
             for table in slices_between(
-                [self._table(name)], self._window_end, part.after_us, part.until_us
+                [read_table(self._store, name)], self._window_end, part.after_us, part.until_us
             )
         ]
         table = pa.concat_tables(tables)
@@ -214,13 +216,6 @@ class KeptResults:
         for name in before - self._names():
             self._store.remove(name)
             CACHE.remove(name)
-
-    def _table(self, name: str) -> pa.Table:
-        table = CACHE.get(name)
-        if table is None:
-            table = decode_table(known_blob(self._store, name))
-            CACHE.put(name, table)
-        return table
 
     def _ends(self, table: pa.Table) -> Int64Array:
         return int64_values(one_chunk(table.column(self._window_end)))

@@ -17,19 +17,19 @@ import numpy as np
 import pyarrow as pa
 
 from runtime.compute.arrow.blobs import MAX_BLOB_BYTES, pieces
-from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_values, one_chunk
+from runtime.compute.kernels.columns import (
+    BoolArray,
+    Int64Array,
+    int64_values,
+    one_chunk,
+    table_bytes,
+)
 from runtime.compute.kernels.compact import merge_equal_slices
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.aggregates import Accumulator
 from runtime.spec.windows import AlignedWindow
-from runtime.streaming.state.blobs import (
-    BlobStore,
-    decode_table,
-    encode_state,
-    known_blob,
-    with_columns,
-)
-from runtime.streaming.state.table_cache import TableCache, unique_name
+from runtime.streaming.state.blobs import BlobStore, encode_state, with_columns
+from runtime.streaming.state.table_cache import CACHE, read_table, unique_name
 
 # A window's slices lie in about so many slabs. With more of them slices are freed sooner:
 # they stay for a slab's length after the last window that needs them. With fewer a micro-batch
@@ -41,9 +41,7 @@ _MANY_CHUNKS = 8
 _MUCH_LARGER = 4
 _SMALL_BYTES = MAX_BLOB_BYTES // 2
 # Where slices are read one by one, a slab that has so many rows takes no more slices than one.
-_MANY_ROWS = 1 << 14
-# What a worker keeps of the blobs that it read or wrote
-CACHE = TableCache(64 << 20)
+_MANY_ROWS = 1 << 12
 # A slab is merged as a whole when it has grown to twice what the last time left, and so much more.
 _FEW_ROWS = 1 << 13
 
@@ -169,15 +167,24 @@ class SliceState:
         numbers = self._numbers()
         return numbers[:, 2], numbers[:, 3]
 
-    def tables(self, is_read: BoolArray) -> list[pa.Table]:
-        """The partials of some chunks, by their places in `chunk_ends`."""
+    def tables(self, is_read: BoolArray, *, is_last: bool = False) -> list[pa.Table]:
+        """The partials of some chunks, by their places in `chunk_ends`.
+
+        Args:
+            is_read: bool[chunks], which chunks.
+            is_last: whether they are not read again, or not soon.
+        """
         chunks = self._chunks()
-        return [self._table(chunks[place]) for place in np.flatnonzero(is_read).tolist()]
+        places = np.flatnonzero(is_read).tolist()
+        return [self._table(chunks[place], is_last=is_last) for place in places]
 
     def between(self, after_us: int, until_us: int) -> list[pa.Table]:
-        """The partials of the slices with `after_us` < slice end <= `until_us`."""
+        """The partials of the slices with `after_us` < slice end <= `until_us`.
+
+        For what is kept of them: they are not read again soon.
+        """
         first, last = self.chunk_ends()
-        tables = self.tables((last > after_us) & (first <= until_us))
+        tables = self.tables((last > after_us) & (first <= until_us), is_last=True)
         return slices_between(tables, self._slice_end, after_us, until_us)
 
     def remove(self, is_removed: BoolArray) -> None:
@@ -235,10 +242,11 @@ class SliceState:
         if before is None:
             return
         slab = self._slabs[before]
-        if len(slab.chunks) > 1 and slab.n_rows <= 2 * _MANY_ROWS:
-            merged = self._merged(self._taken(slab, slab.chunks))
-            self._write(slab, merged)
-            slab.n_merged = merged.num_rows
+        # writing a large one again for a few late rows costs more than reading these apart
+        chunks = [chunk for chunk in slab.chunks if chunk.n_rows < _MANY_ROWS]
+        if len(chunks) > 1:
+            self._write(slab, self._merged(self._taken(slab, chunks)))
+            slab.n_merged = slab.n_rows
 
     def cumulate(self, until_us: int) -> None:
         """Make one slice, ending at `until_us`, of all slices up to there.
@@ -277,7 +285,7 @@ class SliceState:
         self._forget_empty_slabs()
 
     def _merged(self, tables: list[pa.Table]) -> pa.Table:
-        self.most_bytes = max(self.most_bytes, sum(table.nbytes for table in tables))
+        self.most_bytes = max(self.most_bytes, sum(map(table_bytes, tables)))
         return merge_equal_slices(
             pa.concat_tables(tables), self._n_keys, self._slice_end, self._accumulators
         )
@@ -296,7 +304,7 @@ class SliceState:
 
     def _taken(self, slab: _Slab, chunks: list[Chunk]) -> list[pa.Table]:
         """The tables of some chunks, which are removed."""
-        tables = [self._table(chunk) for chunk in chunks]
+        tables = [self._table(chunk, is_last=True) for chunk in chunks]
         for chunk in list(chunks):
             self._remove(slab, chunk)
         return tables
@@ -310,11 +318,8 @@ class SliceState:
     def _forget_empty_slabs(self) -> None:
         self._slabs = {end: slab for end, slab in self._slabs.items() if slab.chunks}
 
-    def _table(self, chunk: Chunk) -> pa.Table:
-        table = CACHE.get(chunk.name)
-        if table is None:
-            table = decode_table(known_blob(self._store, chunk.name))
-            CACHE.put(chunk.name, table)
+    def _table(self, chunk: Chunk, *, is_last: bool = False) -> pa.Table:
+        table = read_table(self._store, chunk.name, is_last=is_last)
         # it may be of a plan with other aggregates
         return with_columns(
             table, [*table.column_names[: self._n_keys], *self._values], self._sources

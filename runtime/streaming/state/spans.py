@@ -17,9 +17,8 @@ from runtime.compute.arrow.blobs import pieces
 from runtime.compute.kernels.columns import Int64Array, int64_values, one_chunk
 from runtime.compute.kernels.compact import merge_equal_slices
 from runtime.spec.aggregates import Accumulator
-from runtime.streaming.state.blobs import BlobStore, decode_table, encode_state, known_blob
-from runtime.streaming.state.slices import CACHE
-from runtime.streaming.state.table_cache import unique_name
+from runtime.streaming.state.blobs import BlobStore, encode_state
+from runtime.streaming.state.table_cache import CACHE, read_table, unique_name
 
 # Fewer partials are merged sooner than spans are kept
 FEW_ROWS = 1 << 14
@@ -160,9 +159,14 @@ class Spans:
         n_rows = 0 if table is None else table.num_rows
         return Span(after_us, until_us, number, n_rows, n_bytes, tuple(names))
 
-    def _read(self, span: Span) -> list[pa.Table]:
-        """The partials of a span and of the patches that it lacks."""
-        tables = self._tables(span)
+    def _read(self, span: Span, *, is_last: bool = False) -> list[pa.Table]:
+        """The partials of a span and of the patches that it lacks.
+
+        Args:
+            span: the span.
+            is_last: whether it is not read again, or not soon.
+        """
+        tables = self._tables(span, is_last=is_last)
         for patch in self._patches:
             if needs(span, patch):
                 for table in self._tables(patch):
@@ -171,15 +175,8 @@ class Spans:
                     tables.append(table if is_in.all() else table.filter(pa.array(is_in)))
         return tables
 
-    def _tables(self, span: Span) -> list[pa.Table]:
-        tables = []
-        for name in span.names:
-            table = CACHE.get(name)
-            if table is None:
-                table = decode_table(known_blob(self._store, name))
-                CACHE.put(name, table)
-            tables.append(table)
-        return tables
+    def _tables(self, span: Span, *, is_last: bool = False) -> list[pa.Table]:
+        return [read_table(self._store, name, is_last=is_last) for name in span.names]
 
     def _merge_many_patches(self) -> None:
         """Merge the patches into the spans where there are too many to read them each time."""

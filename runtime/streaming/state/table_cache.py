@@ -16,6 +16,9 @@ from collections import OrderedDict
 
 import pyarrow as pa
 
+from runtime.compute.kernels.columns import table_bytes
+from runtime.streaming.state.blobs import BlobStore, decode_table, known_blob
+
 
 def unique_name() -> str:
     """A name that no other blob has, in whatever process and key group."""
@@ -32,30 +35,38 @@ class TableCache:
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._n_bytes = 0
-        self._tables: OrderedDict[str, pa.Table] = OrderedDict()
+        # each with its size
+        self._tables: OrderedDict[str, tuple[pa.Table, int]] = OrderedDict()
 
     @property
     def n_bytes(self) -> int:
         """How much its tables hold."""
         return self._n_bytes
 
-    def get(self, name: str) -> pa.Table | None:
-        """The table of a blob, if it is still here."""
-        table = self._tables.get(name)
-        if table is not None:
-            self._tables.move_to_end(name)
-        return table
+    def get(self, name: str, *, is_last: bool = False) -> pa.Table | None:
+        """The table of a blob, if it is still here.
+
+        Args:
+            name: the blob's.
+            is_last: whether it is not asked for again, or not soon: it makes room for others first.
+        """
+        found = self._tables.get(name)
+        if found is None:
+            return None
+        self._tables.move_to_end(name, last=not is_last)
+        return found[0]
 
     def put(self, name: str, table: pa.Table) -> None:
         """Keep the table of a blob, in place of those that were not used for longest."""
         self.remove(name)
-        if table.nbytes > self._max_bytes:
+        n_bytes = table_bytes(table)
+        if n_bytes > self._max_bytes:
             return
-        self._tables[name] = table
-        self._n_bytes += table.nbytes
+        self._tables[name] = table, n_bytes
+        self._n_bytes += n_bytes
         while self._n_bytes > self._max_bytes:
-            _, oldest = self._tables.popitem(last=False)
-            self._n_bytes -= oldest.nbytes
+            _, (_, n_bytes) = self._tables.popitem(last=False)
+            self._n_bytes -= n_bytes
 
     def clear(self) -> None:
         """Forget all tables."""
@@ -64,6 +75,29 @@ class TableCache:
 
     def remove(self, name: str) -> None:
         """Forget a table; it need not be here."""
-        table = self._tables.pop(name, None)
-        if table is not None:
-            self._n_bytes -= table.nbytes
+        found = self._tables.pop(name, None)
+        if found is not None:
+            self._n_bytes -= found[1]
+
+
+# What a worker keeps of the blobs that it read or wrote
+CACHE = TableCache(64 << 20)
+
+
+def read_table(store: BlobStore, name: str, *, is_last: bool = False) -> pa.Table:
+    """The table of a blob, from the cache or from state.
+
+    Args:
+        store: the state.
+        name: the blob's name, by `unique_name`.
+        is_last: whether it is not read again, or not soon: then it takes no room in the cache.
+
+    Raises:
+        ExecutionError: the state lacks it, or it is of another version.
+    """
+    table = CACHE.get(name, is_last=is_last)
+    if table is None:
+        table = decode_table(known_blob(store, name))
+        if not is_last:
+            CACHE.put(name, table)
+    return table

@@ -16,8 +16,8 @@ from runtime.streaming.state import spans
 from runtime.streaming.state.blobs import FACTS, checked, decode_facts
 from runtime.streaming.state.buckets import BUCKETS, Place, facts_name, is_facts
 from runtime.streaming.state.contents import blobs_of
-from runtime.streaming.state.slices import CACHE
 from runtime.streaming.state.split import Split, key_columns, split_group
+from runtime.streaming.state.table_cache import CACHE
 from tests.runtime.streaming.model import MS, Memory, Stream
 from tests.runtime.streaming.operators import test_session, test_shared
 from tests.runtime.streaming.state.test_split import place_of, random_batches

@@ -19,7 +19,7 @@ import pytest
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.updates import FireRule, UpdateRules
 from runtime.streaming.state.blobs import decode_facts
-from runtime.streaming.state.slices import CACHE
+from runtime.streaming.state.table_cache import CACHE
 from tests.marks import pairs
 from tests.oracle import OracleWindow, expected
 from tests.runtime.streaming.model import MS, Stream

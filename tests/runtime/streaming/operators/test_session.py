@@ -19,7 +19,7 @@ from runtime.streaming.operators.base import MicroBatch, Status
 from runtime.streaming.operators.buckets import MemoryBound
 from runtime.streaming.operators.session import SessionOperator, SessionSpec
 from runtime.streaming.state.blobs import decode_facts, encode_facts
-from runtime.streaming.state.slices import CACHE
+from runtime.streaming.state.table_cache import CACHE
 from tests.marks import among
 from tests.runtime.streaming.model import MS, Memory, outputs
 

@@ -6,8 +6,9 @@ import pyarrow as pa
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.aggregates import Merge, MergeOp
 from runtime.spec.windows import Hop
-from runtime.streaming.state.slices import CACHE, SliceState, slab_us
-from runtime.streaming.state.table_cache import TableCache, unique_name
+from runtime.streaming.state.blobs import encode_state
+from runtime.streaming.state.slices import SliceState, slab_us
+from runtime.streaming.state.table_cache import CACHE, TableCache, read_table, unique_name
 
 
 def table(n_rows):
@@ -33,6 +34,25 @@ def test_a_table_that_is_too_large_is_not_kept_and_drives_none_out():
     cache.remove("a")
     cache.remove("a")
     assert cache.n_bytes == 0
+
+
+def test_what_is_read_for_the_last_time_makes_room_first():
+    cache = TableCache(max_bytes=2 * 80)
+    cache.put("a", table(10))
+    cache.put("b", table(10))
+    assert cache.get("b", is_last=True) is not None
+    cache.put("c", table(10))
+    assert [name for name in "abc" if cache.get(name) is not None] == ["a", "c"]
+
+
+def test_a_blob_that_is_read_for_the_last_time_takes_no_room():
+    name, store = unique_name(), Store()
+    store.put(name, encode_state(table(1000)))
+    CACHE.clear()
+    assert read_table(store, name, is_last=True) == table(1000)
+    assert CACHE.n_bytes == 0
+    assert read_table(store, name) == table(1000)
+    assert CACHE.get(name) == table(1000)
 
 
 def test_no_two_blobs_have_a_name():
