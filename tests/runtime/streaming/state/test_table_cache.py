@@ -1,14 +1,24 @@
 """What a worker keeps of state: never more than asked for, and never what was not committed."""
 
+import os
+
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.aggregates import Merge, MergeOp
 from runtime.spec.windows import Hop
 from runtime.streaming.state.blobs import encode_state
 from runtime.streaming.state.slices import SliceState, slab_us
-from runtime.streaming.state.table_cache import CACHE, TableCache, read_table, unique_name
+from runtime.streaming.state.table_cache import (
+    CACHE,
+    SharedTables,
+    TableCache,
+    read_table,
+    tables_of_executor,
+    unique_name,
+)
 
 
 def table(n_rows):
@@ -53,6 +63,90 @@ def test_a_blob_that_is_read_for_the_last_time_takes_no_room():
     assert CACHE.n_bytes == 0
     assert read_table(store, name) == table(1000)
     assert CACHE.get(name) == table(1000)
+
+
+# of the smallest tables that are worth a file
+LARGE = table(1 << 15)
+
+
+def shared(directory, max_bytes=1 << 30):
+    return TableCache(1 << 20, SharedTables(directory / "state", max_bytes))
+
+
+def test_a_large_table_that_one_worker_wrote_is_another_ones_too(tmp_path):
+    one, other = shared(tmp_path), shared(tmp_path)
+    one.put("small", table(10))
+    one.put("large", LARGE)
+    assert other.get("large").equals(one.get("large"))
+    assert other.get("large").equals(LARGE)
+    assert other.get("small") is None
+    assert one.n_bytes == 80
+    other.remove("large")
+    assert one.get("large") is None
+
+
+def test_a_table_that_is_in_use_outlives_its_file(tmp_path):
+    cache = shared(tmp_path)
+    cache.put("large", LARGE)
+    found = cache.get("large")
+    cache.remove("large")
+    assert os.listdir(tmp_path / "state") == []
+    assert found.equals(LARGE)
+
+
+def test_a_part_of_a_table_takes_no_more_room_than_it_has_rows(tmp_path):
+    cache = shared(tmp_path)
+    cache.put("part", table(1 << 20).slice(5, 1 << 15))
+    assert (tmp_path / "state" / "part").stat().st_size < LARGE.nbytes + 4096
+    assert cache.get("part")["v"].to_pylist()[:2] == [5, 6]
+
+
+def test_files_used_least_recently_are_deleted_when_there_are_too_many(tmp_path):
+    one, other = shared(tmp_path, 8 * LARGE.nbytes), shared(tmp_path, 8 * LARGE.nbytes)
+    names = [f"{number:02}" for number in range(40)]
+    for place, name in enumerate(names):
+        (one if place % 2 else other).put(name, LARGE)
+        assert one.get("00") is not None
+        # file systems may have coarse clocks
+        os.utime(tmp_path / "state" / name, (place, place))
+        os.utime(tmp_path / "state" / "00", (place, place))
+    left = sorted(os.listdir(tmp_path / "state"))
+    assert len(left) <= 9
+    assert left[0] == "00"
+    assert left[-1] == "39"
+
+
+@pytest.mark.parametrize("obstacle", ["a file", "nothing above it"])
+def test_where_no_file_can_be_written_tables_are_in_memory(tmp_path, obstacle):
+    directory = tmp_path / "state"
+    if obstacle == "a file":
+        directory.write_text("in the way")
+    else:
+        directory = tmp_path / "gone" / "state"
+    cache = TableCache(1 << 20, SharedTables(directory, 1 << 30))
+    cache.put("large", LARGE)
+    assert cache.get("large") is LARGE
+    assert cache.get("other") is None
+    cache.remove("large")
+    assert cache.get("large") is None
+
+
+def test_the_workers_of_an_executor_share_a_directory_of_spark(spark):
+    def found(_):
+        there = tables_of_executor(os.environ["SPARK_LOCAL_DIRS"], 1 << 30)
+        yield pa.RecordBatch.from_pydict({"is_there": [there is not None]})
+
+    rows = spark.range(2).repartition(2).mapInArrow(found, "is_there boolean").collect()
+    assert {row.is_there for row in rows} == {True}
+
+
+@pytest.mark.parametrize("directories", ["", "local", "local,blockmgr-1", "blockmgr-gone"])
+def test_a_process_that_is_no_worker_has_no_directory(tmp_path, directories):
+    (tmp_path / "local").mkdir()
+    (tmp_path / "blockmgr-1").mkdir()
+    places = ",".join(f"{tmp_path}/{each}" for each in directories.split(",") if each)
+    assert tables_of_executor(places, 1 << 30) is None
+    assert tables_of_executor(f"{tmp_path}/blockmgr-1,{places}", 1 << 30) is not None
 
 
 def test_no_two_blobs_have_a_name():
