@@ -94,9 +94,10 @@ class SharedTables:
         Those of a process that died, or of a stream that stopped, are among them in time.
         """
         found: list[tuple[float, int, str]] = []
-        with os.scandir(self._directory) as entries:
+        # others delete files meanwhile, and Spark the directory
+        with suppress(OSError), os.scandir(self._directory) as entries:
             for entry in entries:
-                with suppress(OSError):  # deleted by another process meanwhile
+                with suppress(OSError):
                     status = entry.stat()
                     found.append((status.st_mtime, status.st_size, entry.path))
         n_bytes = 0

@@ -1,6 +1,7 @@
 """What a worker keeps of state: never more than asked for, and never what was not committed."""
 
 import os
+import shutil
 
 import numpy as np
 import pyarrow as pa
@@ -129,6 +130,19 @@ def test_where_no_file_can_be_written_tables_are_in_memory(tmp_path, obstacle):
     assert cache.get("other") is None
     cache.remove("large")
     assert cache.get("large") is None
+
+
+def test_a_directory_that_is_deleted_is_made_again_or_done_without(tmp_path):
+    place = tmp_path / "executor"
+    place.mkdir()
+    cache = shared(place, 1)
+    for name in "ab":
+        cache.put(name, LARGE)
+        shutil.rmtree(place / "state")
+        assert cache.get(name) is None
+    place.rmdir()
+    cache.put("c", LARGE)
+    assert cache.get("c") is LARGE
 
 
 def test_the_workers_of_an_executor_share_a_directory_of_spark(spark):
