@@ -32,6 +32,8 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> list[FakeSession]:
 
     monkeypatch.setattr(sqlwin, "connect", connect, raising=False)
     monkeypatch.setattr("runtime.spark.session.begin_java", lambda *_: None)
+    # The JVM, if there is one, is the suite's
+    monkeypatch.setattr("runtime.spark.jvm.process.let_jvm_end", lambda: False)
     monkeypatch.delenv("SQLWIN_DEBUG", raising=False)
     return opened
 
