@@ -48,8 +48,9 @@ Find = Callable[[str, Sequence[str], Sequence[Column], Store | None], ScanSource
 
 # So many requests of a task to a store are under way at a time
 STORE_READERS = 8
-# More splits than cores, so that a slow one does not hold up the rest for long.
-SPLITS_PER_CORE = 3
+# More splits than cores, so that one is read while partials of another are on their way to the JVM,
+# and a slow one does not hold up the rest for long. Each costs some 30 ms of its own.
+SPLITS_PER_CORE = 2
 # The column with the number of a split
 SPLIT = "$split"
 # So much goes to each task with its code
