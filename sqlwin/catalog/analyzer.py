@@ -2,34 +2,75 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 from sqlglot import exp
 
 from planner.aggregates.user import with_filters_inside
 from planner.catalog import Schema
 from planner.sql.build import empty_relation, to_sql
+from planner.sql.output_schema import output_schema
 from runtime.errors import ErrorKind, SqlwinError, nearest
+from runtime.local.arrow_scan import SETTINGS_OF_SCANS, unlike_spark
 from runtime.spark.errors import translate, translated_errors
+from runtime.spark.settings import SparkSettings, settings_of
 from runtime.spec.table import Column
 from sqlwin.catalog.entries import folded_name, type_ddl
 
+# What changes nothing of what Spark's analyser says; others may
+_OF_RUNNING = re.compile(
+    r"spark\.sql\.(adaptive|artifact|execution|streaming|ui|shuffle)\..*"
+    r"|spark\.sql\.(warehouse\.dir|catalogImplementation|session\.timeZone|legacy\.javaCharsets)"
+)
+
+
+def is_as_usual(spark: SparkSession, settings: SparkSettings) -> bool:
+    """Whether Spark's analyser says of simple queries what `output_schema` does.
+
+    Args:
+        spark: the session.
+        settings: its settings.
+    """
+    known = settings.keys
+    return (
+        known is not None
+        and all(map(_is_of_running, known - SETTINGS_OF_SCANS.keys()))
+        and unlike_spark(spark, SETTINGS_OF_SCANS) is None
+    )
+
+
+def _is_of_running(key: str) -> bool:
+    """Whether a setting has nothing to do with what Spark's analyser says."""
+    return not key.startswith("spark.sql.") or _OF_RUNNING.fullmatch(key) is not None
+
 
 class SparkAnalyzer:
-    """Spark's analyser, asked once for each text.
+    """What Spark's analyser says, which is asked once for each text, and not where it is certain.
 
-    INSERTs of a statement set ask the same, as long as Spark sees the same tables.
+    INSERTs of a statement set ask the same, as long as Spark sees the same tables. Analysing a
+    simple query takes Spark ten milliseconds, and the first ones of a process some hundred.
 
     Args:
         spark: the session.
         names: all names that stand for a relation.
+        shown: the DataFrame behind a temporary view that Spark is shown; None: nobody knows.
     """
 
-    def __init__(self, spark: SparkSession, names: Callable[[], Sequence[str]]) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        names: Callable[[], Sequence[str]],
+        shown: Callable[[str], DataFrame | None],
+    ) -> None:
         self._spark = spark
         self._names = names
+        self._shown = shown
         self._columns: dict[str, Schema] = {}
+        self._judged: tuple[SparkSettings, bool] | None = None
 
     def forget(self) -> None:
         """Spark sees other tables from here on."""
@@ -37,6 +78,9 @@ class SparkAnalyzer:
 
     def columns(self, query: exp.Query, relations: Mapping[str, Schema]) -> Schema:
         """Output columns of a query. See `planner.catalog.Catalog.analyze`."""
+        known = self._known(query, relations)
+        if known is not None:
+            return known
         query = query.copy()
         for table in list(query.find_all(exp.Table)):
             if table.name in relations and not table.db:
@@ -50,11 +94,30 @@ class SparkAnalyzer:
         text = to_sql(with_filters_inside(query))
         if text not in self._columns:
             with translated_errors(lambda error: self.with_nearest_name(translate(error, text))):
-                fields = self._spark.sql(text).schema.fields
-            self._columns[text] = tuple(
-                Column(f.name, type_ddl(f.dataType), f.nullable) for f in fields
-            )
+                self._columns[text] = _columns(self._spark.sql(text).schema)
         return self._columns[text]
+
+    def _known(self, query: exp.Query, relations: Mapping[str, Schema]) -> Schema | None:
+        """Output columns of a query of which they are certain without Spark's analyser."""
+        below: dict[str, Schema] = {}
+        for table in query.find_all(exp.Table):
+            if table.db:
+                return None
+            schema = relations.get(table.name)
+            if schema is not None:
+                # an empty relation of these columns stands for it where Spark is asked
+                below[table.name.lower()] = tuple(replace(c, nullable=True) for c in schema)
+            elif (shown := self._shown(table.name)) is not None:
+                below[table.name.lower()] = _columns(shown.schema)
+            else:
+                return None
+        return output_schema(query, below) if below and self._is_as_usual() else None
+
+    def _is_as_usual(self) -> bool:
+        settings = settings_of(self._spark)
+        if self._judged is None or self._judged[0] is not settings:
+            self._judged = settings, is_as_usual(self._spark, settings)
+        return self._judged[1]
 
     def with_nearest_name(self, error: SqlwinError) -> SqlwinError:
         """An error of Spark's with the nearest name where a table, database, catalog is unknown."""
@@ -82,3 +145,7 @@ class SparkAnalyzer:
         prefix = "spark.sql.catalog."
         keys = [key.removeprefix(prefix) for key in self._spark.conf.getAll if prefix in key]
         return sorted(used | {key for key in keys if "." not in key})
+
+
+def _columns(schema: StructType) -> Schema:
+    return tuple(Column(f.name, type_ddl(f.dataType), f.nullable) for f in schema.fields)

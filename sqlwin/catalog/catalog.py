@@ -103,11 +103,11 @@ class SessionCatalog:
         self._files = FilesByName(self.described)
         self._states = StatesByName(spark)
         self.spark_tables = SparkTables(spark)
-        self.analyzer = SparkAnalyzer(spark, self.names)
+        self.analyzer = SparkAnalyzer(spark, self.names, self._shown_frame)
         self.slices = OpenedSlices(self, lambda path: resolve(self._spark, path), self._place, mask)
         self._mode = "automatic"
         self._per_split = "auto"
-        self._shown: set[Name] = set()
+        self._shown: dict[Name, DataFrame] = {}
         self._aggregates: dict[str, UserAggregate] = {}
         self.n_changes = 0
 
@@ -210,9 +210,9 @@ class SessionCatalog:
     def _has_changed(self, key: Name) -> None:
         """Spark has to be shown what a name stands for now, with and without other options."""
         self.n_changes += 1
-        self._shown.discard(key)
+        self._shown.pop(key, None)
         for view in self._changed.forget(_spark_name(key)):
-            self._shown.discard((view,))
+            self._shown.pop((view,), None)
             self._spark.catalog.dropTempView(view)
 
     def unknown(self, name: Name, kind: str = "TABLE") -> CatalogError:
@@ -490,7 +490,6 @@ class SessionCatalog:
         if key in self._shown and self.views_in_spark.is_of(view, self):
             return
         self.analyzer.forget()
-        self._shown.add(key)
         if isinstance(entry, TableSpec):
             read = read_stream if self._is_streamed(entry) else read_table
             with self._files.plainly_named(entry.name):
@@ -501,6 +500,14 @@ class SessionCatalog:
             dataframe = entry.dataframe
         dataframe.createOrReplaceTempView(view)
         self.views_in_spark.show(view, self)
+        self._shown[key] = dataframe
+
+    def _shown_frame(self, view: str) -> DataFrame | None:
+        """What is behind a view that Spark is shown in this statement."""
+        for key, dataframe in self._shown.items():
+            if _spark_name(key) == view.lower() and self.views_in_spark.is_of(view.lower(), self):
+                return dataframe
+        return None
 
 
 def _spark_name(key: Name) -> str:

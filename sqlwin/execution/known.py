@@ -8,8 +8,6 @@ the query to the usual road.
 
 from __future__ import annotations
 
-import re
-
 from pyspark.sql import SparkSession
 from sqlglot import exp
 
@@ -17,11 +15,11 @@ from planner.nodes.windows import notes_on_windows
 from planner.plan import Plan, plan_query
 from runtime.errors import SqlwinError
 from runtime.files import is_local_path
-from runtime.local.arrow_scan import SETTINGS_OF_SCANS, unlike_spark
 from runtime.spark.files import resolve
 from runtime.spark.session import is_remote
 from runtime.spark.settings import SparkSettings, settings_of
 from runtime.spec.exchange import InProcessStep
+from sqlwin.catalog.analyzer import is_as_usual
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.known import KnownCatalog
 from sqlwin.catalog.materialized import tables_of
@@ -29,12 +27,6 @@ from sqlwin.catalog.offline import NeedsSpark
 from sqlwin.catalog.options import hint_notes
 from sqlwin.config.config import Config
 from sqlwin.execution.in_process import in_process, planner_options
-
-# What changes nothing of what Spark's analyser says; others may
-_OF_RUNNING = re.compile(
-    r"spark\.sql\.(adaptive|artifact|execution|streaming|ui|shuffle)\..*"
-    r"|spark\.sql\.(warehouse\.dir|catalogImplementation|session\.timeZone|legacy\.javaCharsets)"
-)
 
 
 class KnownPlans:
@@ -91,17 +83,8 @@ class KnownPlans:
     def _is_usual(self, settings: SparkSettings) -> bool:
         """Whether Spark's settings are those that the planner without Spark stands for."""
         if self._judged is None or self._judged[0] is not settings:
-            known = settings.keys
-            is_usual = (
-                known is not None
-                and all(map(_is_of_running, known - SETTINGS_OF_SCANS.keys()))
-                and unlike_spark(self._spark, SETTINGS_OF_SCANS) is None
-                and is_local_path(resolve(self._spark, "/"))
+            is_usual = is_as_usual(self._spark, settings) and is_local_path(
+                resolve(self._spark, "/")
             )
             self._judged = settings, is_usual
         return self._judged[1]
-
-
-def _is_of_running(key: str) -> bool:
-    """Whether a setting has nothing to do with what Spark's analyser says."""
-    return not key.startswith("spark.sql.") or _OF_RUNNING.fullmatch(key) is not None

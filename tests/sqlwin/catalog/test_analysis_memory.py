@@ -1,11 +1,15 @@
-"""What Spark's analyser is asked, and when it is asked again."""
+"""What Spark's analyser is asked, what not, and when it is asked again."""
 
 from typing import Any, cast
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StructType
 
+import sqlwin
 from runtime.errors import SqlwinError
 from runtime.spec.table import Column
 from sqlwin.catalog.catalog import SessionCatalog
@@ -17,6 +21,8 @@ QUERY = parse_query("SELECT COUNT(*) AS n FROM events")
 
 class Analyser:
     """A session of Spark's that knows one answer."""
+
+    conf = None  # of which nothing is known, so that nothing is certain
 
     def __init__(self):
         self.asked = []
@@ -74,3 +80,52 @@ def test_an_error_is_not_kept(analyser, catalog):
         catalog.analyze(QUERY, {})
     analyser.error = None
     assert catalog.analyze(QUERY, {}) == (Column("n", "bigint", False),)
+
+
+WINDOWS = """
+    SELECT k, window_end, SUM(v) AS s, COUNT(*) AS n
+    FROM TABLE(TUMBLE(TABLE readings, DESCRIPTOR(ts), INTERVAL '1' MINUTE))
+    GROUP BY k, window_start, window_end"""
+
+
+@pytest.fixture
+def asked(spark, tmp_path, monkeypatch):
+    """What a session asks of Spark for the query that a function is given."""
+    rows = {"ts": pa.array([0, 1], pa.timestamp("us")), "k": ["a", "b"], "v": [1, 2]}
+    (tmp_path / "readings").mkdir()
+    pq.write_table(pa.table(rows), tmp_path / "readings" / "a.parquet")
+    own = sqlwin.connect(spark)
+    own.execute(f"""
+        CREATE TABLE readings WITH (
+          'connector' = 'filesystem', 'path' = '{tmp_path}/readings', 'format' = 'parquet')""")
+    texts = []
+    plain = SparkSession.sql
+
+    def sql(self, text, *args, **options):
+        texts.append(text)
+        return plain(self, text, *args, **options)
+
+    monkeypatch.setattr(SparkSession, "sql", sql)
+
+    def ask(query):
+        texts.clear()
+        own.execute(f"EXPLAIN {query}")
+        return list(texts)
+
+    yield ask
+    own.execute("DROP TABLE readings")
+
+
+def test_of_what_is_certain_spark_is_not_asked(asked):
+    assert asked(WINDOWS) == []
+    assert asked(WINDOWS.replace("TABLE readings", "(SELECT * FROM readings WHERE v > 1)")) == []
+    (text,) = asked(WINDOWS.replace("SUM(v)", "STDDEV(v)"))[:1]
+    assert "STDDEV" in text
+
+
+def test_with_settings_that_may_change_types_spark_is_asked(spark, asked):
+    spark.conf.set("spark.sql.decimalOperations.allowPrecisionLoss", "false")
+    try:
+        assert len(asked(WINDOWS)) > 0
+    finally:
+        spark.conf.unset("spark.sql.decimalOperations.allowPrecisionLoss")
