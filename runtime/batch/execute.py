@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from runtime.batch.global_aggregate import windows_of
@@ -13,7 +14,7 @@ from runtime.batch.local_stage import LocalStage, local_stage
 from runtime.batch.projection import projected, projected_schema
 from runtime.batch.shared import SharedBlobs, SharedPartials, shared_blobs
 from runtime.frames.aggregations import windows_schema, with_spark_tables
-from runtime.frames.arrow_rows import ArrowRows
+from runtime.frames.arrow_rows import ArrowRows, BatchRows
 from runtime.frames.blobs import BLOB_DDL, bucket_cut, place_blobs
 from runtime.frames.expand import expand_sql
 from runtime.frames.meter import Meter, Wrap, unmeasured
@@ -28,6 +29,7 @@ from runtime.spec.exchange import (
     SharedSlicesStep,
     WindowProjection,
 )
+from runtime.spec.expressions import ColumnRef
 from runtime.spec.local import Catalyst, LocalStep, SparkRows, is_local
 from runtime.spec.scan import DEFAULT_BUFFER_BYTES
 from runtime.spec.steps import ExpandStep, MeasuredStep, SqlStep, Step
@@ -88,19 +90,6 @@ def dataframe(
 Project = Callable[[Mapping[str, str]], WindowProjection | None]
 
 
-@dataclass(frozen=True)
-class BatchRows:
-    """The rows of a query.
-
-    Attributes:
-        dataframe: them. Nothing runs yet.
-        arrow: the same, as workers have them; None where Spark makes them.
-    """
-
-    dataframe: DataFrame
-    arrow: ArrowRows | None = None
-
-
 def batch_rows(
     spark: SparkSession, step: Step, project: Project, options: ExecutionOptions
 ) -> BatchRows:
@@ -113,19 +102,32 @@ def batch_rows(
         options: how it is spread over tasks.
     """
     building = _Building(spark, options, SharedPartials())
-    rows = building.dataframe(step)
-    if not building.merged:
-        return BatchRows(rows)
-    # what windows are computed from is made before them
-    windows = building.merged[-1]
+    last = _last_windows(step)
+    if last is None:
+        return BatchRows.of(building.dataframe(step))
+    windows = building.global_input(last)
     types = {field.name: field.dataType.simpleString() for field in windows.schema.fields}
     projection = project(types)
     if projection is None:
-        return BatchRows(rows)
+        return BatchRows.of(building.dataframe(step))
     end = windows.aggregation.window_end
     to_windows = windows_of(windows.aggregation, windows.shared, options.bucket_bytes)
     make = projected(to_windows, projection, end)
-    return BatchRows(rows, ArrowRows(windows.blobs, make, projected_schema(projection)))
+    arrow = ArrowRows(windows.blobs, make, projected_schema(projection))
+    schema = from_arrow_schema(arrow.schema, prefer_timestamp_ntz=True)
+    never_null = {field.name for field in windows.schema.fields if not field.nullable}
+    if end in never_null and projection.window_time is not None:
+        never_null.add(projection.window_time)
+    for column, (_, expression) in zip(schema.fields, projection.columns, strict=True):
+        column.nullable = not isinstance(expression, ColumnRef) or expression.name not in never_null
+    return BatchRows(spark, schema, lambda: building.dataframe(step), arrow)
+
+
+def _last_windows(step: Step) -> GlobalStep | None:
+    """The windows that all rows of a step are made of, if they are made of one step's."""
+    while isinstance(step, SqlStep) and len(step.inputs) == 1:
+        ((_, step),) = step.inputs
+    return step if isinstance(step, GlobalStep) else None
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,7 @@ class _Building:
     spark: SparkSession
     options: ExecutionOptions
     shared: SharedPartials
-    merged: list[_GlobalInput] = field(default_factory=list)
+    inputs: dict[int, _GlobalInput] = field(default_factory=dict)
 
     def dataframe(self, step: Step) -> DataFrame:
         match step:
@@ -163,6 +165,18 @@ class _Building:
         raise TypeError(f"{type(step).__name__} has no batch form")
 
     def _windows(self, step: GlobalStep) -> DataFrame:
+        found = self.global_input(step)
+        to_windows = windows_of(found.aggregation, found.shared, self.options.bucket_bytes)
+        measured = self.options.wrap(step.label)(to_windows)
+        return found.blobs.mapInArrow(measured, found.schema)
+
+    def global_input(self, step: GlobalStep) -> _GlobalInput:
+        """What the global stage of a step reads, the same as often as it is asked for."""
+        if id(step) not in self.inputs:
+            self.inputs[id(step)] = self._global_input(step)
+        return self.inputs[id(step)]
+
+    def _global_input(self, step: GlobalStep) -> _GlobalInput:
         exchanged, options = step.input, self.options
         aggregation = with_spark_tables(self.spark, step.aggregation)
         level = None
@@ -175,10 +189,7 @@ class _Building:
             cut = bucket_cut(exchanged.keys, buckets)
             blobs = place_blobs(local.cut(cut, BLOB_DDL, options.wrap), partitions)
             schema = local.schema
-        merged = windows_schema(schema, aggregation)
-        self.merged.append(_GlobalInput(blobs, aggregation, level, merged))
-        to_windows = options.wrap(step.label)(windows_of(aggregation, level, options.bucket_bytes))
-        return blobs.mapInArrow(to_windows, merged)
+        return _GlobalInput(blobs, aggregation, level, windows_schema(schema, aggregation))
 
     def _shared_blobs(self, step: SharedExchangeStep) -> SharedBlobs:
         partitions, buckets = _spread(self.spark, step, self.options)

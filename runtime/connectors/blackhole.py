@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from runtime.connectors.columns import check_plain_table
 from runtime.connectors.connector import Connector, StreamWriter, WriteBatch
 from runtime.connectors.writing import count_written
-from runtime.frames.arrow_rows import ArrowRows
+from runtime.frames.arrow_rows import BatchRows
 from runtime.spec.table import TableSpec
 
 
@@ -22,9 +22,10 @@ def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
     return count()
 
 
-def write_arrow(dataframe: DataFrame, spec: TableSpec, overwrite: bool, arrow: ArrowRows) -> int:
+def write_arrow(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int:
     """The same in the tasks that have the rows as Arrow: they do not pass the JVM."""
-    return sum(each.n_rows for each in arrow.then(_counted, "n_rows BIGINT").collect())
+    assert rows.arrow is not None
+    return sum(each.n_rows for each in rows.arrow.then(_counted, "n_rows BIGINT").collect())
 
 
 def _counted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from runtime.errors import SetupError, SqlwinError
-from runtime.frames.arrow_rows import ArrowRows
+from runtime.frames.arrow_rows import BatchRows
 from runtime.spec.table import TableSpec
 
 # Parts of Spark that are not in PySpark's own package
@@ -27,7 +27,7 @@ Read = Callable[[SparkSession, TableSpec], DataFrame]
 # Rows, their table, and whether they replace those that are there; gives how many, if that is known
 Write = Callable[[DataFrame, TableSpec, bool], int | None]
 # The same of rows that workers have as Arrow too
-WriteArrow = Callable[[DataFrame, TableSpec, bool, ArrowRows], int | None]
+WriteArrow = Callable[[BatchRows, TableSpec, bool], int | None]
 # A micro-batch and its number; gives how many rows it has, if that is known
 WriteBatch = Callable[[DataFrame, int], int | None]
 

@@ -8,14 +8,13 @@ from dataclasses import replace
 from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import DataType
 
 from runtime.connectors.columns import add_computed
 from runtime.connectors.connector import Connector
 from runtime.connectors.options.checks import bad_option
-from runtime.connectors.writing import as_declared, naming_output
+from runtime.connectors.writing import as_declared, is_declared, naming_output
 from runtime.errors import AnalysisError, CatalogError, nearest
-from runtime.frames.arrow_rows import ArrowRows
+from runtime.frames.arrow_rows import BatchRows
 from runtime.spark.errors import translated_errors
 from runtime.spec.table import LATE_ROWS, TableSpec
 
@@ -231,20 +230,21 @@ def check_writable(spec: TableSpec, *, overwrite: bool) -> None:
         )
 
 
-def write_table(
-    dataframe: DataFrame, spec: TableSpec, overwrite: bool, arrow: ArrowRows | None = None
-) -> int | None:
-    """Write all rows of `dataframe` to a table and return how many there were, if that is known.
+def write_table(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int | None:
+    """Write all rows of `dataframe` to a table. See `write_rows`."""
+    return write_rows(BatchRows.of(dataframe), spec, overwrite)
+
+
+def write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int | None:
+    """Write all rows of a query to a table and return how many there were, if that is known.
 
     Columns go by position and are cast to the declared types. A job that fails leaves nothing that
     a reader would see.
 
     Args:
-        dataframe: the rows.
+        rows: the rows.
         spec: the table.
         overwrite: replace what is there; of a partitioned table, the partitions that get rows.
-        arrow: the same rows as workers have them, by position and of the same types; None: they do
-            not.
 
     Raises:
         CatalogError: the table is declared wrongly, or is only a source.
@@ -255,15 +255,10 @@ def write_table(
     connector = connector_of(spec)
     assert connector.write is not None, "check_writable() has seen to it"
     with naming_output(spec), explained_errors(connector, spec):
-        declared = as_declared(dataframe, spec)
-        if arrow is not None and connector.write_arrow is not None:
-            if _types(declared) == _types(dataframe):
-                return connector.write_arrow(declared, spec, overwrite, arrow)
-        return connector.write(declared, spec, overwrite)
-
-
-def _types(dataframe: DataFrame) -> list[DataType]:
-    return [field.dataType for field in dataframe.schema.fields]
+        if rows.arrow is not None and connector.write_arrow is not None:
+            if is_declared(rows.schema, spec):
+                return connector.write_arrow(rows, spec, overwrite)
+        return connector.write(as_declared(rows.dataframe, spec), spec, overwrite)
 
 
 def explained_errors(connector: Connector, spec: TableSpec) -> AbstractContextManager[None]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType
+from pyspark.sql.types import DataType, StructType
 
 from runtime.connectors.columns import declared_type, physical_columns
 from runtime.connectors.options.checks import option_values
@@ -58,8 +58,7 @@ def as_declared(
             subjects=(spec.name,),
         )
     types = declared_types(spec) if types is None else types
-    wanted = [(c.name, type_.simpleString()) for c, type_ in zip(declared, types, strict=True)]
-    if [(f.name, f.dataType.simpleString()) for f in dataframe.schema.fields] == wanted:
+    if is_declared(dataframe.schema, spec, types):
         return dataframe
     names = [f"_{position}" for position in range(len(declared))]
     # Names may come twice in a query; positions do not.
@@ -70,6 +69,24 @@ def as_declared(
             for name, column, type_ in zip(names, declared, types, strict=True)
         )
     )
+
+
+def is_declared(
+    schema: StructType, spec: TableSpec, types: Sequence[DataType] | None = None
+) -> bool:
+    """Whether columns have the names and types that `spec` declares, if it does.
+
+    Args:
+        schema: has the columns.
+        spec: the table.
+        types: its `declared_types`; None: nobody has them.
+    """
+    declared = physical_columns(spec)
+    if not declared:
+        return True
+    types = declared_types(spec) if types is None else types
+    wanted = [(c.name, type_.simpleString()) for c, type_ in zip(declared, types, strict=True)]
+    return [(f.name, f.dataType.simpleString()) for f in schema.fields] == wanted
 
 
 def with_named_kind(rows: DataFrame) -> DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
 from runtime.connectors.options.formats import SELF_DESCRIBING, format_of
 from runtime.connectors.registry import check_writable, is_lake, validate_table
@@ -28,13 +28,13 @@ class Definitions:
         self._catalog = catalog
 
     def create_table(
-        self, statement: CreateTable, rows: DataFrame | None = None
+        self, statement: CreateTable, rows: StructType | None = None
     ) -> tuple[str, tuple[str, ...]]:
         """Add a session table; the message about it, and notes.
 
         Args:
             statement: CREATE TABLE.
-            rows: what CREATE TABLE AS SELECT fills it with; it brings the columns.
+            rows: the columns of what CREATE TABLE AS SELECT fills it with.
 
         Raises:
             CatalogError: the name is taken, an option is missing, unknown or wrong, or the table
@@ -165,7 +165,7 @@ class Definitions:
             return spec if is_said else found.spec, ()
         return found.spec, found.notes
 
-    def _spec(self, statement: CreateTable, rows: DataFrame | None) -> TableSpec:
+    def _spec(self, statement: CreateTable, rows: StructType | None) -> TableSpec:
         name = ".".join(statement.name)
         columns, options = statement.columns, _by_name(statement.options)
         partitioned_by, primary_key = statement.partitioned_by, statement.primary_key
@@ -194,7 +194,7 @@ class Definitions:
             comment = comment or model.comment
         if rows is not None and not columns:
             columns = tuple(
-                TableColumn(f.name, type_ddl(f.dataType), f.nullable) for f in rows.schema.fields
+                TableColumn(f.name, type_ddl(f.dataType), f.nullable) for f in rows.fields
             )
         connector = options.pop("connector", None)
         if connector is None:

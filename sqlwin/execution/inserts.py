@@ -12,11 +12,11 @@ from sqlglot import exp
 
 from planner.sql.build import identifier, to_sql
 from planner.sql.table_options import position_of_option
-from runtime.batch.execute import BatchRows
 from runtime.connectors.columns import physical_columns
-from runtime.connectors.registry import check_writable, write_table
+from runtime.connectors.registry import check_writable, write_rows
+from runtime.connectors.writing import is_declared
 from runtime.errors import AnalysisError, CatalogError, SqlwinError, nearest
-from runtime.frames.arrow_rows import ArrowRows
+from runtime.frames.arrow_rows import BatchRows
 from runtime.spec.stream import ROW_KIND
 from runtime.spec.table import TableColumn, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
@@ -110,7 +110,9 @@ def by_position(
                 hint=f"write CAST({field.name} AS {str(target.type).upper()})",
             )
         given[target.name] = len(given)
-    if _are_declared(rows, declared, given):
+    is_in_order = list(given) == [c.name for c in declared]
+    types = [field.dataType.simpleString() for field in rows.schema.fields]
+    if is_in_order and types == [str(c.type).lower() for c in declared]:
         names = [c.name for c in declared]
         return rows if rows.columns == names else rows.toDF(*names)
     unique = rows.toDF(*(f"_{i}" for i in range(len(rows.columns))))
@@ -176,31 +178,27 @@ def _check_count(n_columns: int, targets: Sequence[str], table: str) -> None:
         )
 
 
-def _are_declared(rows: DataFrame, declared: list[TableColumn], given: dict[str, int]) -> bool:
-    """Whether the columns have the table's order and types, so that names are all they lack."""
-    types = [field.dataType.simpleString() for field in rows.schema.fields]
-    positions = [given.get(c.name) for c in declared]
-    return positions == list(range(len(declared))) and types == [
-        str(c.type).lower() for c in declared
-    ]
-
-
-def arrow_as_arranged(rows: BatchRows, fitted: DataFrame) -> ArrowRows | None:
-    """The rows as workers have them, if `by_position` has left columns and types as they are.
-
-    Args:
-        rows: the rows.
-        fitted: what `by_position` made of them, given no columns: their order is the same.
-    """
-    before, after = rows.dataframe.schema.fields, fitted.schema.fields
-    are_same = [field.dataType for field in before] == [field.dataType for field in after]
-    return rows.arrow if are_same else None
+def fitted_rows(
+    rows: BatchRows,
+    table: TableSpec,
+    columns: tuple[str, ...] = (),
+    static: tuple[tuple[str, str], ...] = (),
+) -> BatchRows:
+    """The same as `by_position`; workers keep rows that fit as they are."""
+    declared = physical_columns(table)
+    if not declared and not (columns or static):
+        return rows
+    are_in_order = not (columns or static) and len(declared) == len(rows.schema.fields)
+    if rows.arrow is not None and are_in_order:
+        named = rows.renamed([column.name for column in declared])
+        if is_declared(named.schema, table):
+            return named
+    return BatchRows.of(by_position(rows.dataframe, table, columns, static))
 
 
 def insert_rows(rows: BatchRows, table: TableSpec) -> int | None:
     """Write a query's rows to a session table; how many, if the connector says so."""
-    fitted = by_position(rows.dataframe, table, ())
-    return write_table(fitted, table, overwrite=False, arrow=arrow_as_arranged(rows, fitted))
+    return write_rows(fitted_rows(rows, table), table, overwrite=False)
 
 
 def insert_into_spark(

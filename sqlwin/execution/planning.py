@@ -16,9 +16,10 @@ from planner.nodes.windows import notes_on_windows
 from planner.optimizer import Options
 from planner.plan import Draft, Plan, draft_plan, plan_together
 from planner.streams.tables import streams_of
-from runtime.batch.execute import BatchRows, ExecutionOptions, batch_rows
+from runtime.batch.execute import ExecutionOptions, batch_rows
 from runtime.connectors.registry import connector_of
 from runtime.errors import SqlwinError
+from runtime.frames.arrow_rows import BatchRows
 from runtime.frames.scan_counts import ScanCounts, StatementScanCounts
 from runtime.scan.asked_once import asking_once
 from runtime.spark.files import refuse_remote_streams
@@ -271,7 +272,7 @@ class Plans:
         """
         with self.errors_of(lowered.plan.sql), self._span("Spark's analysis"):
             if lowered.step is None:
-                return BatchRows(self.spark.sql(lowered.plan.sql))
+                return BatchRows.of(self.spark.sql(lowered.plan.sql))
             project = partial(lower_projection, lowered.plan.physical, self.time_zone)
             return batch_rows(self.spark, lowered.step, project, self.execution_options())
 

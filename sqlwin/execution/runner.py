@@ -19,10 +19,10 @@ from planner.explain.document import Document, to_json
 from planner.plan import Plan
 from planner.sql.depth import deep_trees
 from planner.streams.refusals import BATCH
-from runtime.batch.execute import BatchRows
 from runtime.batch.in_process import RowsHere
 from runtime.errors import AnalysisError, Position
 from runtime.files import is_local_path
+from runtime.frames.arrow_rows import BatchRows
 from runtime.local.arrow_scan import store_of_scan
 from runtime.redaction import remember_settings
 from runtime.scan.stores import Store
@@ -316,8 +316,8 @@ class Runner:
         if isinstance(lowered, LoweredBatch):
             rows = self._plans.batch_rows(lowered)
         else:
-            rows = BatchRows(self._plans.dataframe(lowered))
-        message, notes = self._definitions.create_table(statement, rows.dataframe)
+            rows = BatchRows.of(self._plans.dataframe(lowered))
+        message, notes = self._definitions.create_table(statement, rows.schema)
         table = insert_target(self.catalog, statement.name)
         assert table is not None
         if isinstance(lowered, LoweredStream):

@@ -14,9 +14,9 @@ from planner.lowering.stream.statement_set import shared_stream_groups
 from planner.plan import Plan
 from runtime.batch.execute import dataframe
 from runtime.batch.shared import SharedPartials, first_reader, read_by_several
-from runtime.connectors.registry import write_table
+from runtime.connectors.registry import write_rows
 from runtime.errors import SqlwinError
-from runtime.frames.arrow_rows import ArrowRows
+from runtime.frames.arrow_rows import BatchRows
 from runtime.frames.meter import Meter
 from runtime.spark.files import resolve
 from runtime.spark.jobs import Outcome, run_interruptibly, run_side_by_side
@@ -27,8 +27,7 @@ from sqlwin.catalog.entries import MaterializedTable
 from sqlwin.catalog.options import idle_notes
 from sqlwin.execution.analyze import Watched
 from sqlwin.execution.inserts import (
-    arrow_as_arranged,
-    by_position,
+    fitted_rows,
     hold_ups,
     insert_into_spark,
     target_of,
@@ -79,54 +78,40 @@ class Inserts:
         lowered = self._plans.lower(plan)
         assert isinstance(lowered, LoweredBatch)
         rows = self._plans.batch_rows(lowered)
-        fitted = self._fitted(statement, rows.dataframe, table)
-        is_as_it_is = table is not None and not statement.columns and not statement.static
-        arrow = arrow_as_arranged(rows, fitted) if is_as_it_is else None
-        return self._write_alone(statement, fitted, table, arrow)
+        return self._write_alone(statement, self._fitted(statement, rows, table), table)
 
     def write(self, statement: Insert, rows: DataFrame) -> Result:
         """Write the rows of an INSERT's query to its table."""
         table = self._target(statement)
-        return self._write_alone(statement, self._fitted(statement, rows, table), table)
+        fitted = self._fitted(statement, BatchRows.of(rows), table)
+        return self._write_alone(statement, fitted, table)
 
-    def _fitted(self, statement: Insert, rows: DataFrame, table: TableSpec | None) -> DataFrame:
+    def _fitted(self, statement: Insert, rows: BatchRows, table: TableSpec | None) -> BatchRows:
         """The rows of an INSERT as its table takes them."""
         if table is None:
             return rows
         with self._plans.errors_of(statement.text):
-            return by_position(rows, table, statement.columns, statement.static)
+            return fitted_rows(rows, table, statement.columns, statement.static)
 
-    def _write_alone(
-        self,
-        statement: Insert,
-        rows: DataFrame,
-        table: TableSpec | None,
-        arrow: ArrowRows | None = None,
-    ) -> Result:
+    def _write_alone(self, statement: Insert, rows: BatchRows, table: TableSpec | None) -> Result:
         """Write the rows of an INSERT, which fit; if this thread is interrupted, none are there."""
         with self._plans.jobs_run():
             result = run_interruptibly(
-                self._plans.spark, lambda: self._write(statement, rows, table, arrow)
+                self._plans.spark, lambda: self._write(statement, rows, table)
             )
         return replace(result, scan_counts=self._plans.scan_counts)
 
-    def _write(
-        self,
-        statement: Insert,
-        rows: DataFrame,
-        table: TableSpec | None,
-        arrow: ArrowRows | None = None,
-    ) -> Result:
+    def _write(self, statement: Insert, rows: BatchRows, table: TableSpec | None) -> Result:
         """Write the rows of an INSERT, which fit, to its table."""
         name = ".".join(statement.name)
         with self._plans.errors_of(statement.text):
             if table is not None:
-                count = write_table(rows, table, statement.overwrite, arrow)
+                count = write_rows(rows, table, statement.overwrite)
             else:
                 count = None
                 insert_into_spark(
                     self._plans.spark,
-                    rows,
+                    rows.dataframe,
                     statement.name,
                     statement.columns,
                     statement.overwrite,
@@ -297,12 +282,12 @@ class Inserts:
         table: TableSpec | None,
         shared: SharedPartials,
         meter: Meter | None,
-    ) -> DataFrame:
+    ) -> BatchRows:
         """The rows of an INSERT of a statement set, found to fit its table."""
         options = replace(self._plans.execution_options(), meter=meter)
         with self._plans.errors_of(insert.text):
             rows = dataframe(self._plans.spark, step, options, shared)
-        return self._fitted(insert, rows, table)
+        return self._fitted(insert, BatchRows.of(rows), table)
 
 
 def _first_failed(outcomes: Sequence[Outcome[Result]]) -> int | None:

@@ -12,7 +12,7 @@ from runtime.connectors.connector import Connector
 from runtime.connectors.filesystem.read import METADATA, read
 from runtime.connectors.filesystem.stream import is_unbounded, stream
 from runtime.connectors.filesystem.stream_write import open_batches
-from runtime.connectors.filesystem.write import write_files
+from runtime.connectors.filesystem.write import write_files, write_rows
 from runtime.connectors.options.checks import (
     bad_option,
     check_options,
@@ -111,7 +111,7 @@ CONNECTOR = Connector(
     is_unbounded,
     streams_bounded=True,
     write=write_files,
-    write_arrow=write_files,
+    write_arrow=write_rows,
     overwrites=True,
     open_batches=open_batches,
     idle_options=idle_options(FILESYSTEM),

@@ -148,7 +148,7 @@ class FileSink:
         allow_encoding(self._spark, self._options)
         self._parallelism = values.get("sink.parallelism")
         self._compaction = compaction(values)
-        self._partitions = partition_columns(dataframe, spec)
+        self._partitions = partition_columns(dataframe.columns, spec)
         path = resolve(self._spark, values["path"])
         files = files or writable_files_at(self._spark, path)
         check_directory(path, spec, files)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 
@@ -42,7 +42,7 @@ from runtime.connectors.options.formats import (
 from runtime.connectors.writing import count_written
 from runtime.errors import CatalogError, ErrorKind, ExecutionError
 from runtime.files import Files, as_uri, is_local_path
-from runtime.frames.arrow_rows import ArrowRows
+from runtime.frames.arrow_rows import BatchRows
 from runtime.spark.clusters import check_seen_by_all
 from runtime.spark.files import resolve, writable_files_at
 from runtime.spark.session import is_remote
@@ -54,17 +54,19 @@ _SUCCESS = "_SUCCESS"
 _READER_ONLY = ("mode", "basePath", "enforceSchema", "inferSchema", "mergeSchema", "pathGlobFilter")
 
 
-def write_files(
-    dataframe: DataFrame, spec: TableSpec, overwrite: bool, arrow: ArrowRows | None = None
-) -> int:
+def write_files(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
+    """Write the rows of a DataFrame below the table's path. See `write_rows`."""
+    return write_rows(BatchRows.of(dataframe), spec, overwrite)
+
+
+def write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int:
     """Write the rows below the table's path and return how many there were.
 
     Args:
-        dataframe: the rows.
+        rows: the rows. Where workers have them as Arrow, Parquet files of this machine are written
+            there, if they are then what Spark's writer would write.
         spec: the table.
         overwrite: whether they replace those that are there.
-        arrow: the same rows as workers have them, where they do: Parquet files of this machine are
-            written there, if they are then what Spark's writer would write.
 
     They are written to a hidden directory, whose files are then published as those of a stream's
     micro-batch are: Spark's committer would move them one by one in sight of readers, and would
@@ -82,8 +84,8 @@ def write_files(
     values = option_values(spec)
     file_format = format_of(values)
     assert file_format is not None, "validate_table() has seen to it"
-    partitions = partition_columns(dataframe, spec)
-    spark = dataframe.sparkSession
+    partitions = partition_columns(rows.schema.names, spec)
+    spark = rows.spark
     path = resolve(spark, values["path"])
     files = None if is_remote(spark) else writable_files_at(spark, path)
     if files is not None:
@@ -95,27 +97,29 @@ def write_files(
         # As in Flink: partitions that get no rows stay.
         options.setdefault("partitionOverwriteMode", "dynamic")
     parallelism = values.get("sink.parallelism")
-    if parallelism:
-        dataframe = dataframe.repartition(int(parallelism))
     in_workers = None
-    if arrow is not None and file_format == "parquet" and not (partitions or parallelism):
+    if file_format == "parquet" and not (partitions or parallelism):
         if files is not None and is_local_path(path):
-            in_workers = arrow_files(arrow, dataframe, options)
+            in_workers = arrow_files(rows, options)
     try:
         with ExitStack() as counting:
             count: Callable[[], int]
             if in_workers is None:
+                dataframe = rows.dataframe
+                if parallelism:
+                    dataframe = dataframe.repartition(int(parallelism))
                 counted, count = counting.enter_context(count_written(dataframe))
+                writer = counted.write.format(file_format).options(**options)
+                if partitions:
+                    writer = writer.partitionBy(*partitions)
+                if files is None:
+                    writer.mode("overwrite" if overwrite else "append").save(path)
+                    return count()
             else:
-                counted, count = dataframe, in_workers.count
-            writer = counted.write.format(file_format).options(**options)
-            if partitions:
-                writer = writer.partitionBy(*partitions)
+                count = in_workers.count
+            assert files is not None
             is_dynamic = options.get("partitionOverwriteMode", "").lower() == "dynamic"
             by_partition = bool(partitions) and is_dynamic
-            if files is None:
-                writer.mode("overwrite" if overwrite else "append").save(path)
-                return count()
             if is_local_path(path):
                 finish_replacing(os.path.realpath(path))
             clear_batches(files, path)
@@ -130,8 +134,8 @@ def write_files(
                 # executors may have come since
                 check_shared(spark, path, spec)
                 found = written_files(files, hidden)
-                rows = partial(_rows_below, spark, hidden)
-                check_written(files, file_format, path, found, count(), rows)
+                counted_again = partial(_rows_below, spark, hidden)
+                check_written(files, file_format, path, found, count(), counted_again)
                 return found
 
             if not overwrite or not files.exists(path):
@@ -169,14 +173,14 @@ def file_writer_options(spec: TableSpec, file_format: str) -> dict[str, str]:
     return {**written_timestamps(spec, file_format), **options}
 
 
-def partition_columns(dataframe: DataFrame, spec: TableSpec) -> list[str]:
-    """The columns that directories are made for, as `dataframe` spells them.
+def partition_columns(columns: Sequence[str], spec: TableSpec) -> list[str]:
+    """The columns that directories are made for, as `columns` spells them.
 
     Raises:
         CatalogError: there is no other column.
     """
-    names = [found for p in spec.partitioned_by for found in find_column(dataframe.columns, p)]
-    if names and len(names) == len(dataframe.columns):
+    names = [found for p in spec.partitioned_by for found in find_column(columns, p)]
+    if names and len(names) == len(columns):
         raise CatalogError(
             f"table `{spec.name}` is partitioned by all of its columns",
             subjects=(spec.name,),

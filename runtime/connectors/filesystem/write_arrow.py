@@ -17,9 +17,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from runtime.frames.arrow_rows import ArrowRows
+from runtime.frames.arrow_rows import ArrowRows, BatchRows
 from runtime.frames.blobs import large_tables
 from runtime.frames.parquet_columns import repeating_columns
 
@@ -75,29 +75,27 @@ class ArrowFiles:
         return self.n_rows
 
 
-def arrow_files(
-    rows: ArrowRows, dataframe: DataFrame, options: dict[str, str]
-) -> ArrowFiles | None:
+def arrow_files(rows: BatchRows, options: dict[str, str]) -> ArrowFiles | None:
     """What writes rows of workers; None: Spark has to, to write what it would.
 
     Args:
         rows: the rows.
-        dataframe: the same rows, for their types.
         options: of Spark's writer.
     """
-    spark = dataframe.sparkSession
+    spark, arrow = rows.spark, rows.arrow
+    if arrow is None:
+        return None
     asked = {name.lower(): value.lower() for name, value in options.items()}
     codec = asked.pop("compression", None) or _conf(spark, _CODEC_CONF, "snappy")
-    has_instants = any(pa.types.is_timestamp(each.type) and each.type.tz for each in rows.schema)
+    has_instants = any(pa.types.is_timestamp(each.type) and each.type.tz for each in arrow.schema)
     as_arrow_does = not has_instants or (
         _conf(spark, _INSTANTS_CONF, "int96") == "timestamp_micros"
     )
     is_legacy = _conf(spark, _LEGACY_CONF, "false") != "false"
     if asked or codec not in _CODECS or not as_arrow_does or is_legacy:
         return None
-    rows = rows.renamed(dataframe.columns)
-    described = {_SPARK_SCHEMA: dataframe.schema.json(), _SPARK_VERSION: spark.version}
-    return ArrowFiles(rows, rows.schema.with_metadata(described), _CODECS[codec])
+    described = {_SPARK_SCHEMA: rows.schema.json(), _SPARK_VERSION: spark.version}
+    return ArrowFiles(arrow, arrow.schema.with_metadata(described), _CODECS[codec])
 
 
 def _conf(spark: SparkSession, name: str, default: str) -> str:

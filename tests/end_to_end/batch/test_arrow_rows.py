@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import sqlwin
 from runtime.connectors.filesystem.write_arrow import arrow_files
 from runtime.connectors.registry import CONNECTORS
 from runtime.errors import ExecutionError
+from runtime.frames.arrow_rows import BatchRows
 from runtime.spec.table import TableSpec
 from tests.marks import among
 
@@ -59,6 +61,11 @@ def sorted_rows(table: pa.Table) -> list[str]:
     return sorted(map(str, zip(*(column.to_pylist() for column in table.columns), strict=True)))
 
 
+def rows_of(result: sqlwin.Result) -> BatchRows:
+    assert result.dataframe is not None
+    return replace(BatchRows.of(result.dataframe), arrow=result.arrow_rows)
+
+
 QUERIES = {
     "counts": f"SELECT k, window_start, window_end, window_time, COUNT(*) AS n, COUNT(v) AS m "
     f"FROM {WINDOW} GROUP BY k, window_start, window_end, window_time",
@@ -92,6 +99,34 @@ def test_rows_of_workers_are_those_of_spark(own: sqlwin.Session, name: str) -> N
     assert bool(found.num_rows) == (name != "none")
 
 
+@pytest.mark.parametrize(
+    "name", among(QUERIES, long=["counts", "none", "a subquery", "windows of windows"])
+)
+def test_a_table_of_them_has_the_columns_that_spark_finds(
+    own: sqlwin.Session, tmp_path: Path, name: str
+) -> None:
+    (result,) = own.execute(QUERIES[name])
+    assert result.dataframe is not None
+    expected = result.dataframe.schema.fields
+    own.execute(f"""
+        CREATE TABLE made WITH (
+          'connector' = 'filesystem', 'path' = '{tmp_path}/made', 'format' = 'parquet'
+        ) AS {QUERIES[name]}""")
+    try:
+        described = own.execute("DESCRIBE made")[0].rows
+        assert writers(tmp_path / "made") == {"parquet-cpp-arrow"}
+    finally:
+        own.execute("DROP TABLE made")
+    assert [(row.name, row.type.lower()) for row in described] == [
+        (field.name, field.dataType.simpleString()) for field in expected
+    ]
+    # where only Spark knows that there is no NULL, a column may have some
+    for row, field in zip(described, expected, strict=True):
+        assert row.null == "TRUE" or not field.nullable
+        if field.name in ("window_start", "window_end", "window_time"):
+            assert (row.null == "TRUE") == field.nullable
+
+
 def test_rows_that_are_forgotten_are_computed_and_counted_where_they_are(
     own: sqlwin.Session,
 ) -> None:
@@ -102,9 +137,9 @@ def test_rows_that_are_forgotten_are_computed_and_counted_where_they_are(
           p DECIMAL(38, 2), d DATE) WITH ('connector' = 'blackhole')""")
     (written,) = own.execute(f"INSERT INTO nowhere {QUERIES['sums']}")
     assert written.row_count == n_rows > 0
-    write, arrow = CONNECTORS["blackhole"].write_arrow, result.arrow_rows
-    assert write is not None and arrow is not None and result.dataframe is not None
-    assert write(result.dataframe, TableSpec("nowhere", "blackhole"), False, arrow) == n_rows
+    write = CONNECTORS["blackhole"].write_arrow
+    assert write is not None and result.arrow_rows is not None
+    assert write(rows_of(result), TableSpec("nowhere", "blackhole"), False) == n_rows
 
 
 @pytest.mark.long
@@ -216,9 +251,7 @@ def test_a_directory_that_cannot_be_written_to_is_named(
     own: sqlwin.Session, tmp_path: Path
 ) -> None:
     (result,) = own.execute(WRITTEN)
-    assert result.arrow_rows is not None
-    assert result.dataframe is not None
-    files = arrow_files(result.arrow_rows, result.dataframe, {})
+    files = arrow_files(rows_of(result), {})
     assert files is not None
     with pytest.raises(FileNotFoundError, match="gone"):
         files.write(str(tmp_path / "gone"))

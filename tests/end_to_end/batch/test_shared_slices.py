@@ -164,14 +164,14 @@ def test_a_statement_set_reads_its_table_once_and_keeps_nothing(
     during = []
     from sqlwin.execution import statement_sets
 
-    write = statement_sets.write_table
+    write = statement_sets.write_rows
 
     def counted(*args: Any) -> Any:
         written = write(*args)
         during.append(cached_rdds(session))
         return written
 
-    monkeypatch.setattr(statement_sets, "write_table", counted)
+    monkeypatch.setattr(statement_sets, "write_rows", counted)
     [result] = session.execute(f"EXECUTE STATEMENT SET BEGIN {' '.join(inserts)} END")
     if is_scanned:
         assert during == [before] * 4
