@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -13,9 +14,10 @@ from runtime.batch.global_aggregate import windows_of
 from runtime.batch.local_stage import LocalStage, local_stage
 from runtime.batch.projection import projected, projected_schema
 from runtime.batch.shared import SharedBlobs, SharedPartials, shared_blobs
+from runtime.compute.kernels.merge import merge_slices
 from runtime.frames.aggregations import windows_schema, with_spark_tables
 from runtime.frames.arrow_rows import ArrowRows, BatchRows
-from runtime.frames.blobs import BLOB_DDL, bucket_cut, place_blobs
+from runtime.frames.blobs import BLOB_DDL, Emit, bucket_cut, place_blobs
 from runtime.frames.expand import expand_sql
 from runtime.frames.meter import Meter, Wrap, unmeasured
 from runtime.frames.scan_counts import StatementScanCounts
@@ -113,7 +115,11 @@ def batch_rows(
     end = windows.aggregation.window_end
     to_windows = windows_of(windows.aggregation, windows.shared, options.bucket_bytes)
     make = projected(to_windows, projection, end)
-    arrow = ArrowRows(windows.blobs, make, projected_schema(projection))
+    make_whole = None
+    if windows.has_whole:
+        merge = partial(merge_slices, spec=windows.aggregation)
+        make_whole = projected(merge, projection, end)
+    arrow = ArrowRows(windows.blobs, make, projected_schema(projection), make_whole)
     schema = from_arrow_schema(arrow.schema, prefer_timestamp_ntz=True)
     never_null = {field.name for field in windows.schema.fields if not field.nullable}
     if end in never_null and projection.window_time is not None:
@@ -132,12 +138,21 @@ def _last_windows(step: Step) -> GlobalStep | None:
 
 @dataclass(frozen=True)
 class _GlobalInput:
-    """What a global stage reads, how, and what it yields."""
+    """What a global stage reads, how, and what it yields.
 
-    blobs: DataFrame
+    Attributes:
+        blobs: what it reads; see `ArrowRows.input`.
+        aggregation: keys, window and accumulators.
+        shared: what it reads of shared partials; None: it shares none.
+        schema: what it yields.
+        has_whole: whether windows are known of whose rows are all in one split.
+    """
+
+    blobs: Callable[[Emit | None], DataFrame]
     aggregation: WindowAggregation
     shared: SharedSlicesStep | None
     schema: StructType
+    has_whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -168,7 +183,7 @@ class _Building:
         found = self.global_input(step)
         to_windows = windows_of(found.aggregation, found.shared, self.options.bucket_bytes)
         measured = self.options.wrap(step.label)(to_windows)
-        return found.blobs.mapInArrow(measured, found.schema)
+        return found.blobs(None).mapInArrow(measured, found.schema)
 
     def global_input(self, step: GlobalStep) -> _GlobalInput:
         """What the global stage of a step reads, the same as often as it is asked for."""
@@ -179,17 +194,20 @@ class _Building:
     def _global_input(self, step: GlobalStep) -> _GlobalInput:
         exchanged, options = step.input, self.options
         aggregation = with_spark_tables(self.spark, step.aggregation)
-        level = None
         if isinstance(exchanged, SharedSlicesStep):
-            level = exchanged
-            blobs, schema = self.shared.read(exchanged, self._shared_blobs)
-        else:
-            partitions, buckets = _spread(self.spark, exchanged, options)
-            local = self._local_stage(exchanged, aggregation.accumulators)
-            cut = bucket_cut(exchanged.keys, buckets)
-            blobs = place_blobs(local.cut(cut, BLOB_DDL, options.wrap), partitions)
-            schema = local.schema
-        return _GlobalInput(blobs, aggregation, level, windows_schema(schema, aggregation))
+            shared, schema = self.shared.read(exchanged, self._shared_blobs)
+            schema = windows_schema(schema, aggregation)
+            return _GlobalInput(lambda _: shared, aggregation, exchanged, schema)
+        partitions, buckets = _spread(self.spark, exchanged, options)
+        local = self._local_stage(exchanged, aggregation.accumulators)
+        cut = bucket_cut(exchanged.keys, buckets)
+
+        @cache
+        def blobs(emit: Emit | None) -> DataFrame:
+            return place_blobs(local.cut(cut, BLOB_DDL, options.wrap, emit), partitions)
+
+        schema = windows_schema(local.schema, aggregation)
+        return _GlobalInput(blobs, aggregation, None, schema, local.run_emitting is not None)
 
     def _shared_blobs(self, step: SharedExchangeStep) -> SharedBlobs:
         partitions, buckets = _spread(self.spark, step, self.options)

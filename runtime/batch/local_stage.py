@@ -15,7 +15,7 @@ from runtime.compute.kernels.session import chain_partials
 from runtime.compute.values.percentiles import condensed
 from runtime.connectors.kafka.offsets import Reading
 from runtime.connectors.kafka.scan import portions_of, scan_reading
-from runtime.frames.blobs import large_tables
+from runtime.frames.blobs import Emit, large_tables
 from runtime.frames.meter import ArrowFunction, Wrap
 from runtime.frames.scan_counts import ScanCounter, StatementScanCounts
 from runtime.frames.views import temporary_view
@@ -39,9 +39,10 @@ from runtime.local.slice_scan import (
     slice_splits,
     split_tables,
 )
+from runtime.local.split_windows import own_time_column
 from runtime.local.stage import BufferPlan, Cut, aggregate, buffer_plan
 from runtime.names import quoted
-from runtime.scan.splits import Split
+from runtime.scan.splits import Split, own_times
 from runtime.scan.stores import Store
 from runtime.spark.workers import prepare_worker
 from runtime.spec.aggregates import Accumulator, ApproxPercentile
@@ -72,6 +73,8 @@ class LocalStage:
         schema: the rows of the tables.
         label: the operator under which EXPLAIN ANALYZE counts.
         beside: a further stage, whose tables count with those of this one.
+        run_emitting: the same as `run`, but partials of windows whose rows are all in one split go
+            another way; None: no such windows are known of.
     """
 
     input: DataFrame
@@ -79,10 +82,20 @@ class LocalStage:
     schema: StructType
     label: str
     beside: LocalStage | None = None
+    run_emitting: Callable[[Cut, Emit], ArrowFunction] | None = None
 
-    def cut(self, cut: Cut, ddl: str, wrap: Callable[[str], Wrap]) -> DataFrame:
-        """What `cut` makes of the tables: rows of `ddl`, measured by what `wrap` gives."""
-        found = self.input.mapInArrow(wrap(self.label)(self.run(cut)), ddl)
+    def cut(
+        self, cut: Cut, ddl: str, wrap: Callable[[str], Wrap], emit: Emit | None = None
+    ) -> DataFrame:
+        """What `cut` makes of the tables: rows of `ddl`, measured by what `wrap` gives.
+
+        What `emit` makes of windows that are known to be whole is among them.
+        """
+        if emit is None or self.run_emitting is None:
+            run = self.run(cut)
+        else:
+            run = self.run_emitting(cut, emit)
+        found = self.input.mapInArrow(wrap(self.label)(run), ddl)
         return found if self.beside is None else found.union(self.beside.cut(cut, ddl, wrap))
 
 
@@ -94,7 +107,9 @@ class _MessageStage(LocalStage):
     scan: MessageScan = field(kw_only=True)
     reading: Reading = field(kw_only=True)
 
-    def cut(self, cut: Cut, ddl: str, wrap: Callable[[str], Wrap]) -> DataFrame:
+    def cut(
+        self, cut: Cut, ddl: str, wrap: Callable[[str], Wrap], emit: Emit | None = None
+    ) -> DataFrame:
         first = wrap(self.label)(self.run(cut))
         second = self.second(columns_of_ddl(ddl).names)(cut)
         return in_two_passes(self.input, ddl, first, second, self.scan, self.reading)
@@ -172,10 +187,18 @@ def _of_files(
     if isinstance(step.source, MessageScan):
         return _of_messages(spark, step, step.source, plan, counter)
     store = store_of_scan(spark, step.source.files.path)
-    splits = planned_splits(spark, step, store)
-    numbers, sent = split_rows(spark, splits, step.source.files)
+    time = own_time_column(step)
+    splits = planned_splits(spark, step, store, time)
+    own = own_times(splits)
+    numbers, sent = split_rows(spark, list(zip(splits, own, strict=True)), step.source.files)
     scan = partial(split_partials, step, plan, sent, store, counter)
-    return LocalStage(numbers, _chained(plan, scan), _spark_schema(plan.schema), step.label)
+    return LocalStage(
+        numbers,
+        _chained(plan, scan),
+        _spark_schema(plan.schema),
+        step.label,
+        run_emitting=scan if any(own) else None,
+    )
 
 
 def _of_messages(
@@ -217,7 +240,7 @@ def _of_slices(
         schema = expanded_schema(partials_schema(step), sets)
         run = below.run
         tail = replace(below, run=lambda cut: run(_expanding(cut, keys, sets)))
-        tail = replace(tail, schema=_spark_schema(schema))
+        tail = replace(tail, schema=_spark_schema(schema), run_emitting=None)
     store = store_of_scan(spark, source.files.path)
     n_splits = spark.sparkContext.defaultParallelism * SPLITS_PER_CORE
     splits = slice_splits(source, n_splits, store, groups_by_job(spark))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,21 +13,25 @@ from runtime.compute.arrow.types import arrow_type
 from runtime.spec.exchange import WindowProjection
 
 _MILLISECOND_US = 1_000
-_Batches = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+_Source = TypeVar("_Source")
 
 
-def projected(to_windows: _Batches, projection: WindowProjection, end: str) -> _Batches:
-    """The global stage with what is made of its windows.
+def projected(
+    to_windows: Callable[[_Source], Iterator[pa.RecordBatch]],
+    projection: WindowProjection,
+    end: str,
+) -> Callable[[_Source], Iterator[pa.RecordBatch]]:
+    """What merges windows, with what is made of these.
 
     Args:
-        to_windows: the stage.
+        to_windows: merges them.
         projection: what is made of them.
         end: the column with the end of a window.
     """
     schema = projected_schema(projection)
 
-    def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for windows in to_windows(batches):
+    def rows(source: _Source) -> Iterator[pa.RecordBatch]:
+        for windows in to_windows(source):
             if projection.window_time is not None:
                 last_us = pc.subtract(windows.column(end).cast(pa.int64()), _MILLISECOND_US)
                 time = last_us.cast(windows.column(end).type)

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from runtime.frames.blobs import ROWS_DDL, serialized
+from runtime.frames.blobs import ROWS_DDL, Emit, emitted_blobs, serialized, without_emitted
+
+T = TypeVar("T")
 
 # What a stage does in a task: Arrow batches in, Arrow batches out
 _Stage = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -25,39 +28,66 @@ class ArrowRows:
     """Rows that the last Python stage of a query makes.
 
     Attributes:
-        input: what Spark hands to the tasks of the stage.
+        input: what Spark hands to the tasks of the stage. Windows whose rows are all in one task of
+            the stage before it, if such are known of, that task hands to what is given here.
         make: what a task makes of that: batches of the schema.
         schema: the columns of the rows; two may have one name. Instants are of UTC.
+        make_whole: what is made of the partials of windows that are whole; None: none are known of.
     """
 
-    input: DataFrame
+    input: Callable[[Emit | None], DataFrame]
     make: _Stage
     schema: pa.Schema
+    make_whole: Emit | None = None
 
     def renamed(self, names: Sequence[str]) -> ArrowRows:
         """The same rows with other names of columns."""
         fields = zip(self.schema, names, strict=True)
         schema = pa.schema([field.with_name(name) for field, name in fields])
-        make = self.make
 
-        def make_renamed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in make(batches):
-                yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+        def renaming(
+            make: Callable[[T], Iterator[pa.RecordBatch]],
+        ) -> Callable[[T], Iterator[pa.RecordBatch]]:
+            def make_renamed(source: T) -> Iterator[pa.RecordBatch]:
+                for batch in make(source):
+                    yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
 
-        return replace(self, make=make_renamed, schema=schema)
+            return make_renamed
+
+        whole = None if self.make_whole is None else renaming(self.make_whole)
+        return replace(self, make=renaming(self.make), schema=schema, make_whole=whole)
 
     def then(self, stage: _Stage, ddl: str) -> DataFrame:
-        """What `stage` makes of the rows of each task, in the same task: rows of `ddl`."""
+        """What `stage` makes of the rows of each task, in the same task: rows of `ddl`, few ones.
+
+        Windows that are whole before the exchange go through it as what the stage makes of them.
+        """
+        make, make_whole = self.make, self.make_whole
+        if make_whole is None:
+            return self._behind_exchange(stage, ddl)
+
+        def emit(partials: pa.Table) -> Iterator[pa.RecordBatch]:
+            return emitted_blobs(stage(make_whole(partials)))
+
+        def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            emitted: list[pa.RecordBatch] = []
+            yield from stage(make(without_emitted(batches, emitted)))
+            yield from emitted
+
+        return self.input(emit).mapInArrow(run, ddl)
+
+    def blobs(self) -> DataFrame:
+        """The rows as `runtime.frames.blobs.row_blobs` has those of a DataFrame."""
+        # as many bytes as there are rows: the exchange takes partials more easily
+        return self._behind_exchange(serialized, ROWS_DDL)
+
+    def _behind_exchange(self, stage: _Stage, ddl: str) -> DataFrame:
         make = self.make
 
         def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from stage(make(batches))
 
-        return self.input.mapInArrow(run, ddl)
-
-    def blobs(self) -> DataFrame:
-        """The rows as `runtime.frames.blobs.row_blobs` has those of a DataFrame."""
-        return self.then(serialized, ROWS_DDL)
+        return self.input(None).mapInArrow(run, ddl)
 
 
 @dataclass(frozen=True)

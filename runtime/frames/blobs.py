@@ -7,15 +7,21 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
-from runtime.compute.arrow.blobs import split_by_bucket, to_blob, to_blobs
+from runtime.compute.arrow.blobs import from_blobs, split_by_bucket, to_blob, to_blobs
 from runtime.compute.kernels.keys import bucket_of
 
 # Spark spends 6 ms and more on a megabyte between two Python tasks, LZ4 one to halve it.
 _COMPRESSION = "lz4"
 
+# From all partials of some windows to what leaves a task of the local stage in place of them
+Emit = Callable[[pa.Table], Iterator[pa.RecordBatch]]
+
 BLOB_DDL = "bucket int, partials binary"
+# In the place of a bucket: what the local stage has emitted, which passes the global stage by
+_EMITTED = -1
 _BLOB_SCHEMA = pa.schema([("bucket", pa.int32()), ("partials", pa.binary())])
 ROWS_DDL = "rows binary"
 
@@ -43,6 +49,26 @@ def bucket_cut(
         yield bucket_blobs(table, keys, buckets)
 
     return cut
+
+
+def emitted_blobs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows that the local stage emits, among blobs of partials."""
+    for batch in batches:
+        columns = [pa.array([_EMITTED], pa.int32()), pa.array([to_blob(batch)], pa.binary())]
+        yield pa.RecordBatch.from_arrays(columns, schema=_BLOB_SCHEMA)
+
+
+def without_emitted(
+    batches: Iterable[pa.RecordBatch], emitted: list[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """The blobs of partials; what the local stage has emitted goes into `emitted`."""
+    for batch in batches:
+        is_emitted = pc.equal(batch.column("bucket"), _EMITTED)
+        if is_emitted.true_count:
+            blobs = batch.column("partials").filter(is_emitted)
+            emitted += from_blobs(blob.as_buffer() for blob in blobs).to_batches()
+            batch = batch.filter(pc.invert(is_emitted))
+        yield batch
 
 
 def place_blobs(blobs: DataFrame, partitions: int) -> DataFrame:

@@ -22,14 +22,16 @@ from pyspark.sql.types import DataType, StructField, StructType
 from runtime.connectors.filesystem.paths import expand, path_for_spark
 from runtime.errors import SetupError
 from runtime.files import is_local_path
+from runtime.frames.blobs import Emit
 from runtime.frames.meter import ArrowFunction
 from runtime.frames.scan_counts import ScanCounter
 from runtime.local.file_jobs import groups_by_job, look_by_job
 from runtime.local.scan_rows import ScanRows
+from runtime.local.split_windows import SplitWindows
 from runtime.local.stage import BufferPlan, Cut, aggregate
 from runtime.scan.files import NotScannable
 from runtime.scan.metadata import find_source
-from runtime.scan.splits import Split, plan_splits
+from runtime.scan.splits import OwnTimes, Split, plan_splits
 from runtime.scan.stored_files import StoredFiles
 from runtime.scan.stores import Store, filesystem_of
 from runtime.scan.wall_clock import is_known_zone
@@ -45,6 +47,9 @@ T = TypeVar("T")
 
 # The files of a path, below some roots, for some columns, in a store or on this machine
 Find = Callable[[str, Sequence[str], Sequence[Column], Store | None], ScanSource | NotScannable]
+
+# A split, and when it alone has rows
+ScanSplit = tuple[Split, OwnTimes | None]
 
 # So many requests of a task to a store are under way at a time
 STORE_READERS = 8
@@ -148,11 +153,13 @@ def store_of_scan(spark: SparkSession, path: str) -> Store | None:
     return store_at(spark, resolve(spark, path))
 
 
-def planned_splits(spark: SparkSession, step: ScanLocalStep, store: Store | None) -> list[Split]:
+def planned_splits(
+    spark: SparkSession, step: ScanLocalStep, store: Store | None, time: str | None = None
+) -> list[Split]:
     """The splits of a scan: some for each core, and more of a large table.
 
     The footers of the files are read on the driver, or by a job if there are many; row groups in
-    which the filters can be true for no row make no splits.
+    which the filters can be true for no row make no splits. Their `times_us` are those of `time`.
 
     Raises:
         ExecutionError: a file is no longer what it was when the query was planned.
@@ -160,13 +167,13 @@ def planned_splits(spark: SparkSession, step: ScanLocalStep, store: Store | None
     n_splits = spark.sparkContext.defaultParallelism * SPLITS_PER_CORE
     found = step.source.files
     return plan_splits(
-        found, step.source.filters, n_splits, store=store, groups_of=groups_by_job(spark)
+        found, step.source.filters, n_splits, store=store, groups_of=groups_by_job(spark), time=time
     )
 
 
 def split_rows(
-    spark: SparkSession, splits: Sequence[Split], source: ScanSource
-) -> tuple[DataFrame, Sequence[Split]]:
+    spark: SparkSession, splits: Sequence[ScanSplit], source: ScanSource
+) -> tuple[DataFrame, Sequence[ScanSplit]]:
     """What tells tasks their splits: rows of a DataFrame, a partition a split.
 
     Of many files the splits themselves are in the rows; else the rows number those that go to
@@ -231,10 +238,11 @@ def _with_others(spark: SparkSession, splits: DataFrame, source: ScanSource) -> 
 def split_partials(
     step: ScanLocalStep,
     plan: BufferPlan,
-    splits: Sequence[Split],
+    splits: Sequence[ScanSplit],
     store: Store | None,
     counter: ScanCounter | None,
     cut: Cut,
+    emit: Emit | None = None,
 ) -> ArrowFunction:
     """What a task makes of its splits, one to a row.
 
@@ -245,6 +253,7 @@ def split_partials(
         store: where the files are; None: on this machine.
         counter: what counts the rows that are read, and those without a time.
         cut: what becomes of a table of partials.
+        emit: what becomes of those of windows whose rows are all in one split; None: `cut`.
     """
     # which files there are is said by the splits
     files = replace(step.source.files, files=(), others=())
@@ -263,9 +272,12 @@ def split_partials(
                 continue
             for row in chain.from_iterable(batch.to_pylist() for batch in group):
                 number = row[SPLIT]
-                split = splits[number] if splits else pickle.loads(row["$files"])
+                split, own = splits[number] if splits else pickle.loads(row["$files"])
                 rows = ScanRows(step, store)
-                yield from aggregate(plan, map(plan.rows, rows.of_split(split)), cut)
+                at_end = None
+                if emit is not None and own is not None:
+                    at_end = SplitWindows(step, own, cut, emit).at_end
+                yield from aggregate(plan, map(plan.rows, rows.of_split(split)), cut, at_end)
                 if counter is not None:
                     counter.record(number, rows.n_rows, rows.n_null_times)
 

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from runtime.compute.arrow.types import arrow_type
 from runtime.compute.buffer import Rows, WindowBuffer
-from runtime.compute.kernels.columns import int64_values, mask_of
+from runtime.compute.kernels.columns import Int64Array, int64_values, mask_of, one_chunk
 from runtime.compute.kernels.partial_types import partial_types
 from runtime.local.projection import Projection
 from runtime.spark.workers import fitting_bytes
@@ -22,6 +23,8 @@ from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow, Window, l
 
 # From a table of partials to what leaves the task
 Cut = Callable[[pa.Table], Iterator[pa.RecordBatch]]
+# The same of all that is left when the rows are over, knowing the slices that have left before
+AtEnd = Callable[[Iterable[pa.Table], Int64Array], Iterator[pa.RecordBatch]]
 
 _SESSION_TIMES = (Merge((FIRST_TIME,), MergeOp.MIN), Merge((LAST_TIME,), MergeOp.MAX))
 
@@ -111,7 +114,10 @@ def buffer_plan(
 
 
 def aggregate(
-    plan: BufferPlan, source: Iterable[Rows | pa.RecordBatch], cut: Cut
+    plan: BufferPlan,
+    source: Iterable[Rows | pa.RecordBatch],
+    cut: Cut,
+    at_end: AtEnd | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """What leaves a task: partials of its rows, when the buffer overflows and at the end.
 
@@ -119,6 +125,7 @@ def aggregate(
         plan: what is aggregated.
         source: the rows; batches among them leave as they are.
         cut: what becomes of a table of partials.
+        at_end: what becomes of those that are left at the end; None: `cut`.
 
     Raises:
         ExecutionError: the source fails, or a sum overflows its type.
@@ -131,12 +138,19 @@ def aggregate(
         plan.schema,
         fitting_bytes(plan.buffer_bytes),
     )
+    sent_ends = np.zeros(0, np.int64)
     for rows in source:
         if isinstance(rows, pa.RecordBatch):
             yield rows
         else:
             for table in buffer.add(rows):
+                if at_end is not None:
+                    ends = int64_values(one_chunk(table.column(plan.slice_end)))
+                    sent_ends = np.union1d(sent_ends, ends)
                 yield from cut(table)
         del rows  # or they would still be held while the next ones are read
+    if at_end is not None:
+        yield from at_end(buffer.flush(), sent_ends)
+        return
     for table in buffer.flush():
         yield from cut(table)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow.parquet as pq
@@ -19,6 +19,8 @@ from runtime.spec.scan import ScanFile, ScanSource
 LEAST_BYTES = 4 << 20
 # One that reads more is long to do again, and holds up the rest.
 SPLIT_BYTES = 128 << 20
+# Before and after all times
+_FIRST_US, _LAST_US = -(1 << 63), (1 << 63) - 1
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class FilePart:
         n_rows: the rows of those row groups.
         n_bytes: what their columns take up when decompressed.
         n_rows_in_file: the rows of the whole file, by which a file that changed is found out.
+        times_us: the first and the last time of those rows, if they are known and asked for.
     """
 
     file: ScanFile
@@ -40,6 +43,7 @@ class FilePart:
     n_rows: int
     n_bytes: int
     n_rows_in_file: int
+    times_us: tuple[int, int] | None = None
 
 
 Split = tuple[FilePart, ...]
@@ -79,12 +83,14 @@ class RowGroup:
         n_rows: its rows.
         compressed_bytes: what the columns of the source take up in the file.
         n_bytes: what they take up when decompressed.
+        times_us: the first and the last time of its rows, if they are known and asked for.
     """
 
     number: int
     n_rows: int
     compressed_bytes: int
     n_bytes: int
+    times_us: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -110,11 +116,13 @@ class Sought:
         source: the columns; its files do not matter.
         filters: the conditions, of which all must be true.
         store: where the files are; None: on this machine.
+        time: the column whose first and last values are wanted; None: of none.
     """
 
     source: ScanSource
     filters: tuple[Expression, ...]
     store: Store | None = None
+    time: str | None = None
 
 
 # Finds the row groups of files, in whichever processes
@@ -138,6 +146,7 @@ def plan_splits(
     store: Store | None = None,
     most_bytes: int = SPLIT_BYTES,
     groups_of: GroupsOf = groups_here,
+    time: str | None = None,
 ) -> list[Split]:
     """Splits that together have every row for which all filters can be true.
 
@@ -153,11 +162,12 @@ def plan_splits(
         most_bytes: how much a split reads at most, unless its only row group has more: of large
             tables there are more splits than are wanted.
         groups_of: reads the footers.
+        time: the column of which `times_us` is wanted.
 
     Raises:
         ExecutionError: a file is no longer what it was when the query was planned.
     """
-    sought = Sought(replace(source, files=()), tuple(filters), store)
+    sought = Sought(replace(source, files=()), tuple(filters), store, time)
     found = groups_of(source.files, sought)
     groups = [
         (file, of_file, group)
@@ -174,6 +184,55 @@ def plan_splits(
         splits[min(middle * n_splits // (2 * total), n_splits - 1) if total else 0].append(entry)
         before += entry[2].compressed_bytes
     return [_parts(split) for split in splits if split]
+
+
+def times_of(parts: Iterable[RowGroup | FilePart]) -> tuple[int, int] | None:
+    """The first and the last time of all of them; None if that of one is not known."""
+    known = []
+    for part in parts:
+        if part.times_us is None:
+            return None
+        known.append(part.times_us)
+    return min(first for first, _ in known), max(last for _, last in known)
+
+
+@dataclass(frozen=True)
+class OwnTimes:
+    """When a split has rows, and when no other split has any.
+
+    Attributes:
+        first_us: its first row's time.
+        last_us: that of its last one.
+        after_us: rows of other splits are at this time or before it,
+        until_us: or at this one or after it.
+    """
+
+    first_us: int
+    last_us: int
+    after_us: int
+    until_us: int
+
+
+def own_times(splits: Sequence[Split]) -> list[OwnTimes | None]:
+    """The times that are each split's alone; None for a split that has none, or none for sure.
+
+    Rows that were written in the order of time are in splits that hardly overlap.
+    """
+    times = [times_of(split) for split in splits]
+    known = [each for each in times if each is not None]
+    own: list[OwnTimes | None] = [None] * len(splits)
+    if len(known) < len(splits):
+        return own
+    order = sorted(range(len(splits)), key=known.__getitem__)
+    after_us = _FIRST_US
+    for position, number in enumerate(order):
+        first_us, last_us = known[number]
+        is_last = position + 1 == len(order)
+        until_us = _LAST_US if is_last else known[order[position + 1]][0]
+        if after_us < until_us:
+            own[number] = OwnTimes(first_us, last_us, after_us, until_us)
+        after_us = max(after_us, last_us)
+    return own
 
 
 def _groups_of(file: ScanFile, sought: Sought) -> FileGroups:
@@ -202,6 +261,7 @@ def _groups_of(file: ScanFile, sought: Sought) -> FileGroups:
                 row_group.num_rows,
                 sum(chunk.total_compressed_size for chunk in chunks),
                 sum(chunk.total_uncompressed_size for chunk in chunks),
+                None if sought.time is None else _times_us(range_of(sought.time)),
             )
         )
     paths = tuple(None if i is None else footer.schema.column(i).path for i in columns)
@@ -241,6 +301,12 @@ def _ranges(
     return range_of
 
 
+def _times_us(values: ValueRange | None) -> tuple[int, int] | None:
+    if values is None or not isinstance(values.low, int) or not isinstance(values.high, int):
+        return None
+    return values.low, values.high
+
+
 def _parts(entries: Sequence[tuple[ScanFile, FileGroups, RowGroup]]) -> Split:
     by_file: dict[ScanFile, list[RowGroup]] = {}
     whole: dict[ScanFile, FileGroups] = {}
@@ -255,6 +321,7 @@ def _parts(entries: Sequence[tuple[ScanFile, FileGroups, RowGroup]]) -> Split:
             sum(group.n_rows for group in groups),
             sum(group.n_bytes for group in groups),
             whole[file].n_rows,
+            times_of(groups),
         )
         for file, groups in by_file.items()
     )

@@ -65,8 +65,13 @@ class ArrowFiles:
         for each in written:
             if each.errno is not None:
                 raise OSError(each.errno, os.strerror(each.errno), directory)
+        # of those without rows one is enough to say which columns there are
+        filled = [each for each in written if each.n_rows] or written[:1]
         for each in written:
-            os.rename(f"{directory}/.{each.name}", f"{directory}/{each.name}")
+            if each in filled:
+                os.rename(f"{directory}/.{each.name}", f"{directory}/{each.name}")
+            else:
+                os.remove(f"{directory}/.{each.name}")
         (Path(directory) / "_SUCCESS").touch()
         self.n_rows = sum(each.n_rows for each in written)
 

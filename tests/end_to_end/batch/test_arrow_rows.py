@@ -7,6 +7,7 @@ from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,10 +15,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sqlwin
+from runtime.compute.arrow.blobs import from_blobs
 from runtime.connectors.filesystem.write_arrow import arrow_files
 from runtime.connectors.registry import CONNECTORS
 from runtime.errors import ExecutionError
 from runtime.frames.arrow_rows import BatchRows
+from runtime.frames.blobs import emitted_blobs, without_emitted
 from runtime.spec.table import TableSpec
 from tests.marks import among
 
@@ -251,6 +254,104 @@ def test_a_directory_that_cannot_be_written_to_is_named(
     own: sqlwin.Session, tmp_path: Path
 ) -> None:
     (result,) = own.execute(WRITTEN)
+    files = arrow_files(rows_of(result), {})
+    assert files is not None
+    with pytest.raises(FileNotFoundError, match="gone"):
+        files.write(str(tmp_path / "gone"))
+
+
+N_ORDERED, DAY_US = 1_200_000, 86_400_000_000
+
+
+@pytest.fixture(scope="module")
+def ordered(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Rows of a day, in the order of time but for some seconds, enough for several splits."""
+    directory = tmp_path_factory.mktemp("ordered")
+    random = np.random.default_rng(11)
+    n = N_ORDERED // 3
+    for number in range(3):
+        us = DAY_US + np.arange(number * n, (number + 1) * n) * (DAY_US // N_ORDERED)
+        is_null = random.random(n) < 0.01
+        table = pa.table(
+            {
+                "ts": pa.array(us + random.integers(0, 5_000_000, n), pa.timestamp("us")),
+                "some_ts": pa.array(us, pa.timestamp("us"), mask=is_null),
+                "k": pa.array(random.integers(0, 20, n), mask=is_null),
+                "v": pa.array(random.random(n)),
+            }
+        )
+        pq.write_table(table, directory / f"{number}.parquet", row_group_size=100_000)
+    return directory
+
+
+ORDERED = {
+    "a minute": ("ts", "INTERVAL '1' MINUTE", 60, ""),
+    "an offset": ("ts", "INTERVAL '7' MINUTES, INTERVAL '3' SECONDS", 420, ""),
+    "two days": ("ts", "INTERVAL '2' DAYS", 172_800, ""),
+    "some windows": ("ts", "INTERVAL '1' MINUTE", 60, "HAVING COUNT(*) > 45"),
+    "no window": ("ts", "INTERVAL '1' MINUTE", 60, "HAVING COUNT(*) > 1000000"),
+    "times of which some are NULL": ("some_ts", "INTERVAL '1' MINUTE", 60, ""),
+}
+
+
+@pytest.mark.parametrize("name", among(ORDERED, long=["two days", "no window"]))
+@pytest.mark.parametrize("keys", ["k", ""])
+def test_windows_of_rows_in_the_order_of_time_are_those_of_duckdb(
+    fresh_session: sqlwin.Session, ordered: Path, tmp_path: Path, name: str, keys: str
+) -> None:
+    """Most windows are whole in a split and are written by its task, the others by the exchange."""
+    time, window, size, having = ORDERED[name]
+    start_us = 3_000_000 if name == "an offset" else 0
+    comma = f"{keys}," if keys else ""
+    fresh_session.execute(f"""
+        CREATE TABLE ordered WITH (
+          'connector' = 'filesystem', 'path' = '{ordered}', 'format' = 'parquet');
+        CREATE TABLE written WITH (
+          'connector' = 'filesystem', 'path' = '{tmp_path}/written', 'format' = 'parquet') AS
+        SELECT {comma} window_start, COUNT(*) AS n, SUM(v) AS s, MAX(k) AS m
+        FROM TABLE(TUMBLE(TABLE ordered, DESCRIPTOR({time}), {window}))
+        GROUP BY {comma} window_start, window_end {having}""")
+    bucket = f"(epoch_us({time}) - {start_us}) // {size * 1_000_000} * {size * 1_000_000}"
+    expected = duckdb.sql(f"""
+        SELECT {comma} make_timestamp({bucket} + {start_us}) AS window_start,
+          COUNT(*) AS n, SUM(v) AS s, MAX(k) AS m
+        FROM '{ordered}/*.parquet' WHERE {time} IS NOT NULL
+        GROUP BY ALL {having} ORDER BY ALL""").to_arrow_table()
+    found = duckdb.sql(
+        f"SELECT * FROM '{tmp_path}/written/*.parquet' ORDER BY ALL"
+    ).to_arrow_table()
+    sums = found.column("s").to_numpy(), expected.column("s").to_numpy()
+    np.testing.assert_allclose(*sums, rtol=1e-9)
+    assert found.drop_columns("s").to_pylist() == expected.drop_columns("s").to_pylist()
+    assert bool(found.num_rows) == (name != "no window")
+    # no file is without rows but one that says which columns there are
+    filled = [footer.num_rows for footer in footers(tmp_path / "written")]
+    assert all(filled) or filled == [0]
+
+
+def test_tasks_of_the_scan_write_the_windows_that_they_have_all_rows_of(
+    fresh_session: sqlwin.Session, ordered: Path, tmp_path: Path
+) -> None:
+    fresh_session.execute(f"""
+        CREATE TABLE ordered WITH (
+          'connector' = 'filesystem', 'path' = '{ordered}', 'format' = 'parquet')""")
+    query = """
+        SELECT window_start, k, COUNT(*) AS n
+        FROM TABLE(TUMBLE(TABLE ordered, DESCRIPTOR(ts), INTERVAL '1' MINUTE))
+        GROUP BY window_start, window_end, k"""
+    (result,) = fresh_session.execute(query)
+    arrow = result.arrow_rows
+    assert arrow is not None and arrow.make_whole is not None
+    make_whole = arrow.make_whole
+    blobs = arrow.input(lambda partials: emitted_blobs(make_whole(partials))).toArrow()
+    emitted: list[pa.RecordBatch] = []
+    partials = list(without_emitted(blobs.to_batches(), emitted))
+    n_partials = sum(from_blobs(b.column("partials").to_pylist()).num_rows for b in partials)
+    n_windows = len(result.rows)
+    assert n_windows > 1440 * 20
+    # splits have a minute or two in common with the next one, and there are four of them
+    assert 0.99 * n_windows < sum(batch.num_rows for batch in emitted) < n_windows
+    assert 0 < n_partials < 0.02 * n_windows
     files = arrow_files(rows_of(result), {})
     assert files is not None
     with pytest.raises(FileNotFoundError, match="gone"):

@@ -1,0 +1,210 @@
+"""Windows whose rows are all in one split leave its task as they are; the others are exchanged."""
+
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.compute.kernels.merge import merge_slices
+from runtime.errors import ExecutionError
+from runtime.local.scan_rows import ScanRows, scan_projection
+from runtime.local.split_windows import SplitWindows, own_time_column
+from runtime.local.stage import aggregate, buffer_plan
+from runtime.scan.metadata import find_source
+from runtime.scan.splits import FilePart, OwnTimes, own_times, plan_splits
+from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
+from runtime.spec.expressions import Call, ColumnRef
+from runtime.spec.local import ArrowBuffer, FileScan, LocalStep, PartialColumns
+from runtime.spec.scan import ScanFile, ScanSource
+from runtime.spec.table import Column
+from runtime.spec.windows import CalendarTumble, Cumulate, Hop, SessionWindow, Tumble, Window
+from tests.reference import windows_of
+
+SECOND = 1_000_000
+TS, K, V = Column("ts", "timestamp_ntz"), Column("k", "bigint"), Column("v", "bigint")
+WINDOW = Tumble(10 * SECOND, 3 * SECOND)
+
+Rows = list[tuple[int | None, int, int]]
+
+
+def step_over(
+    source: ScanSource, window: Window = WINDOW, time: Column = TS
+) -> LocalStep[FileScan, ArrowBuffer]:
+    refs = [ColumnRef(column.name, column.type) for column in (time, K, V)]
+    partials = (
+        PartialColumns(Merge(("n",), MergeOp.COUNT), ()),
+        PartialColumns(Merge(("s",), MergeOp.SUM), (refs[2],)),
+    )
+    scan = FileScan((("k", refs[1]),), partials, source, refs[0], "UTC", ())
+    return LocalStep(scan, ArrowBuffer(), window, time.name, time.type, "slice")
+
+
+def written(path: Path, rows: Rows, row_group: int) -> ScanSource:
+    times, keys, values = zip(*rows, strict=True)
+    table = pa.table(
+        {
+            "ts": pa.array([None if t is None else t * SECOND for t in times], pa.timestamp("us")),
+            "k": pa.array(keys, pa.int64()),
+            "v": pa.array(values, pa.int64()),
+        }
+    )
+    pq.write_table(table, path / "a.parquet", row_group_size=row_group)
+    found = find_source(str(path), [str(path)], [TS, K, V])
+    assert isinstance(found, ScanSource)
+    return found
+
+
+def by_definition(rows: Rows) -> dict[tuple[int, int], tuple[int, int]]:
+    """{(key, window end): (COUNT(*), SUM(v))}."""
+    members = defaultdict(list)
+    for time, key, value in rows:
+        if time is not None:
+            for _, end in windows_of(WINDOW, time * SECOND):
+                members[key, end].append(value)
+    return {where: (len(values), sum(values)) for where, values in members.items()}
+
+
+@given(
+    st.integers(0, 1 << 30),
+    st.integers(0, 30),
+    st.integers(1, 5),
+    st.integers(1, 30),
+    st.sampled_from([1, 500, 1 << 20]),
+)
+def test_each_window_comes_once_and_whole(
+    tmp_path_factory: pytest.TempPathFactory,
+    seed: int,
+    disorder: int,
+    n_splits: int,
+    row_group: int,
+    buffer_bytes: int,
+) -> None:
+    """Whatever order rows come in, and whether or not a buffer had to send some before."""
+    path = tmp_path_factory.mktemp("rows")
+    random = np.random.default_rng(seed)
+    n_rows = int(random.integers(1, 150))
+    times = np.sort(random.integers(0, 120, n_rows)) + random.integers(0, disorder + 1, n_rows)
+    keys = random.integers(0, 3, n_rows)
+    rows: Rows = list(zip(times.tolist(), keys.tolist(), range(n_rows), strict=True))
+    source = written(path, rows, row_group)
+    step = step_over(source)
+    assert own_time_column(step) == "ts"
+    splits = plan_splits(source, (), n_splits, least_bytes=1, time="ts")
+    spec = WindowAggregation(WINDOW, step.keys, "slice", step.accumulators)
+    plan = buffer_plan(step, *scan_projection(step.source), buffer_bytes)
+    found: list[tuple[tuple[int, int], tuple[int, int]]] = []
+    sent: list[pa.RecordBatch] = []
+
+    def add(batch: pa.RecordBatch) -> None:
+        columns = batch.to_pydict()
+        ends = batch.column("window_end").cast(pa.int64()).to_pylist()
+        where = zip(columns["k"], ends, strict=True)
+        found.extend(zip(where, zip(columns["n"], columns["s"], strict=True), strict=True))
+
+    def emit(table: pa.Table) -> list[pa.RecordBatch]:
+        for batch in merge_slices(table, spec):
+            add(batch)
+        return []
+
+    for split, own in zip(splits, own_times(splits), strict=True):
+        at_end = None
+        if own is not None:
+            at_end = SplitWindows(step, own, pa.Table.to_batches, emit).at_end
+        columns = ScanRows(step).of_split(split)
+        # three rows at a time, so that the buffer gets several batches of a split
+        rows_of = (
+            plan.rows({name: array.slice(at, 3) for name, array in batch.items()})
+            for batch in columns
+            for at in range(0, len(batch["k"]), 3)
+        )
+        sent += aggregate(plan, rows_of, pa.Table.to_batches, at_end)
+    for batch in merge_slices(pa.Table.from_batches(sent, plan.schema), spec):
+        add(batch)
+    assert len(found) == len(dict(found))
+    assert dict(found) == by_definition(rows)
+
+
+def split_of(first: int, last: int) -> tuple[FilePart, ...]:
+    return (FilePart(ScanFile("a"), (0,), ("ts",), 1, 1, 1, (first, last)),)
+
+
+FIRST, LAST = -(1 << 63), (1 << 63) - 1
+
+
+@pytest.mark.parametrize(
+    ("times", "own"),
+    [
+        ([(5, 9)], [(FIRST, LAST)]),
+        ([(0, 9), (10, 19), (20, 29)], [(FIRST, 10), (9, 20), (19, LAST)]),
+        ([(20, 29), (0, 9)], [(9, LAST), (FIRST, 20)]),
+        ([(0, 12), (10, 19)], [(FIRST, 10), (12, LAST)]),
+        ([(0, 99), (10, 19), (20, 29)], [(FIRST, 10), None, (99, LAST)]),
+        ([(0, 9), (0, 9)], [(FIRST, 0), (9, LAST)]),
+    ],
+)
+def test_the_times_that_are_a_splits_own(
+    times: list[tuple[int, int]], own: list[tuple[int, int] | None]
+) -> None:
+    splits = [split_of(*each) for each in times]
+    assert own_times(splits) == [
+        None if each is None else OwnTimes(*of, *each) for of, each in zip(times, own, strict=True)
+    ]
+
+
+def test_where_one_split_may_have_any_time_none_has_times_of_its_own() -> None:
+    unknown = (FilePart(ScanFile("b"), (0,), ("ts",), 1, 1, 1),)
+    assert own_times([split_of(0, 9), unknown]) == [None, None]
+
+
+def test_rows_without_a_time_do_not_matter_beside_others(tmp_path: Path) -> None:
+    some = written(tmp_path, [(1, 1, 1), (None, 1, 1), (4, 1, 1)], 3)
+    (split,) = plan_splits(some, (), 1, time="ts")
+    assert [part.times_us for part in split] == [(SECOND, 4 * SECOND)]
+    none = written(tmp_path, [(1, 1, 1), (None, 1, 1)], 1)
+    (split,) = plan_splits(none, (), 1, time="ts")
+    assert [part.times_us for part in split] == [None]
+
+
+@pytest.mark.parametrize(
+    ("window", "time", "others", "is_known"),
+    [
+        (Tumble(7), TS, False, True),
+        (CalendarTumble(1), TS, False, True),
+        (Hop(10, 4), TS, False, True),
+        (Hop(1, 6), TS, False, False),
+        (Cumulate(3, 12), TS, False, False),
+        (SessionWindow(5), TS, False, False),
+        # on a wall clock that files do not have; of rows that only Spark reads
+        (Tumble(7), Column("ts", "timestamp"), False, False),
+        (Tumble(7), TS, True, False),
+    ],
+)
+def test_windows_that_may_be_whole_in_a_split(
+    window: Window, time: Column, others: bool, is_known: bool
+) -> None:
+    files = (ScanFile("b"),) if others else ()
+    source = ScanSource("t", (), (time, K, V), others=files)
+    assert (own_time_column(step_over(source, window, time)) == "ts") == is_known
+
+
+def test_a_time_that_is_computed_has_no_statistics() -> None:
+    step = step_over(ScanSource("t", (), (TS, K, V)))
+    time = Call("cast", (ColumnRef("k", "bigint"),), "timestamp_ntz")
+    computed = FileScan(step.source.keys, (), step.source.files, time, "UTC", ())
+    step = LocalStep(computed, ArrowBuffer(), WINDOW, "ts", "timestamp_ntz", "slice")
+    assert own_time_column(step) is None
+
+
+@pytest.mark.parametrize("slice_end", [13 * SECOND, 53 * SECOND])
+def test_statistics_that_are_wrong_are_an_error(slice_end: int) -> None:
+    step = step_over(ScanSource("/data/t", (), (TS, K, V)))
+    own = OwnTimes(15 * SECOND, 40 * SECOND, FIRST, LAST)
+    table = pa.table({"k": [1], "slice": [slice_end], "n": [1], "s": [1]})
+    windows = SplitWindows(step, own, pa.Table.to_batches, pa.Table.to_batches)
+    with pytest.raises(ExecutionError, match=r"/data/t have rows of other times"):
+        list(windows.at_end([table], np.zeros(0, np.int64)))
