@@ -1,9 +1,10 @@
 """A server of this process that speaks as Azure's Blob and Data Lake storage do, over HTTP.
 
-It has what `pyarrow.fs.AzureFileSystem` asks for: blobs that are put, as a whole or in blocks,
-listed, read and deleted; the signature of each request is that of the account's key, or the request
-has the one SAS token. With `is_hierarchical` the account has directories, which are listed as blobs
-of their own. The account is the first part of the path, as emulators have it.
+It has what `pyarrow.fs.AzureFileSystem` and deltalake ask for: blobs that are put, as a whole or in
+blocks, only where there is none if that is asked, listed, read and deleted; the signature of each
+request is that of the account's key, or the request has the one SAS token. With `is_hierarchical`
+the account has directories, which are listed as blobs of their own. The account is the first part
+of the path, as emulators have it.
 """
 
 from __future__ import annotations
@@ -73,6 +74,7 @@ class AzureStore:
         blobs: the blobs by name.
         requests: method, path and query of the requests so far.
         failing: the code that every request is refused with, such as `ServerBusy`.
+        n_refused: how many blobs were not put because they were there.
     """
 
     container: str
@@ -83,6 +85,8 @@ class AzureStore:
     blocks: dict[tuple[str, str], bytes] = field(default_factory=dict)
     requests: list[tuple[str, str, str]] = field(default_factory=list)
     failing: str = ""
+    n_refused: int = 0
+    delay: tuple[str, str, float] | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def settings(self, **changed: str) -> dict[str, str]:
@@ -104,6 +108,15 @@ class AzureStore:
         """Let a session of Spark's forget it."""
         for name in {**self.settings(), **self.settings(sas=SAS)}:
             spark.conf.unset(name)
+
+    @contextmanager
+    def waiting(self, method: str, part: str, seconds: float) -> Iterator[None]:
+        """Requests of a method whose path has a part are answered so much later in this block."""
+        self.delay = method, part, seconds
+        try:
+            yield
+        finally:
+            self.delay = None
 
     def uri(self, path: str = "", container: str = "") -> str:
         """The URI of something in the container."""
@@ -143,6 +156,9 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         parts = urlsplit(self.path)
         query = dict(parse_qsl(parts.query, keep_blank_values=True))
+        method, part, seconds = self.store.delay or ("", "", 0.0)
+        if self.command == method and part in parts.path:
+            time.sleep(seconds)
         try:
             with self.store.lock:
                 self.store.requests.append((self.command, parts.path, parts.query))
@@ -188,7 +204,12 @@ class _Handler(BaseHTTPRequestHandler):
             if query.get("comp") == "list":
                 return 200, {"Content-Type": "application/xml"}, _listing(store, query)
             return 200, {**_CONTAINER, **_times(0)}, b""
-        if self.command == "PUT":
+        if query.get("comp") == "lease" and name in store.blobs:
+            # whoever removes a blob asks for it first, that it does not change meanwhile
+            lease = self.headers.get("x-ms-proposed-lease-id") or ""
+            blob = store.blobs[name]
+            return 201, {"ETag": blob.etag, "x-ms-lease-id": lease, **_times(blob.written)}, b""
+        if self.command == "PUT" and query.get("comp") != "lease":
             return self._put(name, query, body)
         if name not in store.blobs:
             raise _Refused(404, "BlobNotFound" if self._is_blob() else "PathNotFound")
@@ -209,6 +230,9 @@ class _Handler(BaseHTTPRequestHandler):
             text = body.decode()
             ids = [unescape(part.split("<", 1)[0]) for part in text.split("<Latest>")[1:]]
             body = b"".join(store.blocks[name, each] for each in ids)
+        if self.headers.get("If-None-Match") == "*" and name in store.blobs:
+            store.n_refused += 1
+            raise _Refused(409, "BlobAlreadyExists")
         blob = store.blobs[name] = Blob(body, self.headers.get("x-ms-meta-hdi_isfolder") == "true")
         if store.is_hierarchical:
             above = name.split("/")[:-1]
@@ -298,7 +322,8 @@ def _listing(store: AzureStore, query: dict[str, str]) -> bytes:
             end = name.find(delimiter, len(prefix)) if delimiter else -1
             found |= {name: store.blobs[name]} if end < 0 else {name[: end + 1]: None}
     # of a page that begins somewhere, and its successor
-    names = [name for name in sorted(found) if name >= query.get("marker", "")]
+    first = max(query.get("marker", ""), query.get("startFrom", ""))
+    names = [name for name in sorted(found) if name >= first]
     n_shown = min(store.page, int(query.get("maxresults", store.page)))
     marker = names[n_shown] if len(names) > n_shown else ""
     entries = "".join(_entry(name, found[name]) for name in names[:n_shown])
