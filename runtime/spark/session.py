@@ -10,12 +10,14 @@ import logging
 import os
 import re
 import shutil
+import socket
 import sys
 import tempfile
 import threading
 import warnings
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
@@ -50,6 +52,9 @@ _CONTAINER_MEMORY = (
     "spark.executor.pyspark.memory",
     "spark.kubernetes.memoryOverheadFactor",
 )
+# Of the 103 bytes that a socket's path may have on macOS, 107 on Linux, those that the directory
+# for temporary files may have: the names of ours and of Spark's take 59
+_LONGEST_SOCKETS = 44
 _SIZE = re.compile(r"(\d+)(?:([kmgt])i?b?)?")
 _KIB_OF_UNIT = {"k": 1, "m": 1 << 10, "g": 1 << 20, "t": 1 << 30}
 # What spark-submit itself or the JVM reads when it starts
@@ -386,9 +391,31 @@ def _defaults(master: str) -> dict[str, str]:
     atexit.register(shutil.rmtree, warehouse, ignore_errors=True)
     return {
         **settings,
+        **_unix_sockets(),
         "spark.sql.shuffle.partitions": str(default_partitions(cores)),
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.warehouse.dir": warehouse.as_uri(),
+    }
+
+
+@cache
+def _unix_sockets() -> Mapping[str, str]:
+    """Unix domain sockets between Java and its Python workers, in a directory of this user's alone.
+
+    Through TCP a task whose worker has had one before waits 40 ms for what comes in small pieces:
+    Nagle's algorithm (RFC 896) on one side, delayed acknowledgements (RFC 1122) on the other.
+    """
+    if not hasattr(socket, "AF_UNIX"):
+        return {}
+    # the one that macOS gives each user is too long
+    above = next((d for d in (tempfile.gettempdir(), "/tmp") if len(d) <= _LONGEST_SOCKETS), None)
+    if above is None or not os.access(above, os.W_OK):
+        return {}
+    directory = tempfile.mkdtemp(prefix="sqlwin-", dir=above)
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return {
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.dir": directory,
     }
 
 

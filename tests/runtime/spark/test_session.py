@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
+import tempfile
 import time
 import zipfile
 from pathlib import Path
@@ -43,6 +45,55 @@ def test_the_session_is_quiet_and_sized(spark: SparkSession):
     assert is_local_mode(spark)
     assert machine_memory() >= 1 << 28
     assert log_file().is_file()
+
+
+def test_java_and_its_workers_talk_over_sockets_of_this_user_alone(spark: SparkSession):
+    conf = spark.sparkContext.getConf()
+    assert conf.get("spark.python.unix.domain.socket.enabled") == "true"
+    directory = Path(str(conf.get("spark.python.unix.domain.socket.dir")))
+    assert directory.stat().st_mode & 0o077 == 0
+
+    assert spark.range(5).mapInArrow(lambda batches: batches, "id long").count() == 5
+    assert any(path.is_socket() for path in directory.iterdir())
+
+
+SOCKETS = """
+import sys
+from runtime.spark.session import new_settings
+found = new_settings(sys.argv[1], dict(each.split("=") for each in sys.argv[2:]))
+print({name: found.get("spark.python.unix.domain.socket." + name) for name in ("enabled", "dir")})
+"""
+
+
+@pytest.mark.parametrize(
+    ("master", "conf", "directory", "enabled"),
+    [
+        ("local[2]", [], "short", "true"),
+        ("local[2]", ["spark.python.unix.domain.socket.enabled=false"], "short", "false"),
+        # a socket's path has to be short
+        ("local[2]", [], "long" * 20, "true"),
+        # directories of this machine are not those of others
+        ("spark://elsewhere:7077", [], "short", None),
+    ],
+)
+def test_sockets_are_left_out_where_they_cannot_be(master, conf, directory, enabled):
+    with tempfile.TemporaryDirectory(prefix="s") as above:
+        (temporary := Path(above, directory)).mkdir()
+        found = subprocess.run(
+            [sys.executable, "-c", SOCKETS, master, *conf],
+            env={**os.environ, "TMPDIR": str(temporary)},
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=ROOT,
+        )
+        said = ast.literal_eval(found.stdout)
+        assert said["enabled"] == enabled
+        if enabled == "true":
+            is_short = directory == "short"
+            assert Path(said["dir"]).parent == (temporary if is_short else Path("/tmp"))
+            # nothing is left when the process has ended
+            assert not Path(said["dir"]).exists()
 
 
 def test_a_second_session_leaves_the_first_one_alone(spark: SparkSession):
