@@ -28,11 +28,12 @@ class ArrowRows:
     """Rows that the last Python stage of a query makes.
 
     Attributes:
-        input: what Spark hands to the tasks of the stage. Windows whose rows are all in one task of
-            the stage before it, if such are known of, that task hands to what is given here.
+        input: what Spark hands to the tasks of the stage. Tasks of the local stage emit, through
+            what is given here, the windows that they have all rows of; None: they emit none.
         make: what a task makes of that: batches of the schema.
         schema: the columns of the rows; two may have one name. Instants are of UTC.
-        make_whole: what is made of the partials of windows that are whole; None: none are known of.
+        make_whole: what a task of the local stage makes of all partials of such windows; None: it is
+            not known to have any.
     """
 
     input: Callable[[Emit | None], DataFrame]
@@ -60,7 +61,7 @@ class ArrowRows:
     def then(self, stage: _Stage, ddl: str) -> DataFrame:
         """What `stage` makes of the rows of each task, in the same task: rows of `ddl`, few ones.
 
-        Windows that are whole before the exchange go through it as what the stage makes of them.
+        Those of windows that the local stage emits go through the exchange in place of partials.
         """
         make, make_whole = self.make, self.make_whole
         if make_whole is None:
@@ -78,7 +79,7 @@ class ArrowRows:
 
     def blobs(self) -> DataFrame:
         """The rows as `runtime.frames.blobs.row_blobs` has those of a DataFrame."""
-        # as many bytes as there are rows: the exchange takes partials more easily
+        # emitted before the exchange, the rows would go through it, which are more than partials
         return self._behind_exchange(serialized, ROWS_DDL)
 
     def _behind_exchange(self, stage: _Stage, ddl: str) -> DataFrame:

@@ -412,11 +412,17 @@ def _unix_sockets() -> Mapping[str, str]:
     if above is None or not os.access(above, os.W_OK):
         return {}
     directory = tempfile.mkdtemp(prefix="sqlwin-", dir=above)
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    atexit.register(_remove_directory, directory, os.getpid())
     return {
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.unix.domain.socket.dir": directory,
     }
+
+
+def _remove_directory(directory: str, owner: int) -> None:
+    """Remove a directory at the end of the process that made it, not at that of its forks."""
+    if os.getpid() == owner:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def memory_of_workers(master: str, conf: Mapping[str, str]) -> dict[str, str]:
