@@ -32,8 +32,8 @@ class ArrowRows:
             what is given here, the windows that they have all rows of; None: they emit none.
         make: what a task makes of that: batches of the schema.
         schema: the columns of the rows; two may have one name. Instants are of UTC.
-        make_whole: what a task of the local stage makes of all partials of such windows; None: it is
-            not known to have any.
+        make_whole: what a task of the local stage makes of all partials of such windows; None: no
+            such windows are known of.
     """
 
     input: Callable[[Emit | None], DataFrame]
