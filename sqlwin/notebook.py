@@ -16,8 +16,8 @@ from rich.console import Console
 
 from runtime.errors import SqlwinError
 from runtime.spec.figures import counted
-from sqlwin.display.chart import write_chart
-from sqlwin.display.chart_svg import svg_charts
+from sqlwin.display.charts.svg import svg_charts
+from sqlwin.display.charts.text import write_chart
 from sqlwin.display.html_table import MOST_ROWS, html_table
 from sqlwin.display.table import DEFAULT_MAX_ROWS, print_table
 from sqlwin.result import Result

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from runtime.connectors.lake.delta_write import partition_texts, statistics_text
+from runtime.connectors.lake.delta.write import partition_texts, statistics_text
 from runtime.connectors.lake.parquet_files import WrittenFile
 from runtime.slices.changes import BaseFile
 from runtime.slices.faults import UnknownOutcome, broken

@@ -29,7 +29,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from runtime.compute.arrow.types import arrow_type
-from runtime.connectors.lake.delta import add_actions
+from runtime.connectors.lake.delta.snapshot import add_actions
 from runtime.connectors.lake.places import TablePlace
 from runtime.connectors.lake.table import plain_values
 from runtime.errors import CatalogError, ErrorKind, ExecutionError

@@ -38,7 +38,7 @@ EXPLAIN_FORMAT_OF_SUFFIX = {
 
 def writer_of(format: str, to_file: bool) -> Writer:
     """What writes rows in a format other than `table`, to a file or to the screen."""
-    from sqlwin.display.chart import write_chart
+    from sqlwin.display.charts.text import write_chart
     from sqlwin.display.formats import write_csv, write_json, write_json_lines, write_markdown
 
     writers: dict[str, Writer] = {

@@ -28,8 +28,8 @@ from runtime.connectors.connector import (
     WriteBatch,
     missing_package,
 )
-from runtime.connectors.kafka.avro import CONFLUENT
-from runtime.connectors.kafka.avro_options import AVRO_FORMATS, registry_of
+from runtime.connectors.kafka.avro.decoding import CONFLUENT
+from runtime.connectors.kafka.avro.options import AVRO_FORMATS, registry_of
 from runtime.connectors.kafka.decode import column_of
 from runtime.connectors.kafka.properties import consumer_config, producer_config
 from runtime.connectors.kafka.source import FORMAT, writer_options

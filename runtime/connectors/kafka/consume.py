@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka import KafkaError, Message, TopicPartition
 
-from runtime.connectors.kafka.avro import AvroDecoding, BrokenMessageError, decoded_avro
+from runtime.connectors.kafka.avro.decoding import AvroDecoding, BrokenMessageError, decoded_avro
 from runtime.connectors.kafka.client import LATER_SECONDS, Client
 from runtime.connectors.kafka.decode import arrow_type, column_of, decoded
 from runtime.connectors.kafka.offsets import SPLIT, Range, Reading, at_time, lost

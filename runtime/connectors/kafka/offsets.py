@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from runtime.connectors.kafka.avro import AvroDecoding
+from runtime.connectors.kafka.avro.decoding import AvroDecoding
 from runtime.connectors.kafka.decode import Decoding
 from runtime.errors import ExecutionError
 

@@ -13,12 +13,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from runtime.connectors.columns import check_columns, physical_columns, pick
 from runtime.connectors.connector import Connector, StreamWriter, WriteBatch
-from runtime.connectors.lake.delta import load_delta
-from runtime.connectors.lake.delta_stream import stream_delta
-from runtime.connectors.lake.delta_write import write_delta
-from runtime.connectors.lake.iceberg import load_iceberg
-from runtime.connectors.lake.iceberg_stream import stream_iceberg
-from runtime.connectors.lake.iceberg_write import write_iceberg
+from runtime.connectors.lake.delta.snapshot import load_delta
+from runtime.connectors.lake.delta.stream import stream_delta
+from runtime.connectors.lake.delta.write import write_delta
+from runtime.connectors.lake.iceberg.snapshot import load_iceberg
+from runtime.connectors.lake.iceberg.stream import stream_iceberg
+from runtime.connectors.lake.iceberg.write import write_iceberg
 from runtime.connectors.lake.table import LakeTable, UnreadableError, read_lake_table
 from runtime.connectors.options.checks import (
     bad_option,

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import sqlwin
-from runtime.connectors.lake import delta_write, iceberg_write
+from runtime.connectors.lake.delta import write as delta_write
+from runtime.connectors.lake.iceberg import write as iceberg_write
 from tests.end_to_end.recovery.killed_stream import CONF, QUERY, readings
 
 # Where each connector commits the files of a micro-batch

@@ -12,9 +12,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from runtime.errors import AnalysisError
-from sqlwin.display.chart import write_chart
-from sqlwin.display.chart_data import MOST_BARS, MOST_LINES, number_ticks, time_ticks
-from sqlwin.display.chart_svg import svg_charts
+from sqlwin.display.charts.data import MOST_BARS, MOST_LINES, number_ticks, time_ticks
+from sqlwin.display.charts.svg import svg_charts
+from sqlwin.display.charts.text import write_chart
 
 START = datetime(2013, 2, 9)  # noqa: DTZ001 (a TIMESTAMP has no zone)
 NTZ = pa.timestamp("us")

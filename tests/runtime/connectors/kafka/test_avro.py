@@ -14,7 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.types import StructType
 
-from runtime.connectors.kafka.avro import BrokenMessageError, decoded_avro, decoding, schema_of
+from runtime.connectors.kafka.avro.decoding import (
+    BrokenMessageError,
+    decoded_avro,
+    decoding,
+    schema_of,
+)
 from runtime.errors import ExecutionError
 
 DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 2}

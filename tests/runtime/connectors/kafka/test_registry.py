@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from runtime.connectors.kafka.avro import decoded_avro, decoding
-from runtime.connectors.kafka.avro_options import registry_of
+from runtime.connectors.kafka.avro.decoding import decoded_avro, decoding
+from runtime.connectors.kafka.avro.options import registry_of
+from runtime.connectors.kafka.avro.registry import schema_text
 from runtime.connectors.kafka.client import Client
 from runtime.connectors.kafka.consume import read_range
 from runtime.connectors.kafka.offsets import Range, Reading
-from runtime.connectors.kafka.registry import schema_text
 from runtime.connectors.kafka.source import read_table
 from runtime.errors import CatalogError, ExecutionError
 from tests.runtime.connectors.kafka.broker import Broker, broker

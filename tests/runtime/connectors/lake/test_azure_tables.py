@@ -10,8 +10,8 @@ import pytest
 from deltalake import write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
 
-from runtime.connectors.lake.delta import open_delta
-from runtime.connectors.lake.iceberg import from_path
+from runtime.connectors.lake.delta.snapshot import open_delta
+from runtime.connectors.lake.iceberg.snapshot import from_path
 from runtime.connectors.lake.places import TablePlace
 from runtime.errors import SqlwinError
 from runtime.spec.table import TableSpec

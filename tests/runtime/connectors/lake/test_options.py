@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from runtime.connectors.lake.delta import open_delta
-from runtime.connectors.lake.iceberg import from_catalog, from_path, table_name
+from runtime.connectors.lake.delta.snapshot import open_delta
+from runtime.connectors.lake.iceberg.snapshot import from_catalog, from_path, table_name
 from runtime.connectors.lake.places import TablePlace
 from runtime.connectors.lake.table import UnreadableError
 from runtime.connectors.registry import validate_table

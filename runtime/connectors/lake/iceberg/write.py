@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from runtime.connectors.columns import find_column
-from runtime.connectors.lake.iceberg import open_catalog, spark_schema, table_name
+from runtime.connectors.lake.iceberg.snapshot import open_catalog, spark_schema, table_name
 from runtime.connectors.lake.parquet_files import (
     WrittenFile,
     made_schema,

@@ -7,10 +7,10 @@ import pyarrow.compute as pc
 import pytest
 from pyiceberg.transforms import IdentityTransform
 
-from runtime.connectors.lake.iceberg_write import arrow_schema, commit_files, last_batch
+from runtime.connectors.lake.iceberg.write import arrow_schema, commit_files, last_batch
 from runtime.connectors.lake.parquet_files import NewFiles, file_task
-from tests.runtime.connectors.lake.test_delta_snapshot import as_set, compare
-from tests.runtime.connectors.lake.test_iceberg_snapshot import (
+from tests.runtime.connectors.lake.delta.test_snapshot import as_set, compare
+from tests.runtime.connectors.lake.iceberg.test_snapshot import (
     TYPES,
     catalog,
     made,

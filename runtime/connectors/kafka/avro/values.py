@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from runtime.connectors.columns import find_column
-from runtime.connectors.kafka.avro_columns import Named, NotByColumnsError, kind_of, raw_type
+from runtime.connectors.kafka.avro.columns import Named, NotByColumnsError, kind_of, raw_type
 
 _UNITS = {
     "timestamp-millis": "ms",
@@ -85,7 +85,7 @@ def present(schema: Any, named: Named) -> tuple[str, Any]:
 
 
 def converted(array: pa.Array, schema: Any, named: Named, type_: pa.DataType) -> pa.Array:
-    """Raw values, see `avro_columns.raw_type`, as a column of a type that they fit.
+    """Raw values, see `columns.raw_type`, as a column of a type that they fit.
 
     Raises:
         ArrowInvalid: a value does not go into the type.

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from runtime.connectors.lake.delta import delta_table, open_delta
+from runtime.connectors.lake.delta.snapshot import delta_table, open_delta
 from runtime.connectors.lake.places import TablePlace
 from runtime.connectors.lake.table import UnreadableError
 from runtime.errors import ExecutionError

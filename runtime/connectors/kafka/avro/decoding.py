@@ -1,7 +1,7 @@
 """Messages of Avro to the columns of a table, in a Python worker.
 
 A message is a record in Avro's binary encoding; with a schema registry there stand a zero byte and
-the schema's id before it. Most records are read a column at a time (`avro_columns`); with arrays,
+the schema's id before it. Most records are read a column at a time (`columns`); with arrays,
 maps and unions of several types they are read one by one by fastavro.
 """
 
@@ -20,7 +20,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from runtime.connectors.columns import find_column
-from runtime.connectors.kafka.avro_columns import (
+from runtime.connectors.kafka.avro.columns import (
     PADDING,
     BrokenError,
     Messages,
@@ -29,8 +29,8 @@ from runtime.connectors.kafka.avro_columns import (
     raw_type,
     read_fields,
 )
-from runtime.connectors.kafka.avro_values import converted, misfit, present
-from runtime.connectors.kafka.registry import schema_text
+from runtime.connectors.kafka.avro.registry import schema_text
+from runtime.connectors.kafka.avro.values import converted, misfit, present
 from runtime.errors import ExecutionError
 
 AVRO, CONFLUENT = "avro", "avro-confluent"

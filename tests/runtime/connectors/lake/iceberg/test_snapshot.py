@@ -11,7 +11,7 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType
 
-from runtime.connectors.lake.iceberg import from_catalog, from_path, iceberg_table
+from runtime.connectors.lake.iceberg.snapshot import from_catalog, from_path, iceberg_table
 from runtime.connectors.lake.places import TablePlace
 from runtime.connectors.lake.table import UnreadableError
 from runtime.errors import ExecutionError
@@ -22,7 +22,7 @@ from runtime.scan.splits import plan_splits
 from runtime.spec.expressions import Call, ColumnRef
 from runtime.spec.scan import ScanSource
 from runtime.spec.table import Column, TableSpec
-from tests.runtime.connectors.lake.test_delta_snapshot import EVERY, as_set, compare, table_of
+from tests.runtime.connectors.lake.delta.test_snapshot import EVERY, as_set, compare, table_of
 
 # Iceberg has no short numbers
 TYPES = EVERY | {"i": "int"}

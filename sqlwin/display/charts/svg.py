@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from sqlwin.display.chart_data import (
+from sqlwin.display.charts.data import (
     BarChart,
     LineChart,
     charts_of,

@@ -6,7 +6,13 @@ from collections.abc import Mapping
 
 from pyspark.sql.types import StructType
 
-from runtime.connectors.kafka.avro import AVRO, CONFLUENT, AvroDecoding, decoding, schema_of
+from runtime.connectors.kafka.avro.decoding import (
+    AVRO,
+    CONFLUENT,
+    AvroDecoding,
+    decoding,
+    schema_of,
+)
 from runtime.connectors.options.checks import bad_option, option_values
 from runtime.spec.table import TableSpec
 

@@ -7,11 +7,11 @@ import pytest
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType
 
-from runtime.connectors.lake.iceberg import spark_schema
-from runtime.connectors.lake.iceberg_stream import IcebergSnapshots
+from runtime.connectors.lake.iceberg.snapshot import spark_schema
+from runtime.connectors.lake.iceberg.stream import IcebergSnapshots
 from runtime.errors import ExecutionError
-from tests.runtime.connectors.lake.test_delta_snapshot import as_set
-from tests.runtime.connectors.lake.test_iceberg_snapshot import TYPES, catalog, made, rows_of
+from tests.runtime.connectors.lake.delta.test_snapshot import as_set
+from tests.runtime.connectors.lake.iceberg.test_snapshot import TYPES, catalog, made, rows_of
 
 __all__ = ["catalog"]
 

@@ -4,10 +4,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from runtime.connectors.lake.delta import delta_schema
-from runtime.connectors.lake.delta_stream import DeltaVersions
+from runtime.connectors.lake.delta.snapshot import delta_schema
+from runtime.connectors.lake.delta.stream import DeltaVersions
 from runtime.errors import ExecutionError
-from tests.runtime.connectors.lake.test_delta_snapshot import EVERY, as_set, table_of
+from tests.runtime.connectors.lake.delta.test_snapshot import EVERY, as_set, table_of
 
 
 def reader_of(path, schema=None, **options):

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from runtime.connectors.lake.delta import (
+from runtime.connectors.lake.delta.snapshot import (
     delta_path,
     delta_schema,
     delta_table,
@@ -27,7 +27,7 @@ from runtime.connectors.lake.delta import (
     mapping_mode,
     open_delta,
 )
-from runtime.connectors.lake.delta_write import partition_text
+from runtime.connectors.lake.delta.write import partition_text
 from runtime.connectors.lake.places import TablePlace
 from runtime.connectors.lake.stream_files import (
     Columns,

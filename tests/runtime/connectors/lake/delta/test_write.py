@@ -10,8 +10,8 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
-from runtime.connectors.lake.delta import delta_schema
-from runtime.connectors.lake.delta_write import (
+from runtime.connectors.lake.delta.snapshot import delta_schema
+from runtime.connectors.lake.delta.write import (
     commit_version,
     existing_table,
     hive_directory,
@@ -21,7 +21,7 @@ from runtime.connectors.lake.delta_write import (
 from runtime.connectors.lake.parquet_files import NewFiles, file_task, remove_files
 from runtime.errors import ExecutionError
 from runtime.spec.table import TableSpec
-from tests.runtime.connectors.lake.test_delta_snapshot import (
+from tests.runtime.connectors.lake.delta.test_snapshot import (
     EVERY,
     as_set,
     compare,

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from runtime.connectors.lake.iceberg import (
+from runtime.connectors.lake.iceberg.snapshot import (
     from_place,
     iceberg_table,
     lake_columns,

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sqlwin.display.chart_data import BarChart, LineChart, charts_of, number_ticks, time_ticks
+from sqlwin.display.charts.data import BarChart, LineChart, charts_of, number_ticks, time_ticks
 from sqlwin.display.formats import Write
 
 _MARKERS = "•x+o*#%@"

@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 from runtime.connectors.columns import (
     find_column,
 )
-from runtime.connectors.lake.delta import add_actions, delta_path, delta_schema, open_delta
+from runtime.connectors.lake.delta.snapshot import add_actions, delta_path, delta_schema, open_delta
 from runtime.connectors.lake.parquet_files import (
     WrittenFile,
     is_unfinished,

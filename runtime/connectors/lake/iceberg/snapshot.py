@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
-from runtime.connectors.lake.delta import chosen_time
+from runtime.connectors.lake.delta.snapshot import chosen_time
 from runtime.connectors.lake.places import THIS_MACHINE, TablePlace, place_of_path
 from runtime.connectors.lake.table import (
     LakeTable,

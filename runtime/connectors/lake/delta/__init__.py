@@ -1,0 +1,1 @@
+"""Tables of Delta, by the library deltalake: snapshots, streams of versions, commits."""

@@ -1,0 +1,1 @@
+"""Tables of Iceberg, by the library pyiceberg: snapshots, streams of versions, commits."""

@@ -1,0 +1,1 @@
+"""Results as charts: for a terminal, and as SVG."""
