@@ -18,9 +18,10 @@ from pyspark.sql import SparkSession
 
 from runtime.errors import SetupError
 from runtime.files import is_local_path
+from runtime.spark.defaults import default_partitions
 from runtime.spark.errors import WORKERS_HINT, translated_errors
 from runtime.spark.private import unless_missing
-from runtime.spark.session import default_partitions, is_local_mode, is_remote
+from runtime.spark.session import is_local_mode, is_remote
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

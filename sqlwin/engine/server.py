@@ -22,10 +22,11 @@ from types import FrameType
 
 from runtime.errors import SqlwinError
 from runtime.logs import log_file, open_log
+from runtime.spark.defaults import is_local_master
 from runtime.spark.jvm.java import find_java
 from runtime.spark.jvm.process import StartingJvm, begin_jvm, end_jvm
 from runtime.spark.jvm.submit import usable_archive
-from runtime.spark.session import is_local_master, new_settings
+from runtime.spark.session import new_settings
 from sqlwin.engine import wire
 from sqlwin.engine.place import idle_seconds
 from sqlwin.engine.run import EngineRun, Spark

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from runtime.connectors.filesystem.stream import monitor_interval_us
 from runtime.spark.clusters import stream_partitions
-from runtime.spark.session import ARROW_BYTES, SMALL_ARROW_BYTES
+from runtime.spark.defaults import ARROW_BYTES, SMALL_ARROW_BYTES
 from runtime.spec.table import TableSpec
 from runtime.streaming.operators.updates import FireRule
 from runtime.streaming.options import StreamOptions

@@ -11,8 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from runtime.spark.clusters import check_workers, configured_cores, stream_partitions
+from runtime.spark.defaults import memory_of_workers
 from runtime.spark.errors import translate
-from runtime.spark.session import choose_python, memory_of_workers, start_session
+from runtime.spark.session import choose_python, start_session
 
 DYNAMIC = "spark.dynamicAllocation.enabled"
 

@@ -21,9 +21,10 @@ from runtime.errors import (
     SqlwinError,
 )
 from runtime.logs import log_file
+from runtime.spark.defaults import machine_memory
 from runtime.spark.errors import Failure, translate, worker_error
 from runtime.spark.messages import ErrorText
-from runtime.spark.session import is_local_mode, machine_memory, start_session
+from runtime.spark.session import is_local_mode, start_session
 from runtime.spark.shipping import code_archive
 from tests.goldens import ROOT
 

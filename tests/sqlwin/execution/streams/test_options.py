@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runtime.spark.session import ARROW_BYTES, SMALL_ARROW_BYTES
+from runtime.spark.defaults import ARROW_BYTES, SMALL_ARROW_BYTES
 from sqlwin.execution.streams.options import await_sources, stream_settings
 
 PARTITIONS = "spark.sql.shuffle.partitions"
