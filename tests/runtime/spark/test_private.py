@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,11 +21,9 @@ from runtime.streaming.source_reads import reads_of_sources, rows_read
 
 
 @pytest.fixture
-def log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
-    monkeypatch.setenv("SQLWIN_LOG_FILE", str(tmp_path / "log"))
-    logs.log_file.cache_clear()
-    yield tmp_path / "log"
-    logs.log_file.cache_clear()
+def log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setattr(logs, "log_file", lambda: tmp_path / "log")
+    return tmp_path / "log"
 
 
 class WithoutPrivate:
