@@ -18,6 +18,9 @@ import signal, threading, time
 from concurrent.futures import Future
 from sqlwin.repl.session_thread import Cancelled, SessionThread
 
+# whoever runs tests in the background has it ignored
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 def elsewhere():
     time.sleep(0.5)
     signal.pthread_kill(threading.get_ident(), signal.SIGINT)
