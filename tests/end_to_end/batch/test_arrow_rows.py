@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
@@ -356,3 +358,59 @@ def test_tasks_of_the_scan_write_the_windows_that_they_have_all_rows_of(
     assert files is not None
     with pytest.raises(FileNotFoundError, match="gone"):
         files.write(str(tmp_path / "gone"))
+
+
+# Each task fails once, when it has written all of its rows
+TWICE = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+import pyarrow.dataset as ds
+from pyspark import TaskContext
+import sqlwin
+from runtime.connectors.filesystem.write_arrow import arrow_files
+from runtime.frames.arrow_rows import ArrowRows, BatchRows
+
+def failing_once(make):
+    def run(source):
+        yield from make(source)
+        if TaskContext.get().attemptNumber() == 0:
+            raise OSError("the first attempt")
+    return run
+
+class Twice(ArrowRows):
+    def then(self, stage, ddl):
+        return super().then(failing_once(stage), ddl)
+
+files, target = sys.argv[1:]
+with sqlwin.connect(master="local[2, 2]") as session:
+    session.execute(f"CREATE TABLE ordered WITH ('connector' = 'filesystem', 'path' = '{files}', "
+                    "'format' = 'parquet')")
+    (result,) = session.execute(
+        "SELECT window_start, k, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE ordered, DESCRIPTOR(ts), "
+        "INTERVAL '1' MINUTE)) GROUP BY window_start, window_end, k")
+    twice = Twice(**vars(result.arrow_rows))
+    Path(target).mkdir()
+    writer = arrow_files(replace(BatchRows.of(result.dataframe), arrow=twice), {})
+    writer.write(target)
+    found = ds.dataset([str(path) for path in Path(target).glob("part-*")]).to_table()
+    n_hidden = len(list(Path(target).glob(".part-*.parquet")))
+    print(writer.count(), found.num_rows, sum(found["n"].to_pylist()), n_hidden > 0)
+"""
+
+
+@pytest.mark.long
+def test_tasks_that_run_twice_write_their_rows_once(ordered: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", TWICE, str(ordered), str(tmp_path / "target")],
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    expected = duckdb.sql(f"""
+        SELECT COUNT(*) FROM (
+          SELECT 1 FROM '{ordered}/*.parquet' GROUP BY time_bucket(INTERVAL '1' MINUTE, ts), k)
+    """).fetchall()[0][0]
+    assert done.stdout.split() == [str(expected), str(expected), str(N_ORDERED), "True"], (
+        done.stderr
+    )
