@@ -11,7 +11,7 @@ import queue
 import re
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -37,7 +37,7 @@ from runtime.batch.in_process import RowsHere
 from runtime.connectors.writing import KIND_COLUMN
 from runtime.errors import ExecutionError, MissingPackageError
 from runtime.frames.arrow_rows import ArrowRows
-from runtime.frames.blobs import row_blobs
+from runtime.frames.blobs import numbered, row_blobs
 from runtime.frames.scan_counts import StatementScanCounts
 from runtime.spark.private import unless_missing
 from runtime.spark.session import is_remote
@@ -227,11 +227,14 @@ class Result:
                 frame = frame if limit is None else frame.limit(limit)
                 yield from self._run(frame.toArrow).to_batches()
                 return
-            blobs = row_blobs(frame)
+            blobs = row_blobs(numbered(frame))  # Spark's Arrow has no two columns of one name
         rows = self._run(lambda: blobs.toLocalIterator(prefetchPartitions=True))
         while (row := self._run(lambda: next(rows, None))) is not None:
-            batches: Iterable[pa.RecordBatch] = pa.ipc.open_stream(row.rows)
-            yield from batches if schema is None else (_as_of_schema(b, schema) for b in batches)
+            for batch in pa.ipc.open_stream(row.rows):
+                if schema is None:
+                    yield batch.rename_columns(self.columns)
+                else:
+                    yield _as_of_schema(batch, schema)
 
     def to_arrow(self, limit: int | None = None) -> pa.Table:
         """The rows as an Arrow table, with the types that SQL gave them.
@@ -494,10 +497,14 @@ def _most_rows(frame: DataFrame) -> float:
 
 def arrow_ready(frame: DataFrame) -> DataFrame:
     """The rows with types that Arrow lacks turned into text."""
-    odd = [field.name for field in frame.schema.fields if _lacks_arrow(field.dataType)]
-    if not odd:
-        return frame  # Spark Connect takes no empty dict
-    return frame.withColumns({name: F.col(f"`{name}`").cast("string") for name in odd})
+    fields = frame.schema.fields
+    if not any(_lacks_arrow(field.dataType) for field in fields):
+        return frame
+    columns = (
+        F.col(f"_{i}").cast("string") if _lacks_arrow(field.dataType) else F.col(f"_{i}")
+        for i, field in enumerate(fields)
+    )
+    return numbered(frame).select(*columns).toDF(*(field.name for field in fields))
 
 
 def _lacks_arrow(type_: DataType) -> bool:

@@ -122,6 +122,8 @@ def _column(node: exp.Expr, scope: _Scope) -> Expression:
         refuse(f"{_quote(node)} is not one column of the scan")
     if not is_plain_type(column.type):
         refuse(f"{column.name} is {column.type.upper()}, which the scan does not evaluate")
+    if "." in column.name:
+        refuse(f"{_quote(node)} has a dot in its name, as fields of structs have")
     return ColumnRef(column.name, column.type)
 
 

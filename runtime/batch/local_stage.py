@@ -15,7 +15,7 @@ from runtime.compute.kernels.session import chain_partials
 from runtime.compute.values.percentiles import condensed
 from runtime.connectors.kafka.offsets import Reading
 from runtime.connectors.kafka.scan import portions_of, scan_reading
-from runtime.frames.blobs import Emit, large_tables
+from runtime.frames.blobs import Emit, large_tables, map_in_arrow
 from runtime.frames.meter import ArrowFunction, Wrap
 from runtime.frames.scan_counts import ScanCounter, StatementScanCounts
 from runtime.frames.views import temporary_view
@@ -95,7 +95,7 @@ class LocalStage:
             run = self.run(cut)
         else:
             run = self.run_emitting(cut, emit)
-        found = self.input.mapInArrow(wrap(self.label)(run), ddl)
+        found = map_in_arrow(self.input, wrap(self.label)(run), ddl)
         return found if self.beside is None else found.union(self.beside.cut(cut, ddl, wrap))
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
 from runtime.compute.arrow.blobs import from_blobs, split_by_bucket, to_blob, to_blobs
 from runtime.compute.kernels.keys import bucket_of
@@ -81,7 +83,34 @@ def place_blobs(blobs: DataFrame, partitions: int) -> DataFrame:
 
 def row_blobs(rows: DataFrame) -> DataFrame:
     """All rows, in the column `rows`: an Arrow IPC stream for each batch that Spark makes."""
-    return rows.mapInArrow(serialized, ROWS_DDL)
+    return map_in_arrow(rows, serialized, ROWS_DDL)
+
+
+def map_in_arrow(
+    rows: DataFrame,
+    run: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    schema: StructType | str,
+) -> DataFrame:
+    """`DataFrame.mapInArrow` for columns of any names.
+
+    Spark's own looks each column up by its name: one with a dot or a backtick is not found, and
+    two that differ by case alone are ambiguous.
+    """
+    names = rows.columns
+    are_odd = any("." in name or "`" in name for name in names)
+    if not are_odd and len({name.lower() for name in names}) == len(names):
+        return rows.mapInArrow(run, schema)
+
+    @wraps(run)
+    def run_renamed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return run(batch.rename_columns(names) for batch in batches)
+
+    return numbered(rows).mapInArrow(run_renamed, schema)
+
+
+def numbered(rows: DataFrame) -> DataFrame:
+    """The rows with columns called `_0`, `_1` and so on, for names that SQL can't tell apart."""
+    return rows.toDF(*(f"_{i}" for i in range(len(rows.columns))))
 
 
 def serialized(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

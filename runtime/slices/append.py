@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from runtime.connectors.lake.parquet_files import remove_files
 from runtime.connectors.lake.places import TablePlace
 from runtime.errors import ExecutionError
-from runtime.frames.blobs import BLOB_DDL
+from runtime.frames.blobs import BLOB_DDL, map_in_arrow
 from runtime.frames.meter import ArrowFunction
 from runtime.local.scan_rows import ScanRows, scan_projection
 from runtime.local.stage import BufferPlan, aggregate, buffer_plan
@@ -107,7 +107,7 @@ def append(
                 tiers = table.reached
                 cuts = TimeCuts(table.form, n_buckets, (), tiers)
                 read = _read(BaseRows(step, into.base.columns), plan, cuts)
-                partials = rows.mapInArrow(read, BLOB_DDL)
+                partials = map_in_arrow(rows, read, BLOB_DDL)
                 built = written(table, partials, mark, n_buckets, jobs_run)
             if not built.files:
                 return built.n_read

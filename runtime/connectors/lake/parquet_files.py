@@ -37,6 +37,7 @@ from runtime.connectors.lake.store_files import (
 )
 from runtime.connectors.lake.table import plain_values
 from runtime.errors import CatalogError, ExecutionError
+from runtime.frames.blobs import map_in_arrow
 from runtime.frames.meter import ArrowFunction
 from runtime.frames.parquet_columns import repeating_columns
 from runtime.names import quoted
@@ -111,7 +112,7 @@ def write_parquet(
     rows = rows.select(*map(quoted, schema.names))
     task = file_task(NewFiles(directory, mark, schema, tuple(partitions), directory_of, keeps))
     try:
-        found = rows.mapInArrow(task, "file binary").collect()
+        found = map_in_arrow(rows, task, "file binary").collect()
     except BaseException:
         remove_files(directory, mark)
         raise

@@ -15,6 +15,7 @@ from runtime.compute.arrow.blobs import pieces, split_by_bucket
 from runtime.compute.kernels.columns import one_chunk
 from runtime.compute.kernels.keys import bucket_of
 from runtime.errors import AnalysisError
+from runtime.frames.blobs import map_in_arrow
 from runtime.frames.views import Bounded, temporary_view
 from runtime.frames.wall_clock import wall_clock_us_sql
 from runtime.local.streaming.messages import MESSAGE_DDL, Partials, encode
@@ -89,8 +90,8 @@ def general_stream(
         owner=options.owner_of(number),
         by=keys,
     )
-    messages = rows.mapInArrow(
-        _to_groups(keys, len(step.sources), numbers, heads, n_places), MESSAGE_DDL
+    messages = map_in_arrow(
+        rows, _to_groups(keys, len(step.sources), numbers, heads, n_places), MESSAGE_DDL
     )
     emitted = observed(operator_output(messages, operator, step, options), number)
     results = decoded_output(emitted.where(F.col("windows").isNotNull()), result)

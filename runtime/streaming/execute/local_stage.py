@@ -15,6 +15,7 @@ from pyspark.sql.types import DataType, LongType
 
 from runtime.connectors.kafka.offsets import Reading
 from runtime.connectors.kafka.scan import scan_reading
+from runtime.frames.blobs import map_in_arrow
 from runtime.frames.meter import Wrap, unmeasured
 from runtime.frames.views import temporary_view
 from runtime.local.arrow_scan import STORE_READERS, store_of_scan
@@ -100,7 +101,7 @@ def stream_local_stage(
     has_watermark = local.mode.delay_us is None
     sent = sent_columns(rows.columns, has_watermark=has_watermark, time_key=plan.time_key)
     late = rows.schema[LATE_ROW].dataType if plan.carries_late_rows else None
-    messages = rows.selectExpr(*sent).mapInArrow(wrap(_run_local(plan, number)), MESSAGE_DDL)
+    messages = map_in_arrow(rows.selectExpr(*sent), wrap(_run_local(plan, number)), MESSAGE_DDL)
     return RunningStage(messages, plan, late)
 
 

@@ -12,6 +12,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from runtime.frames.aggregations import windows_schema, with_spark_tables
+from runtime.frames.blobs import map_in_arrow
 from runtime.frames.meter import Wrap
 from runtime.frames.views import temporary_view
 from runtime.local.projection import spark_types
@@ -117,4 +118,4 @@ def _evaluated(
         prepare_worker()
         yield from evaluate_windows(batches, arrow, evaluate)
 
-    return rows.mapInArrow(wrap(run), StructType([*own, *MARKS]))
+    return map_in_arrow(rows, wrap(run), StructType([*own, *MARKS]))

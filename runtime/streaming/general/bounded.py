@@ -12,6 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType, TimestampNTZType
 
 from runtime.compute.kernels.columns import int64_values, one_chunk
+from runtime.frames.blobs import numbered
 from runtime.frames.wall_clock import wall_clock_us_sql
 from runtime.names import quoted
 from runtime.spec.windows import WINDOW_TIME_LAG_US
@@ -60,20 +61,19 @@ def general_windows(
         grouped = [_NO_KEY]
     bounds = [StructField(name, TimestampNTZType()) for name in ("window_start", "window_end")]
     schema = StructType([*(rows.schema[key] for key in keys), *bounds, *output])
-    windows = timed.groupBy(*(quoted(key) for key in grouped)).applyInArrow(
-        _run(job, len(keys), schema), schema
-    )
-    return windows
+    names = timed.columns
+    by = [f"_{names.index(key)}" for key in grouped]
+    return numbered(timed).groupBy(*by).applyInArrow(_run(job, len(keys), schema, names), schema)
 
 
 def _run(
-    job: WindowJob, n_keys: int, schema: StructType
+    job: WindowJob, n_keys: int, schema: StructType, names: list[str]
 ) -> Callable[[tuple[pa.Scalar, ...], pa.Table], pa.Table]:
     target = to_arrow_schema(schema, timezone="UTC")
 
     def run(key: tuple[pa.Scalar, ...], table: pa.Table) -> pa.Table:
         own = own_key(tuple(part.as_py() for part in key)[:n_keys])
-        found = list(_emissions(job, own, table))
+        found = list(_emissions(job, own, table.rename_columns(names)))
         return pa.Table.from_batches([results_batch(found, n_keys, target)])
 
     return run

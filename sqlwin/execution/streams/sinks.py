@@ -26,6 +26,7 @@ from runtime.connectors.stream_sinks import (
     start_writing,
 )
 from runtime.errors import AnalysisError, nearest
+from runtime.names import quoted
 from runtime.slices.append import InsertedRows, append
 from runtime.spec.steps import Step
 from runtime.spec.stream import ROW_KIND, StreamSource
@@ -240,7 +241,7 @@ def _arranged(rows: DataFrame, sink: IntoTable) -> DataFrame:
     numbered = rows.toDF(kept, *positions)
     names = [name for name in rows.columns if name != ROW_KIND]
     inner = by_position(numbered.select(*positions).toDF(*names), sink.table, columns)
-    casts = [f"CAST(`{p}` AS {f.dataType.simpleString()}) AS `{f.name}`"
+    casts = [f"CAST(`{p}` AS {f.dataType.simpleString()}) AS {quoted(f.name)}"
              for p, f in zip(positions, inner.schema.fields, strict=True)]  # fmt: skip
     return numbered.selectExpr(f"`{kept}` AS `{ROW_KIND}`", *casts)
 

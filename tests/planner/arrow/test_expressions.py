@@ -31,6 +31,7 @@ SCHEMA = tuple(
         "a": "array<int>",
         "c": "char(3)",
         "s_ai": "string collate UNICODE_AI",
+        "x.y": "int",
     }.items()
 )
 INTEGER, DOUBLE, TEXT, FLAG = (
@@ -228,6 +229,7 @@ def test_a_long_chain_of_and_is_one_call():
         ("s_ai = 'a'", "s_ai is STRING COLLATE UNICODE_AI, which the scan does not evaluate"),
         ("nothing", "nothing is not one column of the scan"),
         ("a.b", "a.b may be a field of a column"),
+        ("`x.y`", "`x.y` has a dot in its name, as fields of structs have"),
         ("NULL", "NULL has no type of its own"),
         ("i AND o", "INT is no condition"),
         ("- " * 200 + "i", "the expression is too large for the scan"),
