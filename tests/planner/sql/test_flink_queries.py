@@ -1,0 +1,85 @@
+"""Flink's clauses and constructors, as Spark writes them."""
+
+from __future__ import annotations
+
+import pytest
+from sqlglot import exp
+
+from planner.sql.build import to_sql
+from planner.sql.flink_queries import rewrite_clauses, unnest
+from sqlwin.parser.parser import parse_query
+
+TYPES = {"arr": "array<int>", "rows": "array<struct<a:int,b:string>>", "m": "map<string,int>"}
+
+
+def rewritten(query: str) -> str:
+    tree = parse_query(query)
+    rewrite_clauses(tree)
+    for select in list(tree.find_all(exp.Select)):
+        unnest(select, lambda value: TYPES[value.name])
+    return to_sql(tree)
+
+
+@pytest.mark.parametrize(
+    ("flink", "wanted"),
+    [
+        ("ARRAY[1, 2]", "ARRAY(1, 2)"),
+        ("ARRAY[x]", "ARRAY(x)"),
+        ("array[1, 2][0]", "array(1, 2)[0]"),
+        ("MAP['a', 1]['a']", "MAP('a', 1)['a']"),
+        ("ROW(1, 'a')", "NAMED_STRUCT('f0', 1, 'f1', 'a')"),
+        (
+            "ARRAY[ROW(1), ROW(ARRAY[2])]",
+            "ARRAY(NAMED_STRUCT('f0', 1), NAMED_STRUCT('f0', ARRAY(2)))",
+        ),
+        ("price BETWEEN SYMMETRIC 3 AND 1", "(price BETWEEN 3 AND 1 OR price BETWEEN 1 AND 3)"),
+        # elements of columns that are called so
+        ("array[0]", "array[0]"),
+        ("`ARRAY`[0]", "`ARRAY`[0]"),
+        ("t.map['a']", "t.map['a']"),
+        ("arr[1]", "arr[1]"),
+        ("price BETWEEN 1 AND 3", "price BETWEEN 1 AND 3"),
+    ],
+)
+def test_expressions(flink: str, wanted: str) -> None:
+    assert rewritten(f"SELECT {flink} AS x FROM t") == f"SELECT {wanted} AS x FROM t"
+
+
+@pytest.mark.parametrize(
+    ("flink", "wanted"),
+    [
+        ("t CROSS JOIN UNNEST(arr) AS u(x)", "t LATERAL VIEW EXPLODE(arr) u AS x"),
+        ("t, UNNEST(arr) AS u(x)", "t LATERAL VIEW EXPLODE(arr) u AS x"),
+        ("t JOIN UNNEST(arr) AS u(x) ON TRUE", "t LATERAL VIEW EXPLODE(arr) u AS x"),
+        ("t LEFT JOIN UNNEST(arr) AS u(x) ON TRUE", "t LATERAL VIEW OUTER EXPLODE(arr) u AS x"),
+        ("t, UNNEST(rows) AS u(a, b)", "t LATERAL VIEW INLINE(rows) u AS a, b"),
+        ("t, UNNEST(m) AS u(k, v)", "t LATERAL VIEW EXPLODE(m) u AS k, v"),
+        (
+            "t LEFT JOIN UNNEST(arr) WITH ORDINALITY AS u(x, n) ON TRUE",
+            "t LATERAL VIEW OUTER INLINE(TRANSFORM(arr, (element, place) -> "
+            "STRUCT(element, place + 1))) u AS x, n",
+        ),
+        (
+            "t JOIN s ON t.k = s.k, UNNEST(arr) AS u(x)",
+            "t JOIN s ON t.k = s.k LATERAL VIEW EXPLODE(arr) u AS x",
+        ),
+        ("t, LATERAL TABLE(split(k)) AS u(x)", "t, LATERAL split(k) AS u(x)"),
+        (
+            "t LEFT JOIN LATERAL TABLE(split(k)) AS u(x) ON TRUE",
+            "t LEFT JOIN LATERAL split(k) AS u(x) ON TRUE",
+        ),
+        ("(VALUES ROW(1, 'a'), ROW(2, 'b')) AS t(a, b)", "VALUES (1, 'a'), (2, 'b') AS t(a, b)"),
+        ("t ORDER BY x FETCH FIRST 2 ROWS ONLY", "t ORDER BY x LIMIT 2"),
+        ("t ORDER BY x OFFSET 3 ROWS FETCH NEXT ROW ONLY", "t ORDER BY x LIMIT 1 OFFSET 3"),
+    ],
+)
+def test_clauses(flink: str, wanted: str) -> None:
+    assert rewritten(f"SELECT * FROM {flink}") == f"SELECT * FROM {wanted}"
+
+
+def test_nothing_is_changed_where_there_is_nothing_of_flinks() -> None:
+    tree = parse_query(
+        "SELECT array(1, 2), arr[0] FROM t JOIN LATERAL explode(arr) AS u(x) LIMIT 3"
+    )
+    assert not rewrite_clauses(tree)
+    assert not unnest(tree, str)
