@@ -1,4 +1,7 @@
-"""Bringing this package to the workers that do not have it."""
+"""Bringing this package to the workers that do not have it.
+
+Asks the JVM for its environment, which is private, seen in Spark 4.3.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,12 @@ import tempfile
 import zipfile
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
+from runtime.spark.private import unless_missing
 from runtime.spark.session import is_local_mode, is_remote
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -40,7 +45,7 @@ def ship_code(spark: SparkSession) -> None:
         return
     if is_remote(spark):
         spark.addArtifacts(str(code_archive()), pyfile=True)
-    elif not (is_local_mode(spark) and _workers_have_it()):
+    elif not (is_local_mode(spark) and _workers_have_it(spark)):
         spark.sparkContext.addPyFile(str(code_archive()))
         import_what_was_sent(spark)
     _shipped.add(session)
@@ -84,9 +89,20 @@ def code_archive() -> Path:
     return archive
 
 
-def _workers_have_it() -> bool:
+def _workers_have_it(spark: SparkSession) -> bool:
     """Whether another interpreter of this environment, in any directory, imports this very copy."""
     places = [*site.getsitepackages(), site.getusersitepackages() if site.ENABLE_USER_SITE else ""]
-    places += os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    places += _path_of_workers(spark).split(os.pathsep)
     roots = {Path(place).resolve() for place in places if os.path.isabs(place)}
     return _PACKAGE.parent in roots and Path(sys.executable).exists()
+
+
+def _path_of_workers(spark: SparkSession) -> str:
+    """PYTHONPATH of the JVM, which starts the workers; it need not be that of this process."""
+
+    def path() -> str:
+        java: Any = spark.sparkContext._jvm
+        return java.java.lang.System.getenv("PYTHONPATH") or ""
+
+    own = os.environ.get("PYTHONPATH", "")
+    return unless_missing("the path of workers is taken to be that of this process", path, own)

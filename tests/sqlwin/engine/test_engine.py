@@ -208,6 +208,25 @@ def test_a_run_that_breaks_is_an_error_and_not_run_again(shell: Shell, tmp_path:
     assert gone(pid)
 
 
+def test_a_run_that_sent_its_code_in_vain_leaves_the_engine_in_order(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    # the packages are in the working directory alone, where Python's workers do not look
+    del shell.env["PYTHONPATH"]
+    query = (
+        "SELECT window_end, COUNT(*) AS n FROM TUMBLE('{}', sched_dep, 366d) GROUP BY window_end"
+    )
+    windows = query.format("queries/data/flights.parquet")
+    try:
+        code, out, _ = shell.sql("SELECT nothing FROM VALUES (1) AS t(x)")
+        assert (code, out) == (1, "")
+        for _ in range(2):
+            code, out, error = shell.sql(windows)
+            assert (code, len(out.splitlines())) == (0, 3), error
+        assert shell.runs() == 3
+    finally:
+        shell.run("engine", "stop")
+
+
 def test_the_engine_ends_with_its_socket_and_when_it_is_told_to(shell: Shell) -> None:
     pid = shell.started()
     (socket,) = Path(shell.env["XDG_RUNTIME_DIR"]).glob("sqlwin/*.sock")
