@@ -37,13 +37,13 @@ _RANKED = frozenset("tinyint smallint int bigint float double date timestamp tim
 HASH = "XXHASH64"
 
 
-def approx_count_distinct(call: AggregateCall) -> AggregatePlan | NotMergeable:
+def approx_count_distinct(call: AggregateCall) -> AggregatePlan:
     """APPROX_COUNT_DISTINCT(x [, deviation]): Spark's HyperLogLog++ registers, slice by slice."""
     if not call.arg_types or not is_flat_type(call.arg_types[0]):
-        return NotMergeable(f"{call.text} has no accumulator")
+        raise NotMergeable(f"{call.text} has no accumulator")
     precision = _precision(call)
     if precision is None:
-        return NotMergeable(
+        raise NotMergeable(
             f"{call.text}: the deviation must be a number from 0.0022 to 0.39 to be merged"
         )
     value = call.args[0]
@@ -55,16 +55,16 @@ def approx_count_distinct(call: AggregateCall) -> AggregatePlan | NotMergeable:
     return AggregatePlan(call, (partial,), (count,), column(f"{call.name}$count"))
 
 
-def approx_percentile(call: AggregateCall) -> AggregatePlan | NotMergeable:
+def approx_percentile(call: AggregateCall) -> AggregatePlan:
     """APPROX_PERCENTILE(x, percentage or array of them [, accuracy]), from values of slices."""
     # The result is one of the values, so their type is the result's
     type_ = call.type.removeprefix("array<").removesuffix(">")
     if len(call.args) not in (2, 3) or not _has_percentile(type_):
-        return NotMergeable(f"{call.text} has no accumulator")
+        raise NotMergeable(f"{call.text} has no accumulator")
     percentages = _percentages(call.args[1])
     accuracy = _ACCURACY if len(call.args) == 2 else _number(call.args[2])
     if not percentages or accuracy is None or accuracy < 1 or accuracy != int(accuracy):
-        return NotMergeable(
+        raise NotMergeable(
             f"{call.text}: percentages from 0 to 1 and a positive accuracy, as plain numbers, "
             "are needed to merge it"
         )

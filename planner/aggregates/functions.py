@@ -80,8 +80,12 @@ def is_aggregate(call: exp.Expr) -> bool:
     return isinstance(call, exp.Anonymous) and call.name.upper() in SPARK_AGGREGATES
 
 
-def plan_aggregate(call: AggregateCall) -> AggregatePlan | NotMergeable:
-    """The two-phase form of `call`, or the reason why there is none."""
+def plan_aggregate(call: AggregateCall) -> AggregatePlan:
+    """The two-phase form of `call`.
+
+    Raises:
+        NotMergeable: it has none.
+    """
     if call.user is not None:
         return _user(call, call.user)
     name, recipes = call.function, _RECIPES
@@ -92,8 +96,13 @@ def plan_aggregate(call: AggregateCall) -> AggregatePlan | NotMergeable:
         reason = f"{name} cannot be merged from partial results"
         if call.function.partition(" ")[0] in TEXT_FUNCTIONS:
             reason += ": LISTAGG(x, ',') alone is, which lists by time"
-        return NotMergeable(reason)
+        raise NotMergeable(reason)
     return recipe(call)
+
+
+def _check_type(call: AggregateCall, has_accumulator: bool) -> None:
+    if not has_accumulator:
+        raise NotMergeable(f"{call.function} of {call.type} has no accumulator")
 
 
 def _double(value: exp.Expr) -> exp.Expr:
@@ -103,9 +112,8 @@ def _double(value: exp.Expr) -> exp.Expr:
 def _single(op: MergeOp, function: str | None = None, *, types: Callable[[str], bool]) -> Recipe:
     """An aggregate whose partial is the same aggregate, merged by one accumulator."""
 
-    def recipe(call: AggregateCall) -> AggregatePlan | NotMergeable:
-        if not types(call.type):
-            return NotMergeable(f"{call.function} of {call.type} has no accumulator")
+    def recipe(call: AggregateCall) -> AggregatePlan:
+        _check_type(call, types(call.type))
         name = f"{call.name}$0"
         partial = Partial(name, call_of(function or call.function, call, *call.args))
         return AggregatePlan(call, (partial,), (Merge((name,), op),), column(name))
@@ -113,10 +121,9 @@ def _single(op: MergeOp, function: str | None = None, *, types: Callable[[str], 
     return recipe
 
 
-def _average(call: AggregateCall) -> AggregatePlan | NotMergeable:
+def _average(call: AggregateCall) -> AggregatePlan:
     """AVG as SUM and COUNT; in doubles unless the argument is a decimal, as Spark does it."""
-    if not _has_average(call.type):
-        return NotMergeable(f"AVG of {call.type} has no accumulator")
+    _check_type(call, _has_average(call.type))
     (value,) = call.args
     total, count = f"{call.name}$sum", f"{call.name}$count"
     is_cast = call.type == "double" and call.arg_types != ("double",)
@@ -149,29 +156,23 @@ def _divided(total: str, count: str, type_: str) -> exp.Expr:
     )
 
 
-def _count_distinct(call: AggregateCall) -> AggregatePlan | NotMergeable:
+def _count_distinct(call: AggregateCall) -> AggregatePlan:
     """COUNT(DISTINCT) of one value or of several; rows where any of them is NULL do not count."""
     values = _value_set(call)
-    if isinstance(values, NotMergeable):
-        return values
     count = _distinct(MergeOp.COUNT, call, values, "bigint")
     return AggregatePlan(call, (values,), (count,), column(f"{call.name}$count"))
 
 
-def _sum_distinct(call: AggregateCall) -> AggregatePlan | NotMergeable:
+def _sum_distinct(call: AggregateCall) -> AggregatePlan:
     """SUM(DISTINCT), which adds each distinct value once."""
     values = _number_set(call)
-    if isinstance(values, NotMergeable):
-        return values
     total = _distinct(MergeOp.SUM, call, values, call.type)
     return AggregatePlan(call, (values,), (total,), column(f"{call.name}$sum"))
 
 
-def _average_distinct(call: AggregateCall) -> AggregatePlan | NotMergeable:
+def _average_distinct(call: AggregateCall) -> AggregatePlan:
     """AVG(DISTINCT) as SUM and COUNT of one set of values."""
     values = _number_set(call)
-    if isinstance(values, NotMergeable):
-        return values
     type_ = "double"
     if call.type != "double":
         # as SUM has it: ten more digits before the point, as far as there is room
@@ -187,10 +188,10 @@ def _distinct(op: MergeOp, call: AggregateCall, values: Partial, type_: str) -> 
     return Distinct((values.name,), Column(f"{call.name}${op}", type_), op)
 
 
-def _number_set(call: AggregateCall) -> Partial | NotMergeable:
+def _number_set(call: AggregateCall) -> Partial:
     """The distinct numbers of a slice. What is neither integer nor decimal is added as DOUBLE."""
     if not (_is_summable(call.type) or _has_average(call.type)):
-        return NotMergeable(f"{call.function}(DISTINCT) of {call.type} has no accumulator")
+        raise NotMergeable(f"{call.function}(DISTINCT) of {call.type} has no accumulator")
     if call.type == "double" and not all(map(_is_exact_or_double, call.arg_types)):
         # before the distinct values are found, as Spark does it: '1' and '1.0' are the same number
         args = tuple(_double(arg) for arg in call.args)
@@ -202,13 +203,13 @@ def _is_exact_or_double(type_: str) -> bool:
     return _is_integer(type_) or type_ == "double"
 
 
-def _value_set(call: AggregateCall) -> Partial | NotMergeable:
+def _value_set(call: AggregateCall) -> Partial:
     """The distinct values of a slice, NULLs left out; of several arguments as structs."""
     if not call.arg_types:
-        return NotMergeable(f"{call.text} cannot be merged from partial results")
+        raise NotMergeable(f"{call.text} cannot be merged from partial results")
     for type_ in call.arg_types:
         if not is_flat_type(type_):
-            return NotMergeable(f"{call.function}(DISTINCT) of {type_} has no accumulator")
+            raise NotMergeable(f"{call.function}(DISTINCT) of {type_} has no accumulator")
     value, condition = call.args[0], call.condition
     if len(call.args) > 1:
         value = named_struct(**{f"v{i}": arg for i, arg in enumerate(call.args)})
@@ -222,10 +223,10 @@ def _operand(expr: exp.Expr) -> exp.Expr:
     return expr.copy() if isinstance(expr, exp.Column) else exp.Paren(this=expr.copy())
 
 
-def _user(call: AggregateCall, aggregate: UserAggregate) -> AggregatePlan | NotMergeable:
+def _user(call: AggregateCall, aggregate: UserAggregate) -> AggregatePlan:
     """A user-defined one: its partial columns are the fields of its state."""
     if call.distinct:
-        return NotMergeable(f"{call.function}(DISTINCT) cannot be merged from partial results")
+        raise NotMergeable(f"{call.function}(DISTINCT) cannot be merged from partial results")
     fields = tuple(f"{call.name}${field}" for field in aggregate.state)
     partial = Partial(f"{call.name}$0", call_of(aggregate.name, call, *call.args), fields)
     output = Column(f"{call.name}$value", aggregate.returns)
@@ -236,10 +237,9 @@ def _user(call: AggregateCall, aggregate: UserAggregate) -> AggregatePlan | NotM
 def _moments(divisor: int, root: bool) -> Recipe:
     """VAR and STDDEV from count, mean and M2; `divisor` is 0 for POP and 1 for SAMP."""
 
-    def recipe(call: AggregateCall) -> AggregatePlan | NotMergeable:
+    def recipe(call: AggregateCall) -> AggregatePlan:
         (value,) = call.args
-        if call.type != "double":
-            return NotMergeable(f"{call.function} of {call.type} has no accumulator")
+        _check_type(call, call.type == "double")
         names = tuple(f"{call.name}${part}" for part in ("count", "mean", "m2"))
         x = _double(value)
         # Spark merges (count, mean, M2) itself, by the same formula, but shows only the end of it
@@ -268,11 +268,10 @@ def _pick(kind: str) -> Recipe:
     FIRST and LAST family is ordered by the row's time.
     """
 
-    def recipe(call: AggregateCall) -> AggregatePlan | NotMergeable:
+    def recipe(call: AggregateCall) -> AggregatePlan:
         if call.order is None and len(call.args) != 2:
-            return NotMergeable(f"{call.function} has no order to go by")
-        if not is_flat_type(call.type):
-            return NotMergeable(f"{call.function} of {call.type} has no accumulator")
+            raise NotMergeable(f"{call.function} has no order to go by")
+        _check_type(call, is_flat_type(call.type))
         names = (f"{call.name}$order", f"{call.name}$value")
         partial = Partial(f"{call.name}$0", picked(call, kind), names)
         return AggregatePlan(call, (partial,), (Pick(names, kind == "last"),), column(names[1]))

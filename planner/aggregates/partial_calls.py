@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from planner.aggregates.approximate import hashed_value, register_of
-from planner.aggregates.recipes import AggregatePlan, Partial
+from planner.aggregates.recipes import AggregatePlan, Partial, partials_by_column
 from planner.sql.build import to_sql
 from runtime.spec.aggregates import (
     Accumulator,
@@ -25,13 +25,8 @@ from runtime.spec.local import PartialColumns
 
 def partial_calls(plans: tuple[AggregatePlan, ...]) -> tuple[PartialColumns[exp.Expr], ...]:
     """One for each accumulator, in order, but only one for all that read the same set of values."""
-    # What distinct accumulators read may be another plan's.
-    by_column = {
-        name: partial
-        for plan in plans
-        for partial in plan.partials
-        for name in (partial.struct_fields or (partial.name,))
-    }
+    # what distinct accumulators read may be another plan's
+    by_column = partials_by_column(plans)
     found: list[PartialColumns[exp.Expr]] = []
     for plan in plans:
         for accumulator in plan.accumulators:

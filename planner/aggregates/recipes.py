@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -22,6 +22,11 @@ class Partial:
     expr: exp.Expr
     struct_fields: tuple[str, ...] = ()
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it becomes."""
+        return self.struct_fields or (self.name,)
+
 
 @dataclass(frozen=True)
 class AggregatePlan:
@@ -40,14 +45,18 @@ class AggregatePlan:
     finish: exp.Expr
 
 
-@dataclass(frozen=True)
-class NotMergeable:
-    """Why a call has no two-phase form."""
-
-    reason: str
+class NotMergeable(Exception):
+    """A call has no two-phase form; the text says why."""
 
 
-Recipe = Callable[[AggregateCall], AggregatePlan | NotMergeable]
+# The two-phase form of a call; raises NotMergeable where it has none
+Recipe = Callable[[AggregateCall], AggregatePlan]
+
+
+def partials_by_column(plans: Iterable[AggregatePlan]) -> dict[str, Partial]:
+    """The partials of some plans by the columns that they become."""
+    partials = (partial for plan in plans for partial in plan.partials)
+    return {name: partial for partial in partials for name in partial.columns}
 
 
 def call_of(function: str, call: AggregateCall, *args: exp.Expr) -> exp.Expr:

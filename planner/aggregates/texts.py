@@ -20,13 +20,13 @@ from runtime.spec.table import Column
 TEXT_FUNCTIONS = frozenset({"LISTAGG", "STRING_AGG"})
 
 
-def listagg(call: AggregateCall) -> AggregatePlan | NotMergeable:
+def listagg(call: AggregateCall) -> AggregatePlan:
     """LISTAGG([DISTINCT] x [, separator]), of the texts that are not NULL."""
     separator = _separator(call)
     if call.type != "string" or call.order is None:
-        return NotMergeable(f"{call.text} has no accumulator")
+        raise NotMergeable(f"{call.text} has no accumulator")
     if separator is None:
-        return NotMergeable(f"{call.text}: the separator must be a string to merge it")
+        raise NotMergeable(f"{call.text}: the separator must be a string to merge it")
     partial = Partial(f"{call.name}$rows", _rows(call))
     output = Column(f"{call.name}$text", "string")
     joined = ListAgg((partial.name,), output, separator, call.distinct)

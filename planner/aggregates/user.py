@@ -43,7 +43,7 @@ def with_filters_inside(query: exp.Query) -> exp.Query:
             for item in select.expressions
         ]
         select.set("expressions", items)
-    for each in [f for f in query.find_all(exp.Filter) if _is_filtered(f)]:
+    for each in _user_filters(query):
         call = each.this
         arguments = [each.expression.this.copy(), *(arg.copy() for arg in call.expressions)]
         each.replace(exp.Anonymous(this=filtered_name(call.name), expressions=arguments))
@@ -52,8 +52,8 @@ def with_filters_inside(query: exp.Query) -> exp.Query:
 
 def has_user_filters(query: exp.Expr) -> bool:
     """Whether a user-defined aggregate in it has a FILTER."""
-    return any(_is_filtered(each) for each in query.find_all(exp.Filter))
+    return bool(_user_filters(query))
 
 
-def _is_filtered(node: exp.Filter) -> bool:
-    return isinstance(node.this, UserAggregateCall)
+def _user_filters(query: exp.Expr) -> list[exp.Filter]:
+    return [f for f in query.find_all(exp.Filter) if isinstance(f.this, UserAggregateCall)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from planner.aggregates.union_partials import Columns, union_partials
+from planner.aggregates.shared_partials import Columns, union_partials
 from planner.catalog import Schema
 from planner.nodes.logical import Filter, NamedExpr, Node, Project, TableScan
 from planner.nodes.physical import (
@@ -374,7 +374,7 @@ class _Rewriting:
                 Column(name, "partial")
                 for plan in plans
                 for partial in plan.partials
-                for name in (partial.struct_fields or (partial.name,))
+                for name in partial.columns
             ),
         )
         local = LocalWindowAggregate(

@@ -74,12 +74,10 @@ def split_window_aggregate(node: Node, options: Options) -> Node | Refusal | Non
         type_ = _type_of(key.name, node.schema)
         if not is_flat_type(type_):
             return Refusal(f"the key {key.name} is {type_}, which the exchange does not carry")
-    plans: list[AggregatePlan] = []
-    for call in node.calls:
-        plan = plan_aggregate(call)
-        if isinstance(plan, NotMergeable):
-            return Refusal(plan.reason)
-        plans.append(plan)
+    try:
+        plans = tuple(map(plan_aggregate, node.calls))
+    except NotMergeable as reason:
+        return Refusal(str(reason))
     keys = tuple(key.name for key in node.keys)
     there = distribution(node.input)
     if there is not None and isinstance(node.window, Tumble | CalendarTumble) and not is_stream:
@@ -87,7 +85,7 @@ def split_window_aggregate(node: Node, options: Options) -> Node | Refusal | Non
         if there <= read:
             by = f"by {', '.join(sorted(there))}" if there else "to one task"
             return Refusal(f"the input is distributed {by} already")
-    return _two_phases(node, keys, share_partials(tuple(plans)))
+    return _two_phases(node, keys, share_partials(plans))
 
 
 def _two_phases(
@@ -98,7 +96,7 @@ def _two_phases(
         Column(name, "partial")
         for plan in plans
         for partial in plan.partials
-        for name in (partial.struct_fields or (partial.name,))
+        for name in partial.columns
     )
     carried: Schema = (*key_columns, Column(SLICE_END, "bigint", False), *partials)
     exchange_keys = keys

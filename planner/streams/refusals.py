@@ -114,13 +114,14 @@ def check_calls(calls: tuple[AggregateCall, ...]) -> None:
         StreamRefusal: one cannot.
     """
     for call in calls:
-        plan = plan_aggregate(call)
-        if isinstance(plan, NotMergeable):
+        try:
+            plan_aggregate(call)
+        except NotMergeable as reason:
             raise StreamRefusal(
-                f"this aggregation cannot run on a stream: {plan.reason}",
+                f"this aggregation cannot run on a stream: {reason}",
                 _MERGEABLE,
                 span_of(call.expr),
-            )
+            ) from reason
 
 
 def check_keys(keys: tuple[NamedExpr, ...], schema: Schema) -> None:

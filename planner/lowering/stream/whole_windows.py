@@ -15,7 +15,6 @@ from sqlglot import exp
 
 from planner.aggregates.functions import plan_aggregate
 from planner.aggregates.partial_calls import row_partials
-from planner.aggregates.recipes import NotMergeable
 from planner.aggregates.shared_partials import share_partials
 from planner.arrow.expressions import to_arrow_expression
 from planner.catalog import Catalog, Schema
@@ -146,8 +145,7 @@ class _WindowLowering:
             )
         check_keys(node.keys, node.schema)
         check_calls(node.calls)
-        plans = [plan_aggregate(call) for call in node.calls]
-        shared = share_partials(tuple(p for p in plans if not isinstance(p, NotMergeable)))
+        shared = share_partials(tuple(map(plan_aggregate, node.calls)))
         rows, source = self._rows(node.input, node.place)
         timed = exp.Select(
             expressions=[exp.Star(), alias(exp.Var(this=EPOCH), _AT)],
