@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import NoReturn
 
-from planner.arrow.literals import cast_number, cast_string
+from planner.arrow.literals import cast_number, cast_string, wall_clock_bound_us
 from planner.arrow.types import (
     can_cast,
     common_type,
@@ -19,7 +19,6 @@ from planner.arrow.types import (
     is_integer,
     is_numeric,
 )
-from planner.arrow.wall_clock import wall_clock_bound_us
 from runtime.spec.expressions import Call, Constant, Expression
 
 # What a bare NULL has before it meets an operand with a type

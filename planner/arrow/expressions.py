@@ -10,9 +10,9 @@ from sqlglot import exp
 from planner.arrow import calls
 from planner.arrow.calls import VOID, NotEvaluated, refuse
 from planner.arrow.literals import number_constant
-from planner.arrow.types import cast_type, field_type, is_plain_type
+from planner.arrow.types import cast_type, field_type
 from planner.catalog import Schema, column_named
-from planner.sql.build import is_number_literal, to_sql
+from planner.sql.build import is_flat_type, is_number_literal, to_sql
 from planner.sql.nodes import KeywordCall
 from planner.sql.render import RAW
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression
@@ -108,10 +108,6 @@ def _quote(node: exp.Expr) -> str:
 # -- leaves --------------------------------------------------------------------------------------
 
 
-def _paren(node: exp.Expr, scope: _Scope) -> Expression:
-    return _translate(node.this, scope)
-
-
 def _column(node: exp.Expr, scope: _Scope) -> Expression:
     assert isinstance(node, exp.Column)
     if len(node.parts) > 1:
@@ -120,7 +116,7 @@ def _column(node: exp.Expr, scope: _Scope) -> Expression:
     column = column_named(scope.schema, folded)
     if column is None or sum(c.name.lower() == folded for c in scope.schema) > 1:
         refuse(f"{_quote(node)} is not one column of the scan")
-    if not is_plain_type(column.type):
+    if not is_flat_type(column.type):
         refuse(f"{column.name} is {column.type.upper()}, which the scan does not evaluate")
     if "." in column.name:
         refuse(f"{_quote(node)} has a dot in its name, as fields of structs have")
@@ -137,7 +133,7 @@ def _field(node: exp.Column, scope: _Scope) -> Expression:
     if column is None or field is None or len(names) > 2 or may_be_table:
         refuse(f"{_quote(node)} may be a field of a column")
     name, type_ = field
-    if not is_plain_type(type_):
+    if not is_flat_type(type_):
         refuse(f"{_quote(node)} is {type_.upper()}, which the scan does not evaluate")
     return ColumnRef(f"{column.name}.{name}", type_)
 
@@ -149,14 +145,6 @@ def _literal(node: exp.Expr, scope: _Scope) -> Expression:
 
 def _number(text: str) -> Constant:
     return number_constant(text) or refuse(f"{text} is left to Spark")
-
-
-def _boolean(node: exp.Expr, scope: _Scope) -> Expression:
-    return Constant(bool(node.this), "boolean")
-
-
-def _null(node: exp.Expr, scope: _Scope) -> Expression:
-    return Constant(None, VOID)
 
 
 # -- casts and arithmetic ------------------------------------------------------------------------
@@ -222,14 +210,6 @@ def _check_grouping(node: exp.Expr) -> None:
         isinstance(left, exp.Predicate | exp.Not) and not is_chain
     ):
         refuse(f"{_quote(node)} is left to Spark: it has no parentheses")
-
-
-def _distinct(node: exp.Expr, scope: _Scope) -> Expression:
-    return calls.negation(_comparison("<=>")(node, scope))
-
-
-def _not(node: exp.Expr, scope: _Scope) -> Expression:
-    return calls.negation(_translate(node.this, scope))
 
 
 def _connector(function: str) -> _Translator:
@@ -347,7 +327,7 @@ _TRANSLATORS: dict[type[exp.Expr], _Translator] = {
     exp.And: _connector("and"),
     exp.Anonymous: _function,
     exp.Between: _between,
-    exp.Boolean: _boolean,
+    exp.Boolean: lambda node, scope: Constant(bool(node.this), "boolean"),
     exp.Case: _case,
     exp.Cast: _cast,
     exp.Column: _column,
@@ -366,11 +346,11 @@ _TRANSLATORS: dict[type[exp.Expr], _Translator] = {
     exp.Mul: _arithmetic("*"),
     exp.NEQ: _comparison("<>"),
     exp.Neg: _negation_of_number,
-    exp.Not: _not,
-    exp.Null: _null,
+    exp.Not: lambda node, scope: calls.negation(_translate(node.this, scope)),
+    exp.Null: lambda node, scope: Constant(None, VOID),
     exp.NullSafeEQ: _comparison("<=>"),
-    exp.NullSafeNEQ: _distinct,
+    exp.NullSafeNEQ: lambda node, scope: calls.negation(_comparison("<=>")(node, scope)),
     exp.Or: _connector("or"),
-    exp.Paren: _paren,
+    exp.Paren: lambda node, scope: _translate(node.this, scope),
     exp.Sub: _arithmetic("-"),
 }

@@ -27,6 +27,10 @@ _LONGEST_OFFSET = timedelta(hours=18)
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # a wall clock, as TIMESTAMP_NTZ is
 _MICROSECOND = timedelta(microseconds=1)
 
+# An instant is compared on the wall clock if its offset holds for so long before and after it
+_STEADY = timedelta(days=2)
+_UTC = frozenset(("UTC", "Z", "GMT", "UT", "Etc/UTC", "Etc/GMT"))
+
 _LARGEST_EXACT_FLOAT = 1 << 24
 _SPECIAL_DOUBLES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
@@ -185,3 +189,26 @@ def time_zone(name: str) -> tzinfo | None:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         return None
+
+
+def wall_clock_bound_us(time_us: int, zone: str) -> int | None:
+    """An instant on the wall clock, such that what is before and after it is so there too.
+
+    Args:
+        time_us: microseconds since 1970.
+        zone: the time zone.
+
+    Returns:
+        Microseconds on the wall clock; None where clocks change within two days, so that times of
+        the wall clock before it may be after it, and where the zone is not known here.
+    """
+    if zone in _UTC:
+        return time_us
+    try:
+        known = ZoneInfo(zone)
+        at = _EPOCH.replace(tzinfo=UTC) + time_us * _MICROSECOND
+        offsets = {(at + apart).astimezone(known).utcoffset() for apart in (-_STEADY, _STEADY)}
+    except (ZoneInfoNotFoundError, ValueError, OverflowError):
+        return None
+    (offset, *others) = offsets
+    return None if others or offset is None else time_us + offset // _MICROSECOND

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sqlglot import exp
 
 from planner.aggregates.partial_calls import partial_calls
 from planner.aggregates.recipes import AggregatePlan
 from planner.arrow.calls import refuse
-from planner.arrow.expressions import to_arrow_expression
 from planner.arrow.scan_rows import RowsOfScan, rows_of_scan
-from planner.arrow.types import decimal_digits
+from planner.arrow.types import decimal_digits, is_numeric
 from planner.catalog import Catalog, Schema
 from planner.nodes.logical import NamedExpr, Node
 from planner.sql.build import column
@@ -21,7 +20,6 @@ from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, colu
 from runtime.spec.local import PartialColumns
 from runtime.spec.table import Column
 
-_NUMBERS = frozenset("tinyint smallint int bigint float double".split())
 _MOST_LONG_DIGITS = 18
 
 
@@ -85,72 +83,33 @@ def local_expressions(
     rows = rows_of_scan(node, catalog, time_zone)
     found = tuple((key.name, rows.expression(key.expr)) for key in keys)
     time = rows.expression(column(time_column))
-    partials = arrow_partials(plans, rows.schema, time_zone)
-    if isinstance(partials, str):
-        refuse(partials)
-    over_files = tuple(
-        replace(
-            partial,
-            args=tuple(map(rows.over_files, partial.args)),
-            condition=None if partial.condition is None else rows.over_files(partial.condition),
-        )
-        for partial in partials
-    )
-    return LocalExpressions(rows, found, over_files, time)
+    return LocalExpressions(rows, found, arrow_partials(plans, rows), time)
 
 
 def arrow_partials(
-    plans: tuple[AggregatePlan, ...], schema: Schema, time_zone: str
-) -> tuple[PartialColumns[Expression], ...] | str:
-    """The partials of all accumulators over the columns of `schema`, each once.
+    plans: tuple[AggregatePlan, ...], rows: RowsOfScan
+) -> tuple[PartialColumns[Expression], ...]:
+    """The partials of all accumulators over some rows, as `partial_calls` has them.
 
-    Args:
-        plans: the aggregates in two phases.
-        schema: the columns of the scanned table.
-        time_zone: the session's, for timestamps written as text.
-
-    Returns:
-        One description for each accumulator, in order, but only one for all that read the same
-        set of values; or the reason why Catalyst has to do it.
+    Raises:
+        NotEvaluated: Catalyst has to compute one; the text says why.
     """
-    found = []
-    for call in partial_calls(plans):
-        built = _arrow_partial(call, schema, time_zone)
-        if isinstance(built, str):
-            return built
-        found.append(built)
-    return tuple(found)
+    return tuple(_arrow_partial(call, rows) for call in partial_calls(plans))
 
 
-def _arrow_partial(
-    call: PartialColumns[exp.Expr], schema: Schema, time_zone: str
-) -> PartialColumns[Expression] | str:
+def _arrow_partial(call: PartialColumns[exp.Expr], rows: RowsOfScan) -> PartialColumns[Expression]:
     into = call.into
     if isinstance(into, UserDefined | Summaries):
-        return f"{call.text} is not computed by the scan"
-    translated: list[Expression] = []
-    for arg in call.args:
-        expression = to_arrow_expression(arg, schema, time_zone)
-        if isinstance(expression, str):
-            return expression
-        translated.append(expression)
-    where: Expression | None = None
-    if call.condition is not None:
-        reached = to_arrow_expression(call.condition, schema, time_zone)
-        if isinstance(reached, str):
-            return reached
-        where = reached
+        refuse(f"{call.text} is not computed by the scan")
+    args = tuple(map(rows.expression, call.args))
+    condition = None if call.condition is None else rows.expression(call.condition)
     if isinstance(into, CollectRegisters):
-        if not _is_hashed(translated[0].type):
-            return f"{call.text} of {translated[0].type} is not computed by the scan"
-        translated = [Call("register", (translated[0], Constant(into.precision, "int")), "int")]
-    if into == Merge(into.columns, MergeOp.SUM) and not _is_number(translated[0].type):
-        return f"{call.text} of this type is not computed by the scan"
-    return PartialColumns(into, tuple(translated), where, call.text)
-
-
-def _is_number(type_: str) -> bool:
-    return type_ in _NUMBERS or type_.startswith("decimal")
+        if not _is_hashed(args[0].type):
+            refuse(f"{call.text} of {args[0].type} is not computed by the scan")
+        args = (Call("register", (args[0], Constant(into.precision, "int")), "int"),)
+    if into == Merge(into.columns, MergeOp.SUM) and not is_numeric(args[0].type):
+        refuse(f"{call.text} of this type is not computed by the scan")
+    return PartialColumns(into, args, condition, call.text)
 
 
 def _is_hashed(type_: str) -> bool:

@@ -168,7 +168,7 @@ def _of_query(node: SqlQuery, source: Source) -> RowsOfScan:
     where = own.args.get("where")
     below = _filtered(below, tuple(conjuncts(where and where.this)), has_tables=False)
     items = [item.unalias() for item in own.expressions]
-    if len(items) == 1 and isinstance(items[0], exp.Star) and not any(items[0].args.values()):
+    if len(items) == 1 and is_whole_star(items[0]):
         return replace(below, schema=node.schema)
     if len(items) != len(node.schema) or any(item.is_star for item in items):
         refuse(_TOO_MUCH)

@@ -1,4 +1,4 @@
-"""Spark's numeric types, and the casts between plain types that the Arrow scan does."""
+"""Spark's numeric types, and the casts between flat types that the Arrow scan does."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ _FIELD = re.compile(r"`((?:[^`]|``)*)`: (.*)", re.DOTALL)
 # names in quotes, and one character of all else
 _TYPE_PARTS = re.compile(r"`(?:[^`]|``)*`|.", re.DOTALL)
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
-_PLAIN = frozenset((*_PRECEDENCE, *"boolean string binary date timestamp timestamp_ntz".split()))
 
 # CHAR and VARCHAR are not here: how they compare depends on padding.
 _SPARK_NAMES = {
@@ -39,11 +38,6 @@ _SPARK_NAMES = {
     exp.DType.TIMESTAMPLTZ: "timestamp",
     exp.DType.TIMESTAMPNTZ: "timestamp_ntz",
 }
-
-
-def is_plain_type(type_: str) -> bool:
-    """Whether the scan evaluates expressions over values of this type."""
-    return type_ in _PLAIN or decimal_digits(type_) is not None
 
 
 def field_type(type_: str, name: str) -> tuple[str, str] | None:

@@ -12,9 +12,9 @@ from sqlglot import exp
 
 from planner.arrow.calls import NotEvaluated, refuse
 from planner.arrow.scan_rows import RowsOfScan, rows_above
-from planner.arrow.types import is_plain_type
 from planner.nodes.logical import Node
 from planner.nodes.physical import GlobalWindowAggregate
+from planner.sql.build import is_flat_type
 from runtime.spec.exchange import WindowProjection
 from runtime.spec.expressions import ColumnRef, Expression, columns_of
 
@@ -57,33 +57,25 @@ def rows_of_windows(
     def source(found: Node | exp.Table) -> RowsOfScan | None:
         if not isinstance(found, GlobalWindowAggregate):
             return None
-        return _windows(found, zone, bounds, types)
+        roles = {key.name: key.role for key in found.window_keys}
+        schema = tuple(replace(c, type=types.get(c.name, c.type)) for c in found.schema)
+        made: dict[str, Expression | str] = {}
+        for column in schema:
+            if column.name not in roles:
+                made[column.name.lower()] = ColumnRef(column.name, column.type)
+            elif column.type == "timestamp_ntz":
+                made[column.name.lower()] = ColumnRef(bounds[roles[column.name]], column.type)
+            else:
+                made[column.name.lower()] = f"{column.name} is an instant, which Spark makes"
+        return RowsOfScan((), made, schema, made, (), (), zone)
 
     return rows_above(node, source)
-
-
-def _windows(
-    node: GlobalWindowAggregate, zone: str, bounds: Mapping[str, str], types: Mapping[str, str]
-) -> RowsOfScan:
-    """The columns of a window aggregate: keys, bounds, and what accumulators have merged."""
-    roles = {key.name: key.role for key in node.window_keys}
-    schema = tuple(replace(each, type=types.get(each.name, each.type)) for each in node.schema)
-    made: dict[str, Expression | str] = {}
-    for column in schema:
-        role = roles.get(column.name)
-        if role is None:
-            made[column.name.lower()] = ColumnRef(column.name, column.type)
-        elif column.type == "timestamp_ntz":
-            made[column.name.lower()] = ColumnRef(bounds[role], column.type)
-        else:
-            made[column.name.lower()] = f"{column.name} is an instant, which Spark makes"
-    return RowsOfScan((), made, schema, made, (), (), zone)
 
 
 def _column(rows: RowsOfScan, name: str, type_: str) -> Expression:
     made = rows.columns[name.lower()]
     if isinstance(made, str):
         refuse(made)
-    if made.type != type_ or not is_plain_type(type_):
+    if made.type != type_ or not is_flat_type(type_):
         refuse(f"{name} is {type_.upper()}, which Spark makes")
     return made

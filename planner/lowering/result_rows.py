@@ -9,9 +9,8 @@ from sqlglot import exp
 
 from planner.arrow.calls import NotEvaluated, refuse
 from planner.arrow.scan_rows import RowsOfScan, rows_above
-from planner.arrow.types import is_plain_type
 from planner.nodes.logical import Node, SqlQuery, WindowRank
-from planner.sql.build import alias, column
+from planner.sql.build import alias, column, is_flat_type
 from planner.streams.ranked_rows import rank_order
 from runtime.spec.exchange import RankedRows, RowOrder, WindowProjection
 from runtime.spec.expressions import ColumnRef
@@ -51,7 +50,7 @@ def without_order_and_limit(plan: Node) -> tuple[Node, RowOrder | None] | None:
             found = Column(f"$order{len(hidden)}", source.type)
             hidden.append(found)
             query.append("expressions", alias(column(source.name), found.name))
-        if not is_plain_type(found.type):
+        if not is_flat_type(found.type):
             return None
         order.append(rank_order(found.name, each))
     limit, offset = counts
@@ -87,7 +86,7 @@ def lowered_rank(plan: Node, rank: WindowRank, zone: str) -> RankedRows | None:
         columns = []
         for each in plan.schema:
             found = rows.columns[each.name.lower()]
-            if isinstance(found, str) or found.type != each.type or not is_plain_type(each.type):
+            if isinstance(found, str) or found.type != each.type or not is_flat_type(each.type):
                 refuse(f"{each.name} is left to Spark")
             columns.append((each.name, found))
     except NotEvaluated:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from planner.arrow.calls import NotEvaluated, refuse
+from planner.arrow.literals import wall_clock_bound_us
 from planner.arrow.partials import LocalExpressions
-from planner.arrow.wall_clock import wall_clock_bound_us
 from planner.materialized.form import (
     expression_text,
     grid_text,

@@ -9,8 +9,9 @@ from sqlglot import exp
 from planner.catalog import Schema
 from planner.sql.render import SparkSql
 
-# Types that the exchange and the global stage handle. Nested types and intervals stay in Spark,
-# and so do strings with a collation of their own, whose equality is not that of their bytes.
+# Types that the Arrow scan, the exchange and the global stage handle. Nested types and intervals
+# stay in Spark, and so do strings with a collation of their own, whose equality is not that of
+# their bytes.
 _FLAT_TYPES = frozenset(
     "tinyint smallint int bigint float double string binary boolean date timestamp "
     "timestamp_ntz".split()
@@ -18,7 +19,7 @@ _FLAT_TYPES = frozenset(
 
 
 def is_flat_type(type_: str) -> bool:
-    """Whether values of this Spark type travel through the exchange."""
+    """Whether values of this Spark type are evaluated by Arrow and travel through the exchange."""
     return type_ in _FLAT_TYPES or type_.startswith("decimal")
 
 

@@ -14,6 +14,7 @@ from datetime import datetime
 from sqlglot import exp
 
 from planner.catalog import Schema, column_named
+from planner.sql.build import is_flat_type
 from runtime.spec.table import Column
 
 # From narrow to wide
@@ -21,7 +22,6 @@ _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _NUMBERS = (*_INTEGERS, "float", "double")
 _TIMES = ("date", "timestamp", "timestamp_ntz")
 _ORDERED = (*_NUMBERS, *_TIMES, "string", "boolean")
-_SIMPLE = (*_ORDERED, "binary")
 # By the types of casts, those of Spark's; and casts that no value fails
 _CASTS = {
     exp.DType.DATE: "date",
@@ -42,7 +42,6 @@ _SAFE_CASTS = {
 }
 # A date, or a date and a time, as everybody writes them
 _TIME = re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,6})?)?")
-_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _LARGEST_INT = (1 << 31) - 1
 # Parts of a SELECT that are understood
 _UNDERSTOOD = {
@@ -121,7 +120,7 @@ def _query(query: exp.Expr, relations: Mapping[str, Schema]) -> Schema:
             grouped.check(ordered.this, names)
         elif distinct is not None:
             _require(isinstance(ordered.this, exp.Column) and ordered.this.name.lower() in names)
-        _require(results.value(ordered.this).type in _ORDERED or _is_decimal(results, ordered.this))
+        _require(_is_ordered(results.value(ordered.this).type))
     limit = query.args.get("limit")
     if limit is not None:
         count = limit.expression if isinstance(limit, exp.Limit) else None
@@ -194,7 +193,7 @@ class _Scope:
                 _require(inner.type == "boolean")
                 return inner
             case exp.Is() if isinstance(node.expression, exp.Null):
-                _require(_is_simple(self.value(node.this).type))
+                _require(is_flat_type(self.value(node.this).type))
                 return _Value("boolean", False)
             case exp.Between():
                 low, high = node.args["low"], node.args["high"]
@@ -269,15 +268,15 @@ class _Scope:
         if isinstance(argument, exp.Distinct):
             _require(name == "COUNT")
             *others, argument = argument.expressions
-            _require(all(_is_simple(self.value(each).type) for each in others))
+            _require(all(is_flat_type(self.value(each).type) for each in others))
         _require(not any(map(_is_aggregate, argument.find_all(exp.Anonymous))))
         if name == "COUNT":
             if not isinstance(argument, exp.Star):
-                _require(_is_simple(self.value(argument).type))
+                _require(is_flat_type(self.value(argument).type))
             return _Value("bigint", False)
         inner = self.value(argument).type
         if name in ("MIN", "MAX"):
-            _require(inner in _ORDERED or _DECIMAL.fullmatch(inner) is not None)
+            _require(_is_ordered(inner))
             return _Value(inner, True)
         _require(inner in _NUMBERS)
         return _Value("bigint" if name == "SUM" and inner in _INTEGERS else "double", True)
@@ -331,8 +330,8 @@ def _inside_aggregate(node: exp.Expr, top: exp.Expr) -> bool:
     return False
 
 
-def _is_simple(type_: str) -> bool:
-    return type_ in _SIMPLE or _DECIMAL.fullmatch(type_) is not None
+def _is_ordered(type_: str) -> bool:
+    return is_flat_type(type_) and type_ != "binary"
 
 
 def _is_time(text: str) -> bool:
@@ -348,10 +347,6 @@ def _literal(node: exp.Literal) -> _Value:
         return _Value("string", False)
     _require(node.is_int)
     return _Value("int" if int(node.this) <= _LARGEST_INT else "bigint", False)
-
-
-def _is_decimal(scope: _Scope, node: exp.Expr) -> bool:
-    return _DECIMAL.fullmatch(scope.value(node).type) is not None
 
 
 def _others(node: exp.Expr, understood: set[str]) -> list[str]:

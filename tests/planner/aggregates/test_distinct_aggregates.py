@@ -9,6 +9,7 @@ from planner.aggregates.functions import plan_aggregate
 from planner.aggregates.recipes import NotMergeable
 from planner.aggregates.shared_partials import share_partials
 from planner.arrow.partials import arrow_partials
+from planner.arrow.scan_rows import RowsOfScan
 from planner.nodes.logical import AggregateCall
 from planner.sql.build import column, to_sql
 from runtime.spec.aggregates import CollectSet, Distinct, Merge, MergeOp
@@ -158,10 +159,10 @@ def test_the_scan_collects_one_set_for_all_that_read_it():
         )
     )
     schema = (Column("x", "int"), Column("y", "decimal(9,2)"), Column("flag", "boolean"))
-    partials = arrow_partials(plans, schema, "UTC")
-    x, y = ColumnRef("x", "int"), ColumnRef("y", "decimal(9,2)")
-    assert isinstance(partials, tuple)
-    single, pair, filtered = partials
+    columns = {c.name: ColumnRef(c.name, c.type) for c in schema}
+    rows = RowsOfScan(("t",), columns, schema, columns, (), (), "UTC")
+    x, y = columns["x"], columns["y"]
+    single, pair, filtered = arrow_partials(plans, rows)
     assert single == PartialColumns(CollectSet(("n$set",)), (x,))
     assert (pair.into, pair.args) == (CollectSet(("p$set",)), (x, y))
     assert filtered == PartialColumns(CollectSet(("f$set",)), (x,), ColumnRef("flag", "boolean"))
