@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from sqlglot import exp
 
@@ -83,6 +83,18 @@ def relation(*name: str) -> exp.Table:
     return exp.Table(**dict(zip(("this", "db", "catalog"), parts, strict=False)))
 
 
+def has_only(node: exp.Expr, keys: Collection[str]) -> bool:
+    """Whether a node has no other arguments, such as clauses of a SELECT, than these."""
+    return not any(value for key, value in node.args.items() if key not in keys)
+
+
+def replace_call(call: exp.Expr, new: exp.Expr) -> None:
+    """Put a tree in the place of a call; what is an item of a SELECT keeps its text for a name."""
+    if isinstance(call.parent, exp.Select) and call.arg_key == "expressions":
+        new = alias(new, to_sql(call))
+    call.replace(new)
+
+
 def is_whole_star(expr: exp.Expr) -> bool:
     """Whether it is `*` and nothing more, such as EXCEPT."""
     return isinstance(expr, exp.Star) and not any(expr.args.values())
@@ -127,7 +139,9 @@ def empty_relation(schema: Schema) -> exp.Subquery:
 
 
 def conjuncts(condition: exp.Expr | None) -> Iterator[exp.Expr]:
-    """The parts of a condition that are joined by AND."""
+    """The parts of a condition, or of a WHERE clause, that are joined by AND."""
+    if isinstance(condition, exp.Where):
+        condition = condition.this
     rest = [] if condition is None else [condition]
     while rest:
         part = rest.pop().unnest()

@@ -33,7 +33,12 @@ def deep_trees(sql: str) -> Iterator[None]:
     Raises:
         TooDeepError: a tree is too deep all the same.
     """
-    _enter()
+    global _blocks, _limit_before
+    with _lock:
+        if _blocks == 0:
+            _limit_before = sys.getrecursionlimit()
+            sys.setrecursionlimit(max(_limit_before, _DEPTH))
+        _blocks += 1
     try:
         yield
     except RecursionError as error:
@@ -43,22 +48,8 @@ def deep_trees(sql: str) -> Iterator[None]:
             hint="give parts of it names: CREATE VIEW, or WITH ... AS (...)",
         ) from error
     finally:
-        _leave()
-
-
-def _enter() -> None:
-    global _blocks, _limit_before
-    with _lock:
-        if _blocks == 0:
-            _limit_before = sys.getrecursionlimit()
-            sys.setrecursionlimit(max(_limit_before, _DEPTH))
-        _blocks += 1
-
-
-def _leave() -> None:
-    global _blocks
-    with _lock:
-        _blocks -= 1
-        # unless it has been set by somebody else meanwhile
-        if _blocks == 0 and sys.getrecursionlimit() == max(_limit_before, _DEPTH):
-            sys.setrecursionlimit(_limit_before)
+        with _lock:
+            _blocks -= 1
+            # unless it has been set by somebody else meanwhile
+            if _blocks == 0 and sys.getrecursionlimit() == max(_limit_before, _DEPTH):
+                sys.setrecursionlimit(_limit_before)

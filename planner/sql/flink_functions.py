@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from planner.sql.build import function_call, is_number_literal, literal, to_sql
+from planner.sql.build import function_call, is_number_literal, literal, replace_call
 from planner.sql.nodes import KeywordCall, position_of
 from runtime.errors import AnalysisError
 
@@ -38,26 +38,16 @@ def rewrite_functions(tree: exp.Expr, *, keep: frozenset[str] = frozenset()) -> 
         name = call.name.upper()
         new: exp.Expr | None = None
         if isinstance(call, exp.Column):
-            new = exp.Anonymous(this=name) if _is_keyword(call) else None
+            is_plain = isinstance(call.this, exp.Identifier) and not call.this.quoted
+            if is_plain and not call.table and name in _KEYWORDS:
+                new = exp.Anonymous(this=name)
         elif isinstance(call, exp.Anonymous) and name not in keep:
             new = _rewritten(name, call)
         if new is not None:
             found = True
             new.meta.update(call.meta)
-            if call.parent is not None and isinstance(call.parent, exp.Select):
-                new = exp.Alias(this=new, alias=exp.Identifier(this=to_sql(call), quoted=True))
-            call.replace(new)
+            replace_call(call, new)
     return found
-
-
-def _is_keyword(column: exp.Column) -> bool:
-    name = column.this
-    return (
-        isinstance(name, exp.Identifier)
-        and not name.quoted
-        and not column.table
-        and name.name.upper() in _KEYWORDS
-    )
 
 
 def _rewritten(name: str, call: exp.Anonymous) -> exp.Expr | None:
@@ -100,19 +90,15 @@ _TIME_UNITS = ("SECOND", "MINUTE", "HOUR", "DAY")
 
 def rounded_times(select: exp.Select) -> list[KeywordCall]:
     """`FLOOR(ts TO HOUR)` and `CEIL(ts TO HOUR)` in a SELECT, those of its subqueries left out."""
-    found: list[KeywordCall] = []
-    for clause, value in select.args.items():
-        if clause in ("from_", "with_"):
-            continue
-        for part in value if isinstance(value, list) else [value]:
-            if isinstance(part, exp.Expr):
-                nodes = part.walk(prune=lambda node: isinstance(node, exp.Query))
-                found += [n for n in nodes if isinstance(n, KeywordCall) and _is_rounding(n)]
-    return found
-
-
-def _is_rounding(call: KeywordCall) -> bool:
-    return call.name.upper() in ("FLOOR", "CEIL", "CEILING") and call.args["words"][1:] == ["TO"]
+    return [
+        node
+        for part in select.iter_expressions()
+        if part.arg_key not in ("from_", "with_")
+        for node in part.walk(prune=lambda node: isinstance(node, exp.Query))
+        if isinstance(node, KeywordCall)
+        and node.name.upper() in ("FLOOR", "CEIL", "CEILING")
+        and node.args["words"][1:] == ["TO"]
+    ]
 
 
 def round_time(call: KeywordCall, type_: str, sql: str) -> None:
@@ -147,9 +133,7 @@ def round_time(call: KeywordCall, type_: str, sql: str) -> None:
         if type_ == "date":
             next_ = exp.Cast(this=next_, to=exp.DataType.build("date"))
         new = exp.Case(ifs=[exp.If(this=same, true=floor.copy())], default=next_)
-    if isinstance(call.parent, exp.Select) and call.arg_key == "expressions":
-        new = exp.Alias(this=new, alias=exp.Identifier(this=to_sql(call), quoted=True))
-    call.replace(new)
+    replace_call(call, new)
 
 
 def _floor_instant(value: exp.Expr, unit: str) -> exp.Expr:

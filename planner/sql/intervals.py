@@ -6,8 +6,9 @@ from fractions import Fraction
 
 from sqlglot import exp
 
+from planner.sql.build import is_number_literal
 from planner.sql.nodes import MultiUnitInterval
-from planner.sql.render import SparkSql
+from planner.sql.render import RAW, SparkSql
 from runtime.errors import AnalysisError
 from runtime.spec.intervals import (
     ExactInterval,
@@ -124,22 +125,17 @@ def _fold(expr: exp.Expr) -> ExactInterval | Fraction:
     if isinstance(expr, exp.Interval):
         return _literal(expr)
     if isinstance(expr, MultiUnitInterval):
-        total = ExactInterval()
-        for part in expr.expressions:
-            total += _literal(part)
-        return total
+        return sum(map(_literal, expr.expressions), ExactInterval())
     if isinstance(expr, exp.Neg):
         value = _fold(expr.this)
         return -value if isinstance(value, Fraction) else value.times(Fraction(-1))
     if isinstance(expr, exp.Add | exp.Sub | exp.Mul | exp.Div):
         return _arithmetic(expr, _fold(expr.this), _fold(expr.expression))
-    number = _number_literal(expr)
+    if isinstance(expr, exp.Cast) and RAW in expr.meta:
+        expr = expr.this  # a number with a suffix, `10L`
+    number = decimal(expr.name) if is_number_literal(expr) else None
     if number is None:
-        raise AnalysisError(
-            f"expected a constant interval, but got `{_sql(expr)}`",
-            subjects=(_sql(expr),),
-            hint="for example INTERVAL '10' MINUTE",
-        )
+        raise _not_constant(expr)
     return number
 
 
@@ -152,28 +148,18 @@ def _arithmetic(
             return left + sign * right
         if isinstance(left, ExactInterval) and isinstance(right, ExactInterval):
             return left + right.times(sign)
-        raise AnalysisError(
-            f"`{_sql(expr)}` mixes an interval and a number without a unit", subjects=(_sql(expr),)
-        )
+        raise _wrong(expr, " mixes an interval and a number without a unit")
     if isinstance(expr, exp.Mul):
         if isinstance(left, Fraction):
             return left * right if isinstance(right, Fraction) else right.times(left)
         if isinstance(right, Fraction):
             return left.times(right)
-        raise AnalysisError(f"`{_sql(expr)}` multiplies two intervals", subjects=(_sql(expr),))
+        raise _wrong(expr, " multiplies two intervals")
     if isinstance(right, ExactInterval):
-        raise AnalysisError(f"`{_sql(expr)}` divides by an interval", subjects=(_sql(expr),))
+        raise _wrong(expr, " divides by an interval")
     if right == 0:
-        raise AnalysisError(f"`{_sql(expr)}` divides by zero", subjects=(_sql(expr),))
+        raise _wrong(expr, " divides by zero")
     return left / right if isinstance(left, Fraction) else left.times(1 / right)
-
-
-def _number_literal(expr: exp.Expr) -> Fraction | None:
-    if isinstance(expr, exp.Cast) and "raw" in expr.meta:
-        expr = expr.this  # a number with a suffix, `10L`
-    if isinstance(expr, exp.Literal) and not expr.is_string:
-        return decimal(expr.name)
-    return None
 
 
 def _literal(interval: exp.Interval) -> ExactInterval:
@@ -183,11 +169,7 @@ def _literal(interval: exp.Interval) -> ExactInterval:
         sign = -sign if isinstance(value, exp.Neg) else sign
         value = value.this
     if not isinstance(value, exp.Literal):
-        raise AnalysisError(
-            f"expected a constant interval, but got `{_sql(interval)}`",
-            subjects=(_sql(interval),),
-            hint="for example INTERVAL '10' MINUTE",
-        )
+        raise _not_constant(interval)
     text = value.name.strip()
     if isinstance(unit, exp.IntervalSpan):
         return _range(interval, text, unit).times(sign)
@@ -195,9 +177,7 @@ def _literal(interval: exp.Interval) -> ExactInterval:
         return interval_of_text(text, _sql(interval)).times(sign)
     number = decimal(text)
     if number is None:
-        raise AnalysisError(
-            f"`{_sql(interval)}`: '{text}' is no number", subjects=(f"'{text}'", _sql(interval))
-        )
+        raise _wrong(interval, f": '{text}' is no number", f"'{text}'")
     return interval_of_unit(number, unit.name, _sql(interval)).times(sign)
 
 
@@ -206,11 +186,8 @@ def _range(interval: exp.Interval, text: str, span: exp.IntervalSpan) -> ExactIn
     first, last = unit_name(span.this.name), unit_name(span.expression.name)
     form = _FORMS.get(f"{first} TO {last}")
     if form is None:
-        raise AnalysisError(
-            f"`{_sql(interval)}`: an interval cannot reach from {first} to {last}",
-            subjects=(_sql(interval),),
-            hint=f"the ranges are {', '.join(_FORMS)}",
-        )
+        hint = f"the ranges are {', '.join(_FORMS)}"
+        raise _wrong(interval, f": an interval cannot reach from {first} to {last}", hint=hint)
     all_fields = _YEAR_MONTH_FIELDS if first == "YEAR" else _DAY_TIME_FIELDS
     fields = all_fields[all_fields.index(first) : all_fields.index(last) + 1]
     sign, rest = split_sign(text)
@@ -223,22 +200,31 @@ def _range(interval: exp.Interval, text: str, span: exp.IntervalSpan) -> ExactIn
     numbers.append(rest)
     total = ExactInterval()
     for i, (field, digits) in enumerate(zip(fields, numbers, strict=True)):
-        may_have_fraction = field == "SECOND"
         number_value = decimal(digits) if digits[:1].isdigit() else None
-        if number_value is None or not (may_have_fraction or digits.isdigit()):
-            raise AnalysisError(
-                f"`{_sql(interval)}`: '{text}' is not of the form {first} TO {last}",
-                subjects=(f"'{text}'", _sql(interval)),
-                hint=f"for example INTERVAL '{form}' {first} TO {last}",
-            )
+        if number_value is None or not (field == "SECOND" or digits.isdigit()):
+            message = f": '{text}' is not of the form {first} TO {last}"
+            hint = f"for example INTERVAL '{form}' {first} TO {last}"
+            raise _wrong(interval, message, f"'{text}'", hint=hint)
         if i and number_value >= _BOUNDS[field]:
-            raise AnalysisError(
-                f"`{_sql(interval)}`: {digits} {field}S do not fit below {fields[i - 1]}",
-                subjects=(_sql(interval),),
-                hint=f"{field} goes from 0 to {_BOUNDS[field] - 1} here",
-            )
+            message = f": {digits} {field}S do not fit below {fields[i - 1]}"
+            hint = f"{field} goes from 0 to {_BOUNDS[field] - 1} here"
+            raise _wrong(interval, message, hint=hint)
         total += interval_of_unit(number_value, field, _sql(interval))
     return total.times(sign)
+
+
+def _not_constant(expr: exp.Expr) -> AnalysisError:
+    return AnalysisError(
+        f"expected a constant interval, but got `{_sql(expr)}`",
+        subjects=(_sql(expr),),
+        hint="for example INTERVAL '10' MINUTE",
+    )
+
+
+def _wrong(expr: exp.Expr, message: str, *subjects: str, hint: str | None = None) -> AnalysisError:
+    """An error that begins with the expression; `subjects` are what else it is about."""
+    text = _sql(expr)
+    return AnalysisError(f"`{text}`{message}", subjects=(*subjects, text), hint=hint)
 
 
 def _sql(expr: exp.Expr) -> str:

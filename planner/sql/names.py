@@ -60,19 +60,15 @@ def without_idle_ctes(query: exp.Select) -> exp.Select:
     clause = query.args.get("with_")
     if clause is None or clause.args.get("recursive"):
         return query
+    readers = [part for part in query.iter_expressions() if part is not clause]
     kept: list[exp.Expr] = []
     for cte in reversed(clause.expressions):
-        readers = [*(query.args[key] for key in query.args if key != "with_"), *kept]
-        parts = [p for r in readers for p in (r if isinstance(r, list) else [r])]
-        if any(
-            not table.db and table.name.lower() == cte.alias.lower()
-            for part in parts
-            if isinstance(part, exp.Expr)
-            for table in part.find_all(exp.Table)
-        ):
-            kept.insert(0, cte)
+        tables = (table for reader in readers for table in reader.find_all(exp.Table))
+        if any(not table.db and table.name.lower() == cte.alias.lower() for table in tables):
+            readers.append(cte)
+            kept.insert(0, cte.copy())
     query = query.copy()
-    query.set("with_", exp.With(expressions=[cte.copy() for cte in kept]) if kept else None)
+    query.set("with_", exp.With(expressions=kept) if kept else None)
     return query
 
 

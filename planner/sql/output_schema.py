@@ -14,7 +14,7 @@ from datetime import datetime
 from sqlglot import exp
 
 from planner.catalog import Schema, column_named
-from planner.sql.build import is_flat_type
+from planner.sql.build import has_only, is_flat_type
 from runtime.spec.table import Column
 
 # From narrow to wide
@@ -44,9 +44,8 @@ _SAFE_CASTS = {
 _TIME = re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,6})?)?")
 _LARGEST_INT = (1 << 31) - 1
 # Parts of a SELECT that are understood
-_UNDERSTOOD = {
-    *("expressions", "from_", "where", "group", "having", "order", "limit", "distinct", "kind"),
-}
+_UNDERSTOOD = "expressions from_ where group having order limit distinct kind".split()
+_SUBQUERY = ("this", "alias")
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 _AGGREGATES = ("COUNT", "SUM", "AVG", "MIN", "MAX")
 
@@ -77,12 +76,12 @@ def output_schema(query: exp.Expr, relations: Mapping[str, Schema]) -> Schema | 
 
 
 def _query(query: exp.Expr, relations: Mapping[str, Schema]) -> Schema:
-    if isinstance(query, exp.Subquery) and not _others(query, {"this", "alias"}):
+    if isinstance(query, exp.Subquery) and has_only(query, _SUBQUERY):
         return _query(query.this, relations)
     if isinstance(query, exp.Union):
         return _union(query, relations)
     source = query.args.get("from_")
-    if not isinstance(query, exp.Select) or source is None or _others(query, _UNDERSTOOD):
+    if not isinstance(query, exp.Select) or source is None or not has_only(query, _UNDERSTOOD):
         raise _UnknownError
     scope = _Scope(*_relation(source.this, relations))
     if query.args.get("where"):
@@ -95,7 +94,7 @@ def _query(query: exp.Expr, relations: Mapping[str, Schema]) -> Schema:
     columns: list[Column] = []
     for item in query.expressions:
         if isinstance(item, exp.Star):
-            _require(grouped is None and not _others(item, set()))
+            _require(grouped is None and has_only(item, set()))
             columns += scope.columns
             continue
         inner = item.this if isinstance(item, exp.Alias) else item
@@ -109,8 +108,8 @@ def _query(query: exp.Expr, relations: Mapping[str, Schema]) -> Schema:
     having, order = query.args.get("having"), query.args.get("order")
     results = scope.with_results(columns)
     if having:
-        _require(grouped is not None)
-        assert grouped is not None
+        if grouped is None:
+            raise _UnknownError
         grouped.check(having.this, names)
         results.condition(having.this)
     for ordered in order.expressions if order else ():
@@ -130,7 +129,7 @@ def _query(query: exp.Expr, relations: Mapping[str, Schema]) -> Schema:
 
 def _union(query: exp.Union, relations: Mapping[str, Schema]) -> Schema:
     """The columns of a UNION ALL of the same columns, whose names are those of its first part."""
-    _require(not query.args.get("distinct") and not _others(query, {"this", "expression"}))
+    _require(not query.args.get("distinct") and has_only(query, {"this", "expression"}))
     left, right = _query(query.this, relations), _query(query.expression, relations)
     _require([each.type for each in left] == [each.type for each in right])
     return tuple(
@@ -141,17 +140,13 @@ def _union(query: exp.Union, relations: Mapping[str, Schema]) -> Schema:
 
 def _relation(source: exp.Expr, relations: Mapping[str, Schema]) -> tuple[Schema, str | None]:
     """The columns below FROM, and the name that may stand before them."""
-    alias = source.args.get("alias")
-    _require(alias is None or not alias.args.get("columns"))
-    name = alias.name.lower() if alias is not None else None
+    _require(has_only(source, _SUBQUERY) and not source.alias_column_names)
     if isinstance(source, exp.Subquery):
-        _require(not _others(source, {"this", "alias"}))
-        return _query(source.this, relations), name
-    _require(isinstance(source, exp.Table) and not _others(source, {"this", "alias"}))
-    found = relations.get(source.name.lower())
+        return _query(source.this, relations), source.alias.lower() or None
+    found = relations.get(source.name.lower()) if isinstance(source, exp.Table) else None
     if found is None:
         raise _UnknownError
-    return found, name or source.name.lower()
+    return found, source.alias_or_name.lower()
 
 
 @dataclass(frozen=True)
@@ -197,15 +192,15 @@ class _Scope:
                 return _Value("boolean", False)
             case exp.Between():
                 low, high = node.args["low"], node.args["high"]
-                _require(not _others(node, {"this", "low", "high"}))
+                _require(has_only(node, {"this", "low", "high"}))
                 return self._compared([node.this, low, high])
-            case exp.In() if not _others(node, {"this", "expressions"}):
+            case exp.In() if has_only(node, {"this", "expressions"}):
                 return self._compared([node.this, *node.expressions])
             case _ if isinstance(node, _COMPARISONS):
                 return self._compared([node.this, node.expression])
             case exp.Add() | exp.Sub() | exp.Mul():
                 return self._arithmetic(self.value(node.this), self.value(node.expression))
-            case exp.Cast() if not _others(node, {"this", "to"}):
+            case exp.Cast() if has_only(node, {"this", "to"}):
                 return self._cast(node)
             case exp.Filter() if _is_aggregate(node.this):
                 condition = node.expression.this
@@ -300,7 +295,7 @@ class _Grouped:
         if group is None:
             calls = [call for part in below if part for call in part.find_all(exp.Anonymous)]
             return cls(frozenset()) if any(map(_is_aggregate, calls)) else None
-        _require(not _others(group, {"expressions"}))
+        _require(has_only(group, {"expressions"}))
         for each in group.expressions:
             _require(isinstance(each, exp.Column))
             scope.value(each)
@@ -347,11 +342,6 @@ def _literal(node: exp.Literal) -> _Value:
         return _Value("string", False)
     _require(node.is_int)
     return _Value("int" if int(node.this) <= _LARGEST_INT else "bigint", False)
-
-
-def _others(node: exp.Expr, understood: set[str]) -> list[str]:
-    """The parts of a node that are there and not understood."""
-    return [key for key, value in node.args.items() if value and key not in understood]
 
 
 def _require(holds: bool) -> None:

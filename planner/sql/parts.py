@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from planner.sql.build import has_only
 from planner.sql.nodes import WindowFunctionCall
 
-# What a SELECT may say that filters and projects the rows of one source, and what that source may
+# What stands in FROM beside a relation, or behind it
+BESIDE = ("joins", "laterals", "pivots", "match", "sample")
+# The clauses of a SELECT that filters and projects the rows of one source, and of that source
 _ROW_BY_ROW = frozenset({"expressions", "from_", "where"})
 _UNION_ALL = frozenset({"this", "expression"})
 _PLAIN_SOURCE = frozenset({"this", "db", "catalog", "alias"})
@@ -51,7 +54,7 @@ def operands(query: exp.Union) -> list[exp.Expr]:
     rest: list[exp.Expr] = [query]
     while rest:
         node = rest.pop()
-        is_like = isinstance(node, exp.Union) and _said(node) <= _UNION_ALL
+        is_like = isinstance(node, exp.Union) and has_only(node, _UNION_ALL)
         if node is query or is_like:
             rest += [node.args["expression"], node.this]
         else:
@@ -59,17 +62,24 @@ def operands(query: exp.Union) -> list[exp.Expr]:
     return found
 
 
+def has_beside(node: exp.Expr) -> bool:
+    """Whether joins, pivots, samples and the like stand in a SELECT, or behind a relation."""
+    return any(node.args.get(key) for key in BESIDE)
+
+
+def lone_source(select: exp.Expr) -> exp.Expr | None:
+    """The one relation that a SELECT reads, if nothing stands beside it."""
+    clause = select.args.get("from_")
+    if clause is None or has_beside(select) or has_beside(clause.this):
+        return None
+    source: exp.Expr = clause.this
+    return source
+
+
 def only_window_function(query: exp.Query) -> WindowFunctionCall | None:
     """The window function of a SELECT that reads nothing else."""
-    if not isinstance(query, exp.Select):
-        return None
-    source = query.args.get("from_")
-    function = source.this if source is not None else None
-    alone = not any(query.args.get(key) for key in ("joins", "laterals", "pivots", "match"))
-    if not isinstance(function, WindowFunctionCall) or not alone:
-        return None
-    extras = ("joins", "laterals", "pivots", "sample")
-    return None if any(function.args.get(key) for key in extras) else function
+    source = lone_source(query) if isinstance(query, exp.Select) else None
+    return source if isinstance(source, WindowFunctionCall) else None
 
 
 def only_source(query: exp.Expr) -> exp.Expr | None:
@@ -82,17 +92,13 @@ def only_source(query: exp.Expr) -> exp.Expr | None:
         query does more.
     """
     query = query.unnest()
-    if not isinstance(query, exp.Select) or not _said(query) <= _ROW_BY_ROW:
+    if not isinstance(query, exp.Select) or not has_only(query, _ROW_BY_ROW):
         return None
     clause = query.args.get("from_")
     source: exp.Expr | None = None if clause is None else clause.this
-    if source is None or not _said(source) <= _PLAIN_SOURCE or source.alias_column_names:
+    if source is None or not has_only(source, _PLAIN_SOURCE) or source.alias_column_names:
         return None
     return source
-
-
-def _said(node: exp.Expr) -> set[str]:
-    return {key for key, value in node.args.items() if value}
 
 
 def probe(select: exp.Select, item: exp.Expr) -> exp.Select:
