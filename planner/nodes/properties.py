@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from planner.nodes.logical import Filter, Node, Project, SqlQuery
 from planner.nodes.physical import GlobalWindowAggregate
-from planner.sql.build import bare_column, star_leaves_out
+from planner.sql.build import bare_column, has_only, star_leaves_out
 from runtime.spec.windows import SessionWindow
 
 _CLAUSES = {"expressions", "from_", "kind"}
@@ -43,13 +43,11 @@ def _selected_by_text(node: SqlQuery) -> tuple[Node, dict[str, str]] | None:
     query = node.query
     if not isinstance(query, exp.Select) or len(node.relations) != 1:
         return None
-    if any(value for key, value in query.args.items() if key not in _CLAUSES):
+    if not has_only(query, _CLAUSES):
         return None
     (placeholder, below), source = node.relations[0], query.args["from_"].this
-    is_below = isinstance(source, exp.Table) and source.name == placeholder and not source.db
-    if not is_below or any(v for k, v in source.args.items() if k not in ("this", "alias")):
-        return None
-    if source.alias_column_names:
+    is_below = isinstance(source, exp.Table) and source.name == placeholder
+    if not is_below or not has_only(source, ("this", "alias")) or source.alias_column_names:
         return None
     found: dict[str, str] = {}
     for item in query.expressions:
@@ -100,10 +98,7 @@ def distribution(node: Node) -> frozenset[str] | None:
         names = {bare_column(item.expr): item.name for item in node.items}
         return _renamed(distribution(node.input), names)
     if isinstance(node, SqlQuery) and len(node.relations) == 1 and _keeps_rows_in_place(node.query):
-        names = {
-            bare_column(item.this if isinstance(item, exp.Alias) else item): item.alias_or_name
-            for item in node.query.expressions
-        }
+        names = {bare_column(item.unalias()): item.alias_or_name for item in node.query.expressions}
         return _renamed(distribution(node.inputs[0]), names)
     return None
 
@@ -116,8 +111,7 @@ def _renamed(keys: frozenset[str] | None, names: dict[str | None, str]) -> froze
 
 
 def _keeps_rows_in_place(query: exp.Query) -> bool:
-    """Whether a query is a SELECT that only filters and computes."""
-    if not isinstance(query, exp.Select) or query.is_star:
+    """Whether a query is a SELECT that only filters and computes, row by row."""
+    if not isinstance(query, exp.Select) or query.is_star or query.find(exp.Window):
         return False
-    allowed = {"expressions", "from_", "where", "kind", "hint"}
-    return not any(value for key, value in query.args.items() if key not in allowed)
+    return has_only(query, ("expressions", "from_", "where", "kind", "hint"))

@@ -6,8 +6,10 @@ import pytest
 from sqlglot import exp
 
 from planner.nodes.logical import Filter, NamedExpr, Project, SqlQuery, TableScan
-from planner.nodes.properties import selected
+from planner.nodes.physical import GlobalWindowAggregate
+from planner.nodes.properties import distribution, selected
 from runtime.spec.table import Column
+from runtime.spec.windows import Tumble
 from sqlwin.parser.parser import parse_query
 
 COLUMNS = tuple(Column(name, "int") for name in ("a", "B"))
@@ -60,3 +62,19 @@ def test_projections_and_filters() -> None:
     assert selected(Project((Column("x", "int"),), BELOW, exploded)) is None
     assert selected(Filter(COLUMNS, BELOW, ())) is None
     assert selected(BELOW) is None
+
+
+@pytest.mark.parametrize(
+    ("sql", "keys"),
+    [
+        ("SELECT a AS k, b + 1 AS c FROM below WHERE b > 1", {"k"}),
+        ("SELECT b FROM below", None),
+        # Spark brings the rows of each b into one task
+        ("SELECT a, ROW_NUMBER() OVER (PARTITION BY b ORDER BY a) AS n FROM below", None),
+    ],
+)
+def test_columns_by_which_rows_are_distributed(sql: str, keys: set[str] | None) -> None:
+    window = Tumble(3_600_000_000)
+    windows = GlobalWindowAggregate(COLUMNS, BELOW, window, "timestamp", ("a",), (), (), "end")
+    node = SqlQuery((), parse_query(sql), (("below", windows),))
+    assert distribution(node) == keys
