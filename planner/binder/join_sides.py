@@ -6,11 +6,17 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from planner.nodes.logical import AttachedWindow, LeftToSpark, NamedExpr, Node, Project, WindowJoin
+from planner.nodes.logical import (
+    AttachedWindow,
+    LeftToSpark,
+    Node,
+    WindowJoin,
+    columns_of,
+    is_identified,
+)
 from planner.nodes.windows import renamed_windows
 from planner.sql.build import column, conjunction, function_call
 from planner.sql.nodes import TextSpan, joined_spans
-from runtime.spec.table import Column
 
 # These joins have the left side's columns alone
 _LEFT_ALONE = ("LeftSemi", "LeftAnti")
@@ -135,7 +141,7 @@ class Sides:
             else:
                 keys.append(pair)
                 key_places.append(span)
-        if not left_window.identified_by(frozenset(role for role, _ in windows)):
+        if not is_identified(left_window.spec, [role for role, _ in windows]):
             ends = left_window.end or left_window.start or "window_end"
             if self.using:
                 return LeftToSpark(f"USING does not name {ends}", "Spark joins all rows")
@@ -179,12 +185,5 @@ class Sides:
 
     def _renamed_right(self) -> Node:
         node = self.right.node
-        new = tuple(
-            Column(self.right_names[c.name.lower()], c.type, c.nullable) for c in node.schema
-        )
-        if new == node.schema:
-            return node
-        items = tuple(
-            NamedExpr(to.name, column(c.name)) for to, c in zip(new, node.schema, strict=True)
-        )
-        return Project(new, node, items)
+        new = tuple(replace(c, name=self.right_names[c.name.lower()]) for c in node.schema)
+        return node if new == node.schema else columns_of(node, new, (c.name for c in node.schema))

@@ -252,7 +252,7 @@ def _slice_scan(node: SliceScan) -> Operator:
         table=table.name,
         version=str(table.version),
         slices=grid_text(table.form.grid),
-        rows=f"{node.n_rows:,}",
+        rows=f"{node.rows.files.n_rows:,}",
         tail=counted(tail, "files") if tail else None,
         after=None if after is None else _time_text(after),
         until=None if until is None else _time_text(until),

@@ -6,13 +6,14 @@ they are in a node. A change to a plan makes new nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Self
 
 from sqlglot import exp
 
 from planner.catalog import Schema
+from planner.sql.build import column
 from planner.sql.nodes import TextSpan
 from runtime.spec.aggregates import UserAggregate
 from runtime.spec.windows import CalendarCumulate, Cumulate, Window
@@ -148,6 +149,19 @@ class Project(UnaryNode):
     items: tuple[NamedExpr, ...]
 
 
+def columns_of(node: Node, schema: Schema, names: Iterable[str] | None = None) -> Project:
+    """The columns `schema` of a node, which are called `names` in it, or the same."""
+    old_names = (c.name for c in schema) if names is None else names
+    pairs = zip(schema, old_names, strict=True)
+    return Project(schema, node, tuple(NamedExpr(c.name, column(old)) for c, old in pairs))
+
+
+def with_needed_columns(node: Node, needed: Collection[str]) -> Node:
+    """The columns of a node whose names in lower case are needed; the node if it is all or none."""
+    kept = tuple(c for c in node.schema if c.name.lower() in needed)
+    return columns_of(node, kept) if 0 < len(kept) < len(node.schema) else node
+
+
 @dataclass(frozen=True)
 class WindowColumns:
     """Names of the three columns that a window table function adds."""
@@ -158,11 +172,7 @@ class WindowColumns:
 
     def role_of(self, name: str) -> str | None:
         """`start`, `end` or `time` if `name` is a window column, else None."""
-        folded = name.lower()
-        for role in ("start", "end", "time"):
-            if getattr(self, role).lower() == folded:
-                return role
-        return None
+        return next((role for role, own in vars(self).items() if own.lower() == name.lower()), None)
 
 
 @dataclass(frozen=True)
@@ -265,6 +275,16 @@ class WindowRows(UnaryNode):
     copies: str
 
 
+def is_identified(window: Window, roles: Collection[str]) -> bool:
+    """Whether columns of these roles identify a window.
+
+    The end of a window does; the start does for all but CUMULATE, whose windows share it.
+    """
+    if "end" in roles or "time" in roles:
+        return True
+    return "start" in roles and not isinstance(window, Cumulate | CalendarCumulate)
+
+
 @dataclass(frozen=True)
 class AttachedWindow:
     """Windows that rows carry already, in columns of these names; None for one that is lost.
@@ -284,26 +304,17 @@ class AttachedWindow:
     @property
     def columns(self) -> tuple[str, ...]:
         """The names of all these columns."""
-        others = (name for _, name in self.others)
-        named = (self.start, self.end, self.time, *self.times, *others)
-        return tuple(dict.fromkeys(name for name in named if name is not None))
+        return tuple(dict.fromkeys((*(name for _, name in self.roles), *self.times)))
+
+    @property
+    def roles(self) -> tuple[tuple[str, str], ...]:
+        """The roles and names of the window columns: first `start`, `end` and `time`."""
+        named = (("start", self.start), ("end", self.end), ("time", self.time))
+        return (*((role, name) for role, name in named if name is not None), *self.others)
 
     def role_of(self, name: str) -> str | None:
         """`start`, `end` or `time` if `name` is a window column, else None."""
-        for role in ("start", "end", "time"):
-            known = getattr(self, role)
-            if known is not None and known.lower() == name.lower():
-                return role
-        return next((role for role, other in self.others if other.lower() == name.lower()), None)
-
-    def identified_by(self, roles: frozenset[str]) -> bool:
-        """Whether these columns identify a window.
-
-        The end of a window does; the start does for all but CUMULATE, whose windows share it.
-        """
-        if roles & {"end", "time"}:
-            return True
-        return "start" in roles and not isinstance(self.spec, Cumulate | CalendarCumulate)
+        return next((role for role, own in self.roles if own.lower() == name.lower()), None)
 
 
 @dataclass(frozen=True)

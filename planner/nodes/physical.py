@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 from sqlglot import exp
 
 from planner.aggregates.recipes import AggregatePlan
-from planner.nodes.logical import (
-    NamedExpr,
-    Node,
-    UnaryNode,
-    WindowAggregate,
-    WindowKey,
-)
+from planner.nodes.logical import NamedExpr, Node, UnaryNode, WindowAggregate, WindowKey
 from planner.sql.nodes import TextSpan
 from runtime.spec.aggregates import Accumulator
 from runtime.spec.exchange import SliceLevel
 from runtime.spec.local import FileScan, SliceRows
 from runtime.spec.ranks import FirstRows
+from runtime.spec.scan import ScanSource
 from runtime.spec.slices import SliceTable
 from runtime.spec.windows import Window
 
@@ -65,16 +61,21 @@ class SliceScan(LocalWindowAggregate):
     """A local aggregate that is answered from the slices of a materialized table.
 
     What it stands in place of is still its input. `rows` is what is read; `conditions` are the
-    filters as the query says them, for EXPLAIN. `n_rows` and `n_bytes` are those of the slices'
-    files, `tail_files` the files that are read beside them.
+    filters as the query says them, for EXPLAIN. `n_bytes` is the size of the slices' files,
+    `tail_files` the number of files that are read beside them.
     """
 
     table: SliceTable = field(kw_only=True)
     rows: SliceRows = field(kw_only=True)
     conditions: tuple[exp.Expr, ...] = field(kw_only=True)
-    n_rows: int = field(kw_only=True)
     n_bytes: int = field(kw_only=True)
     tail_files: int = field(kw_only=True)
+
+    @property
+    def sources(self) -> tuple[ScanSource, ...]:
+        """What is read: the slices, and the files beside them."""
+        tail = self.rows.tail
+        return (self.rows.files,) if tail is None else (self.rows.files, tail.files)
 
 
 @dataclass(frozen=True)
@@ -132,29 +133,22 @@ class GlobalWindowAggregate(UnaryNode):
     slice_end: str
 
 
+def attributes(node: Node, of: type[Node]) -> dict[str, Any]:
+    """What a node has of the attributes of a class that it is of, for a node of a related class."""
+    return {each.name: getattr(node, each.name) for each in fields(of)}
+
+
 def with_rows_by_spark(node: Node) -> Node:
     """A plan over streams in which Spark reads all files: what it computes is the same."""
     node = node.with_each_input(with_rows_by_spark)
     if not isinstance(node, ScanLocalWindowAggregate) or node.delay_us is None:
         return node
-    plain = [each.name for each in fields(LocalWindowAggregate)]
-    return LocalWindowAggregate(**{name: getattr(node, name) for name in plain})
+    return LocalWindowAggregate(**attributes(node, LocalWindowAggregate))
 
 
 def to_physical(node: Node) -> Node:
     """The physical plan: window aggregates in one phase, everything else as it is."""
     node = node.with_each_input(to_physical)
     if isinstance(node, WindowAggregate):
-        return OnePhaseWindowAggregate(
-            node.schema,
-            node.input,
-            node.window,
-            node.time_column,
-            node.time_type,
-            node.keys,
-            node.window_keys,
-            node.calls,
-            place=node.place,
-            time_place=node.time_place,
-        )
+        return OnePhaseWindowAggregate(**attributes(node, WindowAggregate))
     return node

@@ -25,6 +25,7 @@ from planner.nodes.logical import (
     WindowRank,
     WindowRows,
     WindowTableFunction,
+    is_identified,
 )
 from planner.nodes.physical import GlobalWindowAggregate
 from planner.sql.build import bare_column, is_whole_star, star_leaves_out
@@ -77,9 +78,8 @@ def notes_on_windows(node: Node) -> tuple[str, ...]:
 
 
 def identifies_window(attached: AttachedWindow, names: Iterable[str]) -> bool:
-    """Whether columns of these names identify a window, as `identified_by` has it."""
-    roles = {attached.role_of(name) for name in names}
-    return attached.identified_by(frozenset(role for role in roles if role is not None))
+    """Whether columns of these names identify a window, as `is_identified` has it."""
+    return is_identified(attached.spec, set(filter(None, map(attached.role_of, names))))
 
 
 def _through(pairs: list[tuple[str | None, str]], node: Node) -> AttachedWindow | None:
@@ -104,30 +104,26 @@ def renamed_windows(
         if old is not None:
             names.setdefault(old.lower(), new)
 
-    def new_name(old: str | None) -> str | None:
-        return None if old is None else names.get(old.lower())
-
-    others = [(role, name) for role, old in attached.others if (name := new_name(old)) is not None]
-    found: dict[str, str | None] = {}
-    for role in ("start", "end", "time"):
-        found[role] = new_name(getattr(attached, role))
-        if found[role] is None:
-            # one that says the same takes its place
-            same = next((other for other in others if other[0] == role), None)
-            if same is not None:
-                found[role] = same[1]
-                others.remove(same)
-    times = tuple(name for old in attached.times if (name := new_name(old)) is not None)
-    if not any(found.values()):
+    # of several that say the same, the first one left takes the place
+    first: dict[str, str] = {}
+    others = []
+    for role, old in attached.roles:
+        if (name := names.get(old.lower())) is None:
+            continue
+        if role in first:
+            others.append((role, name))
+        else:
+            first[role] = name
+    if not first:
         return None
-    return replace(
-        attached,
-        start=found["start"],
-        end=found["end"],
-        time=found["time"],
-        times=times,
-        others=tuple(others),
-    )
+    start, end, time = (first.get(role) for role in ("start", "end", "time"))
+    times = tuple(names[old.lower()] for old in attached.times if old.lower() in names)
+    return AttachedWindow(attached.spec, start, end, time, times, tuple(others))
+
+
+def join_words(join: exp.Join) -> str:
+    """The words that say which rows a join keeps, such as LEFT OUTER, in capitals."""
+    return " ".join(filter(None, (join.side, join.kind))).upper()
 
 
 def _of_join(node: WindowJoin) -> AttachedWindow | None:
@@ -139,10 +135,7 @@ def _of_join(node: WindowJoin) -> AttachedWindow | None:
         case "RightOuter":
             return node.right_window
         case "Inner" if left is not None:
-            right = node.right_window
-            named = (("start", right.start), ("end", right.end), ("time", right.time))
-            more = tuple((role, name) for role, name in named if name is not None)
-            return replace(left, others=(*left.others, *more, *right.others))
+            return replace(left, others=(*left.others, *node.right_window.roles))
     return left
 
 
@@ -160,9 +153,7 @@ def query_properties(
     joins = query.args.get("joins") or []
     if source is None or any(query.args.get(key) for key in ("laterals", "pivots", "match")):
         return None
-    kinds = [" ".join(filter(None, (j.side, j.kind))).upper() for j in joins]
-    if any(kind not in _JOIN_KEEPS_LEFT or j.args.get("method")
-           for kind, j in zip(kinds, joins, strict=True)):  # fmt: skip
+    if any(j.method or join_words(j) not in _JOIN_KEEPS_LEFT for j in joins):
         return None
     below = _source_properties(source.this, relations, known)
     if below is None:
@@ -171,10 +162,7 @@ def query_properties(
     pairs: list[tuple[str | None, str]] = []
     for item in query.expressions:
         inner = item.unalias()
-        is_star = isinstance(inner, exp.Star) or (
-            isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)
-        )
-        if is_star and (not isinstance(inner, exp.Column) or inner.table.lower() == name):
+        if inner.is_star and (not isinstance(inner, exp.Column) or inner.table.lower() == name):
             left_out = star_leaves_out(inner)
             if left_out is not None:
                 pairs += [(c, c) for c in below.columns if c.lower() not in left_out]
@@ -247,10 +235,7 @@ def _source_properties(
     source: exp.Expr, relations: Mapping[str, Node], ctes: Mapping[str, exp.Expr]
 ) -> AttachedWindow | None:
     if isinstance(source, exp.Subquery):
-        alias = source.args.get("alias")
-        if alias is not None and alias.columns:
-            return None
-        return query_properties(source, relations, ctes)
+        return None if source.alias_column_names else query_properties(source, relations, ctes)
     if not isinstance(source, exp.Table) or source.db:
         return None
     if source.name in relations:

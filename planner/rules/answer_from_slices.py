@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
 
 from sqlglot import exp
 
@@ -12,7 +11,12 @@ from planner.arrow.partials import LocalExpressions, local_expressions
 from planner.catalog import Catalog
 from planner.materialized.derive import Derivation, derived
 from planner.nodes.logical import Expand, Node, SqlQuery, TableScan
-from planner.nodes.physical import LocalWindowAggregate, ScanLocalWindowAggregate, SliceScan
+from planner.nodes.physical import (
+    LocalWindowAggregate,
+    ScanLocalWindowAggregate,
+    SliceScan,
+    attributes,
+)
 from planner.optimizer import Options, Refusal
 from planner.streams.tables import streams_of
 from runtime.spec.expressions import ColumnRef, column_refs
@@ -86,7 +90,7 @@ def answer_from_slices(node: Node, options: Options) -> Node | Refusal | None:
         else:
             answers.append(answer)
     if answers:
-        return min(answers, key=_cost)
+        return min(answers, key=lambda scan: sum(source.n_rows for source in scan.sources))
     return Refusal("; ".join(reasons))
 
 
@@ -108,12 +112,6 @@ def _tables(node: Node) -> Iterator[str]:
 def _is_expanded(node: Node) -> bool:
     """Whether rows are copied for grouping sets, which later comes after the aggregate."""
     return isinstance(node, Expand) or any(map(_is_expanded, node.inputs))
-
-
-def _cost(answer: SliceScan) -> int:
-    """About how many rows are read."""
-    tail = answer.rows.tail
-    return answer.n_rows + (0 if tail is None else tail.files.n_rows)
 
 
 def _answer(
@@ -159,11 +157,10 @@ def _answer(
         are_apart=_stay_apart(table.form, node, derivation),
     )
     return SliceScan(
-        **{each.name: getattr(node, each.name) for each in fields(LocalWindowAggregate)},
+        **attributes(node, LocalWindowAggregate),
         table=table,
         rows=rows,
         conditions=found.rows.conditions,
-        n_rows=files.n_rows,
         n_bytes=files.n_bytes,
         tail_files=0 if tail is None else files.tail_files,
     )

@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from planner.catalog import column_named
 from planner.nodes.logical import (
     Aggregate,
     AggregateCall,
-    NamedExpr,
     Node,
-    Project,
     WindowAggregate,
     WindowJoin,
     WindowRank,
+    columns_of,
 )
 from planner.nodes.properties import selected
 from planner.optimizer import Options, Refusal
@@ -134,8 +134,7 @@ def convert_join_to_rank(node: Node, options: Options) -> Node | Refusal | None:
         _RANK,
         place=node.place,
     )
-    items = tuple(NamedExpr(c.name, column(equal.get(c.name, c.name))) for c in node.schema)
-    return Project(node.schema, ranked, items)
+    return columns_of(ranked, node.schema, (equal.get(c.name, c.name) for c in node.schema))
 
 
 @dataclass(frozen=True)
@@ -197,7 +196,8 @@ def _compared(node: WindowJoin) -> tuple[str, str, type[exp.Expr]] | None:
 
 def _spelled(node: Node, name: str) -> str | None:
     """A column of a node as its schema spells it."""
-    return next((c.name for c in node.schema if c.name.lower() == name.lower()), None)
+    found = column_named(node.schema, name)
+    return None if found is None else found.name
 
 
 def _below(node: Node, name: str) -> tuple[Node, str] | None:
@@ -212,10 +212,10 @@ def _below(node: Node, name: str) -> tuple[Node, str] | None:
 
 
 def _windows_below(node: Node, name: str) -> tuple[WindowAggregate, str] | None:
-    found = _below(node, name)
-    if found is None or not isinstance(found[0], WindowAggregate):
-        return None
-    return found[0], found[1]
+    match _below(node, name):
+        case WindowAggregate() as windows, spelled:
+            return windows, spelled
+    return None
 
 
 def _is_same(left: WindowAggregate, right: WindowAggregate) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from planner.nodes.logical import Expand, Filter, NamedExpr, Node, Project
 from planner.nodes.physical import Exchange, LocalWindowAggregate, SharedExchange
 from planner.optimizer import Options, Refusal
@@ -59,26 +61,6 @@ def expand_after_local_aggregate(node: Node, options: Options) -> Node | Refusal
     for filter_ in reversed(filters):
         rows = Filter(rows.schema, rows, filter_.conjuncts)
     schema = tuple(c for c in local.schema if c.name != expand.id_column)
-    aggregated = LocalWindowAggregate(
-        schema,
-        rows,
-        local.window,
-        local.time_column,
-        local.time_type,
-        expand.keys,
-        local.plans,
-        local.slice_end,
-        place=local.place,
-        time_place=local.time_place,
-    )
+    aggregated = replace(local, schema=schema, input=rows, keys=expand.keys)
     keys = tuple(NamedExpr(key.name, column(key.name)) for key in expand.keys)
-    expanded = Expand(
-        local.schema,
-        aggregated,
-        keys,
-        expand.ids,
-        expand.kept,
-        expand.id_column,
-        place=expand.place,
-    )
-    return node.with_inputs(expanded)
+    return node.with_inputs(replace(expand, schema=local.schema, input=aggregated, keys=keys))

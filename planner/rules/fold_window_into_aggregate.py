@@ -8,13 +8,13 @@ from planner.nodes.logical import (
     NamedExpr,
     Node,
     WindowAggregate,
-    WindowColumns,
     WindowKey,
     WindowTableFunction,
+    is_identified,
 )
 from planner.optimizer import Options, Refusal
 from planner.sql.build import bare_column, column_names, to_sql
-from runtime.spec.windows import CalendarCumulate, Cumulate, SessionWindow
+from runtime.spec.windows import SessionWindow
 
 
 def fold_window_into_aggregate(node: Node, options: Options) -> Node | Refusal | None:
@@ -56,16 +56,13 @@ def fold_window_into_aggregate(node: Node, options: Options) -> Node | Refusal |
     if not isinstance(node.input, WindowTableFunction):
         return None
     windowed = node.input
-    window_keys = _window_keys(node, windowed.columns)
-    reason = _unidentified(window_keys, windowed)
-    if reason:
+    roles = [(key, windowed.columns.role_of(bare_column(key.expr) or "")) for key in node.keys]
+    window_keys = tuple(WindowKey(key.name, role) for key, role in roles if role is not None)
+    keys = tuple(key for key, role in roles if role is None)
+    reason = _unidentified(window_keys, windowed) or _cut_apart(keys, windowed)
+    if reason is not None:
         return Refusal(reason)
     names = {c.name.lower() for c in windowed.schema[-3:]}
-    window_names = {key.name for key in window_keys}
-    keys = tuple(key for key in node.keys if key.name not in window_names)
-    reason = _cut_apart(keys, windowed)
-    if reason:
-        return Refusal(reason)
     for key in keys:
         if column_names(key.expr) & names:
             return Refusal(f"the key {to_sql(key.expr)} reads a window column")
@@ -86,11 +83,6 @@ def fold_window_into_aggregate(node: Node, options: Options) -> Node | Refusal |
     )
 
 
-def _window_keys(node: Aggregate, columns: WindowColumns) -> tuple[WindowKey, ...]:
-    roles = [(key.name, columns.role_of(bare_column(key.expr) or "")) for key in node.keys]
-    return tuple(WindowKey(name, role) for name, role in roles if role is not None)
-
-
 def _cut_apart(keys: tuple[NamedExpr, ...], windowed: WindowTableFunction) -> str | None:
     """Why sessions and groups do not nest, if they do not."""
     if not isinstance(windowed.window, SessionWindow):
@@ -106,18 +98,12 @@ def _cut_apart(keys: tuple[NamedExpr, ...], windowed: WindowTableFunction) -> st
 
 
 def _unidentified(keys: tuple[WindowKey, ...], windowed: WindowTableFunction) -> str | None:
-    """Why the keys do not identify a window, if they do not.
-
-    The end of a window identifies it; the start does for all but CUMULATE, whose windows share it.
-    """
-    roles = {key.role for key in keys}
-    if roles & {"end", "time"}:
+    """Why the keys do not identify a window, if they do not."""
+    if is_identified(windowed.window, {key.role for key in keys}):
         return None
-    if "start" not in roles:
+    if not keys:
         return f"no window column among the keys: add {windowed.columns.end} to GROUP BY"
-    if isinstance(windowed.window, Cumulate | CalendarCumulate):
-        return (
-            f"{windowed.columns.start} alone does not identify a CUMULATE window: add "
-            f"{windowed.columns.end} to GROUP BY"
-        )
-    return None
+    return (
+        f"{windowed.columns.start} alone does not identify a CUMULATE window: add "
+        f"{windowed.columns.end} to GROUP BY"
+    )

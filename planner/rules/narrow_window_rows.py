@@ -7,7 +7,6 @@ from dataclasses import replace
 from planner.nodes.logical import (
     Aggregate,
     Filter,
-    NamedExpr,
     Node,
     Project,
     SqlQuery,
@@ -15,9 +14,10 @@ from planner.nodes.logical import (
     WindowJoin,
     WindowRank,
     WindowTableFunction,
+    with_needed_columns,
 )
 from planner.optimizer import Options
-from planner.sql.build import column, column_names
+from planner.sql.build import column_names
 from planner.streams.buffered_rows import columns_read
 from planner.streams.tables import streams_of
 
@@ -76,10 +76,7 @@ def _narrowed(node: Node, needed: frozenset[str]) -> Node:
     """The node with the columns that are needed, by their names in lower case, and some others."""
     match node:
         case WindowTableFunction():
-            schema = tuple(c for c in node.schema if c.name.lower() in needed)
-            if not schema or len(schema) == len(node.schema):
-                return node
-            return Project(schema, node, tuple(NamedExpr(c.name, column(c.name)) for c in schema))
+            return with_needed_columns(node, needed)
         case Filter():
             below = needed.union(*map(column_names, node.conjuncts))
         case WindowRank():
@@ -88,8 +85,7 @@ def _narrowed(node: Node, needed: frozenset[str]) -> Node:
         case WindowDeduplicate():
             below = needed.union(_lower((*node.window_columns, *node.partition_by, node.order_key)))
         case WindowJoin():
-            pairs = (*node.window_keys, *node.keys)
-            below = needed.union(_lower(tuple(name for pair in pairs for name in pair)))
+            below = needed.union(*map(_lower, (*node.window_keys, *node.keys)))
             if node.condition is not None:
                 below |= column_names(node.condition)
         case _:

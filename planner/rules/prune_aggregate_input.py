@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from planner.nodes.logical import NamedExpr, Node, Project, WindowAggregate
+from planner.nodes.logical import Node, Project, WindowAggregate, with_needed_columns
 from planner.optimizer import Options
-from planner.sql.build import column, column_names
+from planner.sql.build import column_names
 from runtime.spec.windows import SessionWindow
 
 
@@ -39,8 +39,5 @@ def prune_aggregate_input(node: Node, options: Options) -> Node | None:
         needed |= column_names(key.expr)
     for call in node.calls:
         needed |= column_names(call.expr)
-    kept = tuple(c for c in node.input.schema if c.name.lower() in needed)
-    if len(kept) == len(node.input.schema):
-        return None
-    items = tuple(NamedExpr(c.name, column(c.name)) for c in kept)
-    return node.with_inputs(Project(kept, node.input, items))
+    below = with_needed_columns(node.input, needed)
+    return None if below is node.input else node.with_inputs(below)

@@ -8,7 +8,12 @@ from planner.arrow.calls import NotEvaluated
 from planner.arrow.partials import local_expressions
 from planner.catalog import Catalog
 from planner.nodes.logical import Node
-from planner.nodes.physical import LocalWindowAggregate, ScanLocalWindowAggregate, SliceScan
+from planner.nodes.physical import (
+    LocalWindowAggregate,
+    ScanLocalWindowAggregate,
+    SliceScan,
+    attributes,
+)
 from planner.optimizer import Options, Refusal
 from planner.streams.delay import plain_delay_us
 from runtime.spec.local import FileScan, FileStreamScan, MessageScan
@@ -80,7 +85,7 @@ def _scanned(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Node | 
             follows_splits = stream is not None and stream.has_splits
             scan = MessageScan(**parts, follows_splits=follows_splits)
     return ScanLocalWindowAggregate(
-        **{each.name: getattr(node, each.name) for each in fields(node)},
+        **attributes(node, LocalWindowAggregate),
         table=name,
         scan=scan,
         conditions=rows.conditions,

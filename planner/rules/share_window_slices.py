@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from planner.aggregates.shared_partials import Columns, union_partials
 from planner.catalog import Schema
-from planner.nodes.logical import Filter, NamedExpr, Node, Project, TableScan
+from planner.nodes.logical import Filter, Node, Project, TableScan, with_needed_columns
 from planner.nodes.physical import (
     Exchange,
     GlobalWindowAggregate,
@@ -25,7 +25,7 @@ from planner.nodes.slice_levels import (
     slice_levels,
 )
 from planner.optimizer import Options, Refusal, Trace
-from planner.sql.build import column, column_names, to_sql
+from planner.sql.build import column_names, to_sql
 from planner.sql.intervals import render_duration
 from planner.streams.sharing import MOST_READERS, MOST_SLICES, stream_obstacle
 from planner.streams.tables import streams_of
@@ -422,10 +422,7 @@ class _Rewriting:
             for plan in aggregation.local.plans:
                 for partial in plan.partials:
                     needed |= column_names(partial.expr)
-        kept = tuple(c for c in rows.schema if c.name.lower() in needed)
-        if len(kept) == len(rows.schema):
-            return rows
-        return Project(kept, rows, tuple(NamedExpr(c.name, column(c.name)) for c in kept))
+        return with_needed_columns(rows, needed)
 
 
 def _read(schema: Schema, columns: Sequence[Columns], is_reader: Sequence[bool]) -> tuple[str, ...]:

@@ -138,10 +138,7 @@ def _two_phases(
         place=node.place,
     )
     finishes = {plan.call.name: plan.finish for plan in plans}
-    items = tuple(
-        NamedExpr(c.name, finishes[c.name] if c.name in finishes else column(c.name))
-        for c in node.schema
-    )
+    items = tuple(NamedExpr(c.name, finishes.get(c.name, column(c.name))) for c in node.schema)
     return Project(node.schema, whole, items)
 
 
