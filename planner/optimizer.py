@@ -6,7 +6,7 @@ does not apply to a node it is meant for, or with None if the node is none of it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from planner.catalog import Catalog
@@ -144,57 +144,46 @@ def optimize_together(
                 for trace in traces:
                     trace.add_disabled(rule.__name__)
         for _ in range(_MAX_PASSES):
-            refusals: list[tuple[Trace, str, Node, Refusal]] = []
-            done: dict[int, Node] = {}
-            after = [
-                _Pass(rules, options, trace, refusals, done).apply(plan)
-                for plan, trace in zip(plans, traces, strict=True)
-            ]
+            refusals: list[tuple[Trace, Rule, Node, Refusal]] = []
+            after = _walked(plans, rules, options, traces, refusals)
             if all(new is old for new, old in zip(after, plans, strict=True)):
                 break
             plans = after
         else:
             raise SchemaChangedError(f"stage {stage.name} does not come to rest")
         # only what was refused in the final plan is of interest
-        for trace, name, node, refusal in refusals:
-            trace.add(name, node, refusal)
+        for trace, rule, node, refusal in refusals:
+            trace.add(rule.__name__, node, refusal)
     return list(plans)
 
 
-@dataclass(frozen=True)
-class _Pass:
-    """One walk over a plan, bottom-up.
+def _walked(
+    plans: Sequence[Node],
+    rules: Sequence[Rule],
+    options: Options,
+    traces: Sequence[Trace],
+    refusals: list[tuple[Trace, Rule, Node, Refusal]],
+) -> list[Node]:
+    """The plans after one walk, bottom-up, in which at most one rule is applied to each node."""
+    done: dict[int, Node] = {}  # what became of the nodes met so far, by identity
 
-    Attributes:
-        rules: what is tried at each node.
-        options: settings.
-        trace: where to note what was done.
-        refusals: where to note what was refused.
-        done: what became of the nodes met so far, by identity.
-    """
+    def walked(node: Node, trace: Trace) -> Node:
+        if id(node) not in done:
+            done[id(node)] = applied(node.with_each_input(lambda n: walked(n, trace)), trace)
+        return done[id(node)]
 
-    rules: Collection[Rule]
-    options: Options
-    trace: Trace
-    refusals: list[tuple[Trace, str, Node, Refusal]]
-    done: dict[int, Node]
-
-    def apply(self, node: Node) -> Node:
-        if id(node) not in self.done:
-            self.done[id(node)] = self._applied(node)
-        return self.done[id(node)]
-
-    def _applied(self, node: Node) -> Node:
-        node = node.with_each_input(self.apply)
-        for rule in self.rules:
-            result = rule(node, self.options)
+    def applied(node: Node, trace: Trace) -> Node:
+        for rule in rules:
+            result = rule(node, options)
             if isinstance(result, Refusal):
-                self.refusals.append((self.trace, rule.__name__, node, result))
+                refusals.append((trace, rule, node, result))
             elif result is not None:
                 _check_schema(rule, node, result)
-                self.trace.add(rule.__name__, node)
+                trace.add(rule.__name__, node)
                 return result
         return node
+
+    return [walked(plan, trace) for plan, trace in zip(plans, traces, strict=True)]
 
 
 def _check_schema(rule: Rule, before: Node, after: Node) -> None:

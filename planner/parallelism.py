@@ -26,7 +26,9 @@ _TASK_BYTES = 32 << 20
 _TASK_ROWS = 1 << 16
 _TASK_WINDOWS = 1 << 22
 
+# Bytes of a value, about; of a decimal 16, of all else 8
 _WIDTHS = {"boolean": 1, "tinyint": 1, "smallint": 2, "int": 4, "float": 4, "date": 4}
+_WIDTHS |= {"string": 16, "binary": 16}
 
 
 def with_parallelism(plans: Sequence[Node], options: ParallelismOptions) -> list[Node]:
@@ -68,13 +70,9 @@ def _chosen(node: Node, options: ParallelismOptions) -> Node:
 
 def _amounts(scan: ScanLocalWindowAggregate | SliceScan) -> tuple[int, int]:
     """Rows that are read, and bytes of them."""
-    if isinstance(scan, ScanLocalWindowAggregate):
-        return scan.scan.files.n_rows, scan.scan.files.n_rows * _row_bytes(scan.scan.files)
-    n_rows, n_bytes = scan.n_rows, scan.n_rows * _row_bytes(scan.rows.files)
-    if scan.rows.tail is not None:
-        files = scan.rows.tail.files
-        n_rows, n_bytes = n_rows + files.n_rows, n_bytes + files.n_rows * _row_bytes(files)
-    return n_rows, n_bytes
+    sources = scan.sources if isinstance(scan, SliceScan) else (scan.scan.files,)
+    n_bytes = sum(each.n_rows * _row_bytes(each) for each in sources)
+    return sum(each.n_rows for each in sources), n_bytes
 
 
 def _scan_below(node: Node) -> ScanLocalWindowAggregate | SliceScan | None:
@@ -95,11 +93,9 @@ def _tasks(window: Window, n_rows: int, n_bytes: int) -> int:
 
 
 def _row_bytes(files: ScanSource) -> int:
-    return sum(_WIDTHS.get(column.type, _width(column.type)) for column in files.columns)
-
-
-def _width(type_: str) -> int:
-    return 16 if type_ in ("string", "binary") or type_.startswith("decimal") else 8
+    return sum(
+        16 if c.type.startswith("decimal") else _WIDTHS.get(c.type, 8) for c in files.columns
+    )
 
 
 def _up(amount: int, unit: int) -> int:

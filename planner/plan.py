@@ -29,44 +29,17 @@ from planner.streams.tables import streams_of, with_one_reading
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A query at each stage of its road.
-
-    Attributes:
-        bound: the logical plan as the query says it.
-        logical: the same after the rules.
-        physical: what runs.
-        trace: which rule did what, and which did not and why.
-        notes: why window blocks were left to Spark as they are.
-        is_rewritten: False if Spark can be given the text as the user wrote it.
-        sql: the statement's text, which places in nodes are of.
-        rule_names: all rules there are for such a query, in order.
-        alone: of a stream that shares slices with others, what would run if it did not.
-    """
-
-    bound: Node
-    logical: Node
-    physical: Node
-    trace: Trace
-    notes: tuple[LeftToSpark, ...]
-    is_rewritten: bool
-    sql: str = ""
-    rule_names: tuple[str, ...] = RULE_NAMES
-    alone: Node | None = None
-
-
-@dataclass(frozen=True)
 class Draft:
     """A query that is planned as far as it can be by itself.
 
     Attributes:
         bound: the logical plan as the query says it.
         logical: the same after the rules.
-        physical: the physical plan before window aggregates share anything.
-        trace: what the rules did.
+        physical: what runs, before window aggregates share anything.
+        trace: which rule did what, and which did not and why.
         notes: why window blocks were left to Spark as they are.
-        is_rewritten: as in `Plan`.
-        sql: likewise.
+        is_rewritten: False if Spark can be given the text as the user wrote it.
+        sql: the statement's text, which places in nodes are of.
         sink: for INSERT, the table and whether it is overwritten.
         apart: why its stream, if it is one, cannot be another's too; None: it can.
     """
@@ -77,9 +50,22 @@ class Draft:
     trace: Trace
     notes: tuple[LeftToSpark, ...]
     is_rewritten: bool
-    sql: str
-    sink: tuple[str, bool] | None
+    sql: str = ""
+    sink: tuple[str, bool] | None = None
     apart: str | None = None
+
+
+@dataclass(frozen=True)
+class Plan(Draft):
+    """A query at each stage of its road: `physical` is what runs, and its sink is in the plans.
+
+    Attributes:
+        rule_names: all rules there are for such a query, in order.
+        alone: of a stream that shares slices with others, what would run if it did not.
+    """
+
+    rule_names: tuple[str, ...] = RULE_NAMES
+    alone: Node | None = None
 
 
 def plan_query(query: exp.Query, sql: str, catalog: Catalog, options: Options) -> Plan:
@@ -161,27 +147,19 @@ def _read(plans: Sequence[Node], options: Options, traces: Sequence[Trace]) -> l
 
 def _finished(draft: Draft, physical: Node, alone: Node, options: Options) -> Plan:
     catalog = options.catalog
+    is_stream = catalog is not None and streams_of(draft.bound, catalog)
+    shares_stream = False
     if catalog is not None:
         physical = with_one_reading(physical, catalog)
-    trees = [draft.bound, draft.logical, physical]
+        shares_stream = _shares_stream(physical, catalog)
+    trees = {"bound": draft.bound, "logical": draft.logical, "physical": physical}
     if draft.sink is not None:
-        trees = [Sink(tree.schema, tree, *draft.sink) for tree in trees]
-    is_stream = catalog is not None and streams_of(draft.bound, catalog)
-    left_out = frozenset() if is_stream else STREAM_RULE_NAMES
+        trees = {name: Sink(tree.schema, tree, *draft.sink) for name, tree in trees.items()}
     tried = {entry.rule for entry in draft.trace.entries}
-    left_out |= SLICES_RULE_NAMES - tried
+    left_out = (SLICES_RULE_NAMES - tried) | (frozenset() if is_stream else STREAM_RULE_NAMES)
     names = tuple(name for name in RULE_NAMES if name not in left_out)
-    return Plan(
-        trees[0],
-        trees[1],
-        trees[2],
-        draft.trace,
-        draft.notes,
-        draft.is_rewritten,
-        draft.sql,
-        names,
-        alone if catalog is not None and _shares_stream(physical, catalog) else None,
-    )
+    parts = vars(draft) | trees
+    return Plan(**parts, rule_names=names, alone=alone if shares_stream else None)
 
 
 def _shares_stream(node: Node, catalog: Catalog) -> bool:
