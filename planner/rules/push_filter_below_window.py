@@ -10,7 +10,9 @@ from planner.sql.build import column_names, to_sql
 from runtime.spec.windows import SessionWindow
 
 # A row that is copied into several windows would be judged anew for each copy.
-_NON_DETERMINISTIC = frozenset("RAND RANDOM RANDN UUID SHUFFLE MONOTONICALLY_INCREASING_ID".split())
+_NON_DETERMINISTIC = frozenset(
+    "RAND RANDOM RANDN RANDSTR UNIFORM UUID SHUFFLE MONOTONICALLY_INCREASING_ID".split()
+)
 
 
 def push_filter_below_window(node: Node, options: Options) -> Node | Refusal | None:
