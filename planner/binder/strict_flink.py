@@ -38,8 +38,7 @@ def check_query(query: exp.Query, sql: str) -> None:
     """
     behind = query.meta.get(BEHIND)
     if isinstance(behind, Leniency):
-        place = Position.at(sql, behind.start, behind.end - behind.start + 1)
-        raise AnalysisError(_said(behind.message), position=place, sql=sql, hint=behind.hint)
+        raise _lenient(behind, sql)
 
 
 def check_table(table: exp.Table, sql: str) -> None:
@@ -65,48 +64,39 @@ def check_function(function: WindowFunctionCall, window: Window, sql: str) -> No
         AnalysisError: with the place in the text, and with what Flink takes.
     """
     for lenient in function.meta.get(LENIENCIES, ()):
-        assert isinstance(lenient, Leniency)
-        place = None
-        if position_of(function.this, sql) is not None:  # not in a view's text
-            place = Position.at(sql, lenient.start, lenient.end - lenient.start + 1)
-        raise AnalysisError(_said(lenient.message), position=place, sql=sql, hint=lenient.hint)
-    if function.args.get("emitonlyonupdate") is not None:
-        raise _refusal(
-            "CUMULATE has no EMITONLYONUPDATE",
-            function.args["emitonlyonupdate"],
-            sql,
-            "leave it out",
-        )
+        raise _lenient(lenient, sql, has_place=position_of(function.this, sql) is not None)
+    flag = function.args.get("emitonlyonupdate")
+    if flag is not None:
+        raise _refusal("CUMULATE has no EMITONLYONUPDATE", flag, sql, "leave it out")
     for parameter in _PARAMETERS:
         if function.args.get(parameter) is not None:
             _check_interval(function.args[parameter], sql)
     if isinstance(window, Tumble) and abs(window.offset_us) >= window.size_us:
-        rest = window.offset_us % window.size_us
-        raise _refusal(
-            f"an offset of TUMBLE is shorter than its size, {render_duration(window.size_us)}",
-            function.args["offset"],
-            sql,
-            f"the same windows have the offset {render_duration(rest)}",
-        )
+        size, rest = map(render_duration, (window.size_us, window.offset_us % window.size_us))
+        message = f"an offset of TUMBLE is shorter than its size, {size}"
+        hint = f"the same windows have the offset {rest}"
+        raise _refusal(message, function.args["offset"], sql, hint)
 
 
-def _said(message: str) -> str:
-    return f"{message}, in Flink (sqlwin.strict-flink is on)"
+def _lenient(lenient: Leniency, sql: str, *, has_place: bool = True) -> AnalysisError:
+    """The error about a spelling; what is in the text of a view has no place in `sql`."""
+    place = Position.at(sql, lenient.start, lenient.end - lenient.start + 1) if has_place else None
+    return AnalysisError(_in_flink(lenient.message), position=place, sql=sql, hint=lenient.hint)
 
 
 def _refusal(message: str, node: exp.Expr, sql: str, hint: str) -> AnalysisError:
-    return AnalysisError(_said(message), position=position_of(node, sql), sql=sql, hint=hint)
+    return AnalysisError(_in_flink(message), position=position_of(node, sql), sql=sql, hint=hint)
+
+
+def _in_flink(message: str) -> str:
+    return f"{message}, in Flink (sqlwin.strict-flink is on)"
 
 
 def _check_interval(expr: exp.Expr, sql: str) -> None:
     """Flink takes one literal, with a quoted value and one of its units."""
     if not isinstance(expr, exp.Interval):
-        raise _refusal(
-            f"a window takes INTERVAL literals, not {to_sql(expr)}",
-            expr,
-            sql,
-            "write one literal, such as INTERVAL '10' MINUTE",
-        )
+        hint = "write one literal, such as INTERVAL '10' MINUTE"
+        raise _refusal(f"a window takes INTERVAL literals, not {to_sql(expr)}", expr, sql, hint)
     value, unit = expr.this, expr.args.get("unit")
     value = value.this if isinstance(value, exp.Neg) else value
     if unit is None:
@@ -114,19 +104,11 @@ def _check_interval(expr: exp.Expr, sql: str) -> None:
     first = unit.this.name if isinstance(unit, exp.IntervalSpan) else unit.name
     name = first.upper().removesuffix("S")
     if not (isinstance(value, exp.Literal) and value.is_string):
-        raise _refusal(
-            "the value of an INTERVAL is quoted",
-            expr,
-            sql,
-            f"write INTERVAL '{to_sql(value)}' {name}",
-        )
+        hint = f"write INTERVAL '{to_sql(value)}' {name}"
+        raise _refusal("the value of an INTERVAL is quoted", expr, sql, hint)
     if name in _CALENDAR:
-        raise _refusal(
-            "windows are of weeks, days, hours, minutes and seconds; not of months or years",
-            expr,
-            sql,
-            "take days, or switch sqlwin.strict-flink off",
-        )
+        message = "windows are of weeks, days, hours, minutes and seconds; not of months or years"
+        raise _refusal(message, expr, sql, "take days, or switch sqlwin.strict-flink off")
     if name not in _UNITS:
         part = "'0.25' SECOND for 250 milliseconds"
         raise _refusal(f"there is no unit {first.upper()}", expr, sql, f"write INTERVAL {part}")
@@ -142,13 +124,10 @@ def _check_precision(expr: exp.Expr, value: str, unit: str, sql: str) -> None:
     text = sql[place.offset : place.offset + place.length]
     # the unit's precision follows the last quote, and may stand after the part that was placed
     given = _PRECISION.search(text[text.rfind("'") :] + sql[place.offset + place.length :][:6])
-    if digits > (int(given[1]) if given else _DEFAULT_PRECISION):
-        raise _refusal(
-            f"INTERVAL '{value}' {unit} has more than {_DEFAULT_PRECISION} digits",
-            expr,
-            sql,
-            f"write INTERVAL '{value}' {unit}({digits})",
-        )
+    precision = int(given[1]) if given else _DEFAULT_PRECISION
+    if digits > precision:
+        message = f"INTERVAL '{value}' {unit} has more than {precision} digits"
+        raise _refusal(message, expr, sql, f"write INTERVAL '{value}' {unit}({digits})")
 
 
 def check_plan(plan: Node, is_stream: bool) -> None:
@@ -164,13 +143,13 @@ def check_plan(plan: Node, is_stream: bool) -> None:
     window = getattr(plan, "window", None)
     if isinstance(window, SessionWindow) and not is_stream:
         raise AnalysisError(
-            _said("SESSION windows run on streams alone"), hint="switch sqlwin.strict-flink off"
+            _in_flink("SESSION windows run on streams alone"), hint="switch sqlwin.strict-flink off"
         )
     if isinstance(plan, WindowAggregate):
         _check_aggregate(plan, is_stream)
     if isinstance(plan, WindowRank) and is_stream and plan.rank_type != "ROW_NUMBER":
         raise AnalysisError(
-            _said(f"{plan.rank_type} ranks no windows of a stream"), hint="write ROW_NUMBER"
+            _in_flink(f"{plan.rank_type} ranks no windows of a stream"), hint="write ROW_NUMBER"
         )
     for child in plan.inputs:
         check_plan(child, is_stream)
@@ -180,7 +159,7 @@ def _check_aggregate(node: WindowAggregate, is_stream: bool) -> None:
     window = node.window
     if isinstance(window, Hop) and is_stream and window.size_us % window.slide_us:
         raise AnalysisError(
-            _said(
+            _in_flink(
                 f"the size of HOP, {render_duration(window.size_us)}, must be a multiple of its "
                 f"slide, {render_duration(window.slide_us)}"
             ),
@@ -191,6 +170,6 @@ def _check_aggregate(node: WindowAggregate, is_stream: bool) -> None:
         below = below.inputs[0]
     if isinstance(below, WindowTableFunction):
         raise AnalysisError(
-            _said("a window over the rows of another window cannot be aggregated"),
+            _in_flink("a window over the rows of another window cannot be aggregated"),
             hint="aggregate the inner windows first, and take their window_time",
         )
