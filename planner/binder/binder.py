@@ -7,7 +7,8 @@ so that the text that is left, whatever it does, can be handed to Spark as it st
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -17,6 +18,7 @@ from planner.binder.group_windows import rewrite_group_windows
 from planner.binder.join import bind_join
 from planner.binder.qualify import unfold_qualify
 from planner.binder.rank import bind_rank
+from planner.binder.relations import Relations, Scope
 from planner.binder.semi_join import bind_semi_join
 from planner.binder.strict_flink import check_function, check_query, check_table
 from planner.binder.window_block import (
@@ -33,25 +35,19 @@ from planner.binder.window_function import (
     time_column,
     window_of,
 )
-from planner.catalog import Catalog, Schema
+from planner.catalog import Catalog
 from planner.nodes.logical import (
     LeftToSpark,
     Node,
-    SqlQuery,
     TableScan,
     WindowColumns,
     WindowTableFunction,
 )
 from planner.nodes.windows import window_properties
-from planner.sql.build import is_whole_star, relation, select_all_from, to_sql
+from planner.sql.build import relation, select_all_from, to_sql
 from planner.sql.flink_functions import rewrite_functions, round_time, rounded_times
 from planner.sql.flink_queries import rewrite_clauses, unnest
-from planner.sql.names import (
-    with_ctes,
-    with_late_name,
-    with_window_name,
-    without_idle_ctes,
-)
+from planner.sql.names import with_late_name, with_window_name, without_idle_ctes
 from planner.sql.nodes import (
     LEFT_OUT_HINTS,
     WINDOW_COLUMNS,
@@ -60,16 +56,13 @@ from planner.sql.nodes import (
     position_of,
     span_of,
 )
-from planner.sql.parts import only_window_function, parts_below, probe
+from planner.sql.parts import BESIDE, only_window_function, parts_below, probe
 from planner.sql.table_options import name_with_options, refuse_options
 from planner.streams.refusals import refused_subquery
 from planner.streams.tables import stream_named
 from runtime.errors import AnalysisError, ErrorKind
 from runtime.spec.table import Column
 from runtime.spec.windows import SessionWindow
-
-Scope = Mapping[str, exp.CTE]
-PLACEHOLDER = "__sqlwin_input_{}__"
 
 
 @dataclass(frozen=True)
@@ -118,15 +111,12 @@ def bind(query: exp.Query, sql: str, catalog: Catalog, strict: bool = False) -> 
     return BoundQuery(plan, tuple(dict.fromkeys(binder.notes)), binder.rewritten)
 
 
-class _Binder:
+class _Binder(Relations):
     def __init__(self, sql: str, catalog: Catalog, strict: bool) -> None:
+        super().__init__(sql, catalog)
         self.strict = strict
-        self.sql = sql
-        self.catalog = catalog
-        self.nodes: dict[str, Node] = {}
         self.notes: list[LeftToSpark] = []
-        self.views: list[str] = []
-        self.rewritten = False
+        self._views: list[str] = []  # the views whose texts are being bound
 
     def mark_aggregates(self, query: exp.Query) -> None:
         """Mark the user-defined aggregates of a text, with all queries in it, once."""
@@ -137,30 +127,7 @@ class _Binder:
 
     def bind_query(self, query: exp.Query, scope: Scope) -> Node:
         """A query in the scope of some CTEs, as a node."""
-        lifted = self.lift(query, scope)
-        return self.whole_relation(lifted) or self.sql_query(lifted, scope)
-
-    def sql_query(self, query: exp.Query, scope: Scope, schema: Schema | None = None) -> SqlQuery:
-        """A node for text that has been lifted, with the CTEs it needs."""
-        query = with_ctes(query, scope)
-        relations = self.relations_in(query)
-        schema = schema or self.catalog.analyze(query, {n: node.schema for n, node in relations})
-        return SqlQuery(schema, query, relations)
-
-    def relations_in(self, query: exp.Expr) -> tuple[tuple[str, Node], ...]:
-        """The placeholders that a text mentions and what they stand for."""
-        names = dict.fromkeys(table.name for table in query.find_all(exp.Table))
-        return tuple((name, self.nodes[name]) for name in names if name in self.nodes)
-
-    def placeholder(self, node: Node) -> str:
-        """A name that stands for `node` in texts."""
-        for name, known in self.nodes.items():
-            if known is node:
-                return name
-        self.rewritten = True
-        name = PLACEHOLDER.format(len(self.nodes))
-        self.nodes[name] = node
-        return name
+        return self.node_of(self.lift(query, scope), scope)
 
     def lift(self, query: exp.Query, scope: Scope) -> exp.Query:
         """The query with every window block in it replaced by a placeholder."""
@@ -193,27 +160,23 @@ class _Binder:
     def _lift_joins_and_ranks(self, query: exp.Select, scope: Scope) -> exp.Select:
         """The query with joins of windows and rankings inside windows as nodes of their own."""
         before = query
-        bound: exp.Select | LeftToSpark | None
-        while isinstance(bound := bind_join(query, self, scope), exp.Select):
-            query = bound
-        self._note(bound)
-        while isinstance(bound := bind_semi_join(query, self, scope), exp.Select):
-            query = bound
-        self._note(bound)
-        bound = bind_rank(query, self, scope)
-        if isinstance(bound, exp.Select):
-            query = bound
-        else:
+        for bind_one in (bind_join, bind_semi_join, bind_rank):
+            while isinstance(bound := bind_one(query, self, scope), exp.Select):
+                query = bound
             self._note(bound)
         if query is not before:
             query = without_idle_ctes(query)
         regrouped = bind_regrouping(query, self, scope)
-        if regrouped is None or isinstance(regrouped, LeftToSpark):
-            self._note(regrouped)
-            return query
-        lifted = select_all_from(relation(self.placeholder(regrouped)))
+        if isinstance(regrouped, Node):
+            return without_idle_ctes(self._all_of(regrouped, query))
+        self._note(regrouped)
+        return query
+
+    def _all_of(self, node: Node, query: exp.Select) -> exp.Select:
+        """`SELECT * FROM placeholder` in the place of a query, with its CTEs."""
+        lifted = self.select([exp.Star()], node)
         lifted.set("with_", query.args.get("with_"))
-        return without_idle_ctes(lifted)
+        return lifted
 
     def _without_qualify(self, query: exp.Select, scope: Scope) -> exp.Select:
         """The query with QUALIFY as a condition around it, where it has one."""
@@ -273,41 +236,16 @@ class _Binder:
             return self._lift_joins_and_ranks(query, scope)
         bound = bind_aggregation(grouped or query, function, node, self, scope)
         if isinstance(bound, LeftToSpark):
-            self.notes.append(bound)
+            self._note(bound)
             self._put_placeholder(function, node)
             return query
-        with_clause = query.args.get("with_")
-        lifted = select_all_from(relation(self.placeholder(bound)))
-        if with_clause is not None:
-            lifted.set("with_", with_clause)
-        return lifted
-
-    def whole_relation(self, query: exp.Query) -> Node | None:
-        """The node behind `SELECT * FROM placeholder`, if the query is no more than that."""
-        select = query.unnest()
-        if not isinstance(select, exp.Select) or len(select.selects) != 1:
-            return None
-        if not is_whole_star(select.selects[0]):
-            return None
-        source = select.args.get("from_")
-        known = ("from_", "expressions", "with_")
-        others = [key for key, value in select.args.items() if value and key not in known]
-        if source is None or others:
-            return None
-        below = source.this
-        extras = ("joins", "laterals", "pivots", "sample")
-        if any(below.args.get(key) for key in extras):
-            return None
-        alias = below.args.get("alias")
-        if isinstance(below, exp.Subquery) and not (alias is not None and alias.columns):
-            return self.whole_relation(below.this)
-        return self.nodes.get(below.name) if isinstance(below, exp.Table) else None
+        return self._all_of(bound, query)
 
     # -- tables, views, CTEs -------------------------------------------------------------------
 
     def _expand_view(self, table: exp.Table, scope: Scope) -> None:
         """Put a view's query in the place of its name, so that its windows are seen."""
-        if not table.db and (table.name.lower() in scope or table.name in self.nodes):
+        if not table.db and (table.name.lower() in scope or self.is_placeholder(table.name)):
             refuse_options(table, "the name of a query", self.sql)
             return
         name = name_parts(table)
@@ -317,15 +255,10 @@ class _Binder:
             return
         refuse_options(table, "a view", self.sql)
         self.rewritten = True
-        self.views.append(".".join(name).lower())
-        lifted = self.lift(query, {})
-        self.views.pop()
+        with self._inside_view(name):
+            lifted = self.lift(query, {})
         alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(table.name))
-        subquery = exp.Subquery(this=lifted, alias=alias)
-        for key in ("joins", "laterals", "pivots", "sample"):
-            if table.args.get(key):
-                subquery.set(key, table.args[key])
-        table.replace(subquery)
+        _replace_relation(table, exp.Subquery(this=lifted, alias=alias))
 
     def _show_to_spark(self, table: exp.Table, name: tuple[str, ...]) -> None:
         """A session table under the name by which Spark knows it."""
@@ -342,7 +275,7 @@ class _Binder:
         table.set("catalog", None)
 
     def _view(self, name: tuple[str, ...]) -> exp.Query | None:
-        if ".".join(name).lower() in self.views:
+        if ".".join(name).lower() in self._views:
             return None  # inside a view's own text its name means the table below it
         query = self.catalog.view(name)
         if query is not None:
@@ -350,6 +283,14 @@ class _Binder:
             rewrite_functions(query)
             self.mark_aggregates(query)
         return query
+
+    @contextmanager
+    def _inside_view(self, name: tuple[str, ...]) -> Iterator[None]:
+        self._views.append(".".join(name).lower())
+        try:
+            yield
+        finally:
+            self._views.pop()
 
     def scan(self, table: exp.Table, scope: Scope) -> Node:
         """The relation that `TABLE name` means in a window function."""
@@ -362,10 +303,8 @@ class _Binder:
         view = self._view(name)
         if view is not None:
             refuse_options(table, "a view", self.sql)
-            self.views.append(".".join(name).lower())
-            node = self.bind_query(view, {})
-            self.views.pop()
-            return node
+            with self._inside_view(name):
+                return self.bind_query(view, {})
         name = name_with_options(table, name, self.catalog, self.sql)
         source = table.copy()
         self._show_to_spark(source, name)
@@ -387,10 +326,7 @@ class _Binder:
         elif isinstance(function.args["data"], exp.Table):
             name = name_of_columns(function.args["data"])
             table.set("alias", exp.TableAlias(this=exp.to_identifier(name)))
-        for key in ("joins", "laterals", "pivots", "sample"):
-            if function.args.get(key):
-                table.set(key, function.args[key])
-        function.replace(table)
+        _replace_relation(function, table)
 
     def window_function(self, function: WindowFunctionCall, scope: Scope) -> WindowTableFunction:
         """The node of a window function over whatever its data is."""
@@ -414,8 +350,7 @@ class _Binder:
         else:
             refuse_window_columns(function, source.schema, self.sql)
             columns = WindowColumns(*WINDOW_COLUMNS)
-        alias = function.args.get("alias")
-        if alias is not None and alias.columns:
+        if function.alias_column_names:
             old = [c.name for c in source.schema]
             source, columns, time = renamed_columns(function, source, time, self.sql)
             partition = tuple(source.schema[old.index(name)].name for name in partition)
@@ -436,6 +371,14 @@ class _Binder:
             place=span_of(function.this),
             time_place=span_of(function.args["timecol"]),
         )
+
+
+def _replace_relation(old: exp.Expr, new: exp.Expr) -> None:
+    """Put a relation in the place of another, with what stands behind it in FROM."""
+    for key in BESIDE:
+        if old.args.get(key):
+            new.set(key, old.args[key])
+    old.replace(new)
 
 
 def name_parts(table: exp.Table) -> tuple[str, ...]:

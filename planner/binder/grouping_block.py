@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from sqlglot import exp
 
 from planner.aggregates.calls import (
@@ -15,11 +13,11 @@ from planner.aggregates.calls import (
     is_call,
     read_call,
 )
-from planner.binder.grouping_sets import Groupings, groupings_of, has_groupings
-from planner.binder.relations import Relations
+from planner.binder.grouping_sets import Groupings, groupings_of, has_groupings, item_place
+from planner.binder.relations import Relations, Scope
 from planner.catalog import Schema, column_named
 from planner.nodes.logical import Aggregate, AggregateCall, LeftToSpark, NamedExpr, Node
-from planner.sql.build import alias, bare_column, column, is_number_literal, relation
+from planner.sql.build import alias, bare_column, column
 from planner.sql.nodes import placed_like
 
 
@@ -126,8 +124,9 @@ class GroupingBlock:
     def _resolved_key(self, expr: exp.Expr) -> exp.Expr:
         """GROUP BY 1 and GROUP BY alias mean the select list's expression."""
         expr = expr.unnest()
-        if is_number_literal(expr):
-            return self.items[int(expr.name) - 1].copy()
+        place = item_place(expr)
+        if place is not None:
+            return self.items[place - 1].copy()
         name = bare_column(expr)
         if name and name.lower() not in self.input_names and name.lower() in self.aliases:
             return self.aliases[name.lower()].copy()
@@ -137,12 +136,10 @@ class GroupingBlock:
         """The distinct aggregate calls of the block; named by their alias where they have one."""
         taken = {key.name.lower() for key in keys}
         calls: dict[str, AggregateCall] = {}
-        clauses: list[exp.Expr] = list(self.items)
-        for clause in ("having", "order", "sort"):
-            if self.select.args.get(clause):
-                clauses.append(self.plain(self.select.args[clause]))
+        clauses = [self.select.args.get(clause) for clause in ("having", "order", "sort")]
+        parts = [*self.items, *(self.plain(clause) for clause in clauses if clause)]
         aliases = {canonical(expr): name for name, expr in reversed(self.aliases.items())}
-        for node in (call for clause in clauses for call in aggregates_in(clause)):
+        for node in (call for part in parts for call in aggregates_in(part)):
             key = canonical(node)
             if key in calls:
                 continue
@@ -156,10 +153,7 @@ class GroupingBlock:
         return list(calls.values())
 
     def around(
-        self,
-        aggregate: Aggregate,
-        relations: Relations,
-        scope: Mapping[str, exp.CTE],
+        self, aggregate: Aggregate, relations: Relations, scope: Scope
     ) -> Node | LeftToSpark:
         """The SELECT around the aggregate: its items, HAVING, ORDER BY, LIMIT."""
         known = aggregate.column_names
@@ -167,9 +161,7 @@ class GroupingBlock:
             alias(self._post(item), column_.name)
             for item, column_ in zip(self.items, self.schema, strict=True)
         ]
-        outer = exp.Select(
-            expressions=items, from_=exp.From(this=relation(relations.placeholder(aggregate)))
-        )
+        outer = relations.select(items, aggregate)
         having = self.select.args.get("having")
         if having is not None:
             condition = self._post(self._with_aliases(self.plain(having.this)))
@@ -234,13 +226,9 @@ def _only_counted_stars(item: exp.Expr) -> bool:
 
 def _unknown_columns(outer: exp.Select, known: frozenset[str]) -> str | None:
     """A column of the outer SELECT that neither the aggregate nor the select list provides."""
-
-    def in_subquery(node: exp.Expr) -> bool:
-        return node.parent_select is not outer
-
     for col in outer.find_all(exp.Column):
-        if in_subquery(col) or isinstance(col.this, exp.Star):
-            continue
+        if col.parent_select is not outer or col.is_star:
+            continue  # in a subquery, or no column
         first = col.parts[0].name.lower()
         if first not in known and not _is_lambda_variable(col):
             return col.name
@@ -248,9 +236,7 @@ def _unknown_columns(outer: exp.Select, known: frozenset[str]) -> str | None:
 
 
 def _is_lambda_variable(col: exp.Column) -> bool:
-    parent = col.find_ancestor(exp.Lambda)
-    while parent is not None:
-        if any(arg.name.lower() == col.parts[0].name.lower() for arg in parent.expressions):
-            return True
+    name, parent = col.parts[0].name.lower(), col.find_ancestor(exp.Lambda)
+    while parent is not None and name not in (arg.name.lower() for arg in parent.expressions):
         parent = parent.find_ancestor(exp.Lambda)
-    return False
+    return parent is not None

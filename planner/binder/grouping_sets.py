@@ -30,6 +30,12 @@ _MOST_SETS = 2**14
 _Set = tuple[exp.Expr, ...]
 
 
+def item_place(key: exp.Expr) -> int | None:
+    """The place in the select list, from 1, that a key of GROUP BY names by its number."""
+    is_place = is_number_literal(key) and key.name.isdecimal()
+    return int(key.name) or None if is_place else None
+
+
 @dataclass(frozen=True)
 class Groupings:
     """What a GROUP BY with several groupings says.
@@ -176,8 +182,9 @@ def check_grouping_calls(select: exp.Select, groupings: Groupings) -> None:
     aliases = {i.alias.lower(): i.this for i in select.expressions if isinstance(i, exp.Alias)}
     keys = list(groupings.keys)
     for key in groupings.keys:  # GROUP BY 1 and GROUP BY alias mean the select list's expression
-        if is_number_literal(key) and 0 < int(key.name) <= len(items):
-            keys.append(items[int(key.name) - 1])
+        place = item_place(key)
+        if place is not None and place <= len(items):
+            keys.append(items[place - 1])
         elif (alias := aliases.get((bare_column(key) or "").lower())) is not None:
             keys.append(alias)
     names = {(bare_column(key) or "").lower() for key in keys} | aliases.keys()
@@ -226,9 +233,8 @@ def spell_out_grouping_ids(select: exp.Select, groupings: Groupings) -> None:
 def grouping_bit(position: int, n_keys: int) -> exp.Expr:
     """GROUPING of the key at `position` among the `n_keys` that the id has bits for."""
     shifted = function_call("SHIFTRIGHT", column(GROUPING_ID), literal(n_keys - 1 - position))
-    return exp.Cast(
-        this=exp.Mod(this=shifted, expression=literal(2)), to=exp.DataType.build("tinyint")
-    )
+    bit = exp.Mod(this=shifted, expression=literal(2))
+    return exp.Cast(this=bit, to=exp.DataType.build("tinyint"))
 
 
 def never_grouped_away() -> exp.Expr:

@@ -5,28 +5,32 @@ The model is Flink's StreamPhysicalWindowJoinRule.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from sqlglot import exp
 
 from planner.binder.join_sides import Side, Sides
-from planner.binder.relations import Relations
+from planner.binder.relations import Relations, Scope
 from planner.catalog import Schema
 from planner.nodes.logical import LeftToSpark, WindowJoin
-from planner.nodes.windows import window_properties
-from planner.sql.build import alias, column, conjuncts, identifier, relation, select_all_from
+from planner.nodes.windows import join_words, window_properties
+from planner.sql.build import (
+    alias,
+    column,
+    conjuncts,
+    identifier,
+    relation,
+    select_all_from,
+    star_leaves_out,
+)
 from planner.sql.nodes import position_of, span_of
+from planner.sql.parts import has_beside
 from runtime.errors import AnalysisError, nearest
 
 _TYPES = {
     "": "Inner",
     "INNER": "Inner",
     "LEFT": "LeftOuter",
-    "LEFT OUTER": "LeftOuter",
     "RIGHT": "RightOuter",
-    "RIGHT OUTER": "RightOuter",
     "FULL": "FullOuter",
-    "FULL OUTER": "FullOuter",
     "SEMI": "LeftSemi",
     "LEFT SEMI": "LeftSemi",
     "ANTI": "LeftAnti",
@@ -35,7 +39,7 @@ _TYPES = {
 
 
 def bind_join(
-    select: exp.Select, relations: Relations, scope: Mapping[str, exp.CTE]
+    select: exp.Select, relations: Relations, scope: Scope
 ) -> exp.Select | LeftToSpark | None:
     """The SELECT with the first of its joins as a WindowJoin.
 
@@ -52,7 +56,7 @@ def bind_join(
     right = side_of(join.this, relations, scope)
     if left is None or right is None:
         return None
-    join_type = _TYPES.get(" ".join(filter(None, (join.side, join.kind))).upper())
+    join_type = _TYPES.get(join_words(join))
     if join_type is None or join.method not in ("", "NATURAL"):
         words = filter(None, (join.method, join.side, join.kind))
         return LeftToSpark(f"a {' '.join(words)} JOIN of windows")
@@ -73,14 +77,12 @@ def bind_join(
     is_comma = condition is None and not sides.using
     if is_comma and join_type == "Inner" and len(joins) == 1:
         # FROM a, b WHERE a.window_end = b.window_end
-        where = select.args.get("where")
-        parts = list(conjuncts(where.this if where is not None else None))
-    resolved = [sides.resolve(part) for part in parts]
-    if any(part is None for part in resolved):
+        parts = list(conjuncts(select.args.get("where")))
+    on = [each for part in parts if (each := sides.resolve(part)) is not None]
+    if len(on) < len(parts):
         return LeftToSpark("ON of a join of windows reads a column that neither side has alone")
     named: list[exp.Identifier | None] = list(join.args.get("using") or [None] * len(sides.using))
-    spans = [*(None if name is None else span_of(name) for name in named), *map(span_of, parts)]
-    on = [part for part in resolved if part is not None]
+    spans = [*map(span_of, named), *map(span_of, parts)]
     node = sides.join([*sides.equalities(), *on], spans)
     if isinstance(node, LeftToSpark):
         return node
@@ -115,48 +117,37 @@ def _named_columns(join: exp.Join, left: Side, right: Side) -> tuple[str, ...]:
     return tuple(identifier.name.lower() for identifier in join.args.get("using") or ())
 
 
-def side_of(source: exp.Expr, relations: Relations, scope: Mapping[str, exp.CTE]) -> Side | None:
+def side_of(source: exp.Expr, relations: Relations, scope: Scope) -> Side | None:
     """A relation whose rows carry windows; None for every other."""
-    name = source.alias_or_name
-    clause = source.args.get("alias")
-    extras = ("joins", "laterals", "pivots", "sample")
-    if (clause is not None and clause.columns) or any(source.args.get(key) for key in extras):
+    if source.alias_column_names or has_beside(source):
         return None
-    query: exp.Query
+    query: exp.Query | None = None
     if isinstance(source, exp.Subquery):
         query = source.this.copy()
     elif isinstance(source, exp.Table) and not source.db:
         cte = scope.get(source.name.lower())
-        if cte is not None and cte.args["alias"].columns:
-            return None
-        query = cte.this.copy() if cte is not None else select_all_from(relation(source.name))
-        if cte is None and not relations.relations_in(query):
-            return None
-    else:
+        if cte is not None:
+            query = None if cte.alias_column_names else cte.this.copy()
+        elif relations.is_placeholder(source.name):
+            query = select_all_from(relation(source.name))
+    if query is None:
         return None
     try:
-        node = relations.whole_relation(query) or relations.sql_query(query, scope)
+        node = relations.node_of(query, scope)
     except AnalysisError:
         return None
     attached = window_properties(node)
     names = {c.name.lower() for c in node.schema}
     if attached is None or len(names) != len(node.schema):
         return None
-    return Side(node, name, attached)
+    return Side(node, source.alias_or_name, attached)
 
 
 def _nested_queries(select: exp.Select, *sources: exp.Expr) -> bool:
     """Whether queries stand in a SELECT anywhere but in its FROM, or as CTEs."""
     inside = {id(node) for source in sources for node in source.find_all(exp.Query)}
-    for clause, value in select.args.items():
-        if clause == "with_":
-            continue
-        for part in value if isinstance(value, list) else [value]:
-            if isinstance(part, exp.Expr) and any(
-                id(node) not in inside for node in part.find_all(exp.Query)
-            ):
-                return True
-    return False
+    parts = (part for part in select.iter_expressions() if part.arg_key != "with_")
+    return any(id(node) not in inside for part in parts for node in part.find_all(exp.Query))
 
 
 _JOINED = "$joined"
@@ -174,30 +165,25 @@ def _above(
     result = select.copy()
     rest = result.args["joins"][1:]
     # further relations may have columns of the same names
-    depth = int(sides.left.name.removeprefix(_JOINED) or 0) if _is_joined(sides.left.name) else 0
+    left = sides.left.name
+    depth = int(left.removeprefix(_JOINED)) if left.startswith(_JOINED) else 0
     prefix = identifier(f"{_JOINED}{depth + 1}") if rest else None
     items: list[exp.Expr] = []
     for item in result.expressions:
-        inner = item.unalias()
-        if isinstance(inner, exp.Star) or (
-            isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)
-        ):
-            stars = _star(inner, sides)
-            if stars is None:
-                if rest and isinstance(inner, exp.Column):
-                    items.append(item)  # the star of a relation that comes later
-                    continue
-                return LeftToSpark("the select list of a join of windows holds a * with more to it")
-            if rest and isinstance(inner, exp.Star):
+        columns = _star(item, sides) if item.is_star else None
+        if columns is not None:
+            if rest and isinstance(item, exp.Star):
                 return LeftToSpark("a * over a join of windows and further relations")
-            items += [_prefixed(star, prefix) for star in stars]
+            items += [_prefixed(each, prefix) for each in columns]
+        elif item.is_star and not (rest and isinstance(item, exp.Column)):
+            return LeftToSpark("the select list of a join of windows holds a * with more to it")
         else:
-            items.append(item)
+            items.append(item)  # a star is that of a relation that comes later
     result.set("expressions", items)
     if has_moved_where:
         result.set("where", None)
     names = [c.name for c in checked]
-    if all(not _is_star(item) for item in items):
+    if not any(item.is_star for item in items):
         if len(names) != len(items):
             return LeftToSpark("the select list holds an expression that yields several columns")
         result.set(
@@ -212,14 +198,10 @@ def _above(
     aliases = {i.alias.lower() for i in result.expressions if isinstance(i, exp.Alias)}
     result.set("joins", rest or None)
     result.set("from_", None)
-    for clause in list(result.args):
-        if clause in ("with_", "hint", "limit", "offset"):
-            continue
-        value = result.args[clause]
-        for part in value if isinstance(value, list) else [value]:
-            if isinstance(part, exp.Expr):
-                kept = later | (aliases if clause in _AFTER else set())
-                _rename_columns(part, sides, prefix, kept)
+    for part in list(result.iter_expressions()):
+        if part.arg_key not in ("with_", "hint", "limit", "offset"):
+            kept = later | (aliases if part.arg_key in _AFTER else set())
+            _rename_columns(part, sides, prefix, kept)
     table = relation(relations.placeholder(node))
     if prefix is not None:
         table.set("alias", exp.TableAlias(this=prefix.copy()))
@@ -227,19 +209,8 @@ def _above(
     return result
 
 
-def _is_joined(name: str) -> bool:
-    return name.startswith(_JOINED)
-
-
 # Clauses in which a name of the select list goes before a column
 _AFTER = ("order", "sort", "having", "qualify")
-
-
-def _is_star(item: exp.Expr) -> bool:
-    inner = item.unalias()
-    return isinstance(inner, exp.Star) or (
-        isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)
-    )
 
 
 def _prefixed(expr: exp.Expr, prefix: exp.Identifier | None) -> exp.Expr:
@@ -252,16 +223,13 @@ def _prefixed(expr: exp.Expr, prefix: exp.Identifier | None) -> exp.Expr:
 
 def _star(star: exp.Expr, sides: Sides) -> list[exp.Expr] | None:
     """The columns that `*` or `a.*` means."""
-    plain = star.this if isinstance(star, exp.Column) else star
-    if any(plain.args.values()):
+    if star_leaves_out(star) != frozenset():
         return None  # EXCEPT and the like
-    if isinstance(star, exp.Star):
+    if not isinstance(star, exp.Column):
         return sides.all_columns()
-    owner = star.table.lower() if isinstance(star, exp.Column) else ""
-    if owner == sides.left.name.lower():
-        return [column(name) for name in sides.left_names.values()]
-    if owner == sides.right.name.lower():
-        return [column(name) for name in sides.right_names.values()]
+    for side, names in zip((sides.left, sides.right), sides.names, strict=True):
+        if star.table.lower() == side.name.lower():
+            return [column(name) for name in names.values()]
     return None
 
 

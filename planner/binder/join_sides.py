@@ -85,9 +85,7 @@ class Sides:
         """The expression over the names of both sides; None if a column is not theirs alone."""
         result: exp.Expr = exp.Paren(this=expr.copy())
         for col in list(result.find_all(exp.Column)):
-            if isinstance(col.this, exp.Star):
-                return None
-            new = self.column(col)
+            new = None if col.is_star else self.column(col)
             if new is None:
                 return None
             col.replace(new)
@@ -95,31 +93,25 @@ class Sides:
 
     def column(self, col: exp.Column) -> exp.Expr | None:
         """A column under its new name; fields of a struct stay fields."""
-        parts = list(col.parts)
+        first, *fields = col.parts
         owners = [
             names
-            for side, names in ((self.left, self.left_names), (self.right, self.right_names))
-            if len(parts) > 1 and parts[0].name.lower() == side.name.lower()
+            for side, names in zip((self.left, self.right), self.names, strict=True)
+            if fields and first.name.lower() == side.name.lower()
         ]
         if owners:
-            parts = parts[1:]
-        elif parts[0].name.lower() in self.using:
-            shared = self.shared(parts[0].name.lower())
-            for col in shared.find_all(exp.Column):
-                col.this.meta.update(parts[-1].meta)
-            fields = [part.copy() for part in parts[1:]]
-            return exp.Dot.build([shared, *fields]) if fields else shared
+            first, *fields = fields
+        name = first.name.lower()
+        if not owners and name in self.using:
+            new = self.shared(name)
         else:
-            owners = [
-                names
-                for names in (self.left_names, self.right_names)
-                if parts[0].name.lower() in names
-            ]
-        if len(owners) != 1 or parts[0].name.lower() not in owners[0]:
-            return None
-        new: exp.Expr = column(owners[0][parts[0].name.lower()])
-        new.this.meta.update(parts[-1].meta)
-        return exp.Dot.build([new, *(p.copy() for p in parts[1:])]) if len(parts) > 1 else new
+            owners = owners or [names for names in self.names if name in names]
+            if len(owners) != 1 or name not in owners[0]:
+                return None
+            new = column(owners[0][name])
+        for each in new.find_all(exp.Column):
+            each.this.meta.update(col.parts[-1].meta)
+        return exp.Dot.build([new, *(part.copy() for part in fields)]) if fields else new
 
     def join(self, parts: list[exp.Expr], spans: list[TextSpan | None]) -> WindowJoin | LeftToSpark:
         """The node of a join on these conditions, or why it is none of windows.
@@ -143,11 +135,10 @@ class Sides:
                 key_places.append(span)
         if not is_identified(left_window.spec, [role for role, _ in windows]):
             ends = left_window.end or left_window.start or "window_end"
+            reason = f"ON does not say that {ends} of both sides is equal"
             if self.using:
-                return LeftToSpark(f"USING does not name {ends}", "Spark joins all rows")
-            return LeftToSpark(
-                f"ON does not say that {ends} of both sides is equal", "Spark joins all rows"
-            )
+                reason = f"USING does not name {ends}"
+            return LeftToSpark(reason, "Spark joins all rows")
         left, right = self.left.node, self._renamed_right()
         semi = self.join_type in _LEFT_ALONE
         outer_left = self.join_type in ("RightOuter", "FullOuter")
@@ -177,10 +168,9 @@ class Sides:
             side.name if isinstance(side, exp.Column) and not side.table else None
             for side in (part.this.unnest(), part.expression.unnest())
         ]
-        lefts, rights = set(self.left_names.values()), set(self.right_names.values())
         for a, b in (names, names[::-1]):
-            if a in lefts and b in rights and a is not None and b is not None:
-                return a, b
+            if a in self.left_names.values() and b in self.right_names.values():
+                return str(a), str(b)
         return None
 
     def _renamed_right(self) -> Node:

@@ -1,35 +1,86 @@
-"""What the binder of a whole query lends to the binding of its parts."""
+"""Nodes that stand in the text of a query under placeholder names, and nodes made of such text."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Iterable, Mapping
 
 from sqlglot import exp
 
 from planner.catalog import Catalog, Schema
 from planner.nodes.logical import Node, SqlQuery
+from planner.sql.build import has_only, is_whole_star, relation
+from planner.sql.names import with_ctes
+from planner.sql.parts import lone_source
+
+# The CTEs that a query may name, by name in lower case
+Scope = Mapping[str, exp.CTE]
+
+_PLACEHOLDER = "__sqlwin_input_{}__"
 
 
-class Relations(Protocol):
-    """What the binder of a whole query lends to the binding of a block."""
+class Relations:
+    """The nodes of a query that is being bound, by their placeholders.
 
-    catalog: Catalog
-    sql: str
+    Args:
+        sql: the text of the statement, for positions in errors.
+        catalog: where names are looked up.
+
+    Attributes:
+        rewritten: whether Spark cannot be given the text as the user wrote it.
+    """
+
+    def __init__(self, sql: str, catalog: Catalog) -> None:
+        self.sql = sql
+        self.catalog = catalog
+        self.rewritten = False
+        self._nodes: dict[str, Node] = {}
 
     def placeholder(self, node: Node) -> str:
         """A name that stands for `node` in texts."""
+        for name, known in self._nodes.items():
+            if known is node:
+                return name
+        self.rewritten = True
+        name = _PLACEHOLDER.format(len(self._nodes))
+        self._nodes[name] = node
+        return name
 
-    def whole_relation(self, query: exp.Query) -> Node | None:
+    def is_placeholder(self, name: str) -> bool:
+        """Whether a name stands for a node."""
+        return name in self._nodes
+
+    def select(
+        self, items: Iterable[exp.Expr], node: Node, **clauses: exp.Expr | None
+    ) -> exp.Select:
+        """`SELECT items FROM node`, with further clauses."""
+        source = exp.From(this=relation(self.placeholder(node)))
+        return exp.Select(expressions=list(items), from_=source, **clauses)
+
+    def whole_relation(self, query: exp.Expr) -> Node | None:
         """The node behind `SELECT * FROM placeholder`, if the query is no more than that."""
+        select = query.unnest()
+        if not isinstance(select, exp.Select) or len(select.selects) != 1:
+            return None
+        is_all = has_only(select, ("from_", "expressions", "with_"))
+        if not is_all or not is_whole_star(select.selects[0]):
+            return None
+        below = lone_source(select)
+        if isinstance(below, exp.Subquery) and not below.alias_column_names:
+            return self.whole_relation(below.this)
+        return self._nodes.get(below.name) if isinstance(below, exp.Table) else None
 
     def relations_in(self, query: exp.Expr) -> tuple[tuple[str, Node], ...]:
         """The placeholders that a text mentions and what they stand for."""
+        names = dict.fromkeys(table.name for table in query.find_all(exp.Table))
+        return tuple((name, self._nodes[name]) for name in names if name in self._nodes)
 
-    def sql_query(
-        self,
-        query: exp.Query,
-        scope: Mapping[str, exp.CTE],
-        schema: Schema | None = None,
-    ) -> SqlQuery:
-        """A node for text that has been lifted, with the CTEs it needs."""
+    def sql_query(self, query: exp.Query, scope: Scope, schema: Schema | None = None) -> SqlQuery:
+        """A node for text whose window blocks are placeholders, with the CTEs it needs."""
+        query = with_ctes(query, scope)
+        relations = self.relations_in(query)
+        schema = schema or self.catalog.analyze(query, {n: node.schema for n, node in relations})
+        return SqlQuery(schema, query, relations)
+
+    def node_of(self, query: exp.Query, scope: Scope) -> Node:
+        """The node of such text: one that is there already, if that is all the text reads."""
+        return self.whole_relation(query) or self.sql_query(query, scope)

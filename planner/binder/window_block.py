@@ -8,7 +8,6 @@ place in an Aggregate node, the binder says so and leaves the whole block to Spa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from sqlglot import exp
@@ -24,7 +23,7 @@ from planner.binder.grouping_sets import (
 )
 from planner.binder.groupings import expand_groupings
 from planner.binder.join import side_of
-from planner.binder.relations import Relations
+from planner.binder.relations import Relations, Scope
 from planner.nodes.logical import (
     Aggregate,
     AggregateCall,
@@ -38,11 +37,12 @@ from planner.nodes.logical import (
 from planner.nodes.windows import identifies_window
 from planner.sql.build import alias, column_names, conjuncts, function_call, identifier, relation
 from planner.sql.nodes import WindowFunctionCall, span_of
+from planner.sql.parts import has_beside, lone_source
 from planner.streams.tables import streams_of
 from runtime.spec.windows import SessionWindow
 
 # What a SELECT DISTINCT may not say to be a grouping
-_NOT_DISTINCT = tuple("group having qualify windows joins laterals pivots match sample".split())
+_NOT_DISTINCT = ("group", "having", "qualify", "windows")
 
 
 def is_aggregation(select: exp.Select) -> bool:
@@ -70,7 +70,11 @@ def distinct_as_grouping(select: exp.Select, attached: AttachedWindow | None) ->
     distinct = select.args.get("distinct")
     if attached is None or distinct is None or distinct.args.get("on"):
         return None
-    if any(map(select.args.get, _NOT_DISTINCT)) or select.find_ancestor(exp.In, exp.Exists):
+    if (
+        has_beside(select)
+        or any(map(select.args.get, _NOT_DISTINCT))
+        or select.find_ancestor(exp.In, exp.Exists)
+    ):
         return None  # what is looked up in is no set of results, and may name columns from outside
     items = [item.unalias() for item in select.expressions]
     if not identifies_window(attached, [i.name for i in items if isinstance(i, exp.Column)]):
@@ -90,20 +94,20 @@ def bind_aggregation(
     function: WindowFunctionCall,
     windowed: WindowTableFunction,
     relations: Relations,
-    scope: Mapping[str, exp.CTE],
+    scope: Scope,
 ) -> Node | LeftToSpark:
     """The nodes of a grouping block over `windowed`, or the reason why it stays with Spark.
 
     Raises:
         AnalysisError: Spark's analyser finds the block wrong.
     """
-    return _bind_block(
-        select, windowed, _source_alias(function), windowed.time_column, relations, scope
-    )
+    data = function.args["data"]
+    name = function.alias or (data.name if isinstance(data, exp.Table) else None)
+    return _bind_block(select, windowed, name, windowed.time_column, relations, scope)
 
 
 def bind_regrouping(
-    select: exp.Select, relations: Relations, scope: Mapping[str, exp.CTE]
+    select: exp.Select, relations: Relations, scope: Scope
 ) -> Node | LeftToSpark | None:
     """The nodes of a grouping block over windows of a stream that its rows carry already.
 
@@ -115,12 +119,10 @@ def bind_regrouping(
     Raises:
         AnalysisError: Spark's analyser finds the block wrong.
     """
-    source = select.args.get("from_")
-    others = ("joins", "laterals", "pivots", "match", "sample")
-    is_grouped = is_aggregation(select) or select.args.get("distinct")
-    if source is None or not is_grouped or any(map(select.args.get, others)):
+    source = lone_source(select)
+    if source is None or not (is_aggregation(select) or select.args.get("distinct")):
         return None
-    side = side_of(source.this, relations, scope)
+    side = side_of(source, relations, scope)
     if side is None or not streams_of(side.node, relations.catalog):
         return None
     select = distinct_as_grouping(select, side.attached) or select
@@ -138,9 +140,8 @@ def _bind_block(
     source_alias: str | None,
     time_column: str,
     relations: Relations,
-    scope: Mapping[str, exp.CTE],
+    scope: Scope,
 ) -> Node | LeftToSpark:
-    name = relations.placeholder(windowed)
     group = select.args.get("group")
     groupings = None
     if group is not None and has_groupings(group):
@@ -151,7 +152,7 @@ def _bind_block(
     whole.set("with_", None)
     if groupings is not None:
         whole.set("group", as_two_sets(groupings))
-    table = relation(name)
+    table = relation(relations.placeholder(windowed))
     if source_alias:
         table.set("alias", exp.TableAlias(this=identifier(source_alias)))
     whole.set("from_", exp.From(this=table))
@@ -170,35 +171,19 @@ def _bind_block(
     calls = block.calls(keys)
     if block.groupings is not None:
         read = [call.expr for call in calls]
-        expanded = expand_groupings(block.groupings, below, keys, read, relations, scope)
+        expanded = expand_groupings(block, block.groupings, below, keys, read, relations, scope)
         if isinstance(expanded, LeftToSpark):
             return expanded
-        below, keys = expanded.node, expanded.keys
-        block.bits = expanded.bits
-        block.key_names |= expanded.key_names
-    aggregate = replace(
-        _aggregate(below, keys, calls, relations, scope), place=group and span_of(group)
-    )
-    return block.around(aggregate, relations, scope)
-
-
-def _source_alias(function: WindowFunctionCall) -> str | None:
-    clause = function.args.get("alias")
-    if clause is not None and clause.this is not None:
-        return str(clause.name)
-    data = function.args["data"]
-    return str(data.name) if isinstance(data, exp.Table) else None
+        below, keys = expanded
+    aggregate = _aggregate(below, keys, calls, relations, scope)
+    return block.around(replace(aggregate, place=group and span_of(group)), relations, scope)
 
 
 def _filtered(
-    select: exp.Select,
-    block: GroupingBlock,
-    relations: Relations,
-    scope: Mapping[str, exp.CTE],
+    select: exp.Select, block: GroupingBlock, relations: Relations, scope: Scope
 ) -> Node | LeftToSpark:
     """WHERE: a Filter above the windows; what holds a subquery goes into the data below them."""
-    where = select.args.get("where")
-    parts = [block.plain(part) for part in conjuncts(where.this if where else None)]
+    parts = [block.plain(part) for part in conjuncts(select.args.get("where"))]
     nested = [part for part in parts if part.find(exp.Query)]
     plain = tuple(part for part in parts if not part.find(exp.Query))
     windowed = block.windowed
@@ -211,11 +196,8 @@ def _filtered(
         if isinstance(windowed.window, SessionWindow):
             return LeftToSpark("a subquery in WHERE would take rows out of the middle of sessions")
         data = windowed.input
-        query = exp.Select(
-            expressions=[exp.Star()],
-            from_=exp.From(this=relation(relations.placeholder(data))),
-            where=exp.Where(this=exp.and_(*nested)),
-        )
+        condition = exp.Where(this=exp.and_(*nested))
+        query = relations.select([exp.Star()], data, where=condition)
         windowed = windowed.with_inputs(relations.sql_query(query, scope, data.schema))
     return Filter(windowed.schema, windowed, plain) if plain else windowed
 
@@ -225,19 +207,16 @@ def _aggregate(
     keys: list[NamedExpr],
     calls: list[AggregateCall],
     relations: Relations,
-    scope: Mapping[str, exp.CTE],
+    scope: Scope,
 ) -> Aggregate:
     """The Aggregate node, with the types that Spark gives to its keys and calls."""
     items: list[exp.Expr] = [alias(key.expr, key.name) for key in keys]
     items += [alias(call.expr, call.name) for call in calls]
     n_columns = len(items)
     values = [value for call in calls for value in _values_to_type(call)]
-    items += [alias(_any_of(value), f"$value{i}") for i, value in enumerate(values)]
-    typed = exp.Select(
-        expressions=items,
-        from_=exp.From(this=relation(relations.placeholder(below))),
-        group=exp.Group(expressions=[key.expr.copy() for key in keys]) if keys else None,
-    )
+    items += [alias(function_call("FIRST", value), f"$value{i}") for i, value in enumerate(values)]
+    group = exp.Group(expressions=[key.expr.copy() for key in keys]) if keys else None
+    typed = relations.select(items, below, group=group)
     schema = relations.sql_query(typed, scope).schema if items else ()
     schema, rest = schema[:n_columns], schema[n_columns:]
     types = {c.name: c.type for c in schema}
@@ -255,12 +234,7 @@ def _aggregate(
 
 def _values_to_type(call: AggregateCall) -> tuple[exp.Expr, ...]:
     """The arguments whose types matter and do not follow from the call's: those behind DISTINCT."""
-    has_star = any(arg.find(exp.Star) for arg in call.args)
     if call.function == "APPROX_COUNT_DISTINCT":
         return call.args[:1]
+    has_star = any(arg.find(exp.Star) for arg in call.args)
     return call.args if call.distinct and not has_star else ()
-
-
-def _any_of(value: exp.Expr) -> exp.Expr:
-    """Some value of a group, of the type of `value`."""
-    return function_call("FIRST", value)

@@ -37,7 +37,7 @@ _GAPS = (
     "HOP's slide ({}) is longer than its size ({}), so that rows between two windows are in none; "
     "the slide comes first: HOP(data, time, slide, size)"
 )
-_JOIN_KEEPS_LEFT = frozenset({"", "INNER", "LEFT", "CROSS", "LEFT OUTER", "LEFT SEMI", "LEFT ANTI"})
+_JOIN_KEEPS_LEFT = frozenset({"", "INNER", "LEFT", "CROSS", "LEFT SEMI", "LEFT ANTI"})
 
 
 def window_properties(node: Node) -> AttachedWindow | None:
@@ -122,8 +122,8 @@ def renamed_windows(
 
 
 def join_words(join: exp.Join) -> str:
-    """The words that say which rows a join keeps, such as LEFT OUTER, in capitals."""
-    return " ".join(filter(None, (join.side, join.kind))).upper()
+    """The words that say which rows a join keeps, in capitals and without OUTER."""
+    return " ".join(filter(None, (join.side, join.kind))).upper().removesuffix(" OUTER")
 
 
 def _of_join(node: WindowJoin) -> AttachedWindow | None:
