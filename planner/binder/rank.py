@@ -5,14 +5,11 @@ The model is Flink's StreamPhysicalWindowRankRule.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 from sqlglot import exp
 
 from planner.aggregates.calls import canonical
-from planner.binder.relations import Relations
-from planner.nodes.logical import LeftToSpark, NamedExpr, Node, Project, SqlQuery, WindowRank
+from planner.binder.relations import Relations, Scope
+from planner.nodes.logical import LeftToSpark, Node, SqlQuery, WindowRank, columns_of
 from planner.nodes.windows import identifies_window, window_properties
 from planner.sql.build import (
     alias,
@@ -25,6 +22,7 @@ from planner.sql.build import (
     relation,
 )
 from planner.sql.nodes import placed_like, span_of
+from planner.sql.parts import lone_source
 from runtime.errors import AnalysisError
 from runtime.spec.table import Column
 
@@ -32,14 +30,12 @@ _RANKS = frozenset({"ROW_NUMBER", "RANK", "DENSE_RANK"})
 _HIDDEN = "$order{}"
 
 
-@dataclass(frozen=True)
-class _RankRange:
-    first: int
-    last: int | None
+# The first and the last rank that a condition keeps; None: all behind the first
+_Range = tuple[int, int | None]
 
 
 def bind_rank(
-    outer: exp.Select, relations: Relations, scope: Mapping[str, exp.CTE]
+    outer: exp.Select, relations: Relations, scope: Scope
 ) -> exp.Select | LeftToSpark | None:
     """The SELECT over a WindowRank, if `outer` chooses ranks of a query that ranks by window.
 
@@ -51,12 +47,10 @@ def bind_rank(
     if inner is None:
         return None
     query, source = inner
-    found = [item for item in query.expressions if _ranking(item) is not None]
+    found = [(item, over) for item in query.expressions if (over := _ranking(item)) is not None]
     if len(found) != 1:
         return None
-    item = found[0]
-    over = _ranking(item)
-    assert over is not None
+    ((item, over),) = found
     input_ = _without(query, item, over, relations, scope)
     if input_ is None:
         return None
@@ -76,19 +70,15 @@ def bind_rank(
         return LeftToSpark(
             f"no condition says up to which {name} rows are wanted", "Spark ranks all rows"
         )
-    range_, rest = chosen
-    if range_.last is None or range_.first > range_.last:
-        return LeftToSpark(
-            f"no condition says up to which {name} rows are wanted", "Spark ranks all rows"
-        )
+    first, last, rest = chosen
     windows = tuple(p for p in partition if attached.role_of(p) is not None)
     ranked: Node = WindowRank(
         (*node.schema, Column(name, "int", False)),
         node,
         attached,
         function,
-        range_.first,
-        range_.last,
+        first,
+        last,
         windows,
         tuple(p for p in partition if attached.role_of(p) is None),
         order,
@@ -118,25 +108,18 @@ def _has_subqueries(select: exp.Select) -> bool:
 
 
 def _ranked(
-    outer: exp.Select, relations: Relations, scope: Mapping[str, exp.CTE]
+    outer: exp.Select, relations: Relations, scope: Scope
 ) -> tuple[exp.Select, exp.Expr] | None:
     """The query that `outer` reads alone, with what stands in FROM."""
-    clause = outer.args.get("from_")
-    extras = ("joins", "laterals", "pivots", "match", "sample")
-    if clause is None or any(outer.args.get(key) for key in extras):
-        return None
-    source = clause.this
-    if any(source.args.get(key) for key in extras):
-        return None
-    names = source.args.get("alias")
-    if names is not None and names.columns:
+    source = lone_source(outer)
+    if source is None or source.alias_column_names:
         return None
     query: exp.Expr | None = None
     if isinstance(source, exp.Subquery):
         query = source.this.unnest() if isinstance(source.this, exp.Subquery) else source.this
     elif isinstance(source, exp.Table) and not source.db and source.name.lower() in scope:
         cte = scope[source.name.lower()]
-        query = None if cte.args["alias"].columns else cte.this
+        query = None if cte.alias_column_names else cte.this
     if not isinstance(query, exp.Select):
         return None
     behind = relations.whole_relation(query)
@@ -158,24 +141,22 @@ def _ranking(item: exp.Expr) -> exp.Window | None:
 
 
 def _without(
-    query: exp.Select,
-    item: exp.Expr,
-    over: exp.Window,
-    relations: Relations,
-    scope: Mapping[str, exp.CTE],
+    query: exp.Select, item: exp.Expr, over: exp.Window, relations: Relations, scope: Scope
 ) -> tuple[Node, tuple[str, ...], tuple[exp.Ordered, ...]] | None:
     """The query without its rank; PARTITION BY and ORDER BY over what it yields."""
     clauses = ("limit", "offset", "distinct", "order", "qualify", "windows")
     if any(query.args.get(clause) for clause in clauses):
         return None
     items = [other for other in query.expressions if other is not item]
+    stars = [other for other in items if other.is_star]
+    if len(stars) > 1:
+        return None  # where the rank stands among the columns is not known
+    # `a.*` is all columns too, unless there are other relations
+    has_star = any(isinstance(star, exp.Star) or not query.args.get("joins") for star in stars)
     known: dict[str, str] = {}
-    has_star = False
     for other in items:
-        inner = other.unalias()
-        has_star = has_star or isinstance(inner, exp.Star)
-        if isinstance(other, exp.Alias) or isinstance(inner, exp.Column):
-            known.setdefault(canonical(inner), other.alias_or_name)
+        if isinstance(other, exp.Alias | exp.Column) and not other.is_star:
+            known.setdefault(canonical(other.unalias()), other.alias_or_name)
     hidden: list[exp.Expr] = []
 
     def name_of(expr: exp.Expr) -> str:
@@ -198,7 +179,7 @@ def _without(
     below = query.copy()
     below.set("expressions", [i.copy() for i in items] + hidden)
     try:
-        node = relations.whole_relation(below) or relations.sql_query(below, scope)
+        node = relations.node_of(below, scope)
     except AnalysisError:
         return None  # it reads columns of a query around it, or Spark will say what is wrong
     lower = [c.name.lower() for c in node.schema]
@@ -212,36 +193,29 @@ def _in_order(ranked: Node, query: exp.Select, item: exp.Expr) -> Node:
     """The rank at its place in the select list, hidden columns left out."""
     *others, rank = ranked.schema
     visible = [c for c in others if not c.name.startswith("$order")]
-    place = 0
-    for other in query.expressions:
-        if other is item:
-            break
-        inner = other.unalias()
-        is_star = isinstance(inner, exp.Star)
-        place += 1 if not is_star else len(visible) - (len(query.expressions) - 2)
+    place = next(i for i, other in enumerate(query.expressions) if other is item)
+    if any(other.is_star for other in query.expressions[:place]):
+        place = len(visible) - len(query.expressions[place + 1 :])
     columns = (*visible[:place], rank, *visible[place:])
-    if columns == ranked.schema:
-        return ranked
-    return Project(columns, ranked, tuple(NamedExpr(c.name, column(c.name)) for c in columns))
+    return ranked if columns == ranked.schema else columns_of(ranked, columns)
 
 
-def _chosen(outer: exp.Select, name: str, source: str) -> tuple[_RankRange, list[exp.Expr]] | None:
-    """The ranks that WHERE keeps, and the conditions that are not about them."""
-    where = outer.args.get("where")
-    first, last = 1, None
+def _chosen(outer: exp.Select, name: str, source: str) -> tuple[int, int, list[exp.Expr]] | None:
+    """The first and the last rank that WHERE keeps, and the conditions that are not about them."""
+    ranges: list[_Range] = []
     rest: list[exp.Expr] = []
-    for part in conjuncts(where.this if where is not None else None):
+    for part in conjuncts(outer.args.get("where")):
         bounds = _bounds(part, name, source)
         if bounds is None:
             rest.append(part)
-            continue
-        first = max(first, bounds.first)
-        if bounds.last is not None:
-            last = bounds.last if last is None else min(last, bounds.last)
-    return None if last is None else (_RankRange(first, last), rest)
+        else:
+            ranges.append(bounds)
+    first = max([1, *(first for first, _ in ranges)])
+    lasts = [last for _, last in ranges if last is not None]
+    return (first, min(lasts), rest) if lasts and first <= min(lasts) else None
 
 
-def _bounds(condition: exp.Expr, name: str, source: str) -> _RankRange | None:
+def _bounds(condition: exp.Expr, name: str, source: str) -> _Range | None:
     """The ranks between which a condition on the rank alone keeps rows."""
 
     def is_rank(expr: exp.Expr) -> bool:
@@ -254,7 +228,7 @@ def _bounds(condition: exp.Expr, name: str, source: str) -> _RankRange | None:
     if isinstance(condition, exp.Between):
         low, high = _integer(condition.args["low"]), _integer(condition.args["high"])
         if is_rank(condition.this) and low is not None and high is not None:
-            return _RankRange(low, high)
+            return low, high
         return None
     if not isinstance(condition, exp.LT | exp.LTE | exp.GT | exp.GTE | exp.EQ):
         return None
@@ -266,12 +240,12 @@ def _bounds(condition: exp.Expr, name: str, source: str) -> _RankRange | None:
     number = _integer(right)
     if not is_rank(left) or number is None:
         return None
-    ranges: dict[type[exp.Expr], _RankRange] = {
-        exp.LT: _RankRange(1, number - 1),
-        exp.LTE: _RankRange(1, number),
-        exp.GT: _RankRange(number + 1, None),
-        exp.GTE: _RankRange(number, None),
-        exp.EQ: _RankRange(number, number),
+    ranges: dict[type[exp.Expr], _Range] = {
+        exp.LT: (1, number - 1),
+        exp.LTE: (1, number),
+        exp.GT: (number + 1, None),
+        exp.GTE: (number, None),
+        exp.EQ: (number, number),
     }
     return ranges[kind]
 

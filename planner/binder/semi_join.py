@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Collection
 
 from sqlglot import exp
 
+from planner.aggregates.calls import aggregates_in
 from planner.binder.join import bind_join, side_of
-from planner.binder.relations import Relations
+from planner.binder.relations import Relations, Scope
 from planner.nodes.logical import LeftToSpark
-from planner.sql.build import conjunction, conjuncts, identifier
+from planner.sql.build import conjunction, conjuncts, has_only, identifier
 
 _INNER = "$inner"
 
 
 def bind_semi_join(
-    select: exp.Select, relations: Relations, scope: Mapping[str, exp.CTE]
+    select: exp.Select, relations: Relations, scope: Scope
 ) -> exp.Select | LeftToSpark | None:
     """The SELECT with one IN or EXISTS of its WHERE as a WindowJoin.
 
@@ -49,21 +50,20 @@ def bind_semi_join(
 def _membership(part: exp.Expr) -> tuple[exp.Expr | None, exp.Select, bool] | None:
     """What is looked for, where, and whether it must be absent."""
     is_anti = isinstance(part, exp.Not)
-    inner = part.this.unnest() if isinstance(part, exp.Not) else part
-    value: exp.Expr | None = None
-    query: exp.Expr | None
+    inner = part.this.unnest() if is_anti else part
     if isinstance(inner, exp.Exists):
-        query = inner.this
-    elif isinstance(inner, exp.In) and inner.args.get("query") is not None:
-        value, query = inner.this, inner.args["query"]
+        value, query = None, inner.this
+    elif isinstance(inner, exp.In):
+        value, query = inner.this, inner.args.get("query")
     else:
         return None
     query = query.unnest() if isinstance(query, exp.Subquery) else query
     if not isinstance(query, exp.Select):
         return None
-    known = ("expressions", "from_", "where", "distinct")
-    if any(clause for key, clause in query.args.items() if key not in known):
+    if not has_only(query, ("expressions", "from_", "where", "distinct")):
         return None
+    if any(map(aggregates_in, query.expressions)):
+        return None  # it has one row, whatever the rows that it reads
     return value, query, is_anti
 
 
@@ -73,7 +73,7 @@ def _join(
     is_anti: bool,
     outer_name: str,
     relations: Relations,
-    scope: Mapping[str, exp.CTE],
+    scope: Scope,
 ) -> exp.Join | None:
     """The join that a subquery is, or None where it does not read rows with windows."""
     clause = query.args.get("from_")
@@ -84,29 +84,24 @@ def _join(
     name = side.name or _INNER
     if not side.name:
         source.set("alias", exp.TableAlias(this=identifier(name)))
-    columns = {c.name.lower() for c in side.node.schema}
-
-    def resolved(expr: exp.Expr) -> exp.Expr:
-        """Names in a subquery mean its own columns first."""
-        result: exp.Expr = exp.Paren(this=expr.copy())
-        for col in result.find_all(exp.Column):
-            if not col.table and col.name.lower() in columns:
-                col.set("table", identifier(name))
-        return result.unnest()
-
-    where = query.args.get("where")
-    on = [resolved(part) for part in conjuncts(where.this if where is not None else None)]
+    # names in a subquery mean its own columns first
+    own = side.node.column_names
+    on = [_qualified(part, name, own) for part in conjuncts(query.args.get("where"))]
     if any(part.find(exp.Query) for part in on):
         return None
     if value is not None:
-        equal = _equal(value, query, outer_name, resolved)
-        if equal is None:
+        values = value.expressions if isinstance(value, exp.Tuple) else [value.unnest()]
+        items = [item.unalias() for item in query.expressions]
+        if len(values) != len(items) or any(item.find(exp.Star) for item in items):
             return None
+        equal = [
+            exp.EQ(this=_qualified(each, outer_name), expression=_qualified(item, name, own))
+            for each, item in zip(values, items, strict=True)
+        ]
         if is_anti:
-            unknown = exp.Is(this=exp.Paren(this=conjunction(equal)), expression=exp.Null())
-            both = conjunction(equal)
-            assert both is not None
-            on.append(exp.Paren(this=exp.Or(this=exp.Paren(this=both), expression=unknown)))
+            both = exp.Paren(this=conjunction(equal))
+            unknown = exp.Is(this=both.copy(), expression=exp.Null())
+            on.append(exp.Paren(this=exp.Or(this=both, expression=unknown)))
         else:
             on += equal
     return exp.Join(
@@ -114,22 +109,10 @@ def _join(
     )
 
 
-def _equal(
-    value: exp.Expr, query: exp.Select, outer_name: str, resolved: Callable[[exp.Expr], exp.Expr]
-) -> list[exp.Expr] | None:
-    """`value = item` for each item of the subquery's select list."""
-    values = value.expressions if isinstance(value, exp.Tuple) else [value.unnest()]
-    items = [item.unalias() for item in query.expressions]
-    if len(values) != len(items) or any(item.find(exp.Star) for item in items):
-        return None
-    outside = []
-    for each in values:
-        whole: exp.Expr = exp.Paren(this=each.copy())
-        for col in whole.find_all(exp.Column):
-            if not col.table and outer_name:
-                col.set("table", identifier(outer_name))
-        outside.append(whole.unnest())
-    return [
-        exp.EQ(this=left, expression=resolved(item))
-        for left, item in zip(outside, items, strict=True)
-    ]
+def _qualified(expr: exp.Expr, name: str, columns: Collection[str] | None = None) -> exp.Expr:
+    """The expression with plain columns, or with those of `columns`, under a relation's name."""
+    result: exp.Expr = exp.Paren(this=expr.copy())
+    for col in result.find_all(exp.Column):
+        if name and not col.table and (columns is None or col.name.lower() in columns):
+            col.set("table", identifier(name))
+    return result.unnest()
