@@ -34,9 +34,9 @@ class Options:
     """Settings that the planner obeys.
 
     Attributes:
+        catalog: where names are looked up.
         agg_phase_strategy: AUTO, ONE_PHASE or TWO_PHASE.
         disabled_rules: names of rules that are not tried.
-        catalog: for rules that look at tables; None where there is none.
         time_zone: the session's time zone.
         parallelism: what decides on the parallelism of exchanges.
         strict_flink: whether to refuse what Flink does not take.
@@ -45,9 +45,9 @@ class Options:
         refused_slices: name of a materialized table, and why it does not answer this query.
     """
 
+    catalog: Catalog
     agg_phase_strategy: str = "AUTO"
     disabled_rules: frozenset[str] = frozenset()
-    catalog: Catalog | None = None
     time_zone: str = "UTC"
     parallelism: ParallelismOptions = ParallelismOptions()
     strict_flink: bool = False

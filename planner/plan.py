@@ -68,46 +68,40 @@ class Plan(Draft):
     alone: Node | None = None
 
 
-def plan_query(query: exp.Query, sql: str, catalog: Catalog, options: Options) -> Plan:
+def plan_query(query: exp.Query, sql: str, options: Options) -> Plan:
     """Plan a query.
 
     Args:
         query: the tree, in sqlwin's dialect.
         sql: the text it was parsed from.
-        catalog: where names are looked up.
-        options: the settings that matter here.
+        options: the catalog, and the settings that matter here.
 
     Raises:
         AnalysisError: the query does not fit the catalog, or a window makes no sense.
     """
-    (plan,) = plan_together([draft_plan(query, sql, catalog, options)], options)
+    (plan,) = plan_together([draft_plan(query, sql, options)], options)
     return plan
 
 
 def draft_plan(
-    query: exp.Query,
-    sql: str,
-    catalog: Catalog,
-    options: Options,
-    sink: tuple[str, bool] | None = None,
+    query: exp.Query, sql: str, options: Options, sink: tuple[str, bool] | None = None
 ) -> Draft:
     """The first part of `plan_query`, for queries that are then planned together.
 
     Args:
         query: the tree, in sqlwin's dialect.
         sql: the text it was parsed from.
-        catalog: where names are looked up.
-        options: the settings that matter here.
+        options: the catalog, and the settings that matter here.
         sink: for INSERT, the table and whether it is overwritten; only shown in plans.
 
     Raises:
         AnalysisError: the query does not fit the catalog, or a window makes no sense.
     """
-    bound = bind(query, sql, catalog, options.strict_flink)
+    bound = bind(query, sql, options.catalog, options.strict_flink)
     trace = Trace()
     logical = optimize(bound.plan, LOGICAL_STAGES, options, trace)
     if options.strict_flink:
-        check_plan(logical, is_stream=bool(streams_of(logical, catalog)))
+        check_plan(logical, is_stream=bool(streams_of(logical, options.catalog)))
     physical = optimize(to_physical(logical), PHYSICAL_STAGES, options, trace)
     return Draft(bound.plan, logical, physical, trace, bound.notes, bound.is_rewritten, sql, sink)
 
@@ -146,17 +140,15 @@ def _read(plans: Sequence[Node], options: Options, traces: Sequence[Trace]) -> l
 
 
 def _finished(draft: Draft, physical: Node, alone: Node, options: Options) -> Plan:
-    catalog = options.catalog
-    is_stream = catalog is not None and streams_of(draft.bound, catalog)
-    shares_stream = False
-    if catalog is not None:
-        physical = with_one_reading(physical, catalog)
-        shares_stream = _shares_stream(physical, catalog)
+    physical = with_one_reading(physical, options.catalog)
+    shares_stream = _shares_stream(physical, options.catalog)
     trees = {"bound": draft.bound, "logical": draft.logical, "physical": physical}
     if draft.sink is not None:
         trees = {name: Sink(tree.schema, tree, *draft.sink) for name, tree in trees.items()}
     tried = {entry.rule for entry in draft.trace.entries}
-    left_out = (SLICES_RULE_NAMES - tried) | (frozenset() if is_stream else STREAM_RULE_NAMES)
+    left_out = SLICES_RULE_NAMES - tried
+    if not streams_of(draft.bound, options.catalog):
+        left_out |= STREAM_RULE_NAMES
     names = tuple(name for name in RULE_NAMES if name not in left_out)
     parts = vars(draft) | trees
     return Plan(**parts, rule_names=names, alone=alone if shares_stream else None)

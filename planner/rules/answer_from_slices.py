@@ -13,7 +13,6 @@ from planner.materialized.derive import Derivation, derived
 from planner.nodes.logical import Expand, Node, SqlQuery, TableScan
 from planner.nodes.physical import (
     LocalWindowAggregate,
-    ScanLocalWindowAggregate,
     SliceScan,
     attributes,
 )
@@ -56,10 +55,8 @@ def answer_from_slices(node: Node, options: Options) -> Node | Refusal | None:
           window=[HOP(time_col=[ts], size=[1 d], slide=[1 h])], select=[city, SUM(fare) AS s$0,
           slice_end('w$) AS $slice_end])
     """
-    if not isinstance(node, LocalWindowAggregate) or options.catalog is None:
-        return None
     # what reads files already was looked at before it did
-    if isinstance(node, ScanLocalWindowAggregate | SliceScan):
+    if type(node) is not LocalWindowAggregate:
         return None
     catalog = options.catalog
     opened = [table for name in _tables(node) for table in catalog.slice_tables(name)]

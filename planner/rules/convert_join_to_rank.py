@@ -95,7 +95,7 @@ def convert_join_to_rank(node: Node, options: Options) -> Node | Refusal | None:
     """
     if not isinstance(node, WindowJoin) or node.join_type != "Inner":
         return None
-    if options.catalog is None or not streams_of(node, options.catalog):
+    if not streams_of(node, options.catalog):
         return None
     extreme = _extreme(node.right)
     compared = _compared(node)

@@ -55,7 +55,7 @@ def expand_after_local_aggregate(node: Node, options: Options) -> Node | Refusal
         elif not (isinstance(below, Project) and all(i.is_plain_column for i in below.items)):
             return None
         below = below.inputs[0]
-    if options.catalog is not None and streams_of(below, options.catalog):
+    if streams_of(below, options.catalog):
         return Refusal("the input is a stream")
     expand, rows = below, below.input
     for filter_ in reversed(filters):

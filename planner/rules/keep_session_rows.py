@@ -34,8 +34,6 @@ def keep_session_rows(node: Node, options: Options) -> Node | Refusal | None:
              AS window_start, end('w$) AS window_end, time('w$) AS window_time])
            +- LogicalTableScan(table=[rides])
     """
-    if options.catalog is None or not isinstance(node, WindowTableFunction):
+    if not isinstance(node, WindowTableFunction) or not isinstance(node.window, SessionWindow):
         return None
-    if not isinstance(node.window, SessionWindow) or not streams_of(node, options.catalog):
-        return None
-    return buffered_rows(node, None)
+    return buffered_rows(node, None) if streams_of(node, options.catalog) else None

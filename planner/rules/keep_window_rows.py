@@ -48,8 +48,6 @@ def keep_window_rows(node: Node, options: Options) -> Node | Refusal | None:
              AS window_end])
            +- LogicalTableScan(table=[rides])
     """
-    if options.catalog is None:
-        return None
     if isinstance(node, Project):
         below = node.input
         if not isinstance(below, WindowTableFunction) or not isinstance(

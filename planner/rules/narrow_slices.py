@@ -47,9 +47,7 @@ def narrow_slices(node: Node, options: Options) -> Node | Refusal | None:
           00:00:00], groupBy=[city], window=[HOP(time_col=[ts], size=[1 d], slide=[1 h])],
           select=[city, SUM(fare) AS s$0, slice_end('w$) AS $slice_end])
     """
-    if not isinstance(node, Filter | SqlQuery) or options.catalog is None:
-        return None
-    windows = _windows_below(node)
+    windows = _windows_below(node) if isinstance(node, Filter | SqlQuery) else None
     if windows is None:
         return None
     (scan,) = windows.input.inputs

@@ -53,8 +53,6 @@ def narrow_window_rows(node: Node, options: Options) -> Node | None:
            +- LogicalTableFunctionScan(window=[TUMBLE(time_col=[ts], size=[1 h])])
               +- LogicalTableScan(table=[rides])
     """
-    if options.catalog is None:
-        return None
     needed: frozenset[str] | None = None
     match node:
         case Project():

@@ -11,7 +11,6 @@ from planner.nodes.logical import Node
 from planner.nodes.physical import (
     LocalWindowAggregate,
     ScanLocalWindowAggregate,
-    SliceScan,
     attributes,
 )
 from planner.optimizer import Options, Refusal
@@ -47,9 +46,7 @@ def push_local_aggregate_into_scan(node: Node, options: Options) -> Node | Refus
           window=[TUMBLE(time_col=[ts], size=[1 h])], select=[SUM(fare) AS s$0,
           slice_end('w$) AS $slice_end])
     """
-    if not isinstance(node, LocalWindowAggregate):
-        return None
-    if isinstance(node, ScanLocalWindowAggregate | SliceScan) or options.catalog is None:
+    if type(node) is not LocalWindowAggregate:
         return None
     try:
         return _scanned(node, options.catalog, options.time_zone)

@@ -70,7 +70,7 @@ class KnownPlans:
         partitions = int(settings.get("spark.sql.shuffle.partitions"))
         try:
             options = planner_options(config, catalog, zone, partitions)
-            plan = plan_query(query, text, catalog, options)
+            plan = plan_query(query, text, options)
         except (NeedsSpark, SqlwinError):
             # the usual road says it, or what is wrong
             return None

@@ -180,7 +180,7 @@ class OfflineSession:
 
     def _plan(self, query: exp.Query, text: str) -> Plan:
         options = planner_options(self._config, self._catalog, self._time_zone, self._partitions)
-        return plan_query(query, text, self._catalog, options)
+        return plan_query(query, text, options)
 
     def _set(self, key: str, value: str) -> None:
         if self._config.spark_setting(key)[0] is not None:

@@ -351,7 +351,7 @@ class Plans:
         without: frozenset[str] = frozenset(),
     ) -> Draft:
         try:
-            draft = draft_plan(query, text, self.catalog, self._planner_options(without), sink)
+            draft = draft_plan(query, text, self._planner_options(without), sink)
         except SqlwinError as error:
             doubts = (note for note in self.catalog.file_notes if _is_about(error, note))
             error.hint = next(doubts, error.hint)

@@ -70,7 +70,7 @@ def planned(sql: str, *, is_stream: bool = False) -> Catalog:
     """Plan and lower a query."""
     catalog = Catalog(is_stream=is_stream)
     with deep_trees(sql):
-        plan = plan_query(parse_query(sql), sql, catalog, Options(catalog=catalog))
+        plan = plan_query(parse_query(sql), sql, Options(catalog))
         if is_stream:
             lower_stream(plan.physical, catalog, "UTC")
         else:

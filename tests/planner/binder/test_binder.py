@@ -41,7 +41,7 @@ def nodes(node: Node, kind: type[Node]) -> list[Any]:
 def test_a_number_that_names_no_item_is_a_constant_key(keys: str) -> None:
     group = keys.format("window_start, window_end")
     plan = bound(f"SELECT window_end, COUNT(*) AS n FROM {HOURS} GROUP BY {group}").plan
-    plan = optimize(plan, LOGICAL_STAGES, Options(), Trace())
+    plan = optimize(plan, LOGICAL_STAGES, Options(Catalog()), Trace())
     keyed = [*nodes(plan, WindowAggregate), *nodes(plan, Expand)]
     assert "1.5" in [key.expr.name for node in keyed for key in node.keys]
 

@@ -136,7 +136,7 @@ class Tables(OfflineCatalog):
         """The plan of a query."""
         self.start_statement("automatic")
         return plan_query(
-            parse_query(sql), sql, self, Options(catalog=self, time_zone=self.zone, **options)
+            parse_query(sql), sql, Options(catalog=self, time_zone=self.zone, **options)
         )
 
     def rows(self, sql: str, **options: Any) -> pa.Table:

@@ -41,7 +41,7 @@ VIEW = "SELECT ts AS t, city AS c, fare AS f, fare AS g FROM trips WHERE city <>
 
 def local(sql):
     catalog = WithView()
-    node = plan_query(parse_query(sql), sql, catalog, Options(catalog=catalog)).physical
+    node = plan_query(parse_query(sql), sql, Options(catalog)).physical
     while not isinstance(node, LocalWindowAggregate):
         (node,) = node.inputs
     return node

@@ -24,8 +24,10 @@ from planner.rules.split_window_aggregate import split_window_aggregate
 from planner.sql.build import column, to_sql
 from runtime.spec.table import Column
 from runtime.spec.windows import Cumulate, Hop, Tumble
+from tests.planner.catalog import Catalog
 
 MINUTE = 60_000_000
+OPTIONS = Options(Catalog())
 COLUMNS = tuple(
     Column(name, type_)
     for name, type_ in [
@@ -63,13 +65,13 @@ def window_aggregate(window, *calls, over=TABLE, keys=("k",), time="ts"):
         (WindowKey("window_end", "end"),),
         calls,
     )
-    return split_window_aggregate(one_phase, Options())
+    return split_window_aggregate(one_phase, OPTIONS)
 
 
 def shared(*plans):
     """(the plans after the rule, what it noted for each plan)."""
     traces = [Trace() for _ in plans]
-    after = share_window_slices(plans, traces, Options())
+    after = share_window_slices(plans, traces, OPTIONS)
     return after, [[entry.reason for entry in trace.entries] for trace in traces]
 
 

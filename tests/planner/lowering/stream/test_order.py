@@ -21,7 +21,7 @@ SESSIONS = COUNTED.replace(TUMBLE, SESSION)
 def order(sql: str, *, emits_updates: bool = False) -> list[RankOrder]:
     """By what the rows of a micro-batch are sorted."""
     catalog = Catalog(is_stream=True)
-    plan = plan_query(parse_query(sql), sql, catalog, Options(catalog=catalog))
+    plan = plan_query(parse_query(sql), sql, Options(catalog))
     return list(lower_stream(plan.physical, catalog, "UTC", emits_updates).order)
 
 
