@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from planner.catalog import Schema
 from planner.nodes.logical import AggregateCall
 from runtime.spec.aggregates import Accumulator
+from runtime.spec.table import Column
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,11 @@ def partials_by_column(plans: Iterable[AggregatePlan]) -> dict[str, Partial]:
     """The partials of some plans by the columns that they become."""
     partials = (partial for plan in plans for partial in plan.partials)
     return {name: partial for partial in partials for name in partial.columns}
+
+
+def partial_schema(plans: Iterable[AggregatePlan]) -> Schema:
+    """The partial columns of some plans, as columns of nodes."""
+    return tuple(Column(name, "partial") for name in partials_by_column(plans))
 
 
 def call_of(function: str, call: AggregateCall, *args: exp.Expr) -> exp.Expr:

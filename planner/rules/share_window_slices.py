@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from sqlglot import exp
 
-from planner.aggregates.shared_partials import Columns, union_partials
-from planner.catalog import Schema
+from planner.aggregates.recipes import partial_schema
+from planner.aggregates.shared_partials import union_partials
+from planner.catalog import Catalog
 from planner.nodes.logical import Filter, Node, Project, TableScan, with_needed_columns
 from planner.nodes.physical import (
     Exchange,
@@ -19,6 +21,7 @@ from planner.nodes.physical import (
 )
 from planner.nodes.slice_levels import (
     FixedWindow,
+    Grid,
     common_grid,
     grid_of,
     is_cheaper_together,
@@ -30,7 +33,6 @@ from planner.sql.intervals import render_duration
 from planner.streams.sharing import MOST_READERS, MOST_SLICES, stream_obstacle
 from planner.streams.tables import streams_of
 from runtime.spec.aggregates import Distinct, ListAgg, Merge, MergeMoments, Pick
-from runtime.spec.table import Column
 from runtime.spec.windows import Tumble
 
 # Accumulators whose partials can be merged into wider slices before the exchange.
@@ -99,31 +101,35 @@ def share_window_slices(
         SharedSlices(width=[1 h], select=[$slice_end, s$0])
         +- Reused(reference_id=[1])
     """
+    apart = apart or [None] * len(plans)
+
+    def obstacle(aggregation: _Aggregation) -> str | None:
+        """Why an aggregation can share with no other one."""
+        reason = _obstacle(aggregation)
+        if reason is not None or not aggregation.is_stream:
+            return reason
+        node, local, number = aggregation.node, aggregation.local, aggregation.plan_number
+        return stream_obstacle(node, local, number, plans, apart, options.catalog)
+
     found = [
-        _Aggregation(node, plan_number, *_base_of(node))
+        _aggregation(node, plan_number, options.catalog)
         for plan_number, plan in enumerate(plans)
         for node in _window_aggregates(plan)
     ]
-    statement = _StatementPlans(plans, options, apart or [None] * len(plans))
-    name = share_window_slices.__name__
     groups: list[list[_Aggregation]] = []
+    refused: _Refusals = []
     for over_same_rows in _classes(found, lambda a, b: a.base == b.base):
-        if len(over_same_rows) == 1:
-            aggregation = over_same_rows[0]
-            if len(plans) > 1 and statement.reads_stream(aggregation):
-                alone = "the other INSERTs read other rows"
-                reason = _obstacle(aggregation, statement) or alone
-                traces[aggregation.plan_number].add(name, aggregation.node, Refusal(reason))
-            continue
-        shared, refused = _compatible(over_same_rows, statement)
-        groups += shared
-        for aggregation, reason in refused:
-            traces[aggregation.plan_number].add(name, aggregation.node, Refusal(reason))
-    for group in groups:
-        for aggregation in group:
-            traces[aggregation.plan_number].add(name, aggregation.node)
-    rewriting = _Rewriting(groups, statement)
-    return [rewriting.of(plan) for plan in plans]
+        first = over_same_rows[0]
+        if len(over_same_rows) > 1:
+            groups += _groups(over_same_rows, obstacle, refused)
+        elif len(plans) > 1 and first.is_stream:
+            refused.append((first, obstacle(first) or "the other INSERTs read other rows"))
+    name = share_window_slices.__name__
+    for aggregation, reason in refused:
+        traces[aggregation.plan_number].add(name, aggregation.node, Refusal(reason))
+    for aggregation in chain(*groups):
+        traces[aggregation.plan_number].add(name, aggregation.node)
+    return _rewritten(plans, groups)
 
 
 @dataclass(frozen=True)
@@ -132,20 +138,19 @@ class _Aggregation:
 
     Attributes:
         node: the global part.
+        local: the local part.
         plan_number: the position of its plan.
         base: the input without the conditions and choices of columns on top of it.
         conditions: those conditions.
+        is_stream: whether it is computed on a stream.
     """
 
     node: GlobalWindowAggregate
+    local: LocalWindowAggregate
     plan_number: int
     base: Node
     conditions: tuple[exp.Expr, ...]
-
-    @property
-    def local(self) -> LocalWindowAggregate:
-        """The local part."""
-        return _local_of(self.node)
+    is_stream: bool
 
     @property
     def window(self) -> FixedWindow:
@@ -153,43 +158,6 @@ class _Aggregation:
         window = self.node.window
         assert isinstance(window, FixedWindow)
         return window
-
-    @property
-    def key_texts(self) -> frozenset[str]:
-        """The group keys as Spark SQL."""
-        return frozenset(to_sql(key.expr) for key in self.local.keys)
-
-    @property
-    def condition_texts(self) -> frozenset[str]:
-        """The conditions as Spark SQL."""
-        return frozenset(map(to_sql, self.conditions))
-
-    @property
-    def time(self) -> tuple[str, str]:
-        """The time column and its type."""
-        return self.local.time_column.lower(), self.local.time_type
-
-
-@dataclass(frozen=True)
-class _StatementPlans:
-    """The plans of a statement, and what is asked about all of them."""
-
-    plans: Sequence[Node]
-    options: Options
-    apart: Sequence[str | None]
-
-    def reads_stream(self, aggregation: _Aggregation) -> bool:
-        """Whether it is computed on a stream."""
-        catalog = self.options.catalog
-        return catalog is not None and bool(streams_of(aggregation.base, catalog))
-
-    def stream_obstacle(self, aggregation: _Aggregation) -> str | None:
-        """Why a stream of it cannot be another's too."""
-        catalog = self.options.catalog
-        if catalog is None or not self.reads_stream(aggregation):
-            return None
-        node, number = aggregation.node, aggregation.plan_number
-        return stream_obstacle(node, aggregation.local, number, self.plans, self.apart, catalog)
 
 
 _Refusals = list[tuple[_Aggregation, str]]
@@ -203,22 +171,19 @@ def _window_aggregates(node: Node) -> Iterator[GlobalWindowAggregate]:
             yield node
 
 
-def _local_of(node: GlobalWindowAggregate) -> LocalWindowAggregate:
-    local = node.input.inputs[0]
+def _aggregation(node: GlobalWindowAggregate, plan_number: int, catalog: Catalog) -> _Aggregation:
+    (local,) = node.input.inputs
     assert isinstance(local, LocalWindowAggregate)
-    return local
-
-
-def _base_of(node: GlobalWindowAggregate) -> tuple[Node, tuple[exp.Expr, ...]]:
-    """The input below conditions and choices of columns, and the conditions."""
     conditions: tuple[exp.Expr, ...] = ()
-    base = _local_of(node).input
-    while True:
+    base = local.input
+    while isinstance(base, Filter | Project):
         if isinstance(base, Filter):
             conditions = (*base.conjuncts, *conditions)
-        elif not (isinstance(base, Project) and all(i.is_plain_column for i in base.items)):
-            return base, conditions
-        base = base.inputs[0]
+        elif not all(item.is_plain_column for item in base.items):
+            break
+        base = base.input
+    is_stream = bool(streams_of(base, catalog))
+    return _Aggregation(node, local, plan_number, base, conditions, is_stream)
 
 
 def _classes(
@@ -237,14 +202,15 @@ def _classes(
 # -- which ones share --------------------------------------------------------------------------
 
 
-def _compatible(
-    over_same_rows: Sequence[_Aggregation], statement: _StatementPlans
-) -> tuple[list[list[_Aggregation]], _Refusals]:
-    """(groups that share a local aggregate, which ones do not and why)."""
-    refused: _Refusals = []
+def _groups(
+    over_same_rows: Sequence[_Aggregation],
+    obstacle: Callable[[_Aggregation], str | None],
+    refused: _Refusals,
+) -> list[list[_Aggregation]]:
+    """Groups that share a local aggregate; those that do not are added to `refused`."""
     able = []
     for aggregation in over_same_rows:
-        reason = _obstacle(aggregation, statement)
+        reason = obstacle(aggregation)
         if reason is None:
             able.append(aggregation)
         else:
@@ -252,35 +218,32 @@ def _compatible(
     groups = []
     for alike in _classes(able, lambda a, b: _difference(a, b) is None):
         if len(alike) > 1:
-            clusters = _clusters(alike, statement.reads_stream(alike[0]))
-            groups += [cluster for cluster in clusters if len(cluster) > 1]
-            refused += [
-                (cluster[0], _too_fine(cluster[0], alike))
-                for cluster in clusters
-                if len(cluster) == 1
-            ]
+            for cluster in _clusters(alike):
+                if len(cluster) > 1:
+                    groups.append(cluster)
+                else:
+                    refused.append((cluster[0], _too_fine(cluster[0], alike)))
         elif len(able) > 1:
             refused.append((alike[0], _least_difference(alike[0], able)))
-    return groups, refused
+    return groups
 
 
-def _obstacle(aggregation: _Aggregation, statement: _StatementPlans) -> str | None:
-    """Why an aggregation can share with no other one."""
+def _obstacle(aggregation: _Aggregation) -> str | None:
+    """Why partials of an aggregation cannot be rolled up to wider slices."""
     if not isinstance(aggregation.node.window, FixedWindow):
         return "its slices are not all of the same width"
-    rolled_up = _ROLLED_UP if statement.reads_stream(aggregation) else _ROLLED_UP_IN_BATCH
+    rolled_up = _ROLLED_UP if aggregation.is_stream else _ROLLED_UP_IN_BATCH
     for plan in aggregation.local.plans:
-        for accumulator in plan.accumulators:
-            if not isinstance(accumulator, rolled_up):
-                return f"partials of {plan.call.text} are not merged before the exchange"
-    return statement.stream_obstacle(aggregation)
+        if not all(isinstance(each, rolled_up) for each in plan.accumulators):
+            return f"partials of {plan.call.text} are not merged before the exchange"
+    return None
 
 
 # What can keep two aggregations over one input from sharing, the most telling first
 _DIFFERENCES: tuple[tuple[Callable[[_Aggregation], object], str], ...] = (
-    (lambda aggregation: aggregation.time, "are on another time column"),
-    (lambda aggregation: aggregation.condition_texts, "have other conditions"),
-    (lambda aggregation: aggregation.key_texts, "group by other keys"),
+    (lambda a: (a.local.time_column.lower(), a.local.time_type), "are on another time column"),
+    (lambda a: frozenset(map(to_sql, a.conditions)), "have other conditions"),
+    (lambda a: frozenset(to_sql(key.expr) for key in a.local.keys), "group by other keys"),
 )
 
 
@@ -298,16 +261,16 @@ def _least_difference(aggregation: _Aggregation, among: Sequence[_Aggregation]) 
     return f"the other windows over {over} {_DIFFERENCES[least][1]}"
 
 
-def _clusters(alike: Sequence[_Aggregation], is_stream: bool) -> list[list[_Aggregation]]:
+def _clusters(alike: Sequence[_Aggregation]) -> list[list[_Aggregation]]:
     """Aggregations with the finest slices first, each put to the first ones it goes well with."""
+    is_stream = alike[0].is_stream
     most = MOST_SLICES if is_stream else None
     clusters: list[list[_Aggregation]] = []
     for aggregation in sorted(alike, key=lambda a: grid_of(a.window)):
         for cluster in clusters:
             windows = [a.window for a in (*cluster, aggregation)]
-            if is_stream and len(windows) > MOST_READERS:
-                continue
-            if is_cheaper_together(windows, most):
+            is_full = is_stream and len(windows) > MOST_READERS
+            if not is_full and is_cheaper_together(windows, most):
                 cluster.append(aggregation)
                 break
         else:
@@ -324,108 +287,87 @@ def _too_fine(aggregation: _Aggregation, alike: Sequence[_Aggregation]) -> str:
 # -- the plans that they make ------------------------------------------------------------------
 
 
-class _Rewriting:
-    """Puts shared nodes in the place of exchanges, each made once.
+def _rewritten(plans: Sequence[Node], groups: Sequence[Sequence[_Aggregation]]) -> list[Node]:
+    """The plans with shared nodes in the place of exchanges, each made once."""
+    places = {
+        id(aggregation.node): (number, position)
+        for number, group in enumerate(groups)
+        for position, aggregation in enumerate(group)
+    }
+    readers: dict[int, list[SharedSlices]] = {}
 
-    Args:
-        groups: the window aggregates that share.
-        statement: says which of them read streams.
-    """
+    def rewritten(node: Node) -> Node:
+        if id(node) not in places:
+            return node.with_each_input(rewritten)
+        number, position = places[id(node)]
+        if number not in readers:
+            group = groups[number]
+            readers[number] = _readers(number + 1, group, rewritten(group[0].base))
+        return node.with_inputs(readers[number][position])
 
-    def __init__(
-        self, groups: Sequence[Sequence[_Aggregation]], statement: _StatementPlans
-    ) -> None:
-        self._groups = groups
-        self._statement = statement
-        self._place = {
-            id(aggregation.node): (number, position)
-            for number, group in enumerate(groups)
-            for position, aggregation in enumerate(group)
-        }
-        self._shared: dict[int, tuple[SharedExchange, list[SharedSlices]]] = {}
+    return [rewritten(plan) for plan in plans]
 
-    def of(self, node: Node) -> Node:
-        """The node with shared nodes below it."""
-        place = self._place.get(id(node))
-        if place is None:
-            return node.with_each_input(self.of)
-        number, position = place
-        if number not in self._shared:
-            self._shared[number] = self._share(number, self._groups[number])
-        return node.with_inputs(self._shared[number][1][position])
 
-    def _share(
-        self, number: int, group: Sequence[_Aggregation]
-    ) -> tuple[SharedExchange, list[SharedSlices]]:
-        first = group[0]
-        grids = [grid_of(aggregation.window) for aggregation in group]
-        if self._statement.reads_stream(first):
-            # slices are merged into wider ones in the state, and not before the exchange
-            grids = [common_grid(grids)] * len(grids)
-        levels = slice_levels(grids)
-        plans, columns = union_partials([aggregation.local.plans for aggregation in group])
-        keys = tuple(key.name for key in first.local.keys)
-        slice_end = first.local.slice_end
-        types = {c.name: c for c in first.local.schema}
-        schema = (
-            *(types[key] for key in keys),
-            types[slice_end],
-            *(
-                Column(name, "partial")
-                for plan in plans
-                for partial in plan.partials
-                for name in partial.columns
+def _readers(number: int, group: Sequence[_Aggregation], base: Node) -> list[SharedSlices]:
+    """What each aggregate of a group reads of the exchange that they share."""
+    first = group[0].local
+    grids = [grid_of(aggregation.window) for aggregation in group]
+    if group[0].is_stream:
+        # slices are merged into wider ones in the state, and not before the exchange
+        grids = [common_grid(grids)] * len(grids)
+    levels = slice_levels(grids)
+    places = {Grid(level.width_us, level.offset_us): i for i, level in enumerate(levels)}
+    read_on = [places[grid] for grid in grids]
+    plans, columns = union_partials([aggregation.local.plans for aggregation in group])
+    keys = tuple(key.name for key in first.keys)
+    types = {c.name: c for c in first.schema}
+    schema = tuple(types[name] for name in (*keys, first.slice_end)) + partial_schema(plans)
+    local = replace(
+        first,
+        schema=schema,
+        input=_rows(group, base),
+        window=Tumble(levels[0].width_us, levels[0].offset_us),
+        plans=plans,
+        place=None,
+        time_place=None,
+    )
+    read: list[set[str]] = [set() for _ in levels]
+    for level, own in zip(read_on, columns, strict=True):
+        read[level].update(name for name, _ in own)
+    shared = SharedExchange(
+        schema,
+        local,
+        number,
+        keys,
+        first.slice_end,
+        tuple(accumulator for plan in plans for accumulator in plan.accumulators),
+        tuple(
+            replace(level, columns=tuple(c.name for c in schema if c.name in names))
+            for level, names in zip(levels, read, strict=True)
+        ),
+        tuple(aggregation.window for aggregation in group),
+    )
+    key_of = {to_sql(key.expr): key.name for key in first.keys}
+    return [
+        SharedSlices(
+            aggregation.local.schema,
+            shared,
+            level,
+            (
+                *((key_of[to_sql(key.expr)], key.name) for key in aggregation.local.keys),
+                (first.slice_end, aggregation.local.slice_end),
+                *own,
             ),
         )
-        local = LocalWindowAggregate(
-            schema,
-            self._input(group),
-            Tumble(levels[0].width_us, levels[0].offset_us),
-            first.local.time_column,
-            first.local.time_type,
-            first.local.keys,
-            plans,
-            slice_end,
-        )
-        accumulators = tuple(a for plan in plans for a in plan.accumulators)
-        place = {(level.width_us, level.offset_us): i for i, level in enumerate(levels)}
-        read_on = [place[grid.width_us, grid.offset_us] for grid in grids]
-        levels = tuple(
-            replace(level, columns=_read(schema, columns, [on == i for on in read_on]))
-            for i, level in enumerate(levels)
-        )
-        windows = tuple(aggregation.window for aggregation in group)
-        shared = SharedExchange(
-            schema, local, number + 1, keys, slice_end, accumulators, levels, windows
-        )
-        key_of = {to_sql(key.expr): key.name for key in first.local.keys}
-        readers = []
-        for aggregation, level_number, own in zip(group, read_on, columns, strict=True):
-            names = (
-                *((key_of[to_sql(key.expr)], key.name) for key in aggregation.local.keys),
-                (slice_end, aggregation.local.slice_end),
-                *own,
-            )
-            readers.append(SharedSlices(aggregation.local.schema, shared, level_number, names))
-        return shared, readers
-
-    def _input(self, group: Sequence[_Aggregation]) -> Node:
-        """The rows that all of a group read, with the columns that any of them needs."""
-        first = group[0]
-        rows = self.of(first.base)
-        if first.conditions:
-            rows = Filter(rows.schema, rows, first.conditions)
-        needed = {first.local.time_column.lower()}
-        for key in first.local.keys:
-            needed |= column_names(key.expr)
-        for aggregation in group:
-            for plan in aggregation.local.plans:
-                for partial in plan.partials:
-                    needed |= column_names(partial.expr)
-        return with_needed_columns(rows, needed)
+        for aggregation, level, own in zip(group, read_on, columns, strict=True)
+    ]
 
 
-def _read(schema: Schema, columns: Sequence[Columns], is_reader: Sequence[bool]) -> tuple[str, ...]:
-    """The columns that any of the readers among some aggregates reads."""
-    read = {name for own, reads in zip(columns, is_reader, strict=True) if reads for name, _ in own}
-    return tuple(c.name for c in schema if c.name in read)
+def _rows(group: Sequence[_Aggregation], base: Node) -> Node:
+    """The rows that all of a group read, with the columns that any of them needs."""
+    first = group[0]
+    rows = Filter(base.schema, base, first.conditions) if first.conditions else base
+    read = [key.expr for key in first.local.keys]
+    read += [partial.expr for a in group for plan in a.local.plans for partial in plan.partials]
+    needed = {first.local.time_column.lower()}.union(*map(column_names, read))
+    return with_needed_columns(rows, needed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from planner.aggregates.functions import plan_aggregate
-from planner.aggregates.recipes import AggregatePlan, NotMergeable
+from planner.aggregates.recipes import AggregatePlan, NotMergeable, partial_schema
 from planner.aggregates.shared_partials import share_partials
 from planner.catalog import Schema
 from planner.nodes.logical import NamedExpr, Node, Project
@@ -65,7 +65,7 @@ def split_window_aggregate(node: Node, options: Options) -> Node | Refusal | Non
     if not isinstance(node, OnePhaseWindowAggregate):
         return None
     # A stream keeps slices between micro-batches: there is no other way to compute it there.
-    is_stream = options.catalog is not None and bool(streams_of(node, options.catalog))
+    is_stream = bool(streams_of(node, options.catalog))
     if options.agg_phase_strategy == "ONE_PHASE" and not is_stream:
         return Refusal("table.optimizer.agg-phase-strategy is ONE_PHASE")
     if node.time_type == "proctime":
@@ -92,13 +92,7 @@ def _two_phases(
     node: OnePhaseWindowAggregate, keys: tuple[str, ...], plans: tuple[AggregatePlan, ...]
 ) -> Node:
     key_columns = tuple(c for c in node.schema if c.name in keys)
-    partials = tuple(
-        Column(name, "partial")
-        for plan in plans
-        for partial in plan.partials
-        for name in partial.columns
-    )
-    carried: Schema = (*key_columns, Column(SLICE_END, "bigint", False), *partials)
+    carried: Schema = (*key_columns, Column(SLICE_END, "bigint", False), *partial_schema(plans))
     exchange_keys = keys
     if isinstance(node.window, SessionWindow):
         # sessions are cut over all rows of a partition, whatever other keys there are
