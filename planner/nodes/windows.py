@@ -31,7 +31,7 @@ from planner.nodes.physical import GlobalWindowAggregate
 from planner.sql.build import bare_column, is_whole_star, star_leaves_out
 from planner.sql.intervals import render_duration, render_months
 from planner.sql.parts import operands
-from runtime.spec.windows import CalendarHop, Hop
+from runtime.spec.windows import CalendarHop, Hop, Window
 
 _GAPS = (
     "HOP's slide ({}) is longer than its size ({}), so that rows between two windows are in none; "
@@ -104,21 +104,22 @@ def renamed_windows(
         if old is not None:
             names.setdefault(old.lower(), new)
 
-    # of several that say the same, the first one left takes the place
+    roles = [(role, names[old.lower()]) for role, old in attached.roles if old.lower() in names]
+    times = tuple(names[old.lower()] for old in attached.times if old.lower() in names)
+    return _attached(attached.spec, roles, times)
+
+
+def _attached(
+    window: Window, roles: Iterable[tuple[str, str]], times: tuple[str, ...]
+) -> AttachedWindow | None:
+    """The windows of rows whose columns have these roles; of several the first is the column."""
     first: dict[str, str] = {}
     others = []
-    for role, old in attached.roles:
-        if (name := names.get(old.lower())) is None:
-            continue
-        if role in first:
+    for role, name in roles:
+        if first.setdefault(role, name) != name:
             others.append((role, name))
-        else:
-            first[role] = name
-    if not first:
-        return None
     start, end, time = (first.get(role) for role in ("start", "end", "time"))
-    times = tuple(names[old.lower()] for old in attached.times if old.lower() in names)
-    return AttachedWindow(attached.spec, start, end, time, times, tuple(others))
+    return AttachedWindow(window, start, end, time, times, tuple(others)) if first else None
 
 
 def join_words(join: exp.Join) -> str:
@@ -177,37 +178,28 @@ def _union_properties(
     """The window columns of UNION ALL: those that all sides have in the same places."""
     if query.args.get("distinct") or query.ctes:
         return None
-    sides = operands(query)
-    found = [query_properties(side, relations, ctes) for side in sides]
-    names = [output_names(side, relations) for side in sides]
-    known = [attached for attached in found if attached is not None]
-    if len(known) < len(sides) or None in names:
-        return None
-    first, *others = known
-    if any(attached.spec != first.spec for attached in others):
-        return None
-    places = [[name.lower() for name in side or ()] for side in names]
-    if len({len(side) for side in places}) > 1:
-        return None
-
-    def in_all(name: str | None, there: Iterable[Iterable[str | None]]) -> str | None:
-        """A column of the first side, if in its place each side has one of these."""
-        if name is None or name.lower() not in places[0]:
+    marks: list[set[tuple[str, int]]] = []
+    for side in operands(query):
+        attached, names = query_properties(side, relations, ctes), output_names(side, relations)
+        if attached is None or names is None:
             return None
-        place = places[0].index(name.lower())
-        is_in_all = all(
-            side[place] in {other.lower() for other in columns if other}
-            for side, columns in zip(places[1:], there, strict=True)
+        if not marks:
+            first, first_names = attached, names
+        if attached.spec != first.spec:
+            return None
+        named = (*attached.roles, *(("times", name) for name in attached.times))
+        marks.append(
+            {
+                (role, place)
+                for place, column in enumerate(names)
+                for role, name in named
+                if name.lower() == column.lower()
+            }
         )
-        return name if is_in_all else None
-
-    start = in_all(first.start, [[other.start] for other in others])
-    end = in_all(first.end, [[other.end] for other in others])
-    time = in_all(first.time, [[other.time] for other in others])
-    if start is None and end is None and time is None:
-        return None
-    times = tuple(n for n in first.times if in_all(n, [other.times for other in others]))
-    return replace(first, start=start, end=end, time=time, times=times)
+    kept = {(role, first_names[place].lower()) for role, place in set.intersection(*marks)}
+    roles = [(role, name) for role, name in first.roles if (role, name.lower()) in kept]
+    times = tuple(name for name in first.times if ("times", name.lower()) in kept)
+    return _attached(first.spec, roles, times)
 
 
 def output_names(query: exp.Expr, relations: Mapping[str, Node]) -> list[str] | None:

@@ -92,6 +92,22 @@ def test_other_unions_have_none(sql: str) -> None:
     assert found(sql) is None
 
 
+@pytest.mark.parametrize(("second", "role"), [("window_end", "end"), ("k", None)])
+def test_columns_of_a_joined_side_are_of_windows_where_they_are_in_all_sides_of_a_union(
+    second: str, role: str | None
+) -> None:
+    left, right = windowed_by(Tumble(60)), windowed_by(Tumble(60), "0")
+    of_left, of_right = window_properties(left), window_properties(right)
+    assert of_left is not None and of_right is not None
+    schema, ends = left.schema + right.schema, (("window_end", "window_end0"),)
+    joined = WindowJoin(schema, left, right, "Inner", of_left, of_right, ends, (), None)
+    sql = f"SELECT window_end, window_end0 FROM j UNION ALL SELECT window_end, {second} FROM a"
+    attached = query_properties(parse_query(sql), {"j": joined, **RELATIONS})
+    assert attached is not None
+    assert attached.role_of("window_end") == "end"
+    assert attached.role_of("window_end0") == role
+
+
 @pytest.mark.parametrize(
     ("window", "is_identified"),
     [
