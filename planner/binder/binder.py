@@ -56,7 +56,7 @@ from planner.sql.nodes import (
     position_of,
     span_of,
 )
-from planner.sql.parts import BESIDE, only_window_function, parts_below, probe
+from planner.sql.parts import BESIDE, only_window_function, parts_below, select_from_same
 from planner.sql.table_options import name_with_options, refuse_options
 from planner.streams.refusals import refused_subquery
 from planner.streams.tables import stream_named
@@ -182,7 +182,7 @@ class _Binder(Relations):
         """The query with QUALIFY as a condition around it, where it has one."""
 
         def input_names() -> set[str]:
-            read = probe(query, exp.Star())
+            read = select_from_same(query, [exp.Star()])
             try:
                 return {c.name.lower() for c in self.bind_query(read, scope).schema}
             except AnalysisError:
@@ -201,7 +201,7 @@ class _Binder(Relations):
 
     def _type_of(self, expr: exp.Expr, select: exp.Select, scope: Scope) -> str:
         """Spark's type of an expression over what a SELECT reads; that of an instant if unknown."""
-        read = probe(select, expr.copy())
+        read = select_from_same(select, [expr.copy()])
         for function in list(read.find_all(WindowFunctionCall)):
             self._replace_window_function(function, scope)
         try:

@@ -20,9 +20,10 @@ from sqlglot import exp
 
 from planner.aggregates.calls import canonical
 from planner.binder.grouping_sets import has_groupings
-from planner.sql.build import alias, bare_column, column, identifier, to_sql
+from planner.sql.build import alias, column, identifier, to_sql
 from planner.sql.intervals import fold_interval
-from planner.sql.nodes import GROUP_WINDOW_COLUMNS, WindowFunctionCall, position_of
+from planner.sql.nodes import GROUP_WINDOW_COLUMNS, WindowFunctionCall, placed_like, position_of
+from planner.sql.parts import has_beside, select_from_same
 from runtime.errors import AnalysisError
 
 # The parameters after the time column, in order
@@ -53,65 +54,57 @@ def rewrite_group_windows(select: exp.Select, sql: str) -> None:
             such as TUMBLE_START has none that it belongs to.
     """
     group = select.args.get("group")
-    for key in group.expressions if group else []:
-        if isinstance(key, exp.Anonymous) and key.name.upper() in _ELSEWHERE:
-            kind = _ELSEWHERE[key.name.upper()]
-            usage = ", ".join(("ts", *(f"INTERVAL ... as the {p}" for p in _PARAMETERS[kind])))
-            raise AnalysisError(
-                f"{key.name} is a window of Azure Stream Analytics",
-                position=position_of(key, sql),
-                sql=sql,
-                hint=f"write GROUP BY {kind}({usage})",
+    calls = [key for key in (group.expressions if group else []) if isinstance(key, exp.Anonymous)]
+    for key in calls:
+        kind = _ELSEWHERE.get(key.name.upper())
+        if kind is not None:
+            message = f"{key.name} is a window of Azure Stream Analytics"
+            raise _error(sql, message, f"write GROUP BY {_usage(kind)}", key)
+        if key.name.upper() == "CUMULATE":
+            hint = (
+                "FROM TABLE(CUMULATE(TABLE t, DESCRIPTOR(ts), step, size)) GROUP BY "
+                "window_start, window_end"
             )
-        if isinstance(key, exp.Anonymous) and key.name.upper() == "CUMULATE":
-            raise AnalysisError(
-                "CUMULATE has no form in GROUP BY",
-                position=position_of(key, sql),
-                sql=sql,
-                hint="FROM TABLE(CUMULATE(TABLE t, DESCRIPTOR(ts), step, size)) GROUP BY "
-                "window_start, window_end",
-            )
-    windows = [key for key in (group.expressions if group else []) if _kind(key) is not None]
+            raise _error(sql, "CUMULATE has no form in GROUP BY", hint, key)
+    windows = [key for key in calls if key.name.upper() in _PARAMETERS]
     if not windows:
         _refuse_strays(select, None, sql)
         return
     if len(windows) > 1:
-        raise AnalysisError(
-            "GROUP BY holds two group window functions",
-            position=position_of(windows[1], sql),
-            sql=sql,
-            hint="put one window over the other: a subquery that groups by the first",
-        )
+        hint = "put one window over the other: a subquery that groups by the first"
+        raise _error(sql, "GROUP BY holds two group window functions", hint, windows[1])
     _Rewrite(select, windows[0], sql).run()
 
 
-def _kind(expr: exp.Expr) -> str | None:
-    """TUMBLE, HOP or SESSION if the expression is a call of that name."""
-    if not isinstance(expr, exp.Anonymous):
-        return None
-    kind = expr.name.upper()
-    return kind if kind in _PARAMETERS else None
+def _error(sql: str, message: str, hint: str, *places: exp.Expr) -> AnalysisError:
+    """An error at the first of some nodes that has a place in the text."""
+    positions = (position_of(place, sql) for place in places)
+    position = next((found for found in positions if found is not None), None)
+    return AnalysisError(message, position=position, sql=sql, hint=hint)
 
 
-def _looks_like_window(expr: exp.Expr) -> bool:
+def _usage(kind: str) -> str:
+    return f"{kind}({', '.join(('ts', *(f'INTERVAL ... as the {p}' for p in _PARAMETERS[kind])))})"
+
+
+def _looks_like_window(call: exp.Anonymous) -> bool:
     """Whether a call outside of GROUP BY is meant as a window, not as a function of that name."""
-    return (
-        _kind(expr) is not None
-        and len(expr.expressions) > 1
-        and isinstance(expr.expressions[0], exp.Column)
-        and any(arg.find(exp.Interval) is not None for arg in expr.expressions[1:])
-    )
+    time, *others = call.expressions or [None]
+    has_interval = any(arg.find(exp.Interval) is not None for arg in others)
+    return call.name.upper() in _PARAMETERS and isinstance(time, exp.Column) and has_interval
+
+
+def _parts_of(select: exp.Select, clauses: tuple[str, ...]) -> list[exp.Expr]:
+    """The trees in some clauses, in the order of the clauses."""
+    parts = [part for part in select.iter_expressions() if part.arg_key in clauses]
+    return sorted(parts, key=lambda part: clauses.index(part.arg_key or ""))
 
 
 def _calls_in(select: exp.Select, clauses: tuple[str, ...]) -> Iterator[exp.Anonymous]:
     """Function calls in some clauses, those of subqueries left out."""
-    for clause in clauses:
-        value = select.args.get(clause)
-        for part in value if isinstance(value, list) else [value]:
-            if not isinstance(part, exp.Expr):
-                continue
-            found = part.walk(prune=lambda node: isinstance(node, exp.Query))
-            yield from [node for node in found if isinstance(node, exp.Anonymous)]
+    for part in _parts_of(select, clauses):
+        found = part.walk(prune=lambda node: isinstance(node, exp.Query))
+        yield from [node for node in found if isinstance(node, exp.Anonymous)]
 
 
 def _refuse_strays(select: exp.Select, window: exp.Anonymous | None, sql: str) -> None:
@@ -121,20 +114,14 @@ def _refuse_strays(select: exp.Select, window: exp.Anonymous | None, sql: str) -
         if known is not None and window is None:
             kind, _ = known
             usage = ", ".join(("ts", *(f"<{p}>" for p in _PARAMETERS[kind])))
-            raise AnalysisError(
-                f"{call.name.upper()} belongs to a {kind} in GROUP BY, and there is none",
-                position=position_of(call, sql),
-                sql=sql,
-                hint=f"add GROUP BY {kind}({usage}), or group by the columns of TABLE({kind}(...))",
-            )
+            message = f"{call.name.upper()} belongs to a {kind} in GROUP BY, and there is none"
+            hint = f"add GROUP BY {kind}({usage}), or group by the columns of TABLE({kind}(...))"
+            raise _error(sql, message, hint, call)
         if _looks_like_window(call):
             kind = call.name.upper()
-            raise AnalysisError(
-                f"{kind}(...) stands in GROUP BY or, as a table, in FROM; not here",
-                position=position_of(call, sql),
-                sql=sql,
-                hint=f"{kind}_START(...) and {kind}_END(...) say which window a row is about",
-            )
+            message = f"{kind}(...) stands in GROUP BY or, as a table, in FROM; not here"
+            hint = f"{kind}_START(...) and {kind}_END(...) say which window a row is about"
+            raise _error(sql, message, hint, call)
 
 
 @dataclass
@@ -151,20 +138,16 @@ class _Rewrite:
         where = self.select.args.get("where")
         for call in _calls_in(self.select, ("where",)):
             if call.name.upper() in _AUXILIARIES:
-                raise self._error(
-                    call,
-                    f"{call.name.upper()} is not known yet in WHERE, where rows are chosen",
-                    "a condition on windows stands in HAVING",
-                )
+                message = f"{call.name.upper()} is not known yet in WHERE, where rows are chosen"
+                raise self._error(message, "a condition on windows stands in HAVING", call)
         uses_time = self._replace_auxiliaries()
         _refuse_strays(self.select, self.window, self.sql)
         start, end, time = GROUP_WINDOW_COLUMNS
         keys = [start, end, *([time] if uses_time else [])]
-        group = self.select.args["group"]
-        function = self._function([key for key in group.expressions if key is not self.window])
-        # only now: the columns of a join have got new names
-        others = [key for key in group.expressions if key is not self.window]
-        group.set("expressions", [*map(column, keys), *others])
+        function = self._function(self._other_keys)
+        # those of a join have got new names by now
+        others = self._other_keys
+        self.select.args["group"].set("expressions", [*map(column, keys), *others])
         self.select.set("from_", exp.From(this=function))
         if self._has_several_sources:
             for clause in ("joins", "laterals", "where"):
@@ -173,29 +156,28 @@ class _Rewrite:
             # a row that is left out is in no session either, so that WHERE is in the data then
             self.select.set("where", None if self.kind == "SESSION" else where)
 
-    def _error(self, node: exp.Expr, message: str, hint: str) -> AnalysisError:
-        place = position_of(node, self.sql) or position_of(self.window, self.sql)
-        return AnalysisError(message, position=place, sql=self.sql, hint=hint)
+    @property
+    def _other_keys(self) -> list[exp.Expr]:
+        return [key for key in self.select.args["group"].expressions if key is not self.window]
+
+    def _error(self, message: str, hint: str, call: exp.Expr | None = None) -> AnalysisError:
+        """An error about the window, or about a call that belongs to it."""
+        return _error(self.sql, message, hint, *([] if call is None else [call]), self.window)
 
     def _check_arguments(self) -> None:
-        parameters = _PARAMETERS[self.kind]
-        if len(self.window.expressions) != len(parameters) + 1:
-            usage = ", ".join(("ts", *(f"INTERVAL ... as the {p}" for p in parameters)))
+        n_wanted, n_given = len(_PARAMETERS[self.kind]) + 1, len(self.window.expressions)
+        if n_given != n_wanted:
             raise self._error(
-                self.window,
-                f"{self.kind} in GROUP BY takes {len(parameters) + 1} arguments, got "
-                f"{len(self.window.expressions)}",
-                f"GROUP BY {self.kind}({usage}); an offset takes TABLE({self.kind}(...))",
+                f"{self.kind} in GROUP BY takes {n_wanted} arguments, got {n_given}",
+                f"GROUP BY {_usage(self.kind)}; an offset takes TABLE({self.kind}(...))",
             )
-        group = self.select.args["group"]
-        if self.kind == "SESSION" and has_groupings(group):
+        if self.kind == "SESSION" and has_groupings(self.select.args["group"]):
             raise self._error(
-                self.window,
                 "SESSION in GROUP BY has no GROUPING SETS, CUBE or ROLLUP beside it",
                 "FROM TABLE(SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), gap))",
             )
         if self.select.args.get("from_") is None:
-            raise self._error(self.window, f"{self.kind} needs a FROM", "name the table")
+            raise self._error(f"{self.kind} needs a FROM", "name the table")
 
     # -- auxiliary functions -------------------------------------------------------------------
 
@@ -207,7 +189,8 @@ class _Rewrite:
             if not isinstance(item, exp.Alias) and any(
                 call.name.upper() in _AUXILIARIES for call in item.find_all(exp.Anonymous)
             ):
-                known = _AUXILIARIES.get(item.name.upper() if _is_call(item) else "")
+                is_call = isinstance(item, exp.Anonymous)
+                known = _AUXILIARIES.get(item.name.upper() if is_call else "")
                 name = _PROPERTIES[known[1]] if known else to_sql(item)
                 item.replace(alias(item, name))
         for call in list(_calls_in(self.select, ("expressions", *_CLAUSES))):
@@ -221,9 +204,7 @@ class _Rewrite:
                 continue
             uses_time = uses_time or known[1] == "ROWTIME"
             new = column(roles[known[1]])
-            place = position_of(call, self.sql)
-            if place is not None:
-                new.this.meta.update(start=place.offset, end=place.offset + place.length - 1)
+            placed_like(new.this, call)
             call.replace(new)
         return uses_time
 
@@ -235,11 +216,8 @@ class _Rewrite:
         if kind != self.kind or not same:
             arguments = ", ".join(to_sql(arg) for arg in self.window.expressions)
             ending = call.name.upper().removeprefix(kind)
-            raise self._error(
-                call,
-                f"{call.name.upper()} does not match the {self.kind} in GROUP BY",
-                f"write {self.kind}{ending}({arguments})",
-            )
+            message = f"{call.name.upper()} does not match the {self.kind} in GROUP BY"
+            raise self._error(message, f"write {self.kind}{ending}({arguments})", call)
 
     # -- the source ----------------------------------------------------------------------------
 
@@ -253,11 +231,8 @@ class _Rewrite:
         data, name, computed = self._data(time, others)
         this = exp.Var(this=self.kind)
         this.meta.update(self.window.meta)
-        place = position_of(self.window, self.sql)
-        if place is not None:
-            this.meta.update(start=place.offset, end=place.offset + place.length - 1)
         function = WindowFunctionCall(
-            this=this,
+            this=placed_like(this, self.window),
             data=data,
             timecol=computed[0],
             names=[identifier(column_name) for column_name in GROUP_WINDOW_COLUMNS],
@@ -283,11 +258,8 @@ class _Rewrite:
             return self._joined(source, wanted)
         name = source.alias_or_name or None
         plain = [_plain_name(expr, name) for expr in wanted]
-        extras = ("joins", "laterals", "pivots", "sample", "when", "version")
-        table_alias = source.args.get("alias")
-        is_plain = not any(source.args.get(key) for key in extras) and not (
-            table_alias is not None and table_alias.columns
-        )
+        is_versioned = source.args.get("when") or source.args.get("version")
+        is_plain = not (has_beside(source) or is_versioned or source.alias_column_names)
         is_named = isinstance(source, exp.Subquery) or (
             isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier)
         )
@@ -320,44 +292,30 @@ class _Rewrite:
         self.window.set("expressions", [column(ROWTIME), *self.window.expressions[1:]])
         taken: dict[str, exp.Expr] = {}
         aliases = {i.alias.lower() for i in self.select.expressions if isinstance(i, exp.Alias)}
-        for clause in ("expressions", "group", *_CLAUSES):
-            value = self.select.args.get(clause)
-            for part in value if isinstance(value, list) else [value]:
-                if not isinstance(part, exp.Expr):
+        for part in _parts_of(self.select, ("expressions", "group", *_CLAUSES)):
+            for col in list(part.find_all(exp.Column)):
+                parts = list(col.parts)
+                is_qualified = len(parts) > 1 and parts[0].name.lower() in relations
+                is_alias = len(parts) == 1 and parts[0].name.lower() in aliases
+                ours = parts[0].name in (*GROUP_WINDOW_COLUMNS, *names)
+                if ours or (is_alias and part.arg_key in _CLAUSES):
                     continue
-                for col in list(part.find_all(exp.Column)):
-                    parts = list(col.parts)
-                    is_qualified = len(parts) > 1 and parts[0].name.lower() in relations
-                    is_alias = len(parts) == 1 and parts[0].name.lower() in aliases
-                    ours = parts[0].name in (*GROUP_WINDOW_COLUMNS, *names)
-                    if ours or (is_alias and clause in _CLAUSES):
-                        continue
-                    base = exp.Column(
-                        this=parts[is_qualified].copy(),
-                        table=parts[0].copy() if is_qualified else None,
-                    )
-                    name = _unique(parts[is_qualified].name, base, taken)
-                    new: exp.Expr = column(name)
-                    new.this.meta.update(parts[-1].meta)
-                    rest = parts[is_qualified + 1 :]
-                    if rest:
-                        new = exp.Dot.build([new, *(r.copy() for r in rest)])
-                    if col.parent is self.select and name != parts[-1].name:
-                        new = alias(new, parts[-1].name)
-                    col.replace(new)
+                base = exp.Column(
+                    this=parts[is_qualified].copy(),
+                    table=parts[0].copy() if is_qualified else None,
+                )
+                name = _unique(parts[is_qualified].name, base, taken)
+                new: exp.Expr = column(name)
+                new.this.meta.update(parts[-1].meta)
+                rest = parts[is_qualified + 1 :]
+                if rest:
+                    new = exp.Dot.build([new, *(r.copy() for r in rest)])
+                if col.parent is self.select and name != parts[-1].name:
+                    new = alias(new, parts[-1].name)
+                col.replace(new)
         items += [alias(expr, name) for name, expr in taken.items()]
-        inner = exp.Select(expressions=items, from_=exp.From(this=source.copy()))
-        for clause in ("joins", "laterals", "where"):
-            value = self.select.args.get(clause)
-            if isinstance(value, list):
-                inner.set(clause, [part.copy() for part in value])
-            elif value is not None:
-                inner.set(clause, value.copy())
+        inner = select_from_same(self.select, items, ("from_", "joins", "laterals", "where"))
         return exp.Subquery(this=inner), None, [identifier(name) for name in names]
-
-
-def _is_call(expr: exp.Expr) -> bool:
-    return isinstance(expr, exp.Anonymous)
 
 
 def _plain_name(expr: exp.Expr, relation: str | None) -> exp.Identifier | None:
@@ -365,10 +323,8 @@ def _plain_name(expr: exp.Expr, relation: str | None) -> exp.Identifier | None:
     expr = expr.unnest()
     if not isinstance(expr, exp.Column) or not isinstance(expr.this, exp.Identifier):
         return None
-    parts = list(expr.parts)
-    if len(parts) == 2 and relation and parts[0].name.lower() == relation.lower():
-        return expr.this.copy()
-    return expr.this.copy() if bare_column(expr) is not None else None
+    is_own = len(expr.parts) == 2 and expr.table.lower() == (relation or "").lower()
+    return expr.this.copy() if is_own or not expr.table else None
 
 
 def _unique(name: str, base: exp.Expr, taken: dict[str, exp.Expr]) -> str:

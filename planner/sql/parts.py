@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sqlglot import exp
 
 from planner.sql.build import has_only
@@ -101,10 +103,12 @@ def only_source(query: exp.Expr) -> exp.Expr | None:
     return source
 
 
-def probe(select: exp.Select, item: exp.Expr) -> exp.Select:
-    """`SELECT item` from what a SELECT reads, for Spark to give names and types."""
-    made = exp.Select(expressions=[item])
-    for clause in _INPUT:
+def select_from_same(
+    select: exp.Select, items: Iterable[exp.Expr], clauses: Iterable[str] = _INPUT
+) -> exp.Select:
+    """`SELECT items` from what a SELECT reads: with copies of some of its clauses."""
+    made = exp.Select(expressions=list(items))
+    for clause in clauses:
         value = select.args.get(clause)
         if value:
             made.set(clause, [v.copy() for v in value] if isinstance(value, list) else value.copy())
