@@ -8,9 +8,11 @@ from sqlglot import exp
 
 from planner.aggregates.functions import TIME_ORDERED, is_aggregate, picked
 from planner.aggregates.texts import TEXT_FUNCTIONS, texts_by_time
+from planner.catalog import Catalog
 from planner.nodes.logical import AggregateCall
-from planner.sql.build import is_not_null, to_sql
+from planner.sql.build import alias, is_not_null, to_sql
 from planner.sql.nodes import UserAggregateCall
+from runtime.spec.aggregates import filtered_name
 
 
 def aggregates_in(clause: exp.Expr) -> list[exp.Expr]:
@@ -133,3 +135,55 @@ def _picking(call: AggregateCall) -> exp.Expr:
     kind = TIME_ORDERED.get(call.function, "first" if call.function == "MIN_BY" else "last")
     pair = exp.Paren(this=picked(call, kind))
     return exp.Dot(this=pair, expression=exp.to_identifier("v"))
+
+
+# -- user-defined ones ---------------------------------------------------------------------------
+
+
+def mark_user_aggregates(query: exp.Expr, catalog: Catalog) -> None:
+    """Make calls of user-defined aggregate functions nodes of their own, in place."""
+    for call in list(query.find_all(exp.Anonymous)):
+        if isinstance(call, UserAggregateCall) or not isinstance(call.this, str):
+            continue
+        aggregate = catalog.user_aggregate(call.name)
+        if aggregate is None:
+            continue
+        marked = UserAggregateCall(
+            this=aggregate.name, expressions=call.expressions, aggregate=aggregate
+        )
+        marked.meta.update(call.meta)
+        call.replace(marked)
+
+
+def with_filters_inside(query: exp.Query) -> exp.Query:
+    """The query as Spark can run it: user-defined aggregates take no FILTER but as an argument.
+
+    Returns:
+        The query itself if there is nothing to change; else a copy.
+    """
+    if not has_user_filters(query):
+        return query
+    query = query.copy()
+    for select in query.find_all(exp.Select):
+        # a column without a name has its text for a name
+        items = [
+            alias(item, to_sql(item).replace("`", ""))
+            if not isinstance(item, exp.Alias) and has_user_filters(item)
+            else item
+            for item in select.expressions
+        ]
+        select.set("expressions", items)
+    for each in _user_filters(query):
+        call = each.this
+        arguments = [each.expression.this.copy(), *(arg.copy() for arg in call.expressions)]
+        each.replace(exp.Anonymous(this=filtered_name(call.name), expressions=arguments))
+    return query
+
+
+def has_user_filters(query: exp.Expr) -> bool:
+    """Whether a user-defined aggregate in it has a FILTER."""
+    return bool(_user_filters(query))
+
+
+def _user_filters(query: exp.Expr) -> list[exp.Filter]:
+    return [f for f in query.find_all(exp.Filter) if isinstance(f.this, UserAggregateCall)]

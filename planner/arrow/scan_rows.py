@@ -1,4 +1,7 @@
-"""What lies above a table or windows, as expressions over the columns of the files or windows."""
+"""What lies above a table or windows, as expressions over the columns of the files or windows.
+
+Rows of windows that are fetched or written as files need not pass the JVM then.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,12 @@ from planner.arrow.calls import NotEvaluated, refuse
 from planner.arrow.expressions import to_arrow_expression
 from planner.catalog import Catalog, Schema
 from planner.nodes.logical import Filter, Node, Project, SqlQuery, TableScan
-from planner.sql.build import conjuncts, is_whole_star, select_all_from, to_sql
+from planner.nodes.physical import GlobalWindowAggregate
+from planner.sql.build import conjuncts, is_flat_type, is_whole_star, select_all_from, to_sql
 from planner.sql.parts import only_source
-from runtime.spec.expressions import Call, ColumnRef, Expression
+from runtime.spec.exchange import WindowProjection
+from runtime.spec.expressions import Call, ColumnRef, Expression, columns_of
+from runtime.spec.table import Column
 
 # What a column is made of, or why the scan cannot make it
 _Made = Expression | str
@@ -212,3 +218,66 @@ def _made(expr: exp.Expr, rows: RowsOfScan, has_tables: bool = True) -> _Made:
         return rows.expression(expr, has_tables=has_tables)
     except NotEvaluated as reason:
         return str(reason)
+
+
+# -- rows of windows -----------------------------------------------------------------------------
+
+
+def window_projection(
+    node: Node, zone: str, bounds: Mapping[str, str], types: Mapping[str, str]
+) -> WindowProjection | None:
+    """What is made of the merged windows below a node; None: Spark has to do it.
+
+    Args:
+        node: a physical plan without a sink.
+        zone: the session's time zone.
+        bounds: what the columns of merged windows are called by role: start, end, time.
+        types: Spark's types of the columns of merged windows, by name.
+    """
+    try:
+        rows = rows_of_windows(node, zone, bounds, types)
+        if len(node.column_names) < len(node.schema):
+            refuse("two columns have one name")
+        columns = tuple((column.name, _projected(rows, column)) for column in node.schema)
+    except NotEvaluated:
+        return None
+    read = {name for _, each in columns for name in columns_of(each)}
+    read.update(name for each in rows.filters for name in columns_of(each))
+    time = bounds["time"]
+    return WindowProjection(columns, rows.filters, time if time in read else None)
+
+
+def rows_of_windows(
+    node: Node, zone: str, bounds: Mapping[str, str], types: Mapping[str, str]
+) -> RowsOfScan:
+    """The rows of a node that filters and projects windows; arguments as of `window_projection`.
+
+    Raises:
+        NotEvaluated: anything else stands in between, or Arrow does not evaluate a filter.
+    """
+
+    def source(found: Node | exp.Table) -> RowsOfScan | None:
+        if not isinstance(found, GlobalWindowAggregate):
+            return None
+        roles = {key.name: key.role for key in found.window_keys}
+        schema = tuple(replace(c, type=types.get(c.name, c.type)) for c in found.schema)
+        made: dict[str, Expression | str] = {}
+        for column in schema:
+            if column.name not in roles:
+                made[column.name.lower()] = ColumnRef(column.name, column.type)
+            elif column.type == "timestamp_ntz":
+                made[column.name.lower()] = ColumnRef(bounds[roles[column.name]], column.type)
+            else:
+                made[column.name.lower()] = f"{column.name} is an instant, which Spark makes"
+        return RowsOfScan((), made, schema, made, (), (), zone)
+
+    return rows_above(node, source)
+
+
+def _projected(rows: RowsOfScan, column: Column) -> Expression:
+    made = rows.columns[column.name.lower()]
+    if isinstance(made, str):
+        refuse(made)
+    if made.type != column.type or not is_flat_type(column.type):
+        refuse(f"{column.name} is {column.type.upper()}, which Spark makes")
+    return made

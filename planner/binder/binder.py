@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from planner.aggregates.user import has_user_filters, mark_user_aggregates
+from planner.aggregates.calls import has_user_filters, mark_user_aggregates
 from planner.binder.group_windows import rewrite_group_windows
 from planner.binder.join import bind_join
 from planner.binder.qualify import unfold_qualify

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from planner.aggregates.calls import with_filters_inside
 from planner.aggregates.partial_calls import row_partials
-from planner.aggregates.user import with_filters_inside
-from planner.arrow.window_rows import window_projection
+from planner.arrow.scan_rows import window_projection
 from planner.lowering.relational import expand_query, join_query, rank_query, repeated_rows
 from planner.nodes.logical import (
     Aggregate,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from planner.arrow.calls import NotEvaluated
-from planner.arrow.window_rows import rows_of_windows
+from planner.arrow.scan_rows import rows_of_windows
 from planner.materialized.windows import (
     asked_of_slices,
     merged_types,

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 from sqlglot import exp
 
-from planner.aggregates.user import with_filters_inside
+from planner.aggregates.calls import with_filters_inside
 from planner.catalog import Schema
 from planner.sql.build import empty_relation, to_sql
 from planner.sql.output_schema import output_schema

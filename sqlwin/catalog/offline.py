@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from sqlglot import exp
 
-from planner.aggregates.user import with_filters_inside
+from planner.aggregates.calls import with_filters_inside
 from planner.catalog import Schema, StreamTable
 from planner.sql.output_schema import output_schema
 from runtime.connectors.filesystem.paths import expand
