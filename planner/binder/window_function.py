@@ -7,7 +7,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from planner.catalog import Schema, column_named
-from planner.nodes.logical import NamedExpr, Node, Project, WindowColumns
+from planner.nodes.logical import NamedExpr, Node, Project, WindowColumns, columns_of
 from planner.sql.build import column, is_timestamp
 from planner.sql.intervals import (
     fold_interval,
@@ -149,12 +149,11 @@ class _Parameters:
     def _interval(self, parameter: str) -> IntervalValue:
         expr = self.function.args[parameter]
         try:
-            value = fold_interval(expr)
+            return fold_interval(expr)
         except AnalysisError as error:
             error.position = error.position or position_of(expr, self.sql)
             error.sql = self.sql
             raise
-        return value
 
     def _positive(self, parameter: str) -> IntervalValue:
         value = self._interval(parameter)
@@ -273,17 +272,12 @@ def at_midnight(source: Node, date: Column) -> tuple[Node, Column]:
     """Data whose DATE column is the TIMESTAMP at which the day begins, and that column."""
     time = replace(date, type="timestamp_ntz")
     schema = tuple(time if each == date else each for each in source.schema)
+    to = exp.DataType.build("TIMESTAMP_NTZ", dialect=SparkSql)
     items = tuple(
-        NamedExpr(each.name, _as_timestamp(each) if each == date else column(each.name))
-        for each in source.schema
+        NamedExpr(c.name, exp.Cast(this=column(c.name), to=to) if c == time else column(c.name))
+        for c in schema
     )
     return Project(schema, source, items), time
-
-
-def _as_timestamp(date: Column) -> exp.Expr:
-    return exp.Cast(
-        this=column(date.name), to=exp.DataType.build("TIMESTAMP_NTZ", dialect=SparkSql)
-    )
 
 
 def partition_by_columns(function: WindowFunctionCall, schema: Schema, sql: str) -> tuple[str, ...]:
@@ -332,12 +326,7 @@ def renamed_columns(
             sql=sql,
             hint="the data's columns come first, then window_start, window_end, window_time",
         )
-    renamed = tuple(
-        Column(name, c.type, c.nullable) for name, c in zip(names, source.schema, strict=False)
-    )
-    items = tuple(
-        NamedExpr(new.name, column(old.name))
-        for new, old in zip(renamed, source.schema, strict=True)
-    )
-    time = renamed[[c.name for c in source.schema].index(time.name)]
-    return Project(renamed, source, items), WindowColumns(*names[-3:]), time
+    renamed = tuple(replace(c, name=name) for c, name in zip(source.schema, names, strict=False))
+    old_names = [c.name for c in source.schema]
+    time = renamed[old_names.index(time.name)]
+    return columns_of(source, renamed, old_names), WindowColumns(*names[-3:]), time

@@ -156,6 +156,18 @@ def columns_of(node: Node, schema: Schema, names: Iterable[str] | None = None) -
     return Project(schema, node, tuple(NamedExpr(c.name, column(old)) for c, old in pairs))
 
 
+def below_choices(node: Node) -> tuple[Node, tuple[exp.Expr, ...]]:
+    """The node below conditions and choices of columns, and the conditions."""
+    conditions: tuple[exp.Expr, ...] = ()
+    while isinstance(node, Filter | Project):
+        if isinstance(node, Filter):
+            conditions = (*node.conjuncts, *conditions)
+        elif not all(item.is_plain_column for item in node.items):
+            break
+        node = node.input
+    return node, conditions
+
+
 def with_needed_columns(node: Node, needed: Collection[str]) -> Node:
     """The columns of a node whose names in lower case are needed; the node if it is all or none."""
     kept = tuple(c for c in node.schema if c.name.lower() in needed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -101,15 +101,16 @@ def convert_join_to_rank(node: Node, options: Options) -> Node | Refusal | None:
     compared = _compared(node)
     if extreme is None or compared is None:
         return None
+    call, others, read_there = extreme
     value, passed, comparison = compared
     found = _windows_below(node.left, value)
     aggregated = _below(node.right, passed)
-    if found is None or aggregated is None or aggregated[1] != extreme.name:
+    if found is None or aggregated is None or aggregated[1] != call.name:
         return None
     windows, read = found
-    if comparison not in _PASSES[extreme.function] or not _is_same(windows, extreme.windows):
+    if comparison not in _PASSES[call.function] or _shape(windows) != _shape(others):
         return None
-    if _outputs(extreme.windows, windows)[extreme.read] != read:
+    if _outputs(others, windows)[read_there] != read:
         return None
     types = {c.name: c.type for c in (*node.left.schema, *node.right.schema)}
     if types[value] != types[passed]:
@@ -120,7 +121,7 @@ def convert_join_to_rank(node: Node, options: Options) -> Node | Refusal | None:
     equal = {right: left for left, right in (*node.window_keys, (value, passed))}
     if any(c.name not in equal for c in node.right.schema):
         return None
-    order = exp.Ordered(this=column(value), desc=extreme.function == "MAX")
+    order = exp.Ordered(this=column(value), desc=call.function == "MAX")
     ranked = WindowRank(
         (*node.left.schema, Column(_RANK, "int", False)),
         node.left,
@@ -137,25 +138,12 @@ def convert_join_to_rank(node: Node, options: Options) -> Node | Refusal | None:
     return columns_of(ranked, node.schema, (equal.get(c.name, c.name) for c in node.schema))
 
 
-@dataclass(frozen=True)
-class _Extreme:
-    """The MAX or MIN of a column of windows, by window.
+def _extreme(node: Node) -> tuple[AggregateCall, WindowAggregate, str] | None:
+    """The MAX or MIN of a column of windows, by window, that a side of a join is.
 
-    Attributes:
-        name: what the aggregation calls it.
-        function: MAX or MIN.
-        windows: the window aggregation.
-        read: the column of `windows`.
+    Returns:
+        (its call, the window aggregation that it is over, the column of that).
     """
-
-    name: str
-    function: str
-    windows: WindowAggregate
-    read: str
-
-
-def _extreme(node: Node) -> _Extreme | None:
-    """What a side of a join is below its projections."""
     while (below := selected(node)) is not None:
         node = below[0]
     if not isinstance(node, Aggregate) or len(node.calls) != 1:
@@ -174,7 +162,7 @@ def _extreme(node: Node) -> _Extreme | None:
         by = None if name is None else _below(node.input, name)
         if by is None or by[1] not in window_columns:
             return None
-    return _Extreme(call.name, call.function, windows, read)
+    return call, windows, read
 
 
 def _compared(node: WindowJoin) -> tuple[str, str, type[exp.Expr]] | None:
@@ -218,19 +206,10 @@ def _windows_below(node: Node, name: str) -> tuple[WindowAggregate, str] | None:
     return None
 
 
-def _is_same(left: WindowAggregate, right: WindowAggregate) -> bool:
-    """Whether two window aggregations emit the same rows, whatever their columns' names."""
-
-    def shape(node: WindowAggregate) -> WindowAggregate:
-        return replace(
-            node,
-            schema=(),
-            keys=tuple(replace(key, name="") for key in node.keys),
-            window_keys=(),
-            calls=(),
-        )
-
-    return shape(left) == shape(right)
+def _shape(node: WindowAggregate) -> WindowAggregate:
+    """What is equal for window aggregations that emit the same rows, whatever they call columns."""
+    keys = tuple(replace(key, name="") for key in node.keys)
+    return replace(node, schema=(), keys=keys, window_keys=(), calls=())
 
 
 def _outputs(node: WindowAggregate, other: WindowAggregate) -> dict[str, str | None]:

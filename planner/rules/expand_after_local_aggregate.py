@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from planner.nodes.logical import Expand, Filter, NamedExpr, Node, Project
+from planner.nodes.logical import Expand, Filter, NamedExpr, Node, below_choices
 from planner.nodes.physical import Exchange, LocalWindowAggregate, SharedExchange
 from planner.optimizer import Options, Refusal
 from planner.sql.build import column
@@ -47,19 +47,14 @@ def expand_after_local_aggregate(node: Node, options: Options) -> Node | Refusal
     local = node.input
     if any(plan.call.user is not None for plan in local.plans):
         return Refusal("a user-defined aggregate has no partials in Spark")
-    filters: list[Filter] = []
-    below: Node = local.input
-    while not isinstance(below, Expand):
-        if isinstance(below, Filter):
-            filters.append(below)
-        elif not (isinstance(below, Project) and all(i.is_plain_column for i in below.items)):
-            return None
-        below = below.inputs[0]
+    below, conditions = below_choices(local.input)
+    if not isinstance(below, Expand):
+        return None
     if streams_of(below, options.catalog):
         return Refusal("the input is a stream")
     expand, rows = below, below.input
-    for filter_ in reversed(filters):
-        rows = Filter(rows.schema, rows, filter_.conjuncts)
+    if conditions:
+        rows = Filter(rows.schema, rows, conditions)
     schema = tuple(c for c in local.schema if c.name != expand.id_column)
     aggregated = replace(local, schema=schema, input=rows, keys=expand.keys)
     keys = tuple(NamedExpr(key.name, column(key.name)) for key in expand.keys)

@@ -48,22 +48,20 @@ def keep_window_rows(node: Node, options: Options) -> Node | Refusal | None:
              AS window_end])
            +- LogicalTableScan(table=[rides])
     """
+    catalog = options.catalog
     if isinstance(node, Project):
         below = node.input
-        if not isinstance(below, WindowTableFunction) or not isinstance(
-            below.window, SessionWindow
-        ):
+        if not isinstance(below, WindowTableFunction) or comes_whole(node, catalog):
             return None
-    elif not isinstance(node, WindowRank | WindowDeduplicate | WindowJoin | Aggregate):
+        is_session = isinstance(below.window, SessionWindow)
+        return with_buffered_rows(node, catalog) if is_session else None
+    if not isinstance(node, WindowRank | WindowDeduplicate | WindowJoin | Aggregate):
         return None
-    if comes_whole(node, options.catalog):
+    if comes_whole(node, catalog):
         return None
-    if isinstance(node, Project):
-        return with_buffered_rows(node, options.catalog)
     inputs = []
     for child in node.inputs:
-        whole = comes_whole(child, options.catalog)
-        rows = child if whole else with_buffered_rows(child, options.catalog)
+        rows = child if comes_whole(child, catalog) else with_buffered_rows(child, catalog)
         if isinstance(rows, Refusal):
             return rows
         inputs.append(rows)

@@ -11,7 +11,7 @@ from sqlglot import exp
 from planner.aggregates.recipes import partial_schema
 from planner.aggregates.shared_partials import union_partials
 from planner.catalog import Catalog
-from planner.nodes.logical import Filter, Node, Project, TableScan, with_needed_columns
+from planner.nodes.logical import Filter, Node, TableScan, below_choices, with_needed_columns
 from planner.nodes.physical import (
     Exchange,
     GlobalWindowAggregate,
@@ -174,14 +174,7 @@ def _window_aggregates(node: Node) -> Iterator[GlobalWindowAggregate]:
 def _aggregation(node: GlobalWindowAggregate, plan_number: int, catalog: Catalog) -> _Aggregation:
     (local,) = node.input.inputs
     assert isinstance(local, LocalWindowAggregate)
-    conditions: tuple[exp.Expr, ...] = ()
-    base = local.input
-    while isinstance(base, Filter | Project):
-        if isinstance(base, Filter):
-            conditions = (*base.conjuncts, *conditions)
-        elif not all(item.is_plain_column for item in base.items):
-            break
-        base = base.input
+    base, conditions = below_choices(local.input)
     is_stream = bool(streams_of(base, catalog))
     return _Aggregation(node, local, plan_number, base, conditions, is_stream)
 
