@@ -20,7 +20,7 @@ from planner.binder.qualify import unfold_qualify
 from planner.binder.rank import bind_rank
 from planner.binder.relations import Relations, Scope
 from planner.binder.semi_join import bind_semi_join
-from planner.binder.strict_flink import check_function, check_query, check_table
+from planner.binder.strict_flink import check_function, check_query, check_table, strict_error
 from planner.binder.window_block import (
     bind_aggregation,
     bind_regrouping,
@@ -47,13 +47,12 @@ from planner.nodes.windows import window_properties
 from planner.sql.build import relation, select_all_from, to_sql
 from planner.sql.flink_functions import rewrite_functions, round_time, rounded_times
 from planner.sql.flink_queries import rewrite_clauses, unnest
-from planner.sql.names import with_late_name, with_window_name, without_idle_ctes
+from planner.sql.names import with_late_name, with_window_name, without_unused_ctes
 from planner.sql.nodes import (
     LEFT_OUT_HINTS,
     WINDOW_COLUMNS,
     WindowFunctionCall,
     name_of_columns,
-    position_of,
     span_of,
 )
 from planner.sql.parts import BESIDE, only_window_function, parts_below, select_from_same
@@ -165,10 +164,10 @@ class _Binder(Relations):
                 query = bound
             self._note(bound)
         if query is not before:
-            query = without_idle_ctes(query)
+            query = without_unused_ctes(query)
         regrouped = bind_regrouping(query, self, scope)
         if isinstance(regrouped, Node):
-            return without_idle_ctes(self._all_of(regrouped, query))
+            return without_unused_ctes(self._all_of(regrouped, query))
         self._note(regrouped)
         return query
 
@@ -190,12 +189,11 @@ class _Binder(Relations):
 
         qualify = query.args.get("qualify")
         if self.strict and qualify is not None and not qualify.find(exp.Window):
-            raise AnalysisError(
-                "QUALIFY must contain the function with OVER itself, in Flink "
-                "(sqlwin.strict-flink is on)",
-                position=position_of(qualify.this, self.sql),
-                sql=self.sql,
-                hint="write the function there in place of its name",
+            raise strict_error(
+                "QUALIFY must contain the function with OVER itself",
+                qualify.this,
+                self.sql,
+                "write the function there in place of its name",
             )
         return unfold_qualify(query, input_names) or query
 

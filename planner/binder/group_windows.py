@@ -1,7 +1,7 @@
 """Group window functions, `GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)`: into window table functions.
 
-This is the style of Flink before 1.13. The tree is rewritten before names are bound, so that one
-road leads to the windows whatever the spelling:
+This is the style of Flink before 1.13. The tree is rewritten before names are bound, so that both
+spellings have one plan:
 
     SELECT k, TUMBLE_END(ts, i), COUNT(*) FROM t GROUP BY TUMBLE(ts, i), k
 
@@ -22,7 +22,7 @@ from planner.aggregates.calls import canonical
 from planner.binder.grouping_sets import has_groupings
 from planner.sql.build import alias, column, identifier, to_sql
 from planner.sql.intervals import fold_interval
-from planner.sql.nodes import GROUP_WINDOW_COLUMNS, WindowFunctionCall, placed_like, position_of
+from planner.sql.nodes import GROUP_WINDOW_COLUMNS, WindowFunctionCall, error_at, placed_like
 from planner.sql.parts import has_beside, select_from_same
 from runtime.errors import AnalysisError
 
@@ -38,8 +38,8 @@ _PROPERTIES = {
 }
 _AUXILIARIES = {f"{kind}_{prop}": (kind, prop) for kind in _PARAMETERS for prop in _PROPERTIES}
 
-# What other engines call them; their arguments are others
-_ELSEWHERE = {"TUMBLINGWINDOW": "TUMBLE", "HOPPINGWINDOW": "HOP", "SESSIONWINDOW": "SESSION"}
+# What Azure Stream Analytics calls them; their arguments are others
+_AZURE_NAMES = {"TUMBLINGWINDOW": "TUMBLE", "HOPPINGWINDOW": "HOP", "SESSIONWINDOW": "SESSION"}
 
 ROWTIME = "$rowtime"
 
@@ -56,31 +56,24 @@ def rewrite_group_windows(select: exp.Select, sql: str) -> None:
     group = select.args.get("group")
     calls = [key for key in (group.expressions if group else []) if isinstance(key, exp.Anonymous)]
     for key in calls:
-        kind = _ELSEWHERE.get(key.name.upper())
+        kind = _AZURE_NAMES.get(key.name.upper())
         if kind is not None:
             message = f"{key.name} is a window of Azure Stream Analytics"
-            raise _error(sql, message, f"write GROUP BY {_usage(kind)}", key)
+            raise error_at(sql, message, key, hint=f"write GROUP BY {_usage(kind)}")
         if key.name.upper() == "CUMULATE":
             hint = (
                 "FROM TABLE(CUMULATE(TABLE t, DESCRIPTOR(ts), step, size)) GROUP BY "
                 "window_start, window_end"
             )
-            raise _error(sql, "CUMULATE has no form in GROUP BY", hint, key)
+            raise error_at(sql, "CUMULATE has no form in GROUP BY", key, hint=hint)
     windows = [key for key in calls if key.name.upper() in _PARAMETERS]
     if not windows:
-        _refuse_strays(select, None, sql)
+        _refuse_misplaced(select, None, sql)
         return
     if len(windows) > 1:
         hint = "put one window over the other: a subquery that groups by the first"
-        raise _error(sql, "GROUP BY holds two group window functions", hint, windows[1])
+        raise error_at(sql, "GROUP BY holds two group window functions", windows[1], hint=hint)
     _Rewrite(select, windows[0], sql).run()
-
-
-def _error(sql: str, message: str, hint: str, *places: exp.Expr) -> AnalysisError:
-    """An error at the first of some nodes that has a place in the text."""
-    positions = (position_of(place, sql) for place in places)
-    position = next((found for found in positions if found is not None), None)
-    return AnalysisError(message, position=position, sql=sql, hint=hint)
 
 
 def _usage(kind: str) -> str:
@@ -107,7 +100,7 @@ def _calls_in(select: exp.Select, clauses: tuple[str, ...]) -> Iterator[exp.Anon
         yield from [node for node in found if isinstance(node, exp.Anonymous)]
 
 
-def _refuse_strays(select: exp.Select, window: exp.Anonymous | None, sql: str) -> None:
+def _refuse_misplaced(select: exp.Select, window: exp.Anonymous | None, sql: str) -> None:
     """An error for group window functions that stand where they mean nothing."""
     for call in _calls_in(select, ("expressions", "where", *_CLAUSES)):
         known = _AUXILIARIES.get(call.name.upper())
@@ -116,12 +109,12 @@ def _refuse_strays(select: exp.Select, window: exp.Anonymous | None, sql: str) -
             usage = ", ".join(("ts", *(f"<{p}>" for p in _PARAMETERS[kind])))
             message = f"{call.name.upper()} belongs to a {kind} in GROUP BY, and there is none"
             hint = f"add GROUP BY {kind}({usage}), or group by the columns of TABLE({kind}(...))"
-            raise _error(sql, message, hint, call)
+            raise error_at(sql, message, call, hint=hint)
         if _looks_like_window(call):
             kind = call.name.upper()
             message = f"{kind}(...) stands in GROUP BY or, as a table, in FROM; not here"
             hint = f"{kind}_START(...) and {kind}_END(...) say which window a row is about"
-            raise _error(sql, message, hint, call)
+            raise error_at(sql, message, call, hint=hint)
 
 
 @dataclass
@@ -141,7 +134,7 @@ class _Rewrite:
                 message = f"{call.name.upper()} is not known yet in WHERE, where rows are chosen"
                 raise self._error(message, "a condition on windows stands in HAVING", call)
         uses_time = self._replace_auxiliaries()
-        _refuse_strays(self.select, self.window, self.sql)
+        _refuse_misplaced(self.select, self.window, self.sql)
         start, end, time = GROUP_WINDOW_COLUMNS
         keys = [start, end, *([time] if uses_time else [])]
         function = self._function(self._other_keys)
@@ -162,7 +155,7 @@ class _Rewrite:
 
     def _error(self, message: str, hint: str, call: exp.Expr | None = None) -> AnalysisError:
         """An error about the window, or about a call that belongs to it."""
-        return _error(self.sql, message, hint, *([] if call is None else [call]), self.window)
+        return error_at(self.sql, message, call, self.window, hint=hint)
 
     def _check_arguments(self) -> None:
         n_wanted, n_given = len(_PARAMETERS[self.kind]) + 1, len(self.window.expressions)

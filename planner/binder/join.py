@@ -21,7 +21,7 @@ from planner.sql.build import (
     select_all_from,
     star_leaves_out,
 )
-from planner.sql.nodes import position_of, span_of
+from planner.sql.nodes import error_at, span_of
 from planner.sql.parts import has_beside
 from runtime.errors import AnalysisError, nearest
 
@@ -100,13 +100,9 @@ def _check_using(join: exp.Join, sides: Sides, sql: str) -> None:
             if named.name.lower() not in names:
                 known = [c.name for c in side.node.schema]
                 close = nearest(named.name, known)
-                raise AnalysisError(
-                    f"USING names `{named.name}`, which `{side.name}` has not",
-                    subjects=(named.name, side.name),
-                    position=position_of(named, sql),
-                    sql=sql,
-                    hint=f"did you mean `{close}`?" if close else f"it has {', '.join(known)}",
-                )
+                hint = f"did you mean `{close}`?" if close else f"it has {', '.join(known)}"
+                message = f"USING names `{named.name}`, which `{side.name}` has not"
+                raise error_at(sql, message, named, hint=hint, subjects=(named.name, side.name))
 
 
 def _named_columns(join: exp.Join, left: Side, right: Side) -> tuple[str, ...]:

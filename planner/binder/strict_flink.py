@@ -14,6 +14,7 @@ from planner.sql.nodes import (
     LENIENCIES,
     Leniency,
     WindowFunctionCall,
+    error_at,
     path_of_files,
     position_of,
 )
@@ -49,7 +50,7 @@ def check_table(table: exp.Table, sql: str) -> None:
     """
     if path_of_files(table.name) is not None:
         hint = "CREATE TABLE ... WITH ('connector' = 'filesystem', 'path' = ...) gives them one"
-        raise _refusal("a table has a name, and is no path", table.this, sql, hint)
+        raise strict_error("a table has a name, and is no path", table.this, sql, hint)
 
 
 def check_function(function: WindowFunctionCall, window: Window, sql: str) -> None:
@@ -67,7 +68,7 @@ def check_function(function: WindowFunctionCall, window: Window, sql: str) -> No
         raise _lenient(lenient, sql, has_place=position_of(function.this, sql) is not None)
     flag = function.args.get("emitonlyonupdate")
     if flag is not None:
-        raise _refusal("CUMULATE has no EMITONLYONUPDATE", flag, sql, "leave it out")
+        raise strict_error("CUMULATE has no EMITONLYONUPDATE", flag, sql, "leave it out")
     for parameter in _PARAMETERS:
         if function.args.get(parameter) is not None:
             _check_interval(function.args[parameter], sql)
@@ -75,7 +76,7 @@ def check_function(function: WindowFunctionCall, window: Window, sql: str) -> No
         size, rest = map(render_duration, (window.size_us, window.offset_us % window.size_us))
         message = f"an offset of TUMBLE is shorter than its size, {size}"
         hint = f"the same windows have the offset {rest}"
-        raise _refusal(message, function.args["offset"], sql, hint)
+        raise strict_error(message, function.args["offset"], sql, hint)
 
 
 def _lenient(lenient: Leniency, sql: str, *, has_place: bool = True) -> AnalysisError:
@@ -84,8 +85,9 @@ def _lenient(lenient: Leniency, sql: str, *, has_place: bool = True) -> Analysis
     return AnalysisError(_in_flink(lenient.message), position=place, sql=sql, hint=lenient.hint)
 
 
-def _refusal(message: str, node: exp.Expr, sql: str, hint: str) -> AnalysisError:
-    return AnalysisError(_in_flink(message), position=position_of(node, sql), sql=sql, hint=hint)
+def strict_error(message: str, node: exp.Expr, sql: str, hint: str) -> AnalysisError:
+    """The error about what Flink does not take, at a node of the statement."""
+    return error_at(sql, _in_flink(message), node, hint=hint)
 
 
 def _in_flink(message: str) -> str:
@@ -96,22 +98,24 @@ def _check_interval(expr: exp.Expr, sql: str) -> None:
     """Flink takes one literal, with a quoted value and one of its units."""
     if not isinstance(expr, exp.Interval):
         hint = "write one literal, such as INTERVAL '10' MINUTE"
-        raise _refusal(f"a window takes INTERVAL literals, not {to_sql(expr)}", expr, sql, hint)
+        raise strict_error(f"a window takes INTERVAL literals, not {to_sql(expr)}", expr, sql, hint)
     value, unit = expr.this, expr.args.get("unit")
     value = value.this if isinstance(value, exp.Neg) else value
     if unit is None:
-        raise _refusal("the unit stands after the quotes", expr, sql, "write INTERVAL '10' MINUTE")
+        raise strict_error(
+            "the unit stands after the quotes", expr, sql, "write INTERVAL '10' MINUTE"
+        )
     first = unit.this.name if isinstance(unit, exp.IntervalSpan) else unit.name
     name = first.upper().removesuffix("S")
     if not (isinstance(value, exp.Literal) and value.is_string):
         hint = f"write INTERVAL '{to_sql(value)}' {name}"
-        raise _refusal("the value of an INTERVAL is quoted", expr, sql, hint)
+        raise strict_error("the value of an INTERVAL is quoted", expr, sql, hint)
     if name in _CALENDAR:
         message = "windows are of weeks, days, hours, minutes and seconds; not of months or years"
-        raise _refusal(message, expr, sql, "take days, or switch sqlwin.strict-flink off")
+        raise strict_error(message, expr, sql, "take days, or switch sqlwin.strict-flink off")
     if name not in _UNITS:
         part = "'0.25' SECOND for 250 milliseconds"
-        raise _refusal(f"there is no unit {first.upper()}", expr, sql, f"write INTERVAL {part}")
+        raise strict_error(f"there is no unit {first.upper()}", expr, sql, f"write INTERVAL {part}")
     _check_precision(expr, value.name, name, sql)
 
 
@@ -127,7 +131,7 @@ def _check_precision(expr: exp.Expr, value: str, unit: str, sql: str) -> None:
     precision = int(given[1]) if given else _DEFAULT_PRECISION
     if digits > precision:
         message = f"INTERVAL '{value}' {unit} has more than {precision} digits"
-        raise _refusal(message, expr, sql, f"write INTERVAL '{value}' {unit}({digits})")
+        raise strict_error(message, expr, sql, f"write INTERVAL '{value}' {unit}({digits})")
 
 
 def check_plan(plan: Node, is_stream: bool) -> None:

@@ -15,7 +15,7 @@ from planner.sql.intervals import (
     render_duration,
     render_months,
 )
-from planner.sql.nodes import WINDOW_COLUMNS, WindowFunctionCall, position_of
+from planner.sql.nodes import WINDOW_COLUMNS, WindowFunctionCall, error_at, position_of
 from planner.sql.render import SparkSql
 from runtime.errors import AnalysisError, nearest
 from runtime.spec.intervals import IntervalValue
@@ -206,8 +206,7 @@ class _Parameters:
         return bool(flag.this)
 
     def _error(self, parameter: str, message: str, hint: str) -> AnalysisError:
-        position = position_of(self.function.args[parameter], self.sql)
-        return AnalysisError(message, position=position, sql=self.sql, hint=hint)
+        return error_at(self.sql, message, self.function.args[parameter], hint=hint)
 
 
 def _text(value: IntervalValue) -> str:
@@ -236,23 +235,23 @@ def time_column(
     hint = "columns of that type: " + ", ".join(times) if times else None
     if found is None:
         close = nearest(descriptor.name, [c.name for c in schema])
-        raise AnalysisError(
+        raise error_at(
+            sql,
             f"column `{descriptor.name}` does not exist in the data of {function.kind}",
-            subjects=(descriptor.name,),
-            position=position_of(descriptor, sql),
-            sql=sql,
+            descriptor,
             hint=f"did you mean `{close}`?" if close else hint,
+            subjects=(descriptor.name,),
         )
     if takes_date and found.type == "date":
         return found
     if not is_timestamp(found.type):
-        raise AnalysisError(
+        raise error_at(
+            sql,
             f"{function.kind} needs a TIMESTAMP or TIMESTAMP_LTZ column to put windows on, "
             f"but `{found.name}` is {found.type.upper()}",
-            subjects=(found.name,),
-            position=position_of(descriptor, sql),
-            sql=sql,
+            descriptor,
             hint=hint or _time_of(found),
+            subjects=(found.name,),
         )
     return found
 
@@ -287,14 +286,11 @@ def partition_by_columns(function: WindowFunctionCall, schema: Schema, sql: str)
         found = column_named(schema, key.name)
         if found is None:
             close = nearest(key.name, [c.name for c in schema])
-            raise AnalysisError(
-                f"column `{key.name}` in PARTITION BY does not exist in the data of "
-                f"{function.kind}",
-                subjects=(key.name,),
-                position=position_of(key, sql),
-                sql=sql,
-                hint=f"did you mean `{close}`?" if close else None,
+            hint = f"did you mean `{close}`?" if close else None
+            message = (
+                f"column `{key.name}` in PARTITION BY does not exist in the data of {function.kind}"
             )
+            raise error_at(sql, message, key, hint=hint, subjects=(key.name,))
         names.append(found.name)
     return tuple(dict.fromkeys(names))
 
@@ -303,13 +299,10 @@ def refuse_window_columns(function: WindowFunctionCall, schema: Schema, sql: str
     """An AnalysisError where the data already has a column that the window adds."""
     taken = [name for name in WINDOW_COLUMNS if column_named(schema, name)]
     if taken:
-        raise AnalysisError(
-            f"the data of {function.kind} already has a column `{taken[0]}`",
-            subjects=(taken[0],),
-            position=position_of(function.args["data"], sql) or position_of(function.this, sql),
-            sql=sql,
-            hint=f"rename it in a subquery: SELECT {taken[0]} AS inner_{taken[0]}, ...",
-        )
+        message = f"the data of {function.kind} already has a column `{taken[0]}`"
+        hint = f"rename it in a subquery: SELECT {taken[0]} AS inner_{taken[0]}, ..."
+        places = (function.args["data"], function.this)
+        raise error_at(sql, message, *places, hint=hint, subjects=(taken[0],))
 
 
 def renamed_columns(
@@ -319,13 +312,10 @@ def renamed_columns(
     alias = function.args["alias"]
     names = [c.name for c in alias.columns]
     if len(names) != len(source.schema) + 3:
-        raise AnalysisError(
-            f"{function.kind} yields {len(source.schema) + 3} columns, but the alias names "
-            f"{len(names)}",
-            position=position_of(alias, sql),
-            sql=sql,
-            hint="the data's columns come first, then window_start, window_end, window_time",
-        )
+        n_columns = len(source.schema) + 3
+        message = f"{function.kind} yields {n_columns} columns, but the alias names {len(names)}"
+        hint = "the data's columns come first, then window_start, window_end, window_time"
+        raise error_at(sql, message, alias, hint=hint)
     renamed = tuple(replace(c, name=name) for c, name in zip(source.schema, names, strict=False))
     old_names = [c.name for c in source.schema]
     time = renamed[old_names.index(time.name)]

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from planner.sql.build import function_call, is_number_literal, literal, replace_call
-from planner.sql.nodes import KeywordCall, position_of
-from runtime.errors import AnalysisError
+from planner.sql.nodes import KeywordCall, error_at
 
 # TO_TIMESTAMP_LTZ(number, precision): seconds, milliseconds, microseconds, nanoseconds
 _EPOCHS = {"0": "TIMESTAMP_SECONDS", "3": "TIMESTAMP_MILLIS", "6": "TIMESTAMP_MICROS"}
@@ -119,12 +118,8 @@ def round_time(call: KeywordCall, type_: str, sql: str) -> None:
     unit = unit_node.name.upper()
     if unit not in (*_TIME_UNITS, *_DATE_UNITS) or (type_ == "date" and unit in _TIME_UNITS[:3]):
         hint = "the units are SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, QUARTER, YEAR"
-        raise AnalysisError(
-            f"{call.name.upper()} cannot round {type_.upper()} to {unit}",
-            position=position_of(call, sql),
-            sql=sql,
-            hint=hint,
-        )
+        message = f"{call.name.upper()} cannot round {type_.upper()} to {unit}"
+        raise error_at(sql, message, call, hint=hint)
     floor = _FLOORS.get(type_, _floor_instant)(value, unit)
     new: exp.Expr = floor
     if call.name.upper() != "FLOOR":

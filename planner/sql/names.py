@@ -6,29 +6,23 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from planner.sql.nodes import position_of
+from planner.sql.nodes import error_at
 from runtime.errors import AnalysisError, ErrorKind, nearest
 
 
 def with_late_name(error: AnalysisError, query: exp.Query, sql: str) -> AnalysisError:
     """An error about a name in WHERE that the same SELECT gives to a function with OVER."""
+    if error.kind is not ErrorKind.UNKNOWN_COLUMN:
+        return error
     for select in query.find_all(exp.Select):
-        where = select.args.get("where")
         late = {i.alias.lower() for i in select.expressions if i.find(exp.Window)} - {""}
+        where = select.args.get("where")
         for col in where.find_all(exp.Column) if where is not None else ():
-            name = col.name.lower()
-            if (
-                name in late
-                and not col.table
-                and error.kind is ErrorKind.UNKNOWN_COLUMN
-                and error.subject == col.name
-            ):
-                return AnalysisError(
-                    f"`{col.name}` is not known yet in WHERE: it is computed from the rows left",
-                    position=position_of(col, sql),
-                    sql=sql,
-                    hint=f"put the condition around the query, or write QUALIFY {col.name} ...",
-                )
+            if col.name == error.subject and col.name.lower() in late and not col.table:
+                name = col.name
+                message = f"`{name}` is not known yet in WHERE: it is computed from the rows left"
+                hint = f"put the condition around the query, or write QUALIFY {name} ..."
+                return error_at(sql, message, col, hint=hint)
     return error
 
 
@@ -55,7 +49,7 @@ def with_window_name(error: AnalysisError, query: exp.Query, sql: str) -> Analys
     return error
 
 
-def without_idle_ctes(query: exp.Select) -> exp.Select:
+def without_unused_ctes(query: exp.Select) -> exp.Select:
     """The query without definitions that nothing names any more."""
     clause = query.args.get("with_")
     if clause is None or clause.args.get("recursive"):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from runtime.errors import Position
+from runtime.errors import AnalysisError, Position
 
 WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
 
@@ -229,7 +229,20 @@ def placed_like(new: exp.Expr, old: exp.Expr) -> exp.Expr:
     return new
 
 
-def position_of(node: exp.Expr, sql: str) -> Position | None:
+def position_of(node: exp.Expr | None, sql: str) -> Position | None:
     """Where `node` stands in `sql`: from the first to the last character known of its parts."""
     span = span_of(node)
     return None if span is None else Position.at(sql, span.start, span.end - span.start + 1)
+
+
+def error_at(
+    sql: str,
+    message: str,
+    *places: exp.Expr | None,
+    hint: str | None = None,
+    subjects: tuple[str, ...] = (),
+) -> AnalysisError:
+    """An error at the first of some nodes that has a place in the text `sql`."""
+    positions = (position_of(place, sql) for place in places)
+    position = next((found for found in positions if found is not None), None)
+    return AnalysisError(message, position=position, sql=sql, hint=hint, subjects=subjects)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from sqlglot import exp
 
 from planner.catalog import Catalog
-from planner.sql.nodes import TABLE_OPTIONS, TableOptions, position_of
-from runtime.errors import AnalysisError, CatalogError, Position, SqlwinError
+from planner.sql.nodes import TABLE_OPTIONS, TableOptions, error_at, position_of
+from runtime.errors import CatalogError, Position, SqlwinError
 
 
 def name_with_options(
@@ -52,13 +52,9 @@ def refuse_options(table: exp.Table, what: str, sql: str) -> None:
         AnalysisError: there are some.
     """
     if TABLE_OPTIONS in table.meta:
-        raise AnalysisError(
-            f"OPTIONS are those of a table, and `{table.name}` is {what}",
-            subjects=(table.name,),
-            position=position_of(table.this, sql),
-            sql=sql,
-            hint="write them behind the table that it reads",
-        )
+        message = f"OPTIONS are those of a table, and `{table.name}` is {what}"
+        hint = "write them behind the table that it reads"
+        raise error_at(sql, message, table.this, hint=hint, subjects=(table.name,))
 
 
 def position_of_option(error: SqlwinError, options: TableOptions, sql: str) -> Position:
