@@ -188,8 +188,8 @@ class WindowColumns:
 
 
 @dataclass(frozen=True)
-class WindowTableFunction(UnaryNode):
-    """Each row once for every window it belongs to, with the window's columns.
+class WindowedNode(UnaryNode):
+    """A node that puts windows on a time column of its input.
 
     `time_place` is where the time column is named.
     """
@@ -197,8 +197,14 @@ class WindowTableFunction(UnaryNode):
     window: Window
     time_column: str
     time_type: str
-    columns: WindowColumns
     time_place: TextSpan | None = field(default=None, compare=False, repr=False, kw_only=True)
+
+
+@dataclass(frozen=True)
+class WindowTableFunction(WindowedNode):
+    """Each row once for every window it belongs to, with the window's columns."""
+
+    columns: WindowColumns
 
 
 @dataclass(frozen=True)
@@ -265,16 +271,12 @@ class WindowKey:
 
 
 @dataclass(frozen=True)
-class WindowAggregate(UnaryNode):
+class WindowAggregate(WindowedNode):
     """GROUP BY keys and windows, over rows that carry no window columns yet."""
 
-    window: Window
-    time_column: str
-    time_type: str
     keys: tuple[NamedExpr, ...]
     window_keys: tuple[WindowKey, ...]
     calls: tuple[AggregateCall, ...]
-    time_place: TextSpan | None = field(default=None, compare=False, repr=False, kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,14 @@ from typing import Any
 from sqlglot import exp
 
 from planner.aggregates.recipes import AggregatePlan
-from planner.nodes.logical import NamedExpr, Node, UnaryNode, WindowAggregate, WindowKey
-from planner.sql.nodes import TextSpan
+from planner.nodes.logical import (
+    NamedExpr,
+    Node,
+    UnaryNode,
+    WindowAggregate,
+    WindowedNode,
+    WindowKey,
+)
 from runtime.spec.aggregates import Accumulator
 from runtime.spec.exchange import SliceLevel
 from runtime.spec.local import FileScan, SliceRows
@@ -25,20 +31,16 @@ class OnePhaseWindowAggregate(WindowAggregate):
 
 
 @dataclass(frozen=True)
-class LocalWindowAggregate(UnaryNode):
+class LocalWindowAggregate(WindowedNode):
     """Rows into partials, one for each key and slice, before the exchange.
 
     With `first` the keys are rows of a stream, of which only those are buffered that can be wanted.
     """
 
-    window: Window
-    time_column: str
-    time_type: str
     keys: tuple[NamedExpr, ...]
     plans: tuple[AggregatePlan, ...]
     slice_end: str
     first: FirstRows | None = field(default=None, kw_only=True)
-    time_place: TextSpan | None = field(default=None, compare=False, repr=False, kw_only=True)
 
 
 @dataclass(frozen=True)
