@@ -150,7 +150,7 @@ def optimize_together(
                 break
             plans = after
         else:
-            raise SchemaChangedError(f"stage {stage.name} does not come to rest")
+            raise SchemaChangedError(f"stage {stage.name} has no fixed point")
         # only what was refused in the final plan is of interest
         for trace, rule, node, refusal in refusals:
             trace.add(rule.__name__, node, refusal)

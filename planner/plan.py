@@ -57,7 +57,7 @@ class Draft:
 
 @dataclass(frozen=True)
 class Plan(Draft):
-    """A query at each stage of its road: `physical` is what runs, and its sink is in the plans.
+    """A query that is planned: `physical` is what runs, and the sink is part of the plans.
 
     Attributes:
         rule_names: all rules there are for such a query, in order.

@@ -89,7 +89,7 @@ def plan_aggregate(call: AggregateCall) -> AggregatePlan:
     if call.user is not None:
         return _user(call, call.user)
     name, recipes = call.function, _RECIPES
-    if call.distinct and call.function not in _HEEDLESS_OF_REPETITION:
+    if call.distinct and call.function not in _SAME_WITH_DISTINCT:
         name, recipes = f"{call.function}(DISTINCT)", _DISTINCT_RECIPES
     recipe = recipes.get(call.function)
     if recipe is None:
@@ -308,31 +308,22 @@ def _any_type(type_: str) -> bool:
 
 
 _RECIPES: dict[str, Recipe] = {
-    "COUNT": _single(MergeOp.COUNT, types=_any_type),
-    "COUNT_IF": _single(MergeOp.COUNT, types=_any_type),
+    **dict.fromkeys(("COUNT", "COUNT_IF"), _single(MergeOp.COUNT, types=_any_type)),
     "SUM": _single(MergeOp.SUM, types=_is_summable),
     "MIN": _single(MergeOp.MIN, types=is_flat_type),
     "MAX": _single(MergeOp.MAX, types=is_flat_type),
-    "BOOL_AND": _single(MergeOp.MIN, "MIN", types=is_flat_type),
-    "EVERY": _single(MergeOp.MIN, "MIN", types=is_flat_type),
-    "BOOL_OR": _single(MergeOp.MAX, "MAX", types=is_flat_type),
-    "SOME": _single(MergeOp.MAX, "MAX", types=is_flat_type),
-    "ANY": _single(MergeOp.MAX, "MAX", types=is_flat_type),
+    **dict.fromkeys(("BOOL_AND", "EVERY"), _single(MergeOp.MIN, "MIN", types=is_flat_type)),
+    **dict.fromkeys(("BOOL_OR", "SOME", "ANY"), _single(MergeOp.MAX, "MAX", types=is_flat_type)),
     "BIT_AND": _single(MergeOp.BIT_AND, types=_is_integer),
     "BIT_OR": _single(MergeOp.BIT_OR, types=_is_integer),
     "BIT_XOR": _single(MergeOp.BIT_XOR, types=_is_integer),
-    "AVG": _average,
-    "MEAN": _average,
+    **dict.fromkeys(("AVG", "MEAN"), _average),
     "VAR_POP": _moments(0, root=False),
-    "VAR_SAMP": _moments(1, root=False),
-    "VARIANCE": _moments(1, root=False),
+    **dict.fromkeys(("VAR_SAMP", "VARIANCE"), _moments(1, root=False)),
     "STDDEV_POP": _moments(0, root=True),
-    "STDDEV_SAMP": _moments(1, root=True),
-    "STDDEV": _moments(1, root=True),
-    "STD": _moments(1, root=True),
+    **dict.fromkeys(("STDDEV_SAMP", "STDDEV", "STD"), _moments(1, root=True)),
     "APPROX_COUNT_DISTINCT": approx_count_distinct,
-    "APPROX_PERCENTILE": approx_percentile,
-    "PERCENTILE_APPROX": approx_percentile,
+    **dict.fromkeys(("APPROX_PERCENTILE", "PERCENTILE_APPROX"), approx_percentile),
     "MIN_BY": _pick("first"),
     "MAX_BY": _pick("last"),
     **dict.fromkeys(TEXT_FUNCTIONS, listagg),
@@ -342,14 +333,11 @@ _RECIPES: dict[str, Recipe] = {
 _DISTINCT_RECIPES: dict[str, Recipe] = {
     "COUNT": _count_distinct,
     "SUM": _sum_distinct,
-    "AVG": _average_distinct,
-    "MEAN": _average_distinct,
+    **dict.fromkeys(("AVG", "MEAN"), _average_distinct),
     **dict.fromkeys(TEXT_FUNCTIONS, listagg),
 }
 
 # Aggregates to which it is the same how often a value occurs
-_HEEDLESS_OF_REPETITION = frozenset(
-    "MIN MAX BOOL_AND EVERY BOOL_OR SOME ANY BIT_AND BIT_OR".split()
-)
+_SAME_WITH_DISTINCT = frozenset("MIN MAX BOOL_AND EVERY BOOL_OR SOME ANY BIT_AND BIT_OR".split())
 
 MERGEABLE_FUNCTIONS = frozenset(_RECIPES)

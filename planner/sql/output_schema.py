@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sqlglot import exp
@@ -86,7 +86,7 @@ def _query(query: exp.Expr, relations: Mapping[str, Schema]) -> Schema:
     scope = _Scope(*_relation(source.this, relations))
     if query.args.get("where"):
         condition = query.args["where"].this
-        _require(not any(map(_is_aggregate, condition.find_all(exp.Anonymous))))
+        _require_no_aggregate(condition)
         scope.condition(condition)
     distinct = query.args.get("distinct")
     _require(distinct is None or not distinct.args.get("on"))
@@ -106,7 +106,7 @@ def _query(query: exp.Expr, relations: Mapping[str, Schema]) -> Schema:
     names = [column.name.lower() for column in columns]
     _require(len(set(names)) == len(names))
     having, order = query.args.get("having"), query.args.get("order")
-    results = scope.with_results(columns)
+    results = replace(scope, results=tuple(columns))
     if having:
         if grouped is None:
             raise _UnknownError
@@ -163,9 +163,6 @@ class _Scope:
     qualifier: str | None
     results: Schema = ()
 
-    def with_results(self, columns: list[Column]) -> _Scope:
-        return _Scope(self.columns, self.qualifier, tuple(columns))
-
     def condition(self, node: exp.Expr) -> None:
         _require(self.value(node).type == "boolean")
 
@@ -204,7 +201,7 @@ class _Scope:
                 return self._cast(node)
             case exp.Filter() if _is_aggregate(node.this):
                 condition = node.expression.this
-                _require(not any(map(_is_aggregate, condition.find_all(exp.Anonymous))))
+                _require_no_aggregate(condition)
                 self.condition(condition)
                 return self.value(node.this)
             case exp.Anonymous() if node.name.upper() == "ROUND":
@@ -264,7 +261,7 @@ class _Scope:
             _require(name == "COUNT")
             *others, argument = argument.expressions
             _require(all(is_flat_type(self.value(each).type) for each in others))
-        _require(not any(map(_is_aggregate, argument.find_all(exp.Anonymous))))
+        _require_no_aggregate(argument)
         if name == "COUNT":
             if not isinstance(argument, exp.Star):
                 _require(is_flat_type(self.value(argument).type))
@@ -311,18 +308,18 @@ class _Grouped:
         for column in node.find_all(exp.Column):
             name = column.name.lower()
             if name not in self.columns and name not in (results or ()):
-                _require(_inside_aggregate(column, node))
+                _require(_is_inside_aggregate(column))
 
 
-def _inside_aggregate(node: exp.Expr, top: exp.Expr) -> bool:
-    each: exp.Expr | None = node
-    while each is not None:
-        if _is_aggregate(each) or isinstance(each, exp.Filter):
-            return True
-        if each is top:
-            return False
-        each = each.parent
-    return False
+def _is_inside_aggregate(node: exp.Expr) -> bool:
+    above = node.parent
+    while above is not None and not (_is_aggregate(above) or isinstance(above, exp.Filter)):
+        above = above.parent
+    return above is not None
+
+
+def _require_no_aggregate(node: exp.Expr) -> None:
+    _require(not any(map(_is_aggregate, node.find_all(exp.Anonymous))))
 
 
 def _is_ordered(type_: str) -> bool:
