@@ -176,27 +176,41 @@ def _negation_of_number(node: exp.Expr, scope: _Scope) -> Expression:
     return calls.negative(_translate(operand, scope))
 
 
-def _arithmetic(function: str) -> _Translator:
-    def translate(node: exp.Expr, scope: _Scope) -> Expression:
-        left = _translate(node.this, scope)
-        return calls.arithmetic(function, left, _translate(node.expression, scope))
+_ARITHMETIC: dict[type[exp.Expr], str] = {
+    exp.Add: "+",
+    exp.Div: "/",
+    exp.IntDiv: "div",
+    exp.Mod: "%",
+    exp.Mul: "*",
+    exp.Sub: "-",
+}
 
-    return translate
+
+def _arithmetic(node: exp.Expr, scope: _Scope) -> Expression:
+    left, right = _translate(node.this, scope), _translate(node.expression, scope)
+    return calls.arithmetic(_ARITHMETIC[type(node)], left, right)
 
 
 # -- conditions ----------------------------------------------------------------------------------
 
 
-_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
+_COMPARISONS: dict[type[exp.Expr], str] = {
+    exp.EQ: "=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.NEQ: "<>",
+    exp.NullSafeEQ: "<=>",
+    exp.NullSafeNEQ: "<=>",
+}
 
 
-def _comparison(function: str) -> _Translator:
-    def translate(node: exp.Expr, scope: _Scope) -> Expression:
-        _check_grouping(node)
-        left, right = _translate(node.this, scope), _translate(node.expression, scope)
-        return calls.compare(function, left, right, scope.time_zone)
-
-    return translate
+def _comparison(node: exp.Expr, scope: _Scope) -> Expression:
+    _check_grouping(node)
+    left, right = _translate(node.this, scope), _translate(node.expression, scope)
+    result = calls.compare(_COMPARISONS[type(node)], left, right, scope.time_zone)
+    return calls.negation(result) if isinstance(node, exp.NullSafeNEQ) else result
 
 
 def _check_grouping(node: exp.Expr) -> None:
@@ -205,26 +219,23 @@ def _check_grouping(node: exp.Expr) -> None:
     To Spark all comparisons bind alike, from the left, and closer than IS, IN, BETWEEN and LIKE.
     """
     left, right = node.this, node.expression
-    is_chain = isinstance(left, _COMPARISONS)
+    is_chain = type(left) in _COMPARISONS
     if isinstance(right, exp.Predicate | exp.Not) or (
         isinstance(left, exp.Predicate | exp.Not) and not is_chain
     ):
         refuse(f"{_quote(node)} is left to Spark: it has no parentheses")
 
 
-def _connector(function: str) -> _Translator:
-    def translate(node: exp.Expr, scope: _Scope) -> Expression:
-        # A long chain leans to the left, deeper than Python's stack.
-        operands: list[exp.Expr] = []
-        kind, rest = type(node), node
-        while isinstance(rest, kind):
-            operands.append(rest.expression)
-            rest = rest.this
-        operands.append(rest)
-        args = (calls.as_condition(_translate(part, scope)) for part in reversed(operands))
-        return Call(function, tuple(args), "boolean")
-
-    return translate
+def _connector(node: exp.Expr, scope: _Scope) -> Expression:
+    # A long chain leans to the left, deeper than Python's stack.
+    operands: list[exp.Expr] = []
+    kind, rest = type(node), node
+    while isinstance(rest, kind):
+        operands.append(rest.expression)
+        rest = rest.this
+    operands.append(rest)
+    args = (calls.as_condition(_translate(part, scope)) for part in reversed(operands))
+    return Call("and" if kind is exp.And else "or", tuple(args), "boolean")
 
 
 def _is(node: exp.Expr, scope: _Scope) -> Expression:
@@ -323,34 +334,22 @@ def _function(node: exp.Expr, scope: _Scope) -> Expression:
 
 
 _TRANSLATORS: dict[type[exp.Expr], _Translator] = {
-    exp.Add: _arithmetic("+"),
-    exp.And: _connector("and"),
+    **dict.fromkeys(_ARITHMETIC, _arithmetic),
+    **dict.fromkeys(_COMPARISONS, _comparison),
+    exp.And: _connector,
     exp.Anonymous: _function,
     exp.Between: _between,
     exp.Boolean: lambda node, scope: Constant(bool(node.this), "boolean"),
     exp.Case: _case,
     exp.Cast: _cast,
     exp.Column: _column,
-    exp.Div: _arithmetic("/"),
-    exp.EQ: _comparison("="),
-    exp.GT: _comparison(">"),
-    exp.GTE: _comparison(">="),
     exp.In: _in,
-    exp.IntDiv: _arithmetic("div"),
     exp.Is: _is,
-    exp.LT: _comparison("<"),
-    exp.LTE: _comparison("<="),
     exp.Like: _like,
     exp.Literal: _literal,
-    exp.Mod: _arithmetic("%"),
-    exp.Mul: _arithmetic("*"),
-    exp.NEQ: _comparison("<>"),
     exp.Neg: _negation_of_number,
     exp.Not: lambda node, scope: calls.negation(_translate(node.this, scope)),
     exp.Null: lambda node, scope: Constant(None, VOID),
-    exp.NullSafeEQ: _comparison("<=>"),
-    exp.NullSafeNEQ: lambda node, scope: calls.negation(_comparison("<=>")(node, scope)),
-    exp.Or: _connector("or"),
+    exp.Or: _connector,
     exp.Paren: lambda node, scope: _translate(node.this, scope),
-    exp.Sub: _arithmetic("-"),
 }
