@@ -1,7 +1,7 @@
 """The driver of the rules: walks the plan, tries each rule at each node, keeps a trace.
 
-A rule is a function of one node. It answers with a new node, with a `Refusal` that says why it
-does not apply to a node it is meant for, or with None if the node is none of its business.
+A rule is a function of one node. It returns a new node, a `Refusal` that says why it does not apply
+to a node it is meant for, or None for any other node.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ParallelismOptions:
 
 @dataclass(frozen=True)
 class Options:
-    """Settings that the planner obeys.
+    """The settings of the planner.
 
     Attributes:
         catalog: where names are looked up.

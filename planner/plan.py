@@ -9,7 +9,6 @@ from sqlglot import exp
 
 from planner.binder.binder import bind
 from planner.binder.strict_flink import check_plan
-from planner.catalog import Catalog
 from planner.materialized.inserted import check_kept_rows
 from planner.materialized.tiers import too_wide
 from planner.nodes.logical import LeftToSpark, Node, Sink
@@ -141,7 +140,8 @@ def _read(plans: Sequence[Node], options: Options, traces: Sequence[Trace]) -> l
 
 def _finished(draft: Draft, physical: Node, alone: Node, options: Options) -> Plan:
     physical = with_one_reading(physical, options.catalog)
-    shares_stream = _shares_stream(physical, options.catalog)
+    shared = (node for node in physical.walk() if isinstance(node, SharedExchange))
+    shares_stream = any(streams_of(node, options.catalog) for node in shared)
     trees = {"bound": draft.bound, "logical": draft.logical, "physical": physical}
     if draft.sink is not None:
         trees = {name: Sink(tree.schema, tree, *draft.sink) for name, tree in trees.items()}
@@ -152,9 +152,3 @@ def _finished(draft: Draft, physical: Node, alone: Node, options: Options) -> Pl
     names = tuple(name for name in RULE_NAMES if name not in left_out)
     parts = vars(draft) | trees
     return Plan(**parts, rule_names=names, alone=alone if shares_stream else None)
-
-
-def _shares_stream(node: Node, catalog: Catalog) -> bool:
-    if isinstance(node, SharedExchange):
-        return bool(streams_of(node, catalog))
-    return any(_shares_stream(child, catalog) for child in node.inputs)

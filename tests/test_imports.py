@@ -104,7 +104,7 @@ MAY_IMPORT = {
         "runtime.spec sqlglot"
     ),
     "planner": (
-        "planner.binder planner.catalog planner.materialized planner.nodes planner.optimizer "
+        "planner.binder planner.materialized planner.nodes planner.optimizer "
         "planner.rules planner.streams runtime.spec sqlglot"
     ),
     # -- sqlwin: sessions, statements, and what users see --

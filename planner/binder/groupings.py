@@ -30,8 +30,7 @@ def expand_groupings(
     """Put an Expand below the windows of a block, as Flink does, or say why it cannot be.
 
     Args:
-        block: the block; it is told under which names the aggregate yields its keys, and what
-            GROUPING of each of them is.
+        block: the block, whose `key_names` and `bits` are those of the expanded rows afterwards.
         groupings: the groupings; their keys are those of `keys`, in order.
         below: what the block aggregates: a window table function, maybe filtered.
         keys: the group keys, each under a name of its own.

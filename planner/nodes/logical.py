@@ -6,7 +6,7 @@ they are in a node. A change to a plan makes new nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -48,6 +48,12 @@ class Node:
         if all(new is old for new, old in zip(inputs, self.inputs, strict=True)):
             return self
         return self.with_inputs(*inputs)
+
+    def walk(self) -> Iterator[Node]:
+        """The node and all below, each behind its inputs, and as often as it is read."""
+        for child in self.inputs:
+            yield from child.walk()
+        yield self
 
     @property
     def column_names(self) -> frozenset[str]:

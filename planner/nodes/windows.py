@@ -66,15 +66,14 @@ def window_properties(node: Node) -> AttachedWindow | None:
 
 def notes_on_windows(node: Node) -> tuple[str, ...]:
     """What is to be said of windows that are right, and may still not be what was meant."""
-    notes = [note for child in node.inputs for note in notes_on_windows(child)]
-    if isinstance(node, WindowTableFunction):
-        match node.window:
-            case Hop(slide_us, size_us) if slide_us > size_us:
-                lengths = render_duration(slide_us), render_duration(size_us)
-                notes.append(_GAPS.format(*lengths))
-            case CalendarHop(slide, size) if slide > size:
-                notes.append(_GAPS.format(render_months(slide), render_months(size)))
-    return tuple(dict.fromkeys(notes))
+    notes: dict[str, None] = {}
+    for each in node.walk():
+        match each:
+            case WindowTableFunction(window=Hop(slide_us, size_us)) if slide_us > size_us:
+                notes[_GAPS.format(*map(render_duration, (slide_us, size_us)))] = None
+            case WindowTableFunction(window=CalendarHop(slide, size)) if slide > size:
+                notes[_GAPS.format(*map(render_months, (slide, size)))] = None
+    return tuple(notes)
 
 
 def identifies_window(attached: AttachedWindow, names: Iterable[str]) -> bool:

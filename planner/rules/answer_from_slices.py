@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from sqlglot import exp
 
 from planner.arrow.calls import NotEvaluated
@@ -59,11 +57,14 @@ def answer_from_slices(node: Node, options: Options) -> Node | Refusal | None:
     if type(node) is not LocalWindowAggregate:
         return None
     catalog = options.catalog
-    opened = [table for name in _tables(node) for table in catalog.slice_tables(name)]
+    names = _tables(node)
+    opened = [table for name in names for table in catalog.slice_tables(name)]
     tables = [table for table in opened if not isinstance(table, str)]
-    if not opened or _is_expanded(node.input) or streams_of(node.input, catalog):
+    # rows that are copied for grouping sets come after the aggregate, later
+    is_expanded = any(isinstance(each, Expand) for each in node.walk())
+    if not opened or is_expanded or streams_of(node.input, catalog):
         return None
-    if not options.rewrites_to_slices and not any(map(is_inserted_rows, _tables(node))):
+    if not options.rewrites_to_slices and not any(map(is_inserted_rows, names)):
         return Refusal("sqlwin.materialized.rewrite is false")
     try:
         found = local_expressions(
@@ -91,24 +92,16 @@ def answer_from_slices(node: Node, options: Options) -> Node | Refusal | None:
     return Refusal("; ".join(reasons))
 
 
-def _tables(node: Node) -> Iterator[str]:
+def _tables(node: Node) -> list[str]:
     """The names of the tables below a node, in lower case, each once."""
     found: dict[str, None] = {}
-    pending = [node]
-    while pending:
-        each = pending.pop()
+    for each in node.walk():
         if isinstance(each, TableScan):
             found[each.table.lower()] = None
         elif isinstance(each, SqlQuery):
             for table in each.query.find_all(exp.Table):
                 found[".".join(part.name for part in table.parts).lower()] = None
-        pending += each.inputs
-    yield from found
-
-
-def _is_expanded(node: Node) -> bool:
-    """Whether rows are copied for grouping sets, which later comes after the aggregate."""
-    return isinstance(node, Expand) or any(map(_is_expanded, node.inputs))
+    return list(found)
 
 
 def _answer(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import TypeGuard
 
 from sqlglot import exp
 
@@ -114,7 +115,8 @@ def share_window_slices(
     found = [
         _aggregation(node, plan_number, options.catalog)
         for plan_number, plan in enumerate(plans)
-        for node in _window_aggregates(plan)
+        for node in plan.walk()
+        if _is_two_phase(node)
     ]
     groups: list[list[_Aggregation]] = []
     refused: _Refusals = []
@@ -163,12 +165,11 @@ class _Aggregation:
 _Refusals = list[tuple[_Aggregation, str]]
 
 
-def _window_aggregates(node: Node) -> Iterator[GlobalWindowAggregate]:
-    for child in node.inputs:
-        yield from _window_aggregates(child)
-    if isinstance(node, GlobalWindowAggregate) and isinstance(node.input, Exchange):
-        if isinstance(node.input.input, LocalWindowAggregate):
-            yield node
+def _is_two_phase(node: Node) -> TypeGuard[GlobalWindowAggregate]:
+    """Whether a node is a window aggregate over an exchange of its own."""
+    if not isinstance(node, GlobalWindowAggregate) or not isinstance(node.input, Exchange):
+        return False
+    return isinstance(node.input.input, LocalWindowAggregate)
 
 
 def _aggregation(node: GlobalWindowAggregate, plan_number: int, catalog: Catalog) -> _Aggregation:
