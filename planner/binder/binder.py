@@ -18,7 +18,7 @@ from planner.binder.group_windows import rewrite_group_windows
 from planner.binder.join import bind_join
 from planner.binder.qualify import unfold_qualify
 from planner.binder.rank import bind_rank
-from planner.binder.relations import Relations, Scope
+from planner.binder.relations import NotBound, Relations, Scope
 from planner.binder.semi_join import bind_semi_join
 from planner.binder.strict_flink import check_function, check_query, check_table, strict_error
 from planner.binder.window_block import (
@@ -160,16 +160,24 @@ class _Binder(Relations):
         """The query with joins of windows and rankings inside windows as nodes of their own."""
         before = query
         for bind_one in (bind_join, bind_semi_join, bind_rank):
-            while isinstance(bound := bind_one(query, self, scope), exp.Select):
-                query = bound
-            self._note(bound)
+            with self._noted():
+                while (bound := bind_one(query, self, scope)) is not None:
+                    query = bound
         if query is not before:
             query = without_unused_ctes(query)
-        regrouped = bind_regrouping(query, self, scope)
-        if isinstance(regrouped, Node):
-            return without_unused_ctes(self._all_of(regrouped, query))
-        self._note(regrouped)
+        with self._noted():
+            regrouped = bind_regrouping(query, self, scope)
+            if regrouped is not None:
+                return without_unused_ctes(self._all_of(regrouped, query))
         return query
+
+    @contextmanager
+    def _noted(self) -> Iterator[None]:
+        """A block that ends, with a note, at what stays with Spark."""
+        try:
+            yield
+        except NotBound as left:
+            self.notes.append(left.note)
 
     def _all_of(self, node: Node, query: exp.Select) -> exp.Select:
         """`SELECT * FROM placeholder` in the place of a query, with its CTEs."""
@@ -207,10 +215,6 @@ class _Binder(Relations):
         except AnalysisError:
             return "timestamp"  # Spark will say what is wrong, or it is a column from outside
 
-    def _note(self, reason: LeftToSpark | None) -> None:
-        if reason is not None:
-            self.notes.append(reason)
-
     def _lift_ctes(self, query: exp.Query, scope: Scope) -> Scope:
         clause = query.args.get("with_")
         if clause is None:
@@ -232,12 +236,11 @@ class _Binder(Relations):
         if grouped is None and not is_aggregation(query):
             self._put_placeholder(function, node)
             return self._lift_joins_and_ranks(query, scope)
-        bound = bind_aggregation(grouped or query, function, node, self, scope)
-        if isinstance(bound, LeftToSpark):
-            self._note(bound)
-            self._put_placeholder(function, node)
-            return query
-        return self._all_of(bound, query)
+        with self._noted():
+            bound = bind_aggregation(grouped or query, function, node, self, scope)
+            return self._all_of(bound, query)
+        self._put_placeholder(function, node)
+        return query
 
     # -- tables, views, CTEs -------------------------------------------------------------------
 

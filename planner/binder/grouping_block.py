@@ -14,9 +14,9 @@ from planner.aggregates.calls import (
     read_call,
 )
 from planner.binder.grouping_sets import Groupings, groupings_of, has_groupings, item_place
-from planner.binder.relations import Relations, Scope
+from planner.binder.relations import NotBound, Relations, Scope
 from planner.catalog import Schema, column_named
-from planner.nodes.logical import Aggregate, AggregateCall, LeftToSpark, NamedExpr, Node
+from planner.nodes.logical import Aggregate, AggregateCall, NamedExpr, Node
 from planner.sql.build import alias, bare_column, column
 from planner.sql.nodes import placed_like
 
@@ -24,7 +24,8 @@ from planner.sql.nodes import placed_like
 class GroupingBlock:
     """One SELECT, its select list resolved against keys and aggregate calls.
 
-    `keys`, then `calls`, then `around` are asked, in this order.
+    `check`, `keys`, `calls` and `around` are called in this order; where the block stays with Spark
+    they raise NotBound.
 
     Args:
         select: the block.
@@ -65,20 +66,19 @@ class GroupingBlock:
             if isinstance(item, exp.Alias)
         }
 
-    def refusal(self) -> LeftToSpark | None:
-        """Why the block cannot become an Aggregate at all."""
+    def check(self) -> None:
+        """Raise NotBound if the block cannot become an Aggregate at all."""
         group = self.select.args.get("group")
         if group is not None and group.args.get("totals"):
-            return LeftToSpark("WITH TOTALS is computed by Spark over rows")
+            raise NotBound("WITH TOTALS is computed by Spark over rows")
         if any(item.find(exp.Star) and not _only_counted_stars(item) for item in self.items):
-            return LeftToSpark("the select list holds a *")
+            raise NotBound("the select list holds a *")
         for key in ("qualify", "windows", "distinct"):
             clause = self.select.args.get(key)
             if clause is not None and (key != "distinct" or clause.args.get("on")):
-                return LeftToSpark(f"{key.upper()} is computed by Spark over rows")
+                raise NotBound(f"{key.upper()} is computed by Spark over rows")
         if len(self.items) != len(self.schema):
-            return LeftToSpark("the select list holds an expression that yields several columns")
-        return None
+            raise NotBound("the select list holds an expression that yields several columns")
 
     def plain(self, expr: exp.Expr) -> exp.Expr:
         """The expression with columns named without the relation they come from."""
@@ -98,7 +98,7 @@ class GroupingBlock:
 
         return expr.copy().transform(bare, copy=False)
 
-    def keys(self) -> list[NamedExpr] | LeftToSpark:
+    def keys(self) -> list[NamedExpr]:
         """The group keys, each under a name of its own."""
         group = self.select.args.get("group")
         if group is None:
@@ -113,7 +113,7 @@ class GroupingBlock:
         keys: dict[str, NamedExpr] = {}
         for expr in exprs:
             if expr.find(exp.Query):
-                return LeftToSpark("a subquery stands in GROUP BY")
+                raise NotBound("a subquery stands in GROUP BY")
             known = column_named(self.windowed.schema, bare_column(expr) or "")
             name = known.name if known else f"$f{len(keys)}"
             keys.setdefault(canonical(expr), NamedExpr(name, expr))
@@ -152,9 +152,7 @@ class GroupingBlock:
             self._known.add(canonical_hash(node))
         return list(calls.values())
 
-    def around(
-        self, aggregate: Aggregate, relations: Relations, scope: Scope
-    ) -> Node | LeftToSpark:
+    def around(self, aggregate: Aggregate, relations: Relations, scope: Scope) -> Node:
         """The SELECT around the aggregate: its items, HAVING, ORDER BY, LIMIT."""
         known = aggregate.column_names
         items = [
@@ -174,7 +172,7 @@ class GroupingBlock:
                 outer.set(clause, self.select.args[clause].copy())
         unknown = _unknown_columns(outer, known | {c.name.lower() for c in self.schema})
         if unknown:
-            return LeftToSpark(f"`{unknown}` is read outside of the aggregates that are known here")
+            raise NotBound(f"`{unknown}` is read outside of the aggregates that are known here")
         return relations.sql_query(outer, scope, self.schema)
 
     def _post(self, expr: exp.Expr) -> exp.Expr:

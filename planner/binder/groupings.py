@@ -10,9 +10,9 @@ from sqlglot import exp
 from planner.aggregates.calls import canonical
 from planner.binder.grouping_block import GroupingBlock
 from planner.binder.grouping_sets import GROUPING_ID, Groupings, grouping_bit, never_grouped_away
-from planner.binder.relations import Relations, Scope
+from planner.binder.relations import NotBound, Relations, Scope
 from planner.catalog import Schema
-from planner.nodes.logical import Expand, Filter, LeftToSpark, NamedExpr, Node, WindowTableFunction
+from planner.nodes.logical import Expand, Filter, NamedExpr, Node, WindowTableFunction
 from planner.sql.build import alias, bare_column, column, column_names, to_sql
 from runtime.spec.table import Column
 from runtime.spec.windows import SessionWindow
@@ -26,8 +26,8 @@ def expand_groupings(
     read: Iterable[exp.Expr],
     relations: Relations,
     scope: Scope,
-) -> tuple[Node, list[NamedExpr]] | LeftToSpark:
-    """Put an Expand below the windows of a block, as Flink does, or say why it cannot be.
+) -> tuple[Node, list[NamedExpr]]:
+    """Put an Expand below the windows of a block, as Flink does.
 
     Args:
         block: the block, whose `key_names` and `bits` are those of the expanded rows afterwards.
@@ -41,24 +41,25 @@ def expand_groupings(
     Returns:
         The rows, once for each grouping, in their windows; and the keys of the aggregate: those of
         the query, the id of the grouping, the windows.
+
+    Raises:
+        NotBound: the groupings are not those of an Expand below windows.
     """
     windowed = below.input if isinstance(below, Filter) else below
     assert isinstance(windowed, WindowTableFunction)
     if isinstance(windowed.window, SessionWindow):
-        return LeftToSpark("several groupings of sessions are computed by Spark over rows")
+        raise NotBound("several groupings of sessions are computed by Spark over rows")
     windows = {c.name.lower() for c in windowed.schema[-3:]}
     own: list[int] = []
     for position, key in enumerate(keys):
         if (bare_column(key.expr) or "").lower() in windows:
             if not all(position in kept for kept in groupings.sets):
-                return LeftToSpark(
+                raise NotBound(
                     f"there is a grouping without {key.name}", "Spark computes it over rows"
                 )
             block.bits[canonical(key.expr)] = never_grouped_away()
         elif column_names(key.expr) & windows:
-            return LeftToSpark(
-                f"the key {to_sql(key.expr)} reads a window column in a grouping set"
-            )
+            raise NotBound(f"the key {to_sql(key.expr)} reads a window column in a grouping set")
         else:
             own.append(position)
     conjuncts = below.conjuncts if isinstance(below, Filter) else ()

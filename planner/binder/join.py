@@ -8,9 +8,9 @@ from __future__ import annotations
 from sqlglot import exp
 
 from planner.binder.join_sides import Side, Sides
-from planner.binder.relations import Relations, Scope
+from planner.binder.relations import NotBound, Relations, Scope
 from planner.catalog import Schema
-from planner.nodes.logical import LeftToSpark, WindowJoin
+from planner.nodes.logical import WindowJoin
 from planner.nodes.windows import join_words, window_properties
 from planner.sql.build import (
     alias,
@@ -38,13 +38,14 @@ _TYPES = {
 }
 
 
-def bind_join(
-    select: exp.Select, relations: Relations, scope: Scope
-) -> exp.Select | LeftToSpark | None:
+def bind_join(select: exp.Select, relations: Relations, scope: Scope) -> exp.Select | None:
     """The SELECT with the first of its joins as a WindowJoin.
 
     Returns:
-        The SELECT; why the join stays with Spark, if it joins windows; None if it joins none.
+        The SELECT; None if it joins no windows.
+
+    Raises:
+        NotBound: the join of windows stays with Spark.
     """
     joins = select.args.get("joins") or []
     source = select.args.get("from_")
@@ -59,19 +60,17 @@ def bind_join(
     join_type = _TYPES.get(join_words(join))
     if join_type is None or join.method not in ("", "NATURAL"):
         words = filter(None, (join.method, join.side, join.kind))
-        return LeftToSpark(f"a {' '.join(words)} JOIN of windows")
+        raise NotBound(f"a {' '.join(words)} JOIN of windows")
     if _nested_queries(select, source.this, *(j.this for j in joins)):
-        return LeftToSpark("a subquery stands beside a join of windows")
+        raise NotBound("a subquery stands beside a join of windows")
     if left.attached.spec != right.attached.spec:
-        return LeftToSpark("the two sides of a join have different windows")
+        raise NotBound("the two sides of a join have different windows")
     sides = Sides(left, right, join_type, _named_columns(join, left, right))
     _check_using(join, sides, relations.sql)
     if len(joins) > 1 and sides.using and join_type in ("RightOuter", "FullOuter"):
-        return LeftToSpark(
-            f"USING in a {join.side} JOIN of windows with further relations behind it"
-        )
+        raise NotBound(f"USING in a {join.side} JOIN of windows with further relations behind it")
     if any(other.method for other in joins[1:]):
-        return LeftToSpark(f"a {joins[1].method} JOIN behind a join of windows")
+        raise NotBound(f"a {joins[1].method} JOIN behind a join of windows")
     condition = join.args.get("on")
     parts = list(conjuncts(condition))
     is_comma = condition is None and not sides.using
@@ -80,12 +79,10 @@ def bind_join(
         parts = list(conjuncts(select.args.get("where")))
     on = [each for part in parts if (each := sides.resolve(part)) is not None]
     if len(on) < len(parts):
-        return LeftToSpark("ON of a join of windows reads a column that neither side has alone")
+        raise NotBound("ON of a join of windows reads a column that neither side has alone")
     named: list[exp.Identifier | None] = list(join.args.get("using") or [None] * len(sides.using))
     spans = [*map(span_of, named), *map(span_of, parts)]
     node = sides.join([*sides.equalities(), *on], spans)
-    if isinstance(node, LeftToSpark):
-        return node
     try:
         checked = relations.sql_query(select, scope).schema
     except AnalysisError:
@@ -156,7 +153,7 @@ def _above(
     relations: Relations,
     checked: Schema,
     has_moved_where: bool,
-) -> exp.Select | LeftToSpark:
+) -> exp.Select:
     """The SELECT over the join, its columns under the names that the join gives them."""
     result = select.copy()
     rest = result.args["joins"][1:]
@@ -169,10 +166,10 @@ def _above(
         columns = _star(item, sides) if item.is_star else None
         if columns is not None:
             if rest and isinstance(item, exp.Star):
-                return LeftToSpark("a * over a join of windows and further relations")
+                raise NotBound("a * over a join of windows and further relations")
             items += [_prefixed(each, prefix) for each in columns]
         elif item.is_star and not (rest and isinstance(item, exp.Column)):
-            return LeftToSpark("the select list of a join of windows holds a * with more to it")
+            raise NotBound("the select list of a join of windows holds a * with more to it")
         else:
             items.append(item)  # a star is that of a relation that comes later
     result.set("expressions", items)
@@ -181,7 +178,7 @@ def _above(
     names = [c.name for c in checked]
     if not any(item.is_star for item in items):
         if len(names) != len(items):
-            return LeftToSpark("the select list holds an expression that yields several columns")
+            raise NotBound("the select list holds an expression that yields several columns")
         result.set(
             "expressions",
             [

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from planner.binder.relations import NotBound
 from planner.nodes.logical import (
     AttachedWindow,
-    LeftToSpark,
     Node,
     WindowJoin,
     columns_of,
@@ -113,10 +113,11 @@ class Sides:
             each.this.meta.update(col.parts[-1].meta)
         return exp.Dot.build([new, *(part.copy() for part in fields)]) if fields else new
 
-    def join(self, parts: list[exp.Expr], spans: list[TextSpan | None]) -> WindowJoin | LeftToSpark:
-        """The node of a join on these conditions, or why it is none of windows.
+    def join(self, parts: list[exp.Expr], spans: list[TextSpan | None]) -> WindowJoin:
+        """The node of a join on these conditions; `spans` says where each is in the text.
 
-        `spans` says where each of the conditions is in the text.
+        Raises:
+            NotBound: the conditions do not join windows.
         """
         left_window = self.left.attached
         right_window = renamed_windows(self.right.attached, self.right_names.items())
@@ -138,7 +139,7 @@ class Sides:
             reason = f"ON does not say that {ends} of both sides is equal"
             if self.using:
                 reason = f"USING does not name {ends}"
-            return LeftToSpark(reason, "Spark joins all rows")
+            raise NotBound(reason, "Spark joins all rows")
         left, right = self.left.node, self._renamed_right()
         semi = self.join_type in _LEFT_ALONE
         outer_left = self.join_type in ("RightOuter", "FullOuter")

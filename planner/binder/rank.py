@@ -8,8 +8,8 @@ from __future__ import annotations
 from sqlglot import exp
 
 from planner.aggregates.calls import canonical
-from planner.binder.relations import Relations, Scope
-from planner.nodes.logical import LeftToSpark, Node, SqlQuery, WindowRank, columns_of
+from planner.binder.relations import NotBound, Relations, Scope
+from planner.nodes.logical import Node, SqlQuery, WindowRank, columns_of
 from planner.nodes.windows import identifies_window, window_properties
 from planner.sql.build import (
     alias,
@@ -34,14 +34,14 @@ _HIDDEN = "$order{}"
 _Range = tuple[int, int | None]
 
 
-def bind_rank(
-    outer: exp.Select, relations: Relations, scope: Scope
-) -> exp.Select | LeftToSpark | None:
+def bind_rank(outer: exp.Select, relations: Relations, scope: Scope) -> exp.Select | None:
     """The SELECT over a WindowRank, if `outer` chooses ranks of a query that ranks by window.
 
     Returns:
-        The SELECT; why the ranking stays with Spark, if it is one of rows in windows; None if it
-        is no such ranking at all.
+        The SELECT; None if it is no ranking of rows in windows.
+
+    Raises:
+        NotBound: the ranking stays with Spark.
     """
     inner = _ranked(outer, relations, scope)
     if inner is None:
@@ -61,13 +61,11 @@ def bind_rank(
     function = over.this.name.upper()
     if not identifies_window(attached, partition):
         ends = attached.end or attached.start or "window_end"
-        return LeftToSpark(
-            f"{function} ranks without {ends} in PARTITION BY", "Spark ranks all rows"
-        )
+        raise NotBound(f"{function} ranks without {ends} in PARTITION BY", "Spark ranks all rows")
     name = item.alias
     chosen = _chosen(outer, name, source.alias_or_name)
     if chosen is None:
-        return LeftToSpark(
+        raise NotBound(
             f"no condition says up to which {name} rows are wanted", "Spark ranks all rows"
         )
     first, last, rest = chosen

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from sqlglot import exp
 
 from planner.catalog import Catalog, Schema
-from planner.nodes.logical import Node, SqlQuery
+from planner.nodes.logical import LeftToSpark, Node, SqlQuery
 from planner.sql.build import has_only, is_whole_star, relation
 from planner.sql.names import with_ctes
 from planner.sql.parts import lone_source
@@ -16,6 +16,19 @@ from planner.sql.parts import lone_source
 Scope = Mapping[str, exp.CTE]
 
 _PLACEHOLDER = "__sqlwin_input_{}__"
+
+
+class NotBound(Exception):
+    """A block about windows is not bound as nodes; `note` says why.
+
+    Args:
+        reason: as in `LeftToSpark`.
+        consequence: likewise.
+    """
+
+    def __init__(self, reason: str, consequence: str = "") -> None:
+        super().__init__(reason)
+        self.note = LeftToSpark(reason, consequence)
 
 
 class Relations:

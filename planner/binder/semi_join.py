@@ -9,22 +9,22 @@ from sqlglot import exp
 from planner.aggregates.calls import aggregates_in
 from planner.binder.join import bind_join, side_of
 from planner.binder.relations import Relations, Scope
-from planner.nodes.logical import LeftToSpark
 from planner.sql.build import conjunction, conjuncts, has_only, identifier
 
 _INNER = "$inner"
 
 
-def bind_semi_join(
-    select: exp.Select, relations: Relations, scope: Scope
-) -> exp.Select | LeftToSpark | None:
+def bind_semi_join(select: exp.Select, relations: Relations, scope: Scope) -> exp.Select | None:
     """The SELECT with one IN or EXISTS of its WHERE as a WindowJoin.
 
     NOT IN keeps its meaning where NULLs are compared: a row is dropped too where the comparison
     with any row of its window is neither true nor false.
 
     Returns:
-        The SELECT; why the subquery stays with Spark, if both sides carry windows; None otherwise.
+        The SELECT; None if no subquery in WHERE is one over windows.
+
+    Raises:
+        NotBound: the subquery stays with Spark, though both sides carry windows.
     """
     where, source = select.args.get("where"), select.args.get("from_")
     if where is None or source is None or select.args.get("joins"):

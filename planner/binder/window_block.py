@@ -23,13 +23,12 @@ from planner.binder.grouping_sets import (
 )
 from planner.binder.groupings import expand_groupings
 from planner.binder.join import side_of
-from planner.binder.relations import Relations, Scope
+from planner.binder.relations import NotBound, Relations, Scope
 from planner.nodes.logical import (
     Aggregate,
     AggregateCall,
     AttachedWindow,
     Filter,
-    LeftToSpark,
     NamedExpr,
     Node,
     WindowTableFunction,
@@ -95,10 +94,11 @@ def bind_aggregation(
     windowed: WindowTableFunction,
     relations: Relations,
     scope: Scope,
-) -> Node | LeftToSpark:
-    """The nodes of a grouping block over `windowed`, or the reason why it stays with Spark.
+) -> Node:
+    """The nodes of a grouping block over `windowed`.
 
     Raises:
+        NotBound: the block stays with Spark.
         AnalysisError: Spark's analyser finds the block wrong.
     """
     data = function.args["data"]
@@ -106,17 +106,16 @@ def bind_aggregation(
     return _bind_block(select, windowed, name, windowed.time_column, relations, scope)
 
 
-def bind_regrouping(
-    select: exp.Select, relations: Relations, scope: Scope
-) -> Node | LeftToSpark | None:
+def bind_regrouping(select: exp.Select, relations: Relations, scope: Scope) -> Node | None:
     """The nodes of a grouping block over windows of a stream that its rows carry already.
 
     A batch leaves such a block to Spark, which computes it as well; on a stream it never could.
 
     Returns:
-        The nodes; why the block stays with Spark; None if it is no such block.
+        The nodes; None if it is no such block.
 
     Raises:
+        NotBound: the block stays with Spark.
         AnalysisError: Spark's analyser finds the block wrong.
     """
     source = lone_source(select)
@@ -141,7 +140,7 @@ def _bind_block(
     time_column: str,
     relations: Relations,
     scope: Scope,
-) -> Node | LeftToSpark:
+) -> Node:
     group = select.args.get("group")
     groupings = None
     if group is not None and has_groupings(group):
@@ -159,29 +158,18 @@ def _bind_block(
     # Spark judges the block as the user wrote it, before anything is taken apart
     checked = relations.sql_query(whole, scope)
     block = GroupingBlock(select, source_alias, windowed, time_column, checked.schema)
-    reason = block.refusal()
-    if reason:
-        return reason
+    block.check()
     keys = block.keys()
-    if isinstance(keys, LeftToSpark):
-        return keys
     below = _filtered(select, block, relations, scope)
-    if isinstance(below, LeftToSpark):
-        return below
     calls = block.calls(keys)
     if block.groupings is not None:
         read = [call.expr for call in calls]
-        expanded = expand_groupings(block, block.groupings, below, keys, read, relations, scope)
-        if isinstance(expanded, LeftToSpark):
-            return expanded
-        below, keys = expanded
+        below, keys = expand_groupings(block, block.groupings, below, keys, read, relations, scope)
     aggregate = _aggregate(below, keys, calls, relations, scope)
     return block.around(replace(aggregate, place=group and span_of(group)), relations, scope)
 
 
-def _filtered(
-    select: exp.Select, block: GroupingBlock, relations: Relations, scope: Scope
-) -> Node | LeftToSpark:
+def _filtered(select: exp.Select, block: GroupingBlock, relations: Relations, scope: Scope) -> Node:
     """WHERE: a Filter above the windows; what holds a subquery goes into the data below them."""
     parts = [block.plain(part) for part in conjuncts(select.args.get("where"))]
     nested = [part for part in parts if part.find(exp.Query)]
@@ -189,12 +177,12 @@ def _filtered(
     windowed = block.windowed
     if nested:
         if not isinstance(windowed, WindowTableFunction):
-            return LeftToSpark("a subquery stands in WHERE")
+            raise NotBound("a subquery stands in WHERE")
         window_columns = {c.name.lower() for c in windowed.schema[-3:]}
         if any(column_names(part) & window_columns for part in nested):
-            return LeftToSpark("a subquery in WHERE reads window columns")
+            raise NotBound("a subquery in WHERE reads window columns")
         if isinstance(windowed.window, SessionWindow):
-            return LeftToSpark("a subquery in WHERE would take rows out of the middle of sessions")
+            raise NotBound("a subquery in WHERE would take rows out of the middle of sessions")
         data = windowed.input
         condition = exp.Where(this=exp.and_(*nested))
         query = relations.select([exp.Star()], data, where=condition)

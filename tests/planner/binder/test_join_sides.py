@@ -6,7 +6,8 @@ import pytest
 from sqlglot import exp
 
 from planner.binder.join_sides import Side, Sides
-from planner.nodes.logical import AttachedWindow, LeftToSpark, SqlQuery
+from planner.binder.relations import NotBound
+from planner.nodes.logical import AttachedWindow, SqlQuery
 from planner.sql.build import to_sql
 from runtime.spec.table import Column
 from runtime.spec.windows import Tumble
@@ -66,10 +67,9 @@ def test_both_columns_are_there_under_the_names_of_their_sides() -> None:
 def test_using_is_equality_of_each_column() -> None:
     joined = sides("Inner", "window_start", "window_end", "k")
     node = joined.join(joined.equalities(), [None, None, None])
-    assert not isinstance(node, LeftToSpark)
     assert node.window_keys == (("window_start", "window_start0"), ("window_end", "window_end0"))
     assert node.keys == (("k", "k0"),)
     alone = sides("Inner", "k")
-    assert alone.join(alone.equalities(), [None]) == LeftToSpark(
-        "USING does not name window_end", "Spark joins all rows"
-    )
+    with pytest.raises(NotBound) as left:
+        alone.join(alone.equalities(), [None])
+    assert str(left.value.note) == "USING does not name window_end: Spark joins all rows"
