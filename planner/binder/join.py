@@ -69,8 +69,9 @@ def bind_join(select: exp.Select, relations: Relations, scope: Scope) -> exp.Sel
     _check_using(join, sides, relations.sql)
     if len(joins) > 1 and sides.using and join_type in ("RightOuter", "FullOuter"):
         raise NotBound(f"USING in a {join.side} JOIN of windows with further relations behind it")
-    if any(other.method for other in joins[1:]):
-        raise NotBound(f"a {joins[1].method} JOIN behind a join of windows")
+    methods = [other.method for other in joins[1:] if other.method]
+    if methods:
+        raise NotBound(f"a {methods[0]} JOIN behind a join of windows")
     condition = join.args.get("on")
     parts = list(conjuncts(condition))
     is_comma = condition is None and not sides.using

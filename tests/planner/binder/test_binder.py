@@ -70,6 +70,12 @@ def test_exists_of_an_aggregate_is_no_join_since_it_is_always_true(
     assert bool(nodes(found.plan, WindowJoin)) == is_join
 
 
+def test_the_join_behind_joins_of_windows_is_named() -> None:
+    joins = "".join(f" JOIN {FARES} AS {x} ON {x}.window_end = a.window_end" for x in "bc")
+    found = bound(f"SELECT a.window_end FROM {FARES} AS a{joins} NATURAL JOIN {FARES} AS d")
+    assert str(found.notes[0]) == "a NATURAL JOIN behind a join of windows"
+
+
 def test_a_view_that_is_wrong_is_still_a_view_when_it_is_read_again() -> None:
     rank = "ROW_NUMBER() OVER (PARTITION BY c ORDER BY fare)"
     with pytest.raises(AnalysisError, match="`nope` does not exist in the data of TUMBLE"):
