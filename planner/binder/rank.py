@@ -100,9 +100,8 @@ def bind_rank(outer: exp.Select, relations: Relations, scope: Scope) -> exp.Sele
 
 
 def _has_subqueries(select: exp.Select) -> bool:
-    parts = [select.args.get(key) for key in ("where", "having", "order", "qualify")]
-    parts += select.expressions
-    return any(isinstance(part, exp.Expr) and part.find(exp.Query) for part in parts)
+    parts = (part for part in select.iter_expressions() if part.arg_key not in ("from_", "with_"))
+    return any(part.find(exp.Query) for part in parts)
 
 
 def _ranked(
