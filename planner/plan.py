@@ -87,14 +87,7 @@ def draft_plan(
 ) -> Draft:
     """The first part of `plan_query`, for queries that are then planned together.
 
-    Args:
-        query: the tree, in sqlwin's dialect.
-        sql: the text it was parsed from.
-        options: the catalog, and the settings that matter here.
-        sink: for INSERT, the table and whether it is overwritten; only shown in plans.
-
-    Raises:
-        AnalysisError: the query does not fit the catalog, or a window makes no sense.
+    `sink` is for INSERT the table and whether it is overwritten; it is only shown in plans.
     """
     bound = bind(query, sql, options.catalog, options.strict_flink)
     trace = Trace()

@@ -27,6 +27,10 @@ GROUPING_ID = "$e"
 # A row is copied once for each; CUBE of 12 columns is 4,096
 _MOST_SETS = 2**14
 
+_GROUPINGS = (exp.GroupingSets, exp.Cube, exp.Rollup)
+# In Hive's form they are clauses behind the keys
+_HIVE_CLAUSES = ("grouping_sets", "cube", "rollup")
+
 _Set = tuple[exp.Expr, ...]
 
 
@@ -69,11 +73,8 @@ class Groupings:
 
 def has_groupings(group: exp.Group) -> bool:
     """Whether a GROUP BY groups rows several times."""
-    clauses = ("grouping_sets", "cube", "rollup")
-    nodes = (exp.GroupingSets, exp.Cube, exp.Rollup)
-    return any(group.args.get(clause) for clause in clauses) or any(
-        isinstance(key, nodes) for key in group.expressions
-    )
+    is_plain = all(not isinstance(key, _GROUPINGS) for key in group.expressions)
+    return not is_plain or any(group.args.get(clause) for clause in _HIVE_CLAUSES)
 
 
 def groupings_of(group: exp.Group, resolve: Callable[[exp.Expr], exp.Expr]) -> Groupings:
@@ -82,16 +83,18 @@ def groupings_of(group: exp.Group, resolve: Callable[[exp.Expr], exp.Expr]) -> G
     Elements side by side multiply. In Hive's form, `GROUP BY a, b GROUPING SETS ((a), (b))` or
     `GROUP BY a, b WITH ROLLUP`, the keys only say what the sets are about.
     """
-    hive = [
-        clause
-        for name in ("grouping_sets", "cube", "rollup")
-        for clause in group.args.get(name) or []
-    ]
+    hive = list(chain(*(group.args.get(clause) or [] for clause in _HIVE_CLAUSES)))
     if hive:
         parts = [_with_keys(clause, group.expressions) for clause in hive]
     else:
         parts = list(group.expressions)
-    _check_number(prod(map(_number_of_sets, parts)))
+    number = prod(map(_number_of_sets, parts))
+    if number > _MOST_SETS:
+        raise AnalysisError(
+            f"GROUP BY stands for {number:,} groupings, and {_MOST_SETS:,} are the most",
+            subjects=("CUBE", "GROUPING SETS", "ROLLUP", "GROUP BY"),
+            hint="name the ones that are needed: GROUPING SETS ((a, b), (a), ())",
+        )
     sets = [tuple(chain(*chosen)) for chosen in product(*(_sets(part) for part in parts))]
     leaves = list(chain(*map(_leaves, parts)))
     order: dict[str, tuple[int, exp.Expr]] = {}
@@ -101,7 +104,7 @@ def groupings_of(group: exp.Group, resolve: Callable[[exp.Expr], exp.Expr]) -> G
         resolved = resolve(key)
         positions[id(key)], _ = order.setdefault(canonical(resolved), (len(order), resolved))
     kept = tuple(frozenset(positions[id(key)] for key in keys) for keys in sets)
-    place = span_of(*group.find_all(exp.GroupingSets, exp.Cube, exp.Rollup))
+    place = span_of(*group.find_all(*_GROUPINGS))
     return Groupings(tuple(expr for _, expr in order.values()), kept, place)
 
 
@@ -117,15 +120,6 @@ def _composite(expr: exp.Expr) -> _Set:
     if isinstance(expr, exp.Tuple):
         return tuple(expr.expressions)
     return (expr.unnest(),)
-
-
-def _check_number(number: int) -> None:
-    if number > _MOST_SETS:
-        raise AnalysisError(
-            f"GROUP BY stands for {number:,} groupings, and {_MOST_SETS:,} are the most",
-            subjects=("CUBE", "GROUPING SETS", "ROLLUP", "GROUP BY"),
-            hint="name the ones that are needed: GROUPING SETS ((a, b), (a), ())",
-        )
 
 
 def _number_of_sets(expr: exp.Expr) -> int:
@@ -152,7 +146,7 @@ def _sets(expr: exp.Expr) -> list[_Set]:
 
 def _leaves(expr: exp.Expr) -> list[exp.Expr]:
     """The keys that an element names, in order."""
-    if isinstance(expr, exp.GroupingSets | exp.Rollup | exp.Cube):
+    if isinstance(expr, _GROUPINGS):
         return list(chain(*map(_leaves, expr.expressions)))
     return list(_composite(expr))
 
