@@ -14,12 +14,12 @@ from sqlwin.console.scripts import Script
 from sqlwin.display.progress import ProgressBar
 from sqlwin.execution.explain_formats import render
 from sqlwin.execution.offline import NeedsSpark, OfflineSession
+from sqlwin.parser.base import is_word
 from sqlwin.parser.parser import tokenize
 from sqlwin.statements.nodes import Explain, SparkStatement
 from sqlwin.statements.parameters import bind_parameters, check_parameters, used_in
 from sqlwin.statements.parse import parse_statement
 from sqlwin.statements.split import StatementText, split_script
-from sqlwin.statements.tokens import is_word
 
 if TYPE_CHECKING:
     from sqlwin.session import Session

@@ -1,8 +1,8 @@
-"""What every part of the grammar reads with: the tokens, their places, literals and options."""
+"""What every part of the grammar reads with: tokens and their places, literals, options, errors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn, Self, TypeVar
 
 from sqlglot import exp
@@ -13,12 +13,37 @@ from sqlglot.tokenizer_core import Token, TokenType
 from planner.sql.depth import deep_trees
 from planner.sql.render import RAW, RAW_VALUE
 from runtime.errors import Position, SqlSyntaxError
-from sqlwin.parser.errors import error_line
 from sqlwin.parser.strings import string_value
 
 T = TypeVar("T")
 
 STRINGS = (TokenType.STRING, TokenType.RAW_STRING)
+_QUOTED = (*STRINGS, TokenType.IDENTIFIER)
+
+# sqlglot says what it expected; the rest of its message is about its own tree.
+_UNEXPECTED = "Invalid expression / Unexpected token"
+
+
+class UnknownToSparkError(SqlSyntaxError):
+    """The SQL is wrong, and Spark has nothing of the kind either: it is not asked for its error."""
+
+
+def is_word(tokens: Sequence[Token], i: int, *texts: str) -> bool:
+    """Whether the tokens from `i` are these words, unquoted, in any case."""
+    found = tokens[i : i + len(texts)]
+    return len(found) == len(texts) and all(
+        token.token_type not in _QUOTED and token.text.upper() == text
+        for token, text in zip(found, texts, strict=True)
+    )
+
+
+def depths(tokens: Sequence[Token], first: int = 0) -> Iterator[tuple[int, int]]:
+    """The numbers of the tokens from `first` on, and how many parentheses are open behind each."""
+    depth = 0
+    for i in range(first, len(tokens)):
+        kind = tokens[i].token_type
+        depth += (kind == TokenType.L_PAREN) - (kind == TokenType.R_PAREN)
+        yield i, depth
 
 
 class TokenParser(SparkParser):
@@ -72,27 +97,33 @@ class TokenParser(SparkParser):
 
     def syntax_error(self, error: ParseError) -> SqlSyntaxError:
         """One of sqlglot's errors as a line of ours."""
-        token = self.failed_at
-        return SqlSyntaxError(
-            error_line(error, self.sql, token), position=self.place(token, token), sql=self.sql
-        )
+        message = _error_line(error, self.sql, self.failed_at)
+        return SqlSyntaxError(message, position=self.place(self.failed_at), sql=self.sql)
 
     def fail(
-        self, message: str, first: Token | None, last: Token | None = None, hint: str | None = None
+        self,
+        message: str,
+        first: Token | None,
+        last: Token | None = None,
+        hint: str | None = None,
+        error: type[SqlSyntaxError] = SqlSyntaxError,
     ) -> NoReturn:
-        """Raise an error about the tokens from `first` to `last`; None is the end of the text."""
-        position = self.place(first or None, last or first or None)
-        raise SqlSyntaxError(message, position=position, sql=self.sql, hint=hint)
+        """Raise an error about the tokens from `first` to `last`; none is the end of the text."""
+        raise error(message, position=self.place(first, last), sql=self.sql, hint=hint)
 
-    def place(self, first: Token | None, last: Token | None) -> Position:
-        """Where the tokens from `first` to `last` stand."""
-        if not first or not last:
+    def place(self, first: Token | None, last: Token | None = None) -> Position:
+        """Where the tokens from `first` to `last` stand, or the first alone."""
+        if not first:
             return Position.at(self.sql, len(self.sql.rstrip()))
-        return Position.at(self.sql, first.start, last.end - first.start + 1)
+        return Position.at(self.sql, first.start, (last or first).end - first.start + 1)
 
     def is_at(self, *token_types: TokenType) -> bool:
         """Whether the current token is of one of these types."""
         return self._curr.token_type in token_types
+
+    def is_at_words(self, *texts: str) -> bool:
+        """Whether the tokens from the current one on are these words, unquoted, in any case."""
+        return is_word(self._tokens, self._index, *texts)
 
     def span(self, node: exp.Expr, first: Token) -> exp.Expr:
         """Note in `meta` that `node` reaches from `first` to the token just read."""
@@ -126,16 +157,36 @@ class TokenParser(SparkParser):
         return literal
 
 
+def _error_line(error: ParseError, sql: str, token: Token | None) -> str:
+    """One line about an error of sqlglot's that came at `token`; None is the end of the text."""
+    found = f"`{token.text}`" if token else "the end of the statement"
+    if token and token.token_type in STRINGS:
+        found = sql[token.start : token.end + 1]
+    description = str(error.errors[0].get("description") or "") if error.errors else str(error)
+    if description.startswith("Expecting "):
+        return f"expected {description.removeprefix('Expecting ')} but found {found}"
+    if description == _UNEXPECTED:
+        return f"{found} is not expected here"
+    if description == "Expected TYPE after CAST":
+        return f"unknown type {found}"
+    if description.startswith("Required argument"):
+        return f"something is missing before {found}"
+    if description.startswith("Expected table name"):
+        return f"expected a table but found {found}"
+    if description.startswith("Expected") and "<" not in description:
+        return f"{description[0].lower()}{description[1:]} but found {found}"
+    return f"cannot read the SQL at {found}"
+
+
 def read_options(parser: TokenParser) -> tuple[tuple[str, str], ...]:
     """Names and values of options, from the parenthesis at the current token.
 
     Raises:
         SqlSyntaxError: a name is given twice, or one or a value is no string.
     """
-    if not parser._match(TokenType.L_PAREN):
-        parser.raise_error("Expecting (")
     options: dict[str, str] = {}
-    while True:
+
+    def read_option() -> None:
         key_token = parser._curr
         key = read_string(parser, "an option's name is a string", "'connector' = 'filesystem'")
         if key in options:
@@ -143,9 +194,8 @@ def read_options(parser: TokenParser) -> tuple[tuple[str, str], ...]:
         if not parser._match(TokenType.EQ):
             parser.raise_error("Expecting =")
         options[key] = _option_value(parser, key)
-        if not parser._match(TokenType.COMMA):
-            break
-    parser._match_r_paren()
+
+    parser._parse_wrapped_csv(read_option)
     return tuple(options.items())
 
 
@@ -162,6 +212,6 @@ def read_string(parser: TokenParser, message: str, example: str | None = None) -
     token = parser._curr
     if token.token_type not in STRINGS:
         hint = f"for example {example}" if example else "strings stand in single quotes"
-        parser.fail(message, token or None, hint=hint)
+        parser.fail(message, token, hint=hint)
     parser._advance()
     return str(parser.string_literal(token).name)

@@ -1,4 +1,8 @@
-"""Files as tables: `FROM 'logs/*.parquet'`, and DuckDB's `read_csv('f.csv', delim = ';')`."""
+"""Files and state as tables: `FROM 'logs/*.parquet'`, and what is written as a call in FROM.
+
+That is DuckDB's `read_csv('f.csv', delim = ';')`, and the state of a stream in its checkpoint,
+`TABLE(STATE('/data/checkpoints/name', version => 12))`.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,21 @@ import re
 from typing import Any, NoReturn
 
 from sqlglot import exp
+from sqlglot.tokenizer_core import TokenType
 
-from planner.sql.nodes import FILE_ALIAS, TABLE_OPTIONS, TableOptions, name_of_files
-from runtime.errors import Position, nearest
-from sqlwin.parser.base import TokenParser
+from planner.sql.nodes import (
+    FILE_ALIAS,
+    TABLE_OPTIONS,
+    StateTable,
+    TableOptions,
+    name_of_files,
+    name_of_state,
+    position_of,
+    span_of,
+)
+from runtime.errors import nearest
+from sqlwin.parser.base import STRINGS, TokenParser, UnknownToSparkError, read_string
 from sqlwin.parser.hints import table_options
-from sqlwin.parser.other_dialects import PortedSyntaxError
 
 # DuckDB's functions, and the format that each says; None: whatever the files are
 _READERS = {
@@ -42,6 +55,9 @@ _ARGUMENTS = {
 # Those that ask for what is done anyway
 _GRANTED = frozenset({"auto_detect", "hive_partitioning", "union_by_name"})
 
+_STATE_USAGE = "TABLE(STATE('/data/checkpoints/name' [, operator => 0] [, version => 12]))"
+_STATE_NUMBERS = ("operator", "version")
+
 
 def parse_files(parser: TokenParser) -> exp.Table:
     """The files whose path is the string at the current token, with the options behind it."""
@@ -60,7 +76,7 @@ def files_of_call(parser: TokenParser, table: Any) -> Any:
     """What `read_csv('f.csv')` and its like stand for; any other table as it is.
 
     Raises:
-        PortedSyntaxError: it has an argument that says nothing here.
+        UnknownToSparkError: it has an argument that says nothing here.
     """
     call = table.this if isinstance(table, exp.Table) else None
     if not isinstance(call, exp.Anonymous) or call.name.lower() not in _READERS:
@@ -73,8 +89,9 @@ def files_of_call(parser: TokenParser, table: Any) -> Any:
     for argument in call.expressions[1:]:
         _read_argument(parser, name, argument, options)
     files = _files(paths[0] if len(paths) == 1 else f"{{{','.join(paths)}}}", call)
-    start, end = _span(parser, call)
-    files.meta[TABLE_OPTIONS] = TableOptions(tuple(options.items()), start, end)
+    span, last = span_of(call), parser._prev
+    start = last.start if span is None else span.start
+    files.meta[TABLE_OPTIONS] = TableOptions(tuple(options.items()), start, last.end)
     return files
 
 
@@ -120,20 +137,53 @@ def _read_argument(
 
 
 def _text(value: exp.Expr) -> str:
-    if isinstance(value, exp.Boolean):
-        return "true" if value.this else "false"
-    return str(value.name)
-
-
-def _span(parser: TokenParser, node: exp.Expr) -> tuple[int, int]:
-    starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
-    last = parser._prev
-    return min(starts, default=last.start), last.end
+    return str(value.this).lower() if isinstance(value, exp.Boolean) else str(value.name)
 
 
 def _fail(parser: TokenParser, node: exp.Expr, message: str, hint: str | None) -> NoReturn:
-    start, end = _span(parser, node)
-    ends = [part.meta["end"] for part in node.walk() if "end" in part.meta]
-    length = max(ends, default=end) - start + 1
-    position = Position.at(parser.sql, start, length)
-    raise PortedSyntaxError(message, position=position, sql=parser.sql, hint=hint)
+    position = position_of(node, parser.sql) or parser.place(parser._prev)
+    raise UnknownToSparkError(message, position=position, sql=parser.sql, hint=hint)
+
+
+def is_state(parser: TokenParser) -> bool:
+    """Whether `TABLE(STATE(` starts at the current token."""
+    return parser.is_at_words("TABLE", "(", "STATE", "(")
+
+
+def parse_state(parser: TokenParser) -> exp.Table:
+    """The state at the current token, see `is_state`.
+
+    Raises:
+        UnknownToSparkError: an argument is missing, unknown or no number.
+    """
+    first = parser._curr
+    parser._advance(4)
+    if parser._curr.token_type not in STRINGS:
+        _fail_state(parser, "STATE takes the directory of a checkpoint")
+    directory = read_string(parser, "STATE takes the directory of a checkpoint")
+    numbers: dict[str, int] = {}
+    while parser._match(TokenType.COMMA):
+        said, has_arrow = parser._curr.text.lower(), parser._next.token_type == TokenType.FARROW
+        if said not in _STATE_NUMBERS or not has_arrow or said in numbers:
+            _fail_state(parser, "STATE takes a directory, and then operator and version by name")
+        parser._advance(2)
+        number = parser._curr
+        if number.token_type != TokenType.NUMBER or not number.text.isdecimal():
+            _fail_state(parser, f"{said} is a whole number")
+        parser._advance()
+        numbers[said] = int(number.text)
+    for _ in range(2):
+        if parser._curr.token_type != TokenType.R_PAREN:
+            _fail_state(parser, "a closing parenthesis is missing")
+        parser._advance()
+    table = StateTable(directory, numbers.get("operator"), numbers.get("version"))
+    identifier = exp.Identifier(this=name_of_state(table), quoted=True)
+    parser.span(identifier, first)
+    found = exp.Table(this=identifier)
+    found.meta[FILE_ALIAS] = "state"
+    return found
+
+
+def _fail_state(parser: TokenParser, message: str) -> NoReturn:
+    at = parser._curr or parser._prev
+    parser.fail(message, at, hint=_STATE_USAGE, error=UnknownToSparkError)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from planner.sql.nodes import WindowFunctionCall
+from planner.sql.nodes import WindowFunctionCall, position_of
 from runtime.errors import Position, SqlSyntaxError
 
 
@@ -82,13 +82,11 @@ def _joined(join: exp.Expr, sql: str) -> list[exp.Expr]:
         join.set("this", first)
         return [join]
     if not all(_is_inner(each) for each in (join, *joins)):
-        meta = place.meta if place is not None else {}
-        start = int(meta.get("start", len(sql.rstrip())))
-        length = int(meta.get("end", start)) - start + 1
+        position = None if place is None else position_of(place, sql)
         raise SqlSyntaxError(
             "a join in parentheses stands at the right of a join, and one of them is an outer "
             "join or has USING",
-            position=Position.at(sql, start, length),
+            position=position or Position.at(sql, len(sql.rstrip())),
             sql=sql,
             hint="make it a subquery: JOIN (SELECT ... FROM a JOIN b ON ...) AS j ON ...",
         )

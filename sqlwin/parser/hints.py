@@ -16,7 +16,6 @@ from sqlglot.tokenizer_core import Token, TokenType
 from planner.sql.nodes import LEFT_OUT_HINTS, TableOptions
 from runtime.errors import AnalysisError, Position, SqlSyntaxError
 from sqlwin.parser.base import STRINGS, TokenParser, read_options
-from sqlwin.parser.errors import comment_end
 
 # The hints of Spark's analyser. Flink's SHUFFLE_MERGE, SHUFFLE_HASH and BROADCAST are among them.
 SPARK_HINTS = frozenset(
@@ -138,19 +137,58 @@ def _gap(sql: str, before: Token, after: Token | None) -> Iterator[tuple[int, in
 
 
 def _comments(sql: str, start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Where the comments begin and end that stand one after the other from `start` on."""
+    """Where the comments begin and end that stand one after the other from `start` on.
+
+    Raises:
+        SqlSyntaxError: one is not closed.
+    """
     while start < stop:
         if sql[start].isspace():
             start += 1
-        elif sql.startswith("--", start):
+            continue
+        if sql.startswith("--", start):
             newline = sql.find("\n", start)
-            start = stop if newline < 0 else newline
+            end = stop if newline < 0 else newline
         elif sql.startswith("/*", start):
-            end = comment_end(sql, start)
-            yield start, end
-            start = end
+            end = _comment_end(sql, start)
         else:
             return
+        yield start, end
+        start = end
+
+
+def skip_comments(sql: str, start: int) -> int:
+    """The offset of what follows the blanks and comments from `start`.
+
+    Raises:
+        SqlSyntaxError: a comment is not closed.
+    """
+    for _, end in _comments(sql, start, len(sql)):
+        start = end
+    return len(sql) - len(sql[start:].lstrip())
+
+
+def _comment_end(sql: str, start: int) -> int:
+    """Where the comment ends whose `/*` stands at `start`; comments nest.
+
+    Raises:
+        SqlSyntaxError: it is not closed.
+    """
+    depth, i = 1, start + 2
+    while depth:
+        if i >= len(sql):
+            raise SqlSyntaxError(
+                "a comment is opened here and not closed",
+                position=Position.at(sql, start, 2),
+                sql=sql,
+                hint="comments nest: each /* needs a */",
+            )
+        if sql.startswith(("/*", "*/"), i):
+            depth += 1 if sql[i] == "/" else -1
+            i += 2
+        else:
+            i += 1
+    return i
 
 
 def _is_hint(sql: str, start: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from sqlglot import exp
-from sqlglot.tokenizer_core import Token, TokenType
+from sqlglot.tokenizer_core import TokenType
 
 from planner.sql.nodes import MultiUnitInterval
 from runtime.spec.intervals import UNITS
@@ -73,16 +73,13 @@ def _starts_part(parser: TokenParser) -> bool:
 
 def _parse_part(parser: TokenParser) -> exp.Interval:
     first = parser._curr
-    negative = bool(parser._match(TokenType.DASH))
+    negative = parser._match(TokenType.DASH)
     if not negative:
         parser._match(TokenType.PLUS)
     token = parser._curr
     parser._advance()
-    value = (
-        parser.string_literal(token)
-        if token.token_type in STRINGS
-        else parser.number_literal(token)
-    )
+    is_string = token.token_type in STRINGS
+    value = parser.string_literal(token) if is_string else parser.number_literal(token)
     if negative:
         value = parser.span(exp.Neg(this=value), first)
     unit: exp.Expr | None = None
@@ -90,10 +87,9 @@ def _parse_part(parser: TokenParser) -> exp.Interval:
     if is_unit and parser._curr.text.upper() in _UNITS:
         unit = _parse_unit(parser)
     elif not isinstance(value, exp.Literal) or not value.is_string:
-        wanted: Token | None = parser._curr or None
         parser.fail(
             "an INTERVAL needs a unit after its value",
-            wanted,
+            parser._curr,
             hint="for example INTERVAL '10' MINUTE",
         )
     part = exp.Interval(this=value, unit=unit)
@@ -108,7 +104,7 @@ def _parse_unit(parser: TokenParser) -> exp.Expr:
         if following not in _UNITS:
             parser.fail(
                 "an INTERVAL of two units needs the second one after TO",
-                parser._next or None,
+                parser._next,
                 hint="for example INTERVAL '1:30' HOUR TO MINUTE",
             )
         parser._advance()
@@ -120,19 +116,14 @@ def _parse_one_unit(parser: TokenParser) -> exp.Var:
     unit = exp.Var(this=parser._curr.text.upper())
     parser._advance()
     if parser._curr.token_type == TokenType.L_PAREN:
-        _parse_precision(parser)
+        parser._parse_wrapped_csv(lambda: _skip_digits(parser))
     return unit
 
 
-def _parse_precision(parser: TokenParser) -> None:
-    parser._advance()
-    while True:
-        if parser._curr.token_type != TokenType.NUMBER:
-            parser.fail("expected a number of digits", parser._curr or None)
-        parser._advance()
-        if not parser._match(TokenType.COMMA):
-            break
-    parser._match_r_paren()
+def _skip_digits(parser: TokenParser) -> None:
+    """Pass over a number of digits, which says nothing."""
+    if not parser._match(TokenType.NUMBER):
+        parser.fail("expected a number of digits", parser._curr)
 
 
 _SHORT_DURATION = re.compile(r"(\d+)(ms|s|m|h|d|w)(?![\w.])")

@@ -8,13 +8,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from planner.sql.nodes import BEHIND, Leniency
-from runtime.errors import SqlSyntaxError
-from sqlwin.parser.base import TokenParser
-
-
-class PortedSyntaxError(SqlSyntaxError):
-    """Words that Spark has not either, such as another system's: no use to ask it about them."""
-
+from sqlwin.parser.base import TokenParser, UnknownToSparkError
 
 # By the word behind WINDOW, and what they are here
 _KSQL_WINDOWS_HERE = {
@@ -141,5 +135,4 @@ def refuse_version(parser: TokenParser, table: exp.Expr | None, first: int) -> N
 
 
 def _refuse(parser: TokenParser, message: str, first: Token, last: Token, hint: str) -> NoReturn:
-    position = parser.place(first, last)
-    raise PortedSyntaxError(message, position=position, sql=parser.sql, hint=hint)
+    parser.fail(message, first, last, hint, UnknownToSparkError)

@@ -20,22 +20,14 @@ from planner.sql.nodes import TABLE_OPTIONS, WindowFunctionCall
 from planner.sql.render import IS_NOT, NO_PAREN_FUNCTIONS, RAW, SparkSql, SparkSqlGenerator
 from runtime.errors import Position, SqlSyntaxError, nearest
 from runtime.spec.intervals import UNITS
-from sqlwin.parser.base import STRINGS, TokenParser
-from sqlwin.parser.errors import skip_comments
-from sqlwin.parser.file_names import files_of_call, parse_files
+from sqlwin.parser.base import STRINGS, TokenParser, UnknownToSparkError
+from sqlwin.parser.file_names import files_of_call, is_state, parse_files, parse_state
 from sqlwin.parser.from_items import unwrap_from_items
 from sqlwin.parser.functions import parse_keyword_call
-from sqlwin.parser.hints import read_hints, table_options
+from sqlwin.parser.hints import read_hints, skip_comments, table_options
 from sqlwin.parser.intervals import parse_interval, parse_interval_type
-from sqlwin.parser.other_dialects import (
-    PortedSyntaxError,
-    is_emit,
-    read_emit,
-    refuse_ported,
-    refuse_version,
-)
+from sqlwin.parser.other_dialects import is_emit, read_emit, refuse_ported, refuse_version
 from sqlwin.parser.signatures import SIGNATURES, misspelt_window_call
-from sqlwin.parser.state_tables import is_state, parse_state
 from sqlwin.parser.types import BARE_TYPES, as_spark_type, parse_bare_type, parse_row_type
 from sqlwin.parser.window_functions import is_window_function, parse_window_function
 
@@ -271,12 +263,9 @@ class SqlWinParser(TokenParser):
         misspelt = misspelt_window_call(self._tokens, self._index)
         if misspelt is not None and not schema:
             close = nearest(misspelt.text.upper(), SIGNATURES)
-            raise PortedSyntaxError(
-                f"there is no window function {misspelt.text}",
-                position=self.place(misspelt, misspelt),
-                sql=self.sql,
-                hint=f"did you mean {close}?" if close else f"there are {', '.join(SIGNATURES)}",
-            )
+            hint = f"did you mean {close}?" if close else f"there are {', '.join(SIGNATURES)}"
+            message = f"there is no window function {misspelt.text}"
+            self.fail(message, misspelt, hint=hint, error=UnknownToSparkError)
         first = self._index
         table: exp.Expr | None = super()._parse_table(
             schema=schema,

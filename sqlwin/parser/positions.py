@@ -8,6 +8,7 @@ from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from runtime.errors import AnalysisError, Position, SqlSyntaxError, SqlwinError, place_of_word
+from sqlwin.parser.base import depths
 from sqlwin.parser.parser import SqlWinQueries
 
 _RAISE, _ASSERT = "raise_error", "assert_true"
@@ -27,8 +28,7 @@ def locate(fragment: str, sql: str) -> Position | None:
     texts = [token.text.lower() for token in tokens]
     for first in range(len(texts) - len(wanted) + 1):
         if texts[first : first + len(wanted)] == wanted:
-            start, end = tokens[first].start, tokens[first + len(wanted) - 1].end
-            return Position.at(sql, start, end - start + 1)
+            return _place(tokens[first : first + len(wanted)], sql)
     return None
 
 
@@ -58,25 +58,19 @@ def place_of_raised(message: str, sql: str) -> Position | None:
         tokens = SqlWinQueries().tokenize(sql)
     except TokenError:
         return None
-    calls = list(_raising_calls(tokens))
-    said = [{t.text for t in call if t.token_type is TokenType.STRING and t.text} for call in calls]
-    exact = [call for call, texts in zip(calls, said, strict=True) if message in texts]
-    alike = [
-        call
-        for call, texts in zip(calls, said, strict=True)
-        if texts and all(text in message for text in texts)
+    calls = [
+        (
+            call,
+            {token.text for token in call if token.token_type is TokenType.STRING and token.text},
+        )
+        for call in _raising_calls(tokens)
     ]
+    exact = [call for call, texts in calls if message in texts]
+    alike = [call for call, texts in calls if texts and all(text in message for text in texts)]
     name = _ASSERT if message.endswith(_NOT_TRUE) else _RAISE
-    silent = [
-        call
-        for call, texts in zip(calls, said, strict=True)
-        if not texts and call[0].text.lower() == name
-    ]
+    silent = [call for call, texts in calls if not texts and call[0].text.lower() == name]
     found = exact or alike or silent
-    if len(found) != 1:
-        return None
-    start, end = found[0][0].start, found[0][-1].end
-    return Position.at(sql, start, end - start + 1)
+    return _place(found[0], sql) if len(found) == 1 else None
 
 
 def _raising_calls(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
@@ -84,14 +78,14 @@ def _raising_calls(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
     for first in range(len(tokens) - 1):
         if tokens[first].text.lower() not in (_RAISE, _ASSERT):
             continue
-        depth = 0
-        for last in range(first + 1, len(tokens)):
-            kind = tokens[last].token_type
-            depth += (kind == TokenType.L_PAREN) - (kind == TokenType.R_PAREN)
-            if not depth:
-                if last > first + 1:
-                    yield tokens[first : last + 1]
-                break
+        last = next((i for i, depth in depths(tokens, first + 1) if not depth), None)
+        if last is not None and last > first + 1:
+            yield tokens[first : last + 1]
+
+
+def _place(tokens: Sequence[Token], sql: str) -> Position:
+    start = tokens[0].start
+    return Position.at(sql, start, tokens[-1].end - start + 1)
 
 
 def point_at(error: SqlwinError, sql: str) -> None:

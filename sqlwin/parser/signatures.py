@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sqlglot.tokenizer_core import Token, TokenType
 
 from runtime.errors import nearest
+from sqlwin.parser.base import depths, is_word
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def usage(kind: str) -> str:
 
 def is_window_call(tokens: list[Token], i: int) -> bool:
     """Whether `TUMBLE(`, `TABLE(TUMBLE(` or their like start at token `i`."""
-    if _is_text(tokens, i, "TABLE") and _is_type(tokens, i + 1, TokenType.L_PAREN):
+    if is_word(tokens, i, "TABLE") and _is_type(tokens, i + 1, TokenType.L_PAREN):
         i += 2
     return (
         i < len(tokens)
@@ -62,18 +63,16 @@ def misspelt_window_call(tokens: list[Token], i: int) -> Token | None:
     None if it is a window function. Nothing else takes a DESCRIPTOR; in TABLE( ) it is one if it is
     spelt almost like one.
     """
-    is_wrapped = _is_text(tokens, i, "TABLE") and _is_type(tokens, i + 1, TokenType.L_PAREN)
+    is_wrapped = is_word(tokens, i, "TABLE") and _is_type(tokens, i + 1, TokenType.L_PAREN)
     if is_wrapped:
         i += 2
     if not (_is_type(tokens, i, TokenType.VAR) and _is_type(tokens, i + 1, TokenType.L_PAREN)):
         return None
-    name, depth = tokens[i], 0
-    for j in range(i + 1, len(tokens)):
-        depth += tokens[j].token_type == TokenType.L_PAREN
-        depth -= tokens[j].token_type == TokenType.R_PAREN
+    name = tokens[i]
+    for j, depth in depths(tokens, i + 1):
         if depth == 0:
             break
-        if depth == 1 and _is_text(tokens, j, "DESCRIPTOR"):
+        if depth == 1 and is_word(tokens, j, "DESCRIPTOR"):
             return name if name.text.upper() not in SIGNATURES else None
     return name if is_wrapped and nearest(name.text, SIGNATURES) else None
 
@@ -84,21 +83,13 @@ def holds_window_function(tokens: list[Token]) -> bool:
     `GROUP BY TUMBLE(ts, ...)`, and functions that only share the name, do not count.
     """
     for i, token in enumerate(tokens):
-        if _is_text(tokens, i, "DESCRIPTOR") and _is_type(tokens, i + 1, TokenType.L_PAREN):
+        if is_word(tokens, i, "DESCRIPTOR") and _is_type(tokens, i + 1, TokenType.L_PAREN):
             return True
         if token.token_type in (TokenType.FROM, TokenType.JOIN) and is_window_call(tokens, i + 1):
             return True
-        if is_window_call(tokens, i) and _is_text(tokens, i, "TABLE"):
+        if is_window_call(tokens, i) and is_word(tokens, i, "TABLE"):
             return True
     return False
-
-
-def _is_text(tokens: list[Token], i: int, text: str) -> bool:
-    return (
-        i < len(tokens)
-        and tokens[i].token_type not in (TokenType.STRING, TokenType.IDENTIFIER)
-        and tokens[i].text.upper() == text
-    )
 
 
 def _is_type(tokens: list[Token], i: int, token_type: TokenType) -> bool:

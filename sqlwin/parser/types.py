@@ -69,9 +69,7 @@ def parse_row_type(parser: TokenParser) -> exp.DataType:
     elif parser._match(TokenType.LT):
         closing = TokenType.GT
     else:
-        parser.fail(
-            "a ROW type needs its fields", parser._curr or None, hint="ROW<a INT, b STRING>"
-        )
+        parser.fail("a ROW type needs its fields", parser._curr, hint="ROW<a INT, b STRING>")
     fields = parser._parse_csv(lambda: _parse_field(parser))
     if not parser._match(closing):
         wanted = ")" if closing == TokenType.R_PAREN else ">"
@@ -85,7 +83,7 @@ def _parse_field(parser: TokenParser) -> exp.ColumnDef:
     first = parser._curr
     kind = parser._parse_types(schema=True)
     if name is None or kind is None:
-        parser.fail("a field of a ROW needs a name and a type", first or None)
+        parser.fail("a field of a ROW needs a name and a type", first)
     constraints: list[exp.Expr] = []
     if parser._match_text_seq("NOT", "NULL"):
         constraints.append(exp.ColumnConstraint(kind=exp.NotNullColumnConstraint()))

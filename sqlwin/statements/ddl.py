@@ -23,6 +23,7 @@ from sqlwin.statements.queries import read_ast, read_identifier, read_name
 _LIKE_FEATURES = frozenset(
     "CONSTRAINTS DISTRIBUTION GENERATED METADATA OPTIONS PARTITIONS WATERMARKS".split()
 )
+LIKE_VERBS = ("INCLUDING", "EXCLUDING", "OVERWRITING")
 _OVERWRITABLE = frozenset({"GENERATED", "OPTIONS", "WATERMARKS"})
 
 # Flink's types that Spark has nothing for, and what to take instead
@@ -228,7 +229,7 @@ def _read_type(parser: SqlWinParser, column: str) -> str:
     if not first or first.token_type in (TokenType.COMMA, TokenType.R_PAREN):
         parser.fail(
             f"column `{column}` has no type",
-            first or None,
+            first,
             hint=f"for example {column} STRING, or {column} AS an expression",
         )
     kind = parser._parse_types(schema=True)
@@ -250,7 +251,7 @@ def _expression(parser: SqlWinParser) -> str:
     first = parser._curr
     node = parser._parse_disjunction()
     if node is None:
-        parser.fail("expected an expression", first or None)
+        parser.fail("expected an expression", first)
     whole = exp.Paren(this=node)
     # PROCTIME() stays: it makes a column of processing time
     rewrite_functions(whole, keep=frozenset({"PROCTIME"}))
@@ -422,7 +423,7 @@ def _read_like(parser: SqlWinParser, found: dict[str, Any]) -> None:
     overwriting: set[str] = {"OPTIONS"}
     while parser._curr and parser._curr.token_type != TokenType.R_PAREN:
         verb = parser._curr.text.upper()
-        if verb not in ("INCLUDING", "EXCLUDING", "OVERWRITING"):
+        if verb not in LIKE_VERBS:
             parser.raise_error("Expecting INCLUDING, EXCLUDING, OVERWRITING or )")
         parser._advance()
         token = parser._curr
@@ -431,7 +432,7 @@ def _read_like(parser: SqlWinParser, found: dict[str, Any]) -> None:
         if feature not in allowed:
             parser.fail(
                 f"{verb} takes no {feature or 'end'}",
-                token or None,
+                token,
                 hint=f"{verb} takes one of {', '.join(sorted(allowed))}",
             )
         parser._advance()

@@ -119,7 +119,7 @@ def _read_freshness(parser: SqlWinParser) -> str:
     is_interval = bool(parser._match_text_seq("INTERVAL"))
     number = parser._curr.text if is_interval and parser._curr else ""
     if not number.isdecimal() or int(number) == 0:
-        parser.fail("FRESHNESS is an interval", first or None, hint="INTERVAL '1' MINUTE")
+        parser.fail("FRESHNESS is an interval", first, hint="INTERVAL '1' MINUTE")
     parser._advance()
     unit = parser._curr.text.upper() if parser._curr else ""
     if unit.rstrip("S") not in _UNITS:

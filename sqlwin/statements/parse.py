@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise, takewhile
 from typing import Any, NoReturn
 
 from sqlglot.tokenizer_core import Token, TokenType
@@ -11,22 +11,21 @@ from sqlglot.tokenizer_core import Token, TokenType
 from planner.sql.depth import TooDeepError
 from planner.sql.nodes import name_of_files
 from runtime.errors import Position, SqlSyntaxError, SqlwinError
-from sqlwin.parser.base import STRINGS
+from sqlwin.parser.base import STRINGS, UnknownToSparkError, depths, is_word
 from sqlwin.parser.clauses import refuse_empty_clauses
 from sqlwin.parser.hints import after_hints
-from sqlwin.parser.other_dialects import PortedSyntaxError
 from sqlwin.parser.parser import SqlWinParser, parser_of, tokenize
 from sqlwin.parser.signatures import SIGNATURES, holds_window_function
 from sqlwin.parser.strings import string_value
 from sqlwin.statements import nodes
-from sqlwin.statements.ddl import read_create_table, read_create_view
+from sqlwin.statements.ddl import LIKE_VERBS, read_create_table, read_create_view
 from sqlwin.statements.materialized import (
     read_advise,
     read_alter_materialized,
     read_create_materialized,
 )
 from sqlwin.statements.queries import NotOurs, read_ast, read_insert, read_rows
-from sqlwin.statements.tokens import has_clause, is_flink_table, is_word, statement_set_body
+from sqlwin.statements.split import statement_set_body
 
 # What may stand between EXPLAIN and its statement: Flink's and Spark's words
 EXPLAIN_DETAILS = (
@@ -155,13 +154,10 @@ class _StatementReader:
 
     def _holds_insert(self) -> bool:
         """Whether an INSERT stands outside parentheses, as in `WITH a AS (...) INSERT ...`."""
-        depth = 0
-        for token in self.tokens:
-            depth += token.token_type == TokenType.L_PAREN
-            depth -= token.token_type == TokenType.R_PAREN
-            if depth == 0 and token.token_type == TokenType.INSERT:
-                return True
-        return False
+        return any(
+            depth == 0 and self.tokens[i].token_type == TokenType.INSERT
+            for i, depth in depths(self.tokens)
+        )
 
     def _insert(self) -> nodes.Statement | None:
         found = self._readable(read_insert)
@@ -173,7 +169,7 @@ class _StatementReader:
             return parser_of().run(method, self.tokens, self.text)
         except NotOurs:
             return None
-        except (PortedSyntaxError, TooDeepError):
+        except (UnknownToSparkError, TooDeepError):
             raise
         except SqlSyntaxError:
             if holds_window_function(self.tokens):
@@ -248,13 +244,13 @@ class _StatementReader:
         i = 3 if self._is("OR", "REPLACE", at=1) else 1
         if self._is("TEMPORARY", at=i) or self._is("TEMP", at=i):
             i += 1
-        if self._is("TABLE", at=i) and is_flink_table(self.tokens, i):
+        if self._is("TABLE", at=i) and _is_flink_table(self.tokens, i):
             found = parser_of().run(read_create_table, self.tokens, self.text)
             return nodes.CreateTable(self.text, self.offset, **found)
         if self._is("CREATE", "MATERIALIZED", "TABLE"):
             found = parser_of().run(read_create_materialized, self.tokens, self.text)
             return nodes.CreateMaterializedTable(self.text, self.offset, **found)
-        if self._is("VIEW", at=i) and not has_clause(self.tokens, *_CLAUSES_OF_SPARK_VIEWS):
+        if self._is("VIEW", at=i) and not _has_clause(self.tokens, *_CLAUSES_OF_SPARK_VIEWS):
             view = self._readable(read_create_view)
             return None if view is None else nodes.CreateView(self.text, self.offset, **view)
         return None
@@ -438,3 +434,31 @@ class _StatementReader:
     def _fail(self, message: str, token: Token, hint: str | None = None) -> NoReturn:
         position = Position.at(self.text, token.start, token.end - token.start + 1)
         raise SqlSyntaxError(message, position=position, sql=self.text, hint=hint)
+
+
+def _is_flink_table(tokens: list[Token], first: int) -> bool:
+    """Whether CREATE TABLE has what only Flink's has: WITH (...), WATERMARK, LIKE with options."""
+    for i, depth in _before_query(tokens, first):
+        if depth == 0 and is_word(tokens, i, "USING"):
+            return False
+        if depth == 0 and is_word(tokens, i, "WITH"):
+            return True
+        if depth == 1 and (
+            is_word(tokens, i, "WATERMARK", "FOR")
+            or any(is_word(tokens, i, verb) for verb in LIKE_VERBS)
+        ):
+            return True
+    return False
+
+
+def _has_clause(tokens: list[Token], *clauses: str) -> bool:
+    """Whether one of these words stands before the query, outside parentheses."""
+    return any(
+        depth == 0 and any(is_word(tokens, i, clause) for clause in clauses)
+        for i, depth in _before_query(tokens, 0)
+    )
+
+
+def _before_query(tokens: list[Token], first: int) -> Iterator[tuple[int, int]]:
+    """The tokens from `first` to AS, each with how many parentheses are open."""
+    return takewhile(lambda at: at[1] or not is_word(tokens, at[0], "AS"), depths(tokens, first))

@@ -7,9 +7,8 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from sqlwin.parser.base import STRINGS
+from sqlwin.parser.base import STRINGS, UnknownToSparkError
 from sqlwin.parser.hints import table_options
-from sqlwin.parser.other_dialects import PortedSyntaxError
 from sqlwin.parser.parser import SqlWinParser, read_query, to_spark
 
 _LITERALS = (*STRINGS, TokenType.NUMBER)
@@ -36,7 +35,7 @@ def read_ast(parser: SqlWinParser) -> exp.Query:
     while isinstance(tree, exp.Subquery) and tree.is_wrapper:
         tree = tree.this
     if not isinstance(tree, exp.Query):
-        parser.fail("expected a query", first or None, parser._prev)
+        parser.fail("expected a query", first, parser._prev)
     return tree
 
 
@@ -50,7 +49,7 @@ def read_rows(parser: SqlWinParser) -> exp.Query:
     if not isinstance(table, exp.Table):
         parser.fail(
             "SUMMARIZE takes a table, the path of files or a query",
-            parser._curr or None,
+            parser._curr,
             hint="SUMMARIZE t, SUMMARIZE 'data/*.csv' or SUMMARIZE SELECT ...",
         )
     return exp.Select(expressions=[exp.Star()], from_=exp.From(this=table))
@@ -62,7 +61,7 @@ def read_identifier(parser: SqlWinParser, what: str) -> str:
     is_literal = token.token_type in _LITERALS
     identifier = None if not token or is_literal else parser._parse_id_var()
     if not isinstance(identifier, exp.Identifier):
-        parser.fail(f"expected the name of {what}", token or None)
+        parser.fail(f"expected the name of {what}", token)
     return str(identifier.name)
 
 
@@ -85,12 +84,12 @@ def read_insert(parser: SqlWinParser) -> dict[str, Any]:
     if parser._curr.token_type == TokenType.TABLE:
         parser._advance()
     if parser.is_at(*STRINGS):
-        raise PortedSyntaxError(
+        parser.fail(
             "files by their path are read, not written",
-            position=parser.place(parser._curr, parser._curr),
-            sql=parser.sql,
+            parser._curr,
             hint="CREATE TABLE ... WITH ('connector' = 'filesystem', 'path' = ...) makes a table "
             "to write to",
+            error=UnknownToSparkError,
         )
     found["name"] = read_name(parser, "the table")
     found["options"] = table_options(parser)

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from sqlglot.tokenizer_core import Token, TokenType
 
 from runtime.errors import SqlSyntaxError
-from sqlwin.parser.base import STRINGS
+from sqlwin.parser.base import STRINGS, is_word
 from sqlwin.parser.hints import after_hints
 from sqlwin.parser.parser import tokenize
-from sqlwin.statements.tokens import is_word, statement_set_body
 
 # `END IF`, `END WHILE`: they end what BEGIN did not begin
 _ENDS_OF_OTHERS = ("IF", "WHILE", "REPEAT", "LOOP", "FOR")
@@ -69,6 +68,17 @@ def words(text: str) -> set[str]:
     except SqlSyntaxError:
         return set()
     return {token.text.lower() for token in tokens if token.token_type not in STRINGS}
+
+
+def statement_set_body(tokens: list[Token], first: int) -> int | None:
+    """Where the first statement of a statement set stands; None if it is none."""
+    if is_word(tokens, first, "BEGIN", "STATEMENT", "SET"):
+        body = first + 3
+        is_separated = body < len(tokens) and tokens[body].token_type == TokenType.SEMICOLON
+        return body + 1 if is_separated else body
+    if is_word(tokens, first, "EXECUTE"):
+        first += 1
+    return first + 3 if is_word(tokens, first, "STATEMENT", "SET", "BEGIN") else None
 
 
 def _end_of_statement(tokens: list[Token], first: int) -> int:
