@@ -32,31 +32,36 @@ _LTZ = re.compile(r"\bTIMESTAMP\b(?!`)")
 _WORDS_OF_TYPES = re.compile(r"(?<![`\w])\w+\b(?![^`:<>,()]*[`:])")
 
 
-def show_tables(catalog: SessionCatalog, spark: SparkSession, like: str | None) -> pa.Table:
-    """Names of all tables and views: the session's, then those of Spark's current database."""
-    entries = [*catalog.entries.tables(), *catalog.entries.views(), *catalog.materialized()]
-    kept = [".".join(entry_name(entry)) for entry in entries]
+def show_tables(
+    catalog: SessionCatalog, spark: SparkSession, like: str | None, kind: str
+) -> pa.Table:
+    """Names of all views, or tables too: the session's, then those of Spark's current database.
+
+    Args:
+        catalog: the session's.
+        spark: the Spark session.
+        like: a pattern of names; None: all.
+        kind: `TABLES`, which views are among, or `VIEWS`.
+    """
+    views, tables = (
+        [".".join(entry_name(entry)) for entry in entries]
+        for entries in (
+            catalog.entries.views(),
+            [*catalog.entries.tables(), *catalog.materialized()],
+        )
+    )
+    is_views = kind == "VIEWS"
+    known = {name.lower() for name in views + tables}
     others = [
         t.name
         for t in spark.catalog.listTables()
-        if t.name.lower() not in _folded(kept) and not catalog.is_changed_table(t.name)
-    ]
-    return _one_column("table name", sorted(kept) + sorted(others), like)
-
-
-def show_views(catalog: SessionCatalog, spark: SparkSession, like: str | None) -> pa.Table:
-    """Names of all views."""
-    kept = [".".join(entry_name(view)) for view in catalog.entries.views()]
-    others_kept = [*catalog.entries.tables(), *catalog.materialized()]
-    tables = _folded(".".join(entry_name(entry)) for entry in others_kept)
-    others = [
-        t.name
-        for t in spark.catalog.listTables()
-        if t.tableType in ("VIEW", "TEMPORARY")
-        and t.name.lower() not in _folded(kept) | tables
+        if t.name.lower() not in known
         and not catalog.is_changed_table(t.name)
+        and (not is_views or t.tableType in ("VIEW", "TEMPORARY"))
     ]
-    return _one_column("view name", sorted(kept) + sorted(others), like)
+    kept = views if is_views else views + tables
+    title = "view name" if is_views else "table name"
+    return _one_column(title, sorted(kept) + sorted(others), like)
 
 
 def show_functions(spark: SparkSession, like: str | None) -> pa.Table:
@@ -191,10 +196,6 @@ def _matches(name: str, like: str) -> bool:
     """SQL's LIKE, and Spark's * for good measure; case does not matter."""
     pattern = like.lower().replace("%", "*").replace("_", "?")
     return re.fullmatch(glob_pattern(pattern), name.lower()) is not None
-
-
-def _folded(names: Iterable[str]) -> set[str]:
-    return {name.lower() for name in names}
 
 
 def _declared(spec: TableSpec | None, name: str) -> TableColumn | None:

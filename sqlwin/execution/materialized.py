@@ -29,7 +29,7 @@ from sqlwin.statements.nodes import (
     AlterMaterializedTable,
     CreateMaterializedTable,
     Drop,
-    ShowMaterializedTables,
+    ShowNames,
 )
 
 
@@ -156,7 +156,7 @@ class MaterializedTables:
         catalog.drop(statement.name, statement.kind, if_exists=statement.if_exists)
         return _ok(statement.text, "OK")
 
-    def show(self, statement: ShowMaterializedTables) -> pa.Table:
+    def show(self, statement: ShowNames) -> pa.Table:
         """All there are, with what they hold."""
         self.open_directory()
         rows: dict[str, list[str]] = {name: [] for name in _SHOWN}

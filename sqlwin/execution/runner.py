@@ -152,14 +152,12 @@ class Runner:
         table: pa.Table | None = None
         mask = self.config.mask
         match statement:
-            case nodes.ShowTables():
-                table = listings.show_tables(self.catalog, self.spark, statement.like)
-            case nodes.ShowViews():
-                table = listings.show_views(self.catalog, self.spark, statement.like)
-            case nodes.ShowMaterializedTables():
+            case nodes.ShowNames(kind="TABLES" | "VIEWS" as kind, like=like):
+                table = listings.show_tables(self.catalog, self.spark, like, kind)
+            case nodes.ShowNames(kind="FUNCTIONS", like=like):
+                table = listings.show_functions(self.spark, like)
+            case nodes.ShowNames():
                 table = listings.masked_table(self._materialized.show(statement), mask)
-            case nodes.ShowFunctions():
-                table = listings.show_functions(self.spark, statement.like)
             case nodes.ShowCreateTable() if (
                 entry := self.catalog.entry(statement.name)
             ) is not None:

@@ -15,10 +15,9 @@ from planner.sql.render import SparkSql
 from runtime.errors import nearest
 from runtime.spec.table import TableColumn, Watermark
 from sqlwin.parser.base import read_options, read_string
-from sqlwin.parser.hints import after_hints
 from sqlwin.parser.parser import SqlWinParser, to_spark
 from sqlwin.parser.types import column_type
-from sqlwin.statements.queries import read_ast, read_identifier, read_name
+from sqlwin.statements.queries import read_ast, read_identifier, read_name, read_query_and_text
 
 _LIKE_FEATURES = frozenset(
     "CONSTRAINTS DISTRIBUTION GENERATED METADATA OPTIONS PARTITIONS WATERMARKS".split()
@@ -44,14 +43,14 @@ def read_create_table(parser: SqlWinParser) -> dict[str, Any]:
     _read_head(parser, "TABLE", found)
     elements = _Elements()
     if parser._curr.token_type == TokenType.L_PAREN:
-        elements = _read_elements(parser)
+        parser._parse_wrapped_csv(lambda: _read_element(parser, elements))
     partitioned_by: list[Token] = []
     while parser._curr:
         clause = parser._curr
         if parser._match(TokenType.COMMENT):
             found["comment"] = read_string(parser, "COMMENT takes a string")
         elif parser._match_text_seq("PARTITIONED", "BY") or parser._match(TokenType.PARTITION_BY):
-            partitioned_by = _read_columns(parser, "PARTITIONED BY")
+            partitioned_by = read_columns(parser, "PARTITIONED BY")
             found["partitioned_by"] = tuple(token.text for token in partitioned_by)
         elif parser._match_text_seq("WITH"):
             found["options"] = read_options(parser)
@@ -83,24 +82,20 @@ def read_create_view(parser: SqlWinParser) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     _read_head(parser, "VIEW", found)
-    columns: list[str] = []
-    if parser._match(TokenType.L_PAREN):
-        while True:
-            columns.append(read_identifier(parser, "a column"))
-            if parser._match(TokenType.COMMENT):
-                read_string(parser, "COMMENT takes a string")
-            if not parser._match(TokenType.COMMA):
-                break
-        parser._match_r_paren()
+    has_columns = parser.is_at(TokenType.L_PAREN)
+    columns = parser._parse_wrapped_csv(lambda: _read_view_column(parser)) if has_columns else []
     found["columns"] = tuple(columns)
-    if parser._match(TokenType.COMMENT):
-        found["comment"] = read_string(parser, "COMMENT takes a string")
+    found["comment"] = _optional_comment(parser)
     if not parser._match(TokenType.ALIAS):
         parser.raise_error("Expecting AS")
-    first = parser._curr
-    found["ast"] = read_ast(parser)
-    found["query_text"] = parser.sql[first.start : after_hints(parser.sql, parser._prev.end + 1)]
+    found["ast"], found["query_text"] = read_query_and_text(parser)
     return found
+
+
+def _read_view_column(parser: SqlWinParser) -> str:
+    name = read_identifier(parser, "a column")
+    _optional_comment(parser)
+    return name
 
 
 def _read_head(parser: SqlWinParser, kind: str, found: dict[str, Any]) -> None:
@@ -123,16 +118,18 @@ class _Elements:
     watermark: Watermark | None = None
     watermark_token: Token | None = None
 
-
-def _read_elements(parser: SqlWinParser) -> _Elements:
-    elements = _Elements()
-    parser._match(TokenType.L_PAREN)
-    while True:
-        _read_element(parser, elements)
-        if not parser._match(TokenType.COMMA):
-            break
-    parser._match_r_paren()
-    return elements
+    def set_primary_key(self, parser: SqlWinParser, first: Token, columns: list[Token]) -> None:
+        """Take the columns of a PRIMARY KEY that begins at a token; NOT ENFORCED may follow."""
+        if parser.is_at_words("ENFORCED"):
+            parser.fail(
+                "a PRIMARY KEY cannot be enforced",
+                parser._curr,
+                hint="write PRIMARY KEY (...) NOT ENFORCED",
+            )
+        parser._match_text_seq("NOT", "ENFORCED")
+        if self.primary_key:
+            parser.fail("a table has one PRIMARY KEY", first)
+        self.primary_key = columns
 
 
 def _read_element(parser: SqlWinParser, elements: _Elements) -> None:
@@ -142,7 +139,9 @@ def _read_element(parser: SqlWinParser, elements: _Elements) -> None:
         if parser._curr.token_type != TokenType.PRIMARY_KEY:
             parser.raise_error("Expecting PRIMARY KEY")
     if parser._curr.token_type == TokenType.PRIMARY_KEY:
-        _read_primary_key(parser, elements)
+        parser._advance()
+        columns = read_columns(parser, "PRIMARY KEY")
+        elements.set_primary_key(parser, first, columns)
     elif first.text.upper() == "WATERMARK" and parser._next.text.upper() == "FOR":
         _read_watermark(parser, elements)
     else:
@@ -151,26 +150,6 @@ def _read_element(parser: SqlWinParser, elements: _Elements) -> None:
         if column.name.lower() in known:
             parser.fail(f"column `{column.name}` is declared twice", first)
         elements.columns.append(column)
-
-
-def _read_primary_key(parser: SqlWinParser, elements: _Elements) -> None:
-    first = parser._curr
-    parser._advance()
-    columns = _read_columns(parser, "PRIMARY KEY")
-    _not_enforced(parser)
-    if elements.primary_key:
-        parser.fail("a table has one PRIMARY KEY", first)
-    elements.primary_key = columns
-
-
-def _not_enforced(parser: SqlWinParser) -> None:
-    if parser._curr.text.upper() == "ENFORCED":
-        parser.fail(
-            "a PRIMARY KEY cannot be enforced",
-            parser._curr,
-            hint="write PRIMARY KEY (...) NOT ENFORCED",
-        )
-    parser._match_text_seq("NOT", "ENFORCED")
 
 
 def _read_watermark(parser: SqlWinParser, elements: _Elements) -> None:
@@ -215,10 +194,7 @@ def _read_column(parser: SqlWinParser, elements: _Elements) -> TableColumn:
         elif parser._match(TokenType.COMMENT):
             column["comment"] = read_string(parser, "COMMENT takes a string")
         elif parser._match(TokenType.PRIMARY_KEY):
-            _not_enforced(parser)
-            if elements.primary_key:
-                parser.fail("a table has one PRIMARY KEY", clause)
-            elements.primary_key = [Token.identifier(name)]
+            elements.set_primary_key(parser, clause, [Token.identifier(name)])
         else:
             parser.raise_error("Expecting , or )")
     return TableColumn(name, type_, **column)
@@ -399,20 +375,19 @@ def _known_type(expr: exp.Expr, columns: Mapping[str, TableColumn]) -> str | Non
 # -- clauses ----------------------------------------------------------------------------------
 
 
-def _read_columns(parser: SqlWinParser, clause: str) -> list[Token]:
-    if not parser._match(TokenType.L_PAREN):
-        parser.raise_error("Expecting (")
-    columns: list[Token] = []
-    while True:
+def read_columns(parser: SqlWinParser, clause: str) -> list[Token]:
+    """The names of columns in parentheses, of which none stands there twice."""
+    columns: dict[str, Token] = {}
+
+    def read_column() -> None:
         token = parser._curr
         read_identifier(parser, "a column")
-        if token.text.lower() in {column.text.lower() for column in columns}:
+        if token.text.lower() in columns:
             parser.fail(f"{clause} names `{token.text}` twice", token)
-        columns.append(token)
-        if not parser._match(TokenType.COMMA):
-            break
-    parser._match_r_paren()
-    return columns
+        columns[token.text.lower()] = token
+
+    parser._parse_wrapped_csv(read_column)
+    return list(columns.values())
 
 
 def _read_like(parser: SqlWinParser, found: dict[str, Any]) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 from sqlglot.tokenizer_core import TokenType
 
 from sqlwin.parser.base import read_options, read_string
-from sqlwin.parser.hints import after_hints
 from sqlwin.parser.parser import SqlWinParser
-from sqlwin.statements.queries import read_ast, read_identifier, read_name
+from sqlwin.statements.ddl import read_columns
+from sqlwin.statements.queries import read_name, read_query_and_text
 
 _UNITS = ("SECOND", "MINUTE", "HOUR", "DAY")
 # What ALTER MATERIALIZED TABLE does
@@ -37,7 +37,8 @@ def read_create_materialized(parser: SqlWinParser) -> dict[str, Any]:
         if parser._match(TokenType.COMMENT):
             found["comment"] = read_string(parser, "COMMENT takes a string")
         elif parser._match_text_seq("PARTITIONED", "BY") or parser._match(TokenType.PARTITION_BY):
-            found["partitioned_by"] = _read_columns(parser)
+            columns = read_columns(parser, "PARTITIONED BY")
+            found["partitioned_by"] = tuple(token.text for token in columns)
         elif parser._match_text_seq("WITH"):
             found["options"] = read_options(parser)
         elif parser._match_text_seq("FRESHNESS"):
@@ -50,10 +51,7 @@ def read_create_materialized(parser: SqlWinParser) -> dict[str, Any]:
             parser._advance()
             found["refresh_mode"] = mode.text.upper()
         elif parser._match(TokenType.ALIAS):
-            first = parser._curr
-            found["ast"] = read_ast(parser)
-            end = after_hints(parser.sql, parser._prev.end + 1)
-            found["query_text"] = parser.sql[first.start : end]
+            found["ast"], found["query_text"] = read_query_and_text(parser)
         elif parser._match_text_seq("DISTRIBUTED"):
             parser.fail(
                 "DISTRIBUTED is not supported",
@@ -130,19 +128,3 @@ def _read_freshness(parser: SqlWinParser) -> str:
         )
     parser._advance()
     return f"INTERVAL '{number}' {unit.rstrip('S')}"
-
-
-def _read_columns(parser: SqlWinParser) -> tuple[str, ...]:
-    if not parser._match(TokenType.L_PAREN):
-        parser.raise_error("Expecting (")
-    columns: list[str] = []
-    while True:
-        token = parser._curr
-        column = read_identifier(parser, "a column")
-        if column.lower() in {each.lower() for each in columns}:
-            parser.fail(f"PARTITIONED BY names `{column}` twice", token)
-        columns.append(column)
-        if not parser._match(TokenType.COMMA):
-            break
-    parser._match_r_paren()
-    return tuple(columns)

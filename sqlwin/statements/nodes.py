@@ -209,13 +209,6 @@ class AlterMaterializedTable(Statement):
 
 
 @dataclass(frozen=True)
-class ShowMaterializedTables(Statement):
-    """SHOW MATERIALIZED TABLES, with the pattern of LIKE."""
-
-    like: str | None = None
-
-
-@dataclass(frozen=True)
 class Drop(Statement):
     """DROP: `kind` is `TABLE`, `VIEW` or `MATERIALIZED TABLE`."""
 
@@ -226,23 +219,10 @@ class Drop(Statement):
 
 
 @dataclass(frozen=True)
-class ShowTables(Statement):
-    """SHOW TABLES, with the pattern of LIKE."""
+class ShowNames(Statement):
+    """SHOW TABLES, VIEWS, FUNCTIONS or MATERIALIZED TABLES (`kind`), with the pattern of LIKE."""
 
-    like: str | None = None
-
-
-@dataclass(frozen=True)
-class ShowViews(Statement):
-    """SHOW VIEWS, with the pattern of LIKE."""
-
-    like: str | None = None
-
-
-@dataclass(frozen=True)
-class ShowFunctions(Statement):
-    """SHOW FUNCTIONS, with the pattern of LIKE."""
-
+    kind: str
     like: str | None = None
 
 

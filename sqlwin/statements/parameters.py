@@ -149,28 +149,44 @@ def check_parameters(sql: str, params: Params | None) -> None:
             "params takes values by name or in order, not a text",
             hint="params={'name': value}, or params=[value] for ?",
         )
-    named = params if isinstance(params, Mapping) else {}
-    in_order = () if params is None or isinstance(params, Mapping) else params
+    given: Params = params or ()
     n_in_order = 0
     for each in found:
         n_in_order += each.name is None
         try:
-            if each.name is None and n_in_order <= len(in_order):
-                _placed_literal(in_order[n_in_order - 1], _what(None, n_in_order), each)
-            elif each.name is not None and each.name in named:
-                _placed_literal(named[each.name], _what(each.name), each)
-            else:
-                raise SqlSyntaxError(
-                    f"there is no value for {_what(each.name, n_in_order)}",
-                    hint=_way(each.name, named),
-                )
+            _literal(each, n_in_order, given)
         except SqlwinError as error:
             error.position, error.sql = Position.at(sql, each.start, each.end - each.start), sql
             raise
-    if n_in_order < len(in_order):
+    if isinstance(given, Mapping):
+        refuse_unused(given, {each.name for each in found if each.name is not None})
+    elif n_in_order < len(given):
         noun = "parameter" if n_in_order == 1 else "parameters"
-        raise AnalysisError(f"{len(in_order)} values were given for {n_in_order} {noun} written ?")
-    refuse_unused(named, {each.name for each in found if each.name is not None})
+        raise AnalysisError(f"{len(given)} values were given for {n_in_order} {noun} written ?")
+
+
+def _literal(place: Parameter, number: int, params: Params) -> str:
+    """The literal of the value of a parameter, which is the `number`th one if it is written ?.
+
+    Raises:
+        SqlSyntaxError: it has none.
+        AnalysisError: its value is of a type that has no literal.
+    """
+    what = _what(place.name, number)
+    if isinstance(params, Mapping) and place.name is not None and place.name in params:
+        value = params[place.name]
+    elif not isinstance(params, Mapping) and place.name is None and number <= len(params):
+        value = params[number - 1]
+    else:
+        named = params if isinstance(params, Mapping) else {}
+        raise SqlSyntaxError(f"there is no value for {what}", hint=_way(place.name, named))
+    if place.is_in_list and isinstance(value, list | tuple | set | frozenset):
+        if not value:
+            raise AnalysisError(f"the list for {what} is empty, and IN needs a value")
+        return ", ".join(literal_of(each, what) for each in value)
+    literal = literal_of(value, what)
+    # `DATE :day` and a date: the type is said twice
+    return _TYPED.sub("", literal, count=1) if place.type_word else literal
 
 
 def _way(name: str | None, named: Mapping[str, object]) -> str:
@@ -183,7 +199,7 @@ def _way(name: str | None, named: Mapping[str, object]) -> str:
     return f"it comes with {ways}, params={{'{name}': value}} from Python"
 
 
-def _what(name: str | None, number: int = 0) -> str:
+def _what(name: str | None, number: int) -> str:
     """What an error calls a parameter."""
     if name is not None:
         return f"the parameter :{name}"
@@ -232,14 +248,9 @@ def bind_parameters(sql: str, params: Params | None, n_before: int = 0) -> Bound
     segments = []
     at = length = 0
     for each in found:
-        if isinstance(params, Mapping):
-            value, what = params[str(each.name)], _what(each.name)
-        else:
-            value, what = params[n_before], _what(None, n_before + 1)
-            n_before += 1
-        literal = _placed_literal(value, what, each)
+        n_before += each.name is None
         # a blank at both sides: nothing before or behind becomes a part of it
-        text = f" {literal} "
+        text = f" {_literal(each, n_before, params)} "
         before = sql[at : each.start]
         length += len(before)
         segments.append(_Segment(length, length + len(text), each.start, each.end))
@@ -247,14 +258,3 @@ def bind_parameters(sql: str, params: Params | None, n_before: int = 0) -> Bound
         length += len(text)
         at = each.end
     return BoundText("".join([*pieces, sql[at:]]), tuple(segments), tuple(found))
-
-
-def _placed_literal(value: object, what: str, place: Parameter) -> str:
-    if place.is_in_list and isinstance(value, list | tuple | set | frozenset):
-        values = list(value)
-        if not values:
-            raise AnalysisError(f"the list for {what} is empty, and IN needs a value")
-        return ", ".join(literal_of(each, what) for each in values)
-    literal = literal_of(value, what)
-    # `DATE :day` and a date: the type is said twice
-    return _TYPED.sub("", literal, count=1) if place.type_word else literal

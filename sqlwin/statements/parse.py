@@ -202,33 +202,30 @@ class _StatementReader:
         return nodes.StatementSet(self.text, self.offset, tuple(inserts))
 
     def _explain(self) -> nodes.Statement:
+        if self._is("ADVISE", at=1):
+            if len(self.tokens) > 2 and self.tokens[2].token_type not in STRINGS:
+                return nodes.Advise(self.text, self.offset, statement=self._explained(2))
+            files = parser_of().run(read_advise, self.tokens, self.text)
+            return nodes.Advise(self.text, self.offset, files=files)
+        if self._is("PLAN", "FOR", at=1):
+            return nodes.Explain(self.text, self.offset, self._explained(3))
         details: list[str] = []
         i = 1
-        if self._is("PLAN", "FOR", at=1):
-            i = 3
-        elif self._is("ADVISE", at=1):
-            return self._advise()
-        else:
-            while any(self._is(detail, at=i) for detail in EXPLAIN_DETAILS):
-                details.append(self.tokens[i].text.upper())
+        while any(self._is(detail, at=i) for detail in EXPLAIN_DETAILS):
+            details.append(self.tokens[i].text.upper())
+            i += 1
+            if self._is(",", at=i):
                 i += 1
-                if i < len(self.tokens) and self.tokens[i].token_type == TokenType.COMMA:
-                    i += 1
+        return nodes.Explain(self.text, self.offset, self._explained(i), tuple(details))
+
+    def _explained(self, i: int) -> nodes.Statement:
+        """The statement from token `i` on, which EXPLAIN is to explain."""
         if i == len(self.tokens):
             self._fail("EXPLAIN needs a statement", self.tokens[-1], hint="EXPLAIN SELECT ...")
         inner = self._part(self.tokens[i], self.tokens[-1])
         if isinstance(inner, nodes.Advise | nodes.Explain):
             self._fail("EXPLAIN cannot explain itself", self.tokens[i])
-        return nodes.Explain(self.text, self.offset, inner, tuple(details))
-
-    def _advise(self) -> nodes.Advise:
-        if len(self.tokens) > 2 and self.tokens[2].token_type not in STRINGS:
-            inner = self._part(self.tokens[2], self.tokens[-1])
-            if isinstance(inner, nodes.Advise | nodes.Explain):
-                self._fail("EXPLAIN cannot explain itself", self.tokens[2])
-            return nodes.Advise(self.text, self.offset, statement=inner)
-        files = parser_of().run(read_advise, self.tokens, self.text)
-        return nodes.Advise(self.text, self.offset, files=files)
+        return inner
 
     def _part(self, first: Token, last: Token) -> nodes.Statement:
         """A statement inside this one."""
@@ -278,31 +275,27 @@ class _StatementReader:
     # -- what there is -------------------------------------------------------------------------
 
     def _show(self) -> nodes.Statement | None:
-        for kind, what in (
-            (nodes.ShowMaterializedTables, ("MATERIALIZED", "TABLES")),
-            (nodes.ShowTables, ("TABLES",)),
-            (nodes.ShowViews, ("VIEWS",)),
-            (nodes.ShowFunctions, ("FUNCTIONS",)),
-        ):
-            if self._is(*what, at=1):
-                rest = self.tokens[1 + len(what) :]
-                if rest and is_word(rest, 0, "LIKE"):
-                    rest = rest[1:]
-                if not rest and len(self.tokens) == 1 + len(what):
-                    return kind(self.text, self.offset)
-                if len(rest) == 1 and rest[0].token_type in STRINGS:
-                    return kind(self.text, self.offset, self._string(rest[0]))
-                return None
+        for kind in ("MATERIALIZED TABLES", "TABLES", "VIEWS", "FUNCTIONS"):
+            said = kind.split()
+            if self._is(*said, at=1):
+                rest = self.tokens[1 + len(said) :]
+                if not rest:
+                    return nodes.ShowNames(self.text, self.offset, kind)
+                like = self._string(rest[is_word(rest, 0, "LIKE") :])
+                if like is None:
+                    return None
+                return nodes.ShowNames(self.text, self.offset, kind, like)
         if len(self.tokens) == 2 and (self._is("STREAMS", at=1) or self._is("JOBS", at=1)):
             return nodes.ShowStreams(self.text, self.offset)
         if self._is("STATE", "OF", at=1):
-            if len(self.tokens) != 4 or self.tokens[3].token_type not in STRINGS:
+            directory = self._string(self.tokens[3:])
+            if directory is None:
                 self._fail(
                     "SHOW STATE OF takes the directory of a checkpoint",
                     self.tokens[min(3, len(self.tokens) - 1)],
                     hint="SHOW STATE OF '/data/checkpoints/name'",
                 )
-            return nodes.ShowState(self.text, self.offset, self._string(self.tokens[3]))
+            return nodes.ShowState(self.text, self.offset, directory)
         for created in ("CREATE TABLE", "CREATE VIEW", "CREATE MATERIALIZED TABLE"):
             said = created.split()
             if self._is(*said, at=1):
@@ -318,9 +311,8 @@ class _StatementReader:
                 hint="STOP STREAM 1, or STOP STREAM name; SHOW STREAMS lists them",
             )
         rest = self.tokens[2:]
-        is_string = rest[0].token_type in STRINGS
-        name = self._string(rest[0]) if is_string else self._slice(rest)
-        return nodes.StopStream(self.text, self.offset, name)
+        name = self._string(rest[:1])  # Flink's WITH SAVEPOINT may follow
+        return nodes.StopStream(self.text, self.offset, self._value(rest) if name is None else name)
 
     def _describe(self) -> nodes.Statement | None:
         i = 2 if self._is("TABLE", at=1) else 1
@@ -377,28 +369,16 @@ class _StatementReader:
         hint = "SET 'key' = 'value'"
         if not tokens:
             self._fail("a setting needs a name", self.tokens[0], hint=hint)
-        if len(tokens) == 1 and tokens[0].token_type in STRINGS:
-            return self._string(tokens[0])
+        if (name := self._string(tokens)) is not None:
+            return name
         for before, after in pairwise(tokens):
             if before.end + 1 != after.start:
                 self._fail("the name of a setting has no blanks in it", after, hint=hint)
-        is_quoted = any(token.token_type in STRINGS for token in tokens)
-        if is_quoted:
+        if any(token.token_type in STRINGS for token in tokens):
             self._fail("the name of a setting is quoted whole or not at all", tokens[0], hint=hint)
-        return (
-            "".join(token.text for token in tokens)
-            if self._is_plain(tokens)
-            else self._slice(tokens)
-        )
-
-    @staticmethod
-    def _is_plain(tokens: Sequence[Token]) -> bool:
-        return any(token.token_type == TokenType.IDENTIFIER for token in tokens)
-
-    def _value(self, tokens: Sequence[Token]) -> str:
-        if len(tokens) == 1 and tokens[0].token_type in STRINGS:
-            return self._string(tokens[0])
-        return self._slice(tokens) if tokens else ""
+        if any(token.token_type == TokenType.IDENTIFIER for token in tokens):
+            return "".join(token.text for token in tokens)
+        return self._value(tokens)
 
     # -- tokens --------------------------------------------------------------------------------
 
@@ -420,15 +400,20 @@ class _StatementReader:
 
     def _name_or_files(self, first: int) -> nodes.Name | None:
         """The name from a token to the last one, or that of the files whose path is a string."""
-        tokens = self.tokens[first:]
-        if len(tokens) == 1 and tokens[0].token_type in STRINGS:
-            return (name_of_files(self._string(tokens[0])),)
-        return self._name(first)
+        path = self._string(self.tokens[first:])
+        return self._name(first) if path is None else (name_of_files(path),)
 
-    def _string(self, token: Token) -> str:
-        return string_value(self.text[token.start : token.end + 1])
+    def _string(self, tokens: Sequence[Token]) -> str | None:
+        """The value of a string that stands alone; None if the tokens are none."""
+        if len(tokens) != 1 or tokens[0].token_type not in STRINGS:
+            return None
+        return string_value(self.text[tokens[0].start : tokens[0].end + 1])
 
-    def _slice(self, tokens: Sequence[Token]) -> str:
+    def _value(self, tokens: Sequence[Token]) -> str:
+        """The value of a string that stands alone, or the text of the tokens."""
+        value = self._string(tokens)
+        if value is not None or not tokens:
+            return value or ""
         return self.text[tokens[0].start : tokens[-1].end + 1]
 
     def _fail(self, message: str, token: Token, hint: str | None = None) -> NoReturn:

@@ -8,10 +8,11 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from sqlwin.parser.base import STRINGS, UnknownToSparkError
-from sqlwin.parser.hints import table_options
+from sqlwin.parser.hints import after_hints, table_options
 from sqlwin.parser.parser import SqlWinParser, read_query, to_spark
 
 _LITERALS = (*STRINGS, TokenType.NUMBER)
+_QUERY_STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.L_PAREN)
 
 
 class NotOurs(Exception):
@@ -39,11 +40,18 @@ def read_ast(parser: SqlWinParser) -> exp.Query:
     return tree
 
 
+def read_query_and_text(parser: SqlWinParser) -> tuple[exp.Query, str]:
+    """A query, and its text with the hints that end it."""
+    start = parser._curr.start
+    tree = read_ast(parser)
+    return tree, parser.sql[start : after_hints(parser.sql, parser._prev.end + 1)]
+
+
 def read_rows(parser: SqlWinParser) -> exp.Query:
     """The rows behind SUMMARIZE: those of a query, of a table, or of files by their path."""
     parser._advance()
     parser._match(TokenType.TABLE)
-    if parser.is_at(TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.L_PAREN):
+    if parser.is_at(*_QUERY_STARTS):
         return read_ast(parser)
     table = parser._parse_table_parts() if parser._curr else None
     if not isinstance(table, exp.Table):
@@ -123,5 +131,4 @@ def read_insert(parser: SqlWinParser) -> dict[str, Any]:
 def _starts_query(parser: SqlWinParser) -> bool:
     """Whether the parenthesis at the current token holds a query, not columns."""
     following = parser._next
-    starts = (TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.L_PAREN)
-    return following.token_type in (*starts, TokenType.VALUES, TokenType.TABLE)
+    return following.token_type in (*_QUERY_STARTS, TokenType.VALUES, TokenType.TABLE)

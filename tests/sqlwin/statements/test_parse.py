@@ -106,9 +106,10 @@ def test_other_statements_about_the_session_say_what_they_are_about() -> None:
     reset = parse_statement("RESET 'a.b'")
     assert isinstance(reset, nodes.Reset) and reset.key == "a.b"
     tables = parse_statement("SHOW TABLES LIKE 'a%'")
-    assert isinstance(tables, nodes.ShowTables) and tables.like == "a%"
-    assert isinstance(parse_statement("SHOW VIEWS"), nodes.ShowViews)
-    assert isinstance(parse_statement("SHOW FUNCTIONS"), nodes.ShowFunctions)
+    assert isinstance(tables, nodes.ShowNames) and (tables.kind, tables.like) == ("TABLES", "a%")
+    for kind in ("VIEWS", "FUNCTIONS", "MATERIALIZED TABLES"):
+        shown = parse_statement(f"SHOW {kind}")
+        assert isinstance(shown, nodes.ShowNames) and (shown.kind, shown.like) == (kind, None)
     shown = parse_statement("SHOW CREATE TABLE a.`b c`")
     assert isinstance(shown, nodes.ShowCreateTable) and shown.name == ("a", "b c")
     described = parse_statement("DESC EXTENDED t")
