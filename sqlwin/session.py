@@ -17,8 +17,8 @@ from runtime.spark.session import begin_use, end_use, is_remote, spark_lock
 from runtime.spark.shipping import ship_code
 from runtime.spec.figures import counted
 from runtime.spec.table import Watermark
-from sqlwin.catalog.columns import check_time_column, dataframe_schema
-from sqlwin.catalog.entries import Registered
+from sqlwin.catalog.columns import check_time_column
+from sqlwin.catalog.entries import Registered, columns_of
 from sqlwin.execution.errors import ScriptPlace
 from sqlwin.execution.explain import can_explain
 from sqlwin.execution.explain_formats import MODES, Explanation
@@ -310,7 +310,7 @@ class Session:
             SqlwinError: the DataFrame has no such column, or it is no timestamp.
         """
         if time_column is not None:
-            check_time_column(dataframe_schema(dataframe), time_column)
+            check_time_column(columns_of(dataframe.schema), time_column)
         elif watermark is not None:
             raise AnalysisError(
                 f"register(`{name}`) has a watermark but no time_column",

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
 from sqlglot import exp
 
 from planner.aggregates.calls import with_filters_inside
@@ -18,8 +17,7 @@ from runtime.errors import ErrorKind, SqlwinError, nearest
 from runtime.local.arrow_scan import SETTINGS_OF_SCANS, unlike_spark
 from runtime.spark.errors import translate, translated_errors
 from runtime.spark.settings import SparkSettings, settings_of
-from runtime.spec.table import Column
-from sqlwin.catalog.entries import folded_name, type_ddl
+from sqlwin.catalog.entries import columns_of, folded_name
 
 # What changes nothing of what Spark's analyser says; others may
 _OF_RUNNING = re.compile(
@@ -94,7 +92,7 @@ class SparkAnalyzer:
         text = to_sql(with_filters_inside(query))
         if text not in self._columns:
             with translated_errors(lambda error: self.with_nearest_name(translate(error, text))):
-                self._columns[text] = _columns(self._spark.sql(text).schema)
+                self._columns[text] = columns_of(self._spark.sql(text).schema)
         return self._columns[text]
 
     def _known(self, query: exp.Query, relations: Mapping[str, Schema]) -> Schema | None:
@@ -108,7 +106,7 @@ class SparkAnalyzer:
                 # an empty relation of these columns stands for it where Spark is asked
                 below[table.name.lower()] = tuple(replace(c, nullable=True) for c in schema)
             elif (shown := self._shown(table.name)) is not None:
-                below[table.name.lower()] = _columns(shown.schema)
+                below[table.name.lower()] = columns_of(shown.schema)
             else:
                 return None
         return output_schema(query, below) if below and self._is_as_usual() else None
@@ -145,7 +143,3 @@ class SparkAnalyzer:
         prefix = "spark.sql.catalog."
         keys = [key.removeprefix(prefix) for key in self._spark.conf.getAll if prefix in key]
         return sorted(used | {key for key in keys if "." not in key})
-
-
-def _columns(schema: StructType) -> Schema:
-    return tuple(Column(f.name, type_ddl(f.dataType), f.nullable) for f in schema.fields)

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
 from planner.catalog import Schema, StreamTable
-from planner.sql.build import identifier, relation, select_all_from, to_sql
+from planner.sql.build import relation, select_all_from
 from runtime.connectors.columns import proctime_columns
 from runtime.connectors.lake.places import TablePlace, place_of_path
 from runtime.connectors.lake.table import UnreadableError
@@ -47,10 +47,10 @@ from sqlwin.catalog.entries import (
     Name,
     Registered,
     View,
+    columns_of,
     entry_kind,
     entry_name,
     folded_name,
-    type_ddl,
 )
 from sqlwin.catalog.files import FilesByName, described_by_files, described_elsewhere
 from sqlwin.catalog.materialized import (
@@ -115,12 +115,10 @@ class SessionCatalog:
 
     def entry(self, name: Name) -> Entry | None:
         """What the session keeps under a name, or what the files are that it names, or None."""
-        changed = self._changed.named(".".join(name))
-        if changed is not None:
+        whole = ".".join(name)
+        if (changed := self._changed.named(whole)) is not None:
             return changed.spec
-        if (state := self._states.rows(".".join(name))) is not None:
-            return Registered(name, state.dataframe)
-        return self.entries.get(name) or self._files.table(".".join(name))
+        return self._states.rows(whole) or self.entries.get(name) or self._files.table(whole)
 
     def materialized(self) -> list[MaterializedTable]:
         """Materialized tables, by name."""
@@ -138,23 +136,6 @@ class SessionCatalog:
             raise CatalogError(
                 f"slices cannot be at {path}: {error.reason}", subjects=(f"'{path}'",)
             ) from error
-
-    def check_tables(self, entry: MaterializedTable) -> None:
-        """Refuse a materialized table whose tables are others here.
-
-        Raises:
-            CatalogError: one is.
-        """
-        other = self.slices.other_table(entry.definition)
-        if other is not None:
-            name = ".".join(entry.name)
-            raise CatalogError(
-                f"`{other}` is another table here than the one that materialized table `{name}` "
-                "was made of",
-                subjects=(name, other),
-                hint=f"DROP it here before {name} is opened, which brings its own; SHOW CREATE "
-                f"MATERIALIZED TABLE {name} says what it is",
-            )
 
     def add(self, name: Name, entry: Entry, *, replace: bool, if_not_exists: bool) -> bool:
         """Keep an entry; True if it was added.
@@ -250,7 +231,7 @@ class SessionCatalog:
             return None
         query = entry.query.copy()
         if isinstance(entry, MaterializedTable):
-            self.check_tables(entry)
+            self.slices.check_tables(entry)
             if entry.definition.is_inserted:
                 query = over_inserted_rows(query, entry)
             else:
@@ -329,8 +310,7 @@ class SessionCatalog:
         """
         is_sparks = spec.connector == SPARK_TABLE
         rows = self._spark.table(full_name(spec)) if is_sparks else read_table(self._spark, spec)
-        fields = rows.schema.fields
-        return tuple(TableColumn(f.name, type_ddl(f.dataType)) for f in fields)
+        return tuple(TableColumn(c.name, c.type) for c in columns_of(rows.schema))
 
     def is_files(self, entry: Entry) -> bool:
         """Whether an entry is files by their path, which are read as they are now."""
@@ -359,12 +339,10 @@ class SessionCatalog:
 
         A table of Spark's own below Flink's default catalog is known to Spark without that.
         """
-        changed = self._changed.named(".".join(name))
-        key = folded_name(name) if changed is None else (changed.view,)
-        if (files := self._files.view(".".join(name))) is not None:
-            key = (files,)
-        if (state := self._states.rows(".".join(name))) is not None:
-            key = (state.view,)
+        whole = ".".join(name)
+        changed = self._changed.named(whole)
+        view = self._states.view(whole) or self._files.view(whole) or (changed and changed.view)
+        key = (view,) if view else folded_name(name)
         entry = self.entry(name)
         if entry is None:
             is_below_defaults = len(key) < len(name)
@@ -375,7 +353,7 @@ class SessionCatalog:
     def _is_sparks(self, name: str) -> bool:
         """Whether Spark has a table or a temporary view of this name in its current database."""
         try:
-            return bool(self._spark.catalog.tableExists(to_sql(identifier(name))))
+            return bool(self._spark.catalog.tableExists(quoted(name)))
         except PySparkException:
             return False
 

@@ -8,21 +8,18 @@ from planner.catalog import Schema, column_named
 from planner.sql.build import is_timestamp
 from runtime.errors import AnalysisError, nearest
 from runtime.spec.table import Column
-from sqlwin.catalog.entries import type_ddl
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
 
-def dataframe_schema(dataframe: DataFrame) -> Schema:
-    """The columns of a DataFrame."""
-    fields = dataframe.schema.fields
-    return tuple(Column(f.name, type_ddl(f.dataType), f.nullable) for f in fields)
-
-
-def required_column(schema: Schema, name: str) -> Column:
+def required_column(schema: Schema, name: str, hint: str | None = None) -> Column:
     """The column of a name, in any case.
+
+    Args:
+        schema: the columns there are.
+        name: the name.
+        hint: what to say where no column has a name like that.
 
     Raises:
         AnalysisError: there is none.
@@ -33,7 +30,7 @@ def required_column(schema: Schema, name: str) -> Column:
     close = nearest(name, [column.name for column in schema])
     raise AnalysisError(
         f"the DataFrame has no column `{name}`",
-        hint=f"did you mean `{close}`?" if close else None,
+        hint=f"did you mean `{close}`?" if close else hint,
     )
 
 
@@ -45,16 +42,10 @@ def check_time_column(schema: Schema, time_column: str) -> None:
     """
     times = [column.name for column in schema if is_timestamp(column.type)]
     hint = f"its TIMESTAMP columns: {', '.join(times)}" if times else "it has no TIMESTAMP column"
-    found = column_named(schema, time_column)
-    if found is None:
-        close = nearest(time_column, [column.name for column in schema])
-        raise AnalysisError(
-            f"the DataFrame has no column `{time_column}`",
-            hint=f"did you mean `{close}`?" if close else hint,
-        )
-    if not is_timestamp(found.type):
-        kind = found.type.upper()
-        raise AnalysisError(f"time_column `{time_column}` is {kind}, no TIMESTAMP", hint=hint)
+    type_ = required_column(schema, time_column, hint).type
+    if not is_timestamp(type_):
+        message = f"time_column `{time_column}` is {type_.upper()}, no TIMESTAMP"
+        raise AnalysisError(message, hint=hint)
 
 
 def output_columns(ddl: str) -> StructType:

@@ -12,13 +12,14 @@ from runtime.connectors.registry import check_writable, is_lake, validate_table
 from runtime.errors import AnalysisError, CatalogError, SqlwinError
 from runtime.spec.table import TableColumn, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
-from sqlwin.catalog.entries import View, type_ddl
+from sqlwin.catalog.entries import View, columns_of
 from sqlwin.catalog.options import idle_notes
 from sqlwin.statements.ddl import fault_in_names, lists_no_own
 from sqlwin.statements.nodes import CreateTable, CreateView
 
 # What is asked for by name wherever a table is read; names of options count in any case
 _COMMON = ("connector", "path", "format")
+_ADDED = "OK"
 
 
 class Definitions:
@@ -40,7 +41,7 @@ class Definitions:
             CatalogError: the name is taken, an option is missing, unknown or wrong, or the table
                 is to be filled and is only a source.
         """
-        self._refuse_spark_view(statement.name, statement.if_not_exists or statement.or_replace)
+        self._refuse_spark_view(statement)
         spec = self._spec(statement, rows)
         notes: tuple[str, ...] = ()
         lists_own = statement.like is not None or not lists_no_own(spec.columns)
@@ -55,15 +56,8 @@ class Definitions:
         validate_table(spec)
         if rows is not None:
             check_writable(spec, overwrite=False)
-        added = self._catalog.add(
-            statement.name,
-            spec,
-            replace=statement.or_replace,
-            if_not_exists=statement.if_not_exists,
-        )
-        if not added:
-            return f"`{spec.name}` exists already, nothing to do", ()
-        return "OK", (*notes, *idle_notes(spec))
+        message = self._add(statement, spec)
+        return message, (*notes, *idle_notes(spec)) if message == _ADDED else ()
 
     def create_view(self, statement: CreateView) -> str:
         """Add a view; the message about it.
@@ -71,25 +65,23 @@ class Definitions:
         Raises:
             CatalogError: the name is taken.
         """
-        self._refuse_spark_view(statement.name, statement.if_not_exists or statement.or_replace)
-        view = View(
-            statement.name,
-            statement.ast,
-            statement.query_text,
-            statement.columns,
-            statement.comment,
-        )
+        self._refuse_spark_view(statement)
+        query, text = statement.ast, statement.query_text
+        view = View(statement.name, query, text, statement.columns, statement.comment)
+        return self._add(statement, view)
+
+    def _add(self, statement: CreateTable | CreateView, entry: TableSpec | View) -> str:
+        """Keep what a statement makes; the message about it."""
+        may_exist = statement.if_not_exists
         added = self._catalog.add(
-            statement.name,
-            view,
-            replace=statement.or_replace,
-            if_not_exists=statement.if_not_exists,
+            statement.name, entry, replace=statement.or_replace, if_not_exists=may_exist
         )
         name = ".".join(statement.name)
-        return "OK" if added else f"`{name}` exists already, nothing to do"
+        return _ADDED if added else f"`{name}` exists already, nothing to do"
 
-    def _refuse_spark_view(self, name: tuple[str, ...], is_allowed: bool) -> None:
+    def _refuse_spark_view(self, statement: CreateTable | CreateView) -> None:
         """A session table is shown to Spark as a temporary view: it must not hide another one."""
+        name, is_allowed = statement.name, statement.if_not_exists or statement.or_replace
         if len(name) > 1 or is_allowed or self._catalog.entry(name) is not None:
             return
         if self._catalog.is_foreign_view(name[0]):
@@ -175,7 +167,8 @@ class Definitions:
             if not isinstance(model, TableSpec):
                 raise self._catalog.unknown(statement.like)
             excluded = statement.like_excluding
-            options = {**({} if "OPTIONS" in excluded else _all_options(model)), **options}
+            if "OPTIONS" not in excluded:
+                options = {"connector": model.connector, **model.option_map, **options}
             inherited = [c for c in model.columns if _is_included(c, excluded)]
             own = {c.name.lower() for c in columns}
             columns = (*(c for c in inherited if c.name.lower() not in own), *columns)
@@ -193,9 +186,7 @@ class Definitions:
                 watermark = watermark or model.watermark
             comment = comment or model.comment
         if rows is not None and not columns:
-            columns = tuple(
-                TableColumn(f.name, type_ddl(f.dataType), f.nullable) for f in rows.fields
-            )
+            columns = tuple(TableColumn(c.name, c.type, c.nullable) for c in columns_of(rows))
         connector = options.pop("connector", None)
         if connector is None:
             raise AnalysisError(
@@ -226,10 +217,6 @@ def _by_name(options: Sequence[tuple[str, str]]) -> dict[str, str]:
     folded = [name.lower() for name, _ in options]
     common = {name for name in _COMMON if folded.count(name) == 1}
     return {name.lower() if name.lower() in common else name: value for name, value in options}
-
-
-def _all_options(model: TableSpec) -> dict[str, str]:
-    return {"connector": model.connector, **model.option_map}
 
 
 def _is_included(column: TableColumn, excluded: frozenset[str]) -> bool:

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 from sqlglot import exp
 
+from planner.catalog import Schema
 from planner.sql.nodes import path_of_files
 from runtime.names import quoted
 from runtime.spec.slices import is_inserted_rows
-from runtime.spec.table import TableSpec, Watermark
-from sqlwin.catalog.materialized import Definition
+from runtime.spec.table import Column, TableColumn, TableSpec, Watermark
 from sqlwin.statements.nodes import DEFAULTS
 
 if TYPE_CHECKING:
     from runtime.streaming.options import StreamOptions
 
 Name = tuple[str, ...]
+# A view that a materialized table is over: its name, its query, the names it gives to columns
+KeptView = tuple[Name, str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,82 @@ class Registered:
 
 
 @dataclass(frozen=True)
+class Definition:
+    """What CREATE MATERIALIZED TABLE said, and the tables that it named.
+
+    Attributes:
+        query: its query, as written.
+        tables: the tables below it, their paths absolute.
+        views: name, query and columns of the views between them and it.
+        partitioned_by: the columns of PARTITIONED BY.
+        freshness: FRESHNESS, or an empty text.
+        comment: COMMENT, if there is one.
+        refresh_mode: `FULL`: its rows are those of the base table's files; `CONTINUOUS`: they come
+            by INSERT.
+        columns: of a CONTINUOUS one, the columns of its base table.
+        options: the options beside 'path'.
+    """
+
+    query: str
+    tables: tuple[TableSpec, ...] = ()
+    views: tuple[KeptView, ...] = ()
+    partitioned_by: tuple[str, ...] = ()
+    freshness: str = ""
+    comment: str | None = None
+    refresh_mode: str = "FULL"
+    columns: tuple[TableColumn, ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_inserted(self) -> bool:
+        """Whether its rows come by INSERT."""
+        return self.refresh_mode == "CONTINUOUS"
+
+    def to_json(self) -> dict[str, Any]:
+        """It as what JSON can hold."""
+        tables = [asdict(replace(table, kept=None)) for table in self.tables]
+        for table in tables:
+            del table["kept"]
+        return {**asdict(replace(self, tables=())), "tables": tables}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Definition:
+        """What `to_json` gave, read again.
+
+        Raises:
+            KeyError, TypeError: it is not such a one.
+        """
+        views = ((tuple(n), query, tuple(columns)) for n, query, columns in found["views"])
+        return cls(
+            found["query"],
+            tuple(map(_table_from_json, found["tables"])),
+            tuple(views),
+            tuple(found["partitioned_by"]),
+            found["freshness"],
+            found["comment"],
+            # older tables have no others
+            found.get("refresh_mode", "FULL"),
+            tuple(TableColumn(**column) for column in found.get("columns", ())),
+            tuple((key, value) for key, value in found.get("options", ())),
+        )
+
+
+def _table_from_json(found: Mapping[str, Any]) -> TableSpec:
+    watermark = found["watermark"]
+    return TableSpec(
+        found["name"],
+        found["connector"],
+        tuple(TableColumn(**column) for column in found["columns"]),
+        tuple((key, value) for key, value in found["options"]),
+        tuple(found["partitioned_by"]),
+        tuple(found["primary_key"]),
+        None if watermark is None else Watermark(**watermark),
+        found["comment"],
+        found["temporary"],
+    )
+
+
+@dataclass(frozen=True)
 class MaterializedTable(View):
     """A view whose windows are kept as slices.
 
@@ -122,9 +200,12 @@ def entry_kind(entry: Entry) -> str:
 
 def entry_name(entry: Entry) -> Name:
     """The name of an entry, in parts."""
-    if not isinstance(entry, TableSpec):
-        return entry.name
-    return tuple(entry.name.split(".")) if path_of_files(entry.name) is None else (entry.name,)
+    return name_parts(entry.name) if isinstance(entry, TableSpec) else entry.name
+
+
+def name_parts(name: str) -> Name:
+    """The name of a table in parts; that of files by their path is one."""
+    return tuple(name.split(".")) if path_of_files(name) is None else (name,)
 
 
 def folded_name(name: Name) -> Name:
@@ -146,6 +227,11 @@ def type_ddl(type_: DataType) -> str:
     if isinstance(type_, MapType):
         return f"map<{type_ddl(type_.keyType)}, {type_ddl(type_.valueType)}>"
     return type_.simpleString()
+
+
+def columns_of(schema: StructType) -> Schema:
+    """Columns of Spark's as the planner has them."""
+    return tuple(Column(f.name, type_ddl(f.dataType), f.nullable) for f in schema.fields)
 
 
 class Entries:

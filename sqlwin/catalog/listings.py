@@ -22,8 +22,8 @@ from sqlwin.catalog.entries import (
     Name,
     Registered,
     View,
+    columns_of,
     entry_name,
-    type_ddl,
 )
 from sqlwin.catalog.materialized import create_statement
 
@@ -75,12 +75,12 @@ def describe_table(catalog: SessionCatalog, name: Name, spark: SparkSession) -> 
     """Columns of a session table or view: name, type, null, key, extras, watermark."""
     relation = catalog.relation(name)
     assert relation is not None
-    fields = spark.table(relation).schema.fields
     entry = catalog.entry(name)
     spec = entry if isinstance(entry, TableSpec) else None
+    known = {column.name.lower(): column for column in (spec.columns if spec else ())}
     rows = []
-    for field in fields:
-        declared = _declared(spec, field.name)
+    for field in columns_of(spark.table(relation).schema):
+        declared = known.get(field.name.lower())
         extras, watermark, key = "", "", ""
         if spec is not None and declared is not None:
             if declared.computed is not None:
@@ -92,9 +92,7 @@ def describe_table(catalog: SessionCatalog, name: Name, spark: SparkSession) -> 
             if spec.watermark is not None and spec.watermark.column == field.name:
                 watermark = spec.watermark.expression
         nullable = "TRUE" if (declared.nullable if declared else field.nullable) else "FALSE"
-        rows.append(
-            (field.name, shown_type(type_ddl(field.dataType)), nullable, key, extras, watermark)
-        )
+        rows.append((field.name, shown_type(field.type), nullable, key, extras, watermark))
     names = ("name", "type", "null", "key", "extras", "watermark")
     columns = list(zip(*rows, strict=True)) or [()] * len(names)
     return pa.table({n: pa.array(c, pa.string()) for n, c in zip(names, columns, strict=True)})
@@ -138,20 +136,19 @@ def _as_declared(catalog: SessionCatalog, files: TableSpec, spark: SparkSession)
     if not columns:
         relation = catalog.relation((files.name,))
         assert relation is not None
-        columns = tuple(
-            TableColumn(f.name, type_ddl(f.dataType)) for f in spark.table(relation).schema.fields
-        )
+        schema = spark.table(relation).schema
+        columns = tuple(TableColumn(c.name, c.type) for c in columns_of(schema))
     return replace(files, name=stem or "files", columns=columns)
 
 
 def _create_statement(entry: Entry, mask: Mask) -> str:
-    name = ".".join(f"`{part}`" for part in entry_name(entry))
+    name = quoted(*entry_name(entry))
     if isinstance(entry, Registered):
         return f"-- {name} is a DataFrame registered from Python"
     if isinstance(entry, MaterializedTable):
         return create_statement(entry)
     if isinstance(entry, View):
-        columns = f" ({', '.join(f'`{c}`' for c in entry.columns)})" if entry.columns else ""
+        columns = f" ({', '.join(map(quoted, entry.columns))})" if entry.columns else ""
         comment = f" COMMENT {quote_string(entry.comment)}" if entry.comment else ""
         return f"CREATE VIEW {name}{columns}{comment} AS {entry.text or to_sql(entry.query)}"
     lines = []
@@ -167,14 +164,15 @@ def _create_statement(entry: Entry, mask: Mask) -> str:
         line += f" COMMENT {quote_string(column.comment)}" if column.comment else ""
         lines.append(line)
     if entry.watermark is not None:
-        lines.append(f"  WATERMARK FOR `{entry.watermark.column}` AS {entry.watermark.expression}")
+        time, expression = quoted(entry.watermark.column), entry.watermark.expression
+        lines.append(f"  WATERMARK FOR {time} AS {expression}")
     if entry.primary_key:
-        keys = ", ".join(f"`{key}`" for key in entry.primary_key)
+        keys = ", ".join(map(quoted, entry.primary_key))
         lines.append(f"  PRIMARY KEY ({keys}) NOT ENFORCED")
     temporary = "TEMPORARY " if entry.temporary else ""
     body = " (\n" + ",\n".join(lines) + "\n)" if lines else ""
     comment = f"\nCOMMENT {quote_string(entry.comment)}" if entry.comment else ""
-    parts = ", ".join(f"`{column}`" for column in entry.partitioned_by)
+    parts = ", ".join(map(quoted, entry.partitioned_by))
     partitioned = f"\nPARTITIONED BY ({parts})" if parts else ""
     options = [("connector", entry.connector)]
     options += [(key, mask.value(key, value)) for key, value in entry.options]
@@ -196,8 +194,3 @@ def _matches(name: str, like: str) -> bool:
     """SQL's LIKE, and Spark's * for good measure; case does not matter."""
     pattern = like.lower().replace("%", "*").replace("_", "?")
     return re.fullmatch(glob_pattern(pattern), name.lower()) is not None
-
-
-def _declared(spec: TableSpec | None, name: str) -> TableColumn | None:
-    columns = spec.columns if spec is not None else ()
-    return next((c for c in columns if c.name.lower() == name.lower()), None)

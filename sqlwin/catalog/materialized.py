@@ -3,133 +3,45 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Protocol
 
 from sqlglot import exp
 
 from planner.catalog import Schema
-from planner.sql.nodes import path_of_files
 from planner.sql.render import quote_string
 from runtime.connectors.columns import physical_columns
 from runtime.connectors.lake.places import TablePlace
 from runtime.errors import CatalogError, SqlwinError
 from runtime.files import is_local_path
+from runtime.names import quoted
 from runtime.redaction import DEFAULT, MASKED, Mask
 from runtime.slices.changes import as_it_is, changes
 from runtime.slices.store import StoredSlices, open_slices
 from runtime.spec.scan import Messages, ScanFile, ScanSource
 from runtime.spec.slices import SliceFiles, SliceTable, inserted_rows
-from runtime.spec.table import TableColumn, TableSpec, Watermark
+from runtime.spec.table import TableSpec
+from sqlwin.catalog.entries import (
+    Definition,
+    Entry,
+    KeptView,
+    MaterializedTable,
+    Name,
+    View,
+    entry_name,
+    name_parts,
+)
 from sqlwin.catalog.spark_tables import SPARK_TABLE, full_name
-
-Name = tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Definition:
-    """What CREATE MATERIALIZED TABLE said, and the tables that it named.
-
-    Attributes:
-        query: its query, as written.
-        tables: the tables below it, their paths absolute.
-        views: name, query and columns of the views between them and it.
-        partitioned_by: the columns of PARTITIONED BY.
-        freshness: FRESHNESS, or an empty text.
-        comment: COMMENT, if there is one.
-        refresh_mode: `FULL`: its rows are those of the base table's files; `CONTINUOUS`: they come
-            by INSERT.
-        columns: of a CONTINUOUS one, the columns of its base table.
-        options: the options beside 'path'.
-    """
-
-    query: str
-    tables: tuple[TableSpec, ...] = ()
-    views: tuple[tuple[Name, str, tuple[str, ...]], ...] = ()
-    partitioned_by: tuple[str, ...] = ()
-    freshness: str = ""
-    comment: str | None = None
-    refresh_mode: str = "FULL"
-    columns: tuple[TableColumn, ...] = ()
-    options: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def is_inserted(self) -> bool:
-        """Whether its rows come by INSERT."""
-        return self.refresh_mode == "CONTINUOUS"
-
-    def to_json(self) -> dict[str, Any]:
-        """It as what JSON can hold."""
-        tables = [asdict(replace(table, kept=None)) for table in self.tables]
-        for table in tables:
-            del table["kept"]
-        return {**asdict(replace(self, tables=())), "tables": tables}
-
-    @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> Definition:
-        """What `to_json` gave, read again.
-
-        Raises:
-            KeyError, TypeError: it is not such a one.
-        """
-        views = ((tuple(n), query, tuple(columns)) for n, query, columns in found["views"])
-        return cls(
-            found["query"],
-            tuple(map(_table_from_json, found["tables"])),
-            tuple(views),
-            tuple(found["partitioned_by"]),
-            found["freshness"],
-            found["comment"],
-            # older tables have no others
-            found.get("refresh_mode", "FULL"),
-            tuple(TableColumn(**column) for column in found.get("columns", ())),
-            tuple((key, value) for key, value in found.get("options", ())),
-        )
-
-
-def _table_from_json(found: Mapping[str, Any]) -> TableSpec:
-    watermark = found["watermark"]
-    return TableSpec(
-        found["name"],
-        found["connector"],
-        tuple(TableColumn(**column) for column in found["columns"]),
-        tuple((key, value) for key, value in found["options"]),
-        tuple(found["partitioned_by"]),
-        tuple(found["primary_key"]),
-        None if watermark is None else Watermark(**watermark),
-        found["comment"],
-        found["temporary"],
-    )
-
-
-class KeptTable(Protocol):
-    """A materialized table as a session keeps it: see `sqlwin.catalog.catalog`."""
-
-    @property
-    def name(self) -> Name:
-        """Its name, in parts."""
-
-    @property
-    def text(self) -> str:
-        """Its query, as written."""
-
-    @property
-    def path(self) -> str:
-        """The directory of its slices."""
-
-    @property
-    def definition(self) -> Definition:
-        """What it is."""
 
 
 class Tables(Protocol):
-    """The tables of a session."""
+    """The tables of a session, see `sqlwin.catalog.catalog`."""
 
-    def entry(self, name: Name) -> object:
+    def entry(self, name: Name) -> Entry | None:
         """What is kept under a name, or None."""
 
-    def materialized(self) -> Sequence[KeptTable]:
+    def materialized(self) -> Sequence[MaterializedTable]:
         """The materialized tables, by name."""
 
     def spark_table(self, name: Name) -> TableSpec | None:
@@ -194,7 +106,7 @@ class OpenedSlices:
             self._stored[path] = open_slices(self.place_of(path), name)
         return self._stored[path]
 
-    def described(self, entry: KeptTable) -> str:
+    def described(self, entry: MaterializedTable) -> str:
         """How much is kept in one, in which version."""
         stored = self.stored(entry.path, ".".join(entry.name))
         n_rows = sum(file.n_rows for file in stored.files)
@@ -262,10 +174,10 @@ class OpenedSlices:
         # what was inserted is nowhere else
         if columns is None or table.is_inserted:
             return files
-        named = (t.name for t in self.base_tables(table) if t.name.lower() == table.form.base)
+        tables = Definition.from_json(self.stored(table.path, table.name).definition).tables
+        named = (t.name for t in tables if t.name.lower() == table.form.base)
         base = next(named, table.form.base)
-        name = (base,) if path_of_files(base) is not None else tuple(base.split("."))
-        source = self._catalog.scan_source(name, columns)
+        source = self._catalog.scan_source(name_parts(base), columns)
         if not isinstance(source, ScanSource):
             return source if isinstance(source, str) else f"{base} is no table of files"
         listed = (*source.files, *source.others)
@@ -281,11 +193,6 @@ class OpenedSlices:
         tail = _tail(source, {file.path for file in found.added}, share)
         return replace(files, tail=tail, tail_files=len(found.added))
 
-    def base_tables(self, table: SliceTable) -> tuple[TableSpec, ...]:
-        """The tables that the definition of one names."""
-        definition = self.stored(table.path, table.name).definition
-        return Definition.from_json(definition).tables
-
     def other_table(self, definition: Definition) -> str | None:
         """The name of a table or view that is another one here than the definition's, if any is.
 
@@ -298,16 +205,17 @@ class OpenedSlices:
             if not isinstance(entry, TableSpec) or not self._is_same(entry, table):
                 return table.name
         for name, query, _ in definition.views:
-            if getattr(self._catalog.entry(name), "text", None) != query:
+            entry = self._catalog.entry(name)
+            if not isinstance(entry, View) or entry.text != query:
                 return ".".join(name)
         return None
 
-    def _known(self, table: TableSpec) -> object:
+    def _known(self, table: TableSpec) -> Entry | None:
         """What a table of a definition is here, or None."""
-        entry = self._catalog.entry(name_of(table))
+        entry = self._catalog.entry(entry_name(table))
         if entry is not None or table.connector != SPARK_TABLE:
             return entry
-        return self._catalog.spark_table(name_of(table))
+        return self._catalog.spark_table(entry_name(table))
 
     def _is_called(self, table: TableSpec, base: str) -> bool:
         """Whether a name in lower case is that of a table of a definition."""
@@ -321,6 +229,23 @@ class OpenedSlices:
         except CatalogError:
             return False
         return other is not None and full_name(other) == full_name(table)
+
+    def check_tables(self, entry: MaterializedTable) -> None:
+        """Refuse a materialized table whose tables are others here.
+
+        Raises:
+            CatalogError: one is.
+        """
+        other = self.other_table(entry.definition)
+        if other is not None:
+            name = ".".join(entry.name)
+            raise CatalogError(
+                f"`{other}` is another table here than the one that materialized table `{name}` "
+                "was made of",
+                subjects=(name, other),
+                hint=f"DROP it here before {name} is opened, which brings its own; SHOW CREATE "
+                f"MATERIALIZED TABLE {name} says what it is",
+            )
 
     def check_known(self, name: Name, definition: Definition) -> None:
         """Refuse a materialized table over a table that is not here, and that it does not bring.
@@ -343,7 +268,7 @@ class OpenedSlices:
 
     def kept_tables(
         self, names: Sequence[Name]
-    ) -> tuple[tuple[TableSpec, ...], tuple[tuple[Name, str, tuple[str, ...]], ...]]:
+    ) -> tuple[tuple[TableSpec, ...], tuple[KeptView, ...]]:
         """The tables that a query names, with absolute paths, and the views between them and it.
 
         Raises:
@@ -351,16 +276,16 @@ class OpenedSlices:
                 catalog, nor a view of this session.
         """
         tables: dict[str, TableSpec] = {}
-        views: dict[Name, tuple[Name, str, tuple[str, ...]]] = {}
+        views: dict[Name, KeptView] = {}
         rest = list(names)
         while rest:
             name = rest.pop()
             entry = self._catalog.entry(name)
             if isinstance(entry, TableSpec):
                 tables[entry.name] = self._masked(self.absolute(entry))
-            elif isinstance(query := getattr(entry, "query", None), exp.Query):
-                views[name] = (name, getattr(entry, "text", ""), getattr(entry, "columns", ()))
-                rest += tables_of(query)
+            elif isinstance(entry, View):
+                views[name] = (name, entry.text, entry.columns)
+                rest += tables_of(entry.query)
             elif entry is None and (table := self._catalog.spark_table(name)) is not None:
                 tables[table.name] = table
             else:
@@ -409,7 +334,7 @@ def tables_of(query: exp.Expr) -> list[Name]:
     return sorted(n for n in names if not (len(n) == 1 and n[0].lower() in ctes))
 
 
-def rows_of(entry: KeptTable) -> TableSpec:
+def rows_of(entry: MaterializedTable) -> TableSpec:
     """The table that stands for the rows that were inserted into one; it has none itself."""
     columns = (
         column if column.metadata is None else replace(column, metadata=None)
@@ -418,7 +343,7 @@ def rows_of(entry: KeptTable) -> TableSpec:
     return TableSpec(inserted_rows(".".join(entry.name)), "memory", tuple(columns))
 
 
-def over_inserted_rows(query: exp.Query, entry: KeptTable) -> exp.Query:
+def over_inserted_rows(query: exp.Query, entry: MaterializedTable) -> exp.Query:
     """The query of one over the rows that were inserted, in place of its base table; in place."""
     (base,) = (table.name.lower() for table in entry.definition.tables)
     rows = exp.to_identifier(inserted_rows(".".join(entry.name)), quoted=True)
@@ -432,16 +357,14 @@ def over_inserted_rows(query: exp.Query, entry: KeptTable) -> exp.Query:
     return query
 
 
-def create_statement(entry: KeptTable) -> str:
+def create_statement(entry: MaterializedTable) -> str:
     """The statement that would make a materialized table again."""
     definition = entry.definition
-    lines = ["CREATE MATERIALIZED TABLE " + ".".join(f"`{part}`" for part in entry.name)]
+    lines = [f"CREATE MATERIALIZED TABLE {quoted(*entry.name)}"]
     if definition.comment:
         lines.append(f"COMMENT {quote_string(definition.comment)}")
     if definition.partitioned_by:
-        lines.append(
-            f"PARTITIONED BY ({', '.join(f'`{each}`' for each in definition.partitioned_by)})"
-        )
+        lines.append(f"PARTITIONED BY ({', '.join(map(quoted, definition.partitioned_by))})")
     options = [("path", entry.path), *definition.options]
     listed = ", ".join(f"{quote_string(key)} = {quote_string(value)}" for key, value in options)
     lines.append(f"WITH ({listed})")
@@ -457,24 +380,18 @@ def directories_in(place: TablePlace) -> list[str]:
     Raises:
         CatalogError: it cannot be listed.
     """
-    root = place.path
+    root, files = place.path, place.files
     try:
-        if place.store is not None:
-            files = place.files
-            found = (f"{root}/{n}" for n in files.names_in(root) if not n.startswith("."))
-            return [path for path in found if files.is_directory(f"{path}/_delta_log")]
-        entries = sorted(os.scandir(root), key=lambda entry: entry.name)
+        # of this machine, a path that is no directory is an error
+        names = sorted(os.listdir(root)) if place.store is None else files.names_in(root)
+        found = [f"{root}/{name}" for name in names if not name.startswith(".")]
+        return [path for path in found if files.is_directory(f"{path}/_delta_log")]
     except FileNotFoundError:
         return []
     except OSError as error:
         raise CatalogError(
             f"'sqlwin.materialized.dir' is {root}: {error.strerror or error}", subjects=(root,)
         ) from error
-    return [
-        entry.path
-        for entry in entries
-        if not entry.name.startswith(".") and os.path.isdir(f"{entry.path}/_delta_log")
-    ]
 
 
 def _is_own(table: TableSpec) -> bool:
@@ -492,8 +409,3 @@ def _tail(source: ScanSource, paths: set[str], share: float) -> ScanSource | Non
         others=tuple(file for file in source.others if file.path in paths),
         n_rows=round(share * source.n_rows),
     )
-
-
-def name_of(table: TableSpec) -> Name:
-    """The name of a table, in parts; that of files by their path is one."""
-    return (table.name,) if path_of_files(table.name) is not None else tuple(table.name.split("."))

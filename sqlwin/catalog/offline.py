@@ -30,9 +30,9 @@ from runtime.spec.scan import ScanFile, ScanSource, StreamFiles
 from runtime.spec.slices import is_inserted_rows
 from runtime.spec.table import Column, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
-from sqlwin.catalog.entries import Name
+from sqlwin.catalog.entries import MaterializedTable, Name, View
 from sqlwin.catalog.files import described_by_files
-from sqlwin.catalog.materialized import OpenedSlices, directories_in
+from sqlwin.catalog.materialized import OpenedSlices, directories_in, tables_of
 from sqlwin.catalog.opening import open_materialized
 from sqlwin.catalog.scans import not_scannable
 
@@ -152,6 +152,48 @@ class OfflineCatalog(SessionCatalog):
         return found
 
 
+class KnownCatalog(OfflineCatalog):
+    """What a session's catalog has, planned over as if there were no Spark.
+
+    Its tables and views are those of the session, at the beginning of a statement; nothing of it is
+    shown to Spark. What only Spark knows raises `NeedsSpark`.
+
+    Args:
+        of: the session's catalog.
+        mask: what looks secret now.
+    """
+
+    def __init__(self, of: SessionCatalog, mask: Callable[[], Mask]) -> None:
+        super().__init__(mask)
+        self._of = of
+
+    def start_statement(self, mode: str, *, per_split: str = "auto") -> None:
+        """Tables, views and aggregates are those that the session has now; files may have come."""
+        super().start_statement(mode, per_split=per_split)
+        self.entries.by_name = self._of.entries.by_name
+        self._aggregates = self._of.aggregates()
+
+    def with_options(self, name: Name, options: Sequence[tuple[str, str]]) -> NoReturn:
+        """Raises `NeedsSpark`: the session keeps what statements change in its tables."""
+        raise NeedsSpark
+
+    def has_slices_of(self, names: Sequence[Name]) -> bool:
+        """Whether some of the tables that a query names, or its views do, may have slices."""
+        kept = self.materialized()
+        bases = {table.name.lower() for entry in kept for table in entry.definition.tables}
+        seen: set[Name] = set()
+        rest = list(names) if kept else []
+        while rest:
+            name = rest.pop()
+            entry = self.entry(name)
+            if isinstance(entry, MaterializedTable) or ".".join(name).lower() in bases:
+                return True
+            if isinstance(entry, View) and name not in seen:
+                seen.add(name)
+                rest += tables_of(entry.query)
+        return False
+
+
 def open_directory(catalog: OfflineCatalog, root: str) -> None:
     """Open the materialized tables in a directory, if it has a name."""
     opened = {entry.path for entry in catalog.materialized()}
@@ -163,9 +205,11 @@ def open_directory(catalog: OfflineCatalog, root: str) -> None:
 
 def _table_schema(spec: TableSpec) -> Schema:
     """The columns of a table of files, as Spark reads them."""
-    has_more = any(column.computed or column.metadata for column in spec.columns)
-    if is_inserted_rows(spec.name) and not has_more:
-        return tuple(Column(c.name, _declared(c.type or "")) for c in spec.columns)
+    if any(column.computed or column.metadata for column in spec.columns):
+        raise NeedsSpark
+    declared = tuple(Column(c.name, _declared(c.type or "")) for c in spec.columns)
+    if is_inserted_rows(spec.name):
+        return declared
     values = option_values(spec)
     path = values.get("path", "")
     if spec.connector.lower() != "filesystem" or spec.partitioned_by or _SCHEME.match(path):
@@ -173,22 +217,17 @@ def _table_schema(spec: TableSpec) -> Schema:
     listing = list_files(expand(_local(path)))
     if isinstance(listing, NotScannable) or listing.partition_columns:
         raise NeedsSpark
-    files = [file for file, _ in listing.files]
     file_format = format_of(values)
-    if has_more:
-        raise NeedsSpark
-    declared = tuple(Column(c.name, _declared(c.type or "")) for c in spec.columns)
     if file_format in ("csv", "json") and declared:
         return declared
     if file_format != "parquet":
         raise NeedsSpark
-    schemas = {_file_schema(file, is_declared=bool(declared)) for file in files}
+    schemas = {_file_schema(file, is_declared=bool(declared)) for file, _ in listing.files}
     if len(schemas) != 1:
         raise NeedsSpark
     (found,) = schemas
-    if len({column.name.lower() for column in found}) != len(found):
-        raise NeedsSpark
-    if not set(declared) <= set(found):
+    is_twice = len({column.name.lower() for column in found}) != len(found)
+    if is_twice or not set(declared) <= set(found):
         raise NeedsSpark
     return declared or found
 

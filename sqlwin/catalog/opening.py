@@ -6,8 +6,8 @@ from sqlglot import exp
 
 from planner.sql.nodes import path_of_files
 from sqlwin.catalog.catalog import SessionCatalog
-from sqlwin.catalog.entries import MaterializedTable, Name, View
-from sqlwin.catalog.materialized import Definition, masked_option, name_of, rows_of
+from sqlwin.catalog.entries import Definition, MaterializedTable, Name, View, entry_name
+from sqlwin.catalog.materialized import masked_option, rows_of
 from sqlwin.catalog.spark_tables import SPARK_TABLE
 from sqlwin.parser.parser import parse_query
 
@@ -28,11 +28,12 @@ def open_materialized(catalog: SessionCatalog, name: Name, path: str) -> Materia
     stored = catalog.slices.stored(path, ".".join(name))
     definition = Definition.from_json(stored.definition)
     for table in definition.tables:
+        called = entry_name(table)
         is_known = path_of_files(table.name) is not None or masked_option(table) is not None
         if table.connector == SPARK_TABLE:
             catalog.spark_tables.follow(table)
-        elif not is_known and catalog.entry(name_of(table)) is None:
-            catalog.add(name_of(table), table, replace=False, if_not_exists=True)
+        elif not is_known and catalog.entry(called) is None:
+            catalog.add(called, table, replace=False, if_not_exists=True)
     for view, query, columns in definition.views:
         if catalog.entry(view) is None:
             kept = View(view, _query(query), query, columns)
@@ -45,7 +46,7 @@ def open_materialized(catalog: SessionCatalog, name: Name, path: str) -> Materia
         path=path,
         definition=definition,
     )
-    catalog.check_tables(entry)
+    catalog.slices.check_tables(entry)
     catalog.add(name, entry, replace=False, if_not_exists=False)
     if definition.is_inserted:
         rows = rows_of(entry)

@@ -16,22 +16,21 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from planner.catalog import Schema
-from planner.sql.build import identifier, to_sql
 from runtime.errors import CatalogError
 from runtime.files import as_uri
 from runtime.local.arrow_scan import scan_source
+from runtime.names import quoted
 from runtime.scan.files import NotScannable, partition_pair
 from runtime.spark.files import resolve
 from runtime.spec.scan import ScanFile, ScanSource
 from runtime.spec.table import TableSpec
+from sqlwin.catalog.entries import Name
 
 # The connector of such a table in the definition of a materialized one
 SPARK_TABLE = "spark-catalog"
 _TABLE, _PATH, _FORMAT, _TRACKED = "table", "path", "format", "partitions"
 _CATALOG = "Catalog"
 _LAKES = ("delta", "iceberg")
-
-Name = tuple[str, ...]
 
 
 class SparkTables:
@@ -76,23 +75,23 @@ class SparkTables:
         return self._found[name]
 
     def _look_up(self, name: Name) -> TableSpec | None:
-        quoted, shown = _quoted(name), ".".join(name)
+        called, shown = quoted(*name), ".".join(name)
         try:
-            is_there = all(name) and self._spark.catalog.tableExists(quoted)
+            is_there = all(name) and self._spark.catalog.tableExists(called)
         except PySparkException:
             # no such catalog, or no name of a table: whoever plans the query says so
             return None
         if not is_there:
             return None
         try:
-            kind = self._spark.catalog.getTable(quoted)
+            kind = self._spark.catalog.getTable(called)
             if kind.isTemporary or kind.tableType in ("VIEW", "TEMPORARY"):
                 raise CatalogError(
                     f"`{shown}` is a view of Spark's, of which nobody knows the rows that are new",
                     subjects=(shown, name[-1]),
                     hint="name the table that it reads, or write its query as CREATE VIEW here",
                 )
-            (row,) = self._spark.sql(f"DESCRIBE TABLE EXTENDED {quoted} AS JSON").collect()
+            (row,) = self._spark.sql(f"DESCRIBE TABLE EXTENDED {called} AS JSON").collect()
         except PySparkException as error:
             raise CatalogError(
                 f"`{shown}` is not described by its catalog as tables of Spark's session catalog "
@@ -131,12 +130,12 @@ class SparkTables:
 
     def _files_of_partitions(self, table: TableSpec) -> frozenset[str] | str:
         """The files of the partitions that the catalog knows, by URI, or why they are not read."""
-        quoted = _quoted(tuple(full_name(table).split(".")))
+        called = quoted(*full_name(table).split("."))
         root = as_uri(resolve(self._spark, table.option_map[_PATH]))
         # Spark goes by what it listed last
-        self._spark.catalog.refreshTable(quoted)
-        files = [_plain_uri(uri) for uri in self._spark.table(quoted).inputFiles()]
-        partitions = {row[0] for row in self._spark.sql(f"SHOW PARTITIONS {quoted}").collect()}
+        self._spark.catalog.refreshTable(called)
+        files = [_plain_uri(uri) for uri in self._spark.table(called).inputFiles()]
+        partitions = {row[0] for row in self._spark.sql(f"SHOW PARTITIONS {called}").collect()}
         for file in files:
             # a partition may be anywhere, also where another one belongs
             is_below = file.startswith(f"{root}/")
@@ -155,10 +154,6 @@ def _directories(uri: str, root: str) -> list[str]:
 def full_name(table: TableSpec) -> str:
     """The name of a table of Spark's catalog with its catalog and database, in lower case."""
     return table.option_map[_TABLE]
-
-
-def _quoted(name: Name) -> str:
-    return ".".join(to_sql(identifier(part)) for part in name)
 
 
 def described_table(name: str, found: Mapping[str, Any]) -> TableSpec:

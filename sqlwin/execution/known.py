@@ -21,9 +21,8 @@ from runtime.spark.settings import SparkSettings, settings_of
 from runtime.spec.exchange import InProcessStep
 from sqlwin.catalog.analyzer import is_as_usual
 from sqlwin.catalog.catalog import SessionCatalog
-from sqlwin.catalog.known import KnownCatalog
 from sqlwin.catalog.materialized import tables_of
-from sqlwin.catalog.offline import NeedsSpark
+from sqlwin.catalog.offline import KnownCatalog, NeedsSpark
 from sqlwin.catalog.options import hint_notes
 from sqlwin.config.config import Config
 from sqlwin.execution.in_process import in_process, planner_options

@@ -17,8 +17,8 @@ from runtime.slices.store import FORMAT, StoredSlices, create_slices, is_table, 
 from runtime.spec.figures import counted
 from runtime.spec.slices import LocalForm
 from runtime.spec.windows import Tumble
-from sqlwin.catalog.entries import MaterializedTable, Name
-from sqlwin.catalog.materialized import Definition, directories_in, tables_of
+from sqlwin.catalog.entries import Definition, MaterializedTable, Name
+from sqlwin.catalog.materialized import directories_in, tables_of
 from sqlwin.catalog.opening import open_materialized
 from sqlwin.execution.planning import Plans
 from sqlwin.execution.slices.facts import described_slices

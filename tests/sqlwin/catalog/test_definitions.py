@@ -18,7 +18,12 @@ from sqlwin.catalog.offline import OfflineCatalog
 from sqlwin.statements.nodes import CreateTable
 from sqlwin.statements.parse import parse_statement
 
-SPARK = cast(Any, SimpleNamespace(catalog=SimpleNamespace(tableExists=lambda name: False)))
+SPARK = cast(
+    Any,
+    SimpleNamespace(
+        catalog=SimpleNamespace(tableExists=lambda name: False, dropTempView=lambda name: None)
+    ),
+)
 
 
 def reported(*scripts: str) -> tuple[str, tuple[str, ...]]:
@@ -162,3 +167,26 @@ def test_what_the_files_do_not_have_is_refused_by_create_table(
 def test_a_table_of_no_files_brings_no_columns() -> None:
     with pytest.raises(AnalysisError, match="WATERMARK FOR names `ts`, which is no column"):
         reported("CREATE TABLE t (WATERMARK FOR ts AS ts) WITH ('connector' = 'datagen')")
+
+
+def test_show_create_table_gives_a_statement_that_makes_the_table_with_names_of_any_letters() -> (
+    None
+):
+    text = """
+        CREATE TABLE `a``b` (
+          `x``y` TIMESTAMP(3), `k``1` INT,
+          WATERMARK FOR `x``y` AS `x``y`, PRIMARY KEY (`k``1`) NOT ENFORCED
+        ) PARTITIONED BY (`k``1`)
+        WITH ('connector' = 'filesystem', 'path' = 'x', 'format' = 'csv')"""
+    catalog = SessionCatalog(SPARK, cast(Any, None))
+    definitions = Definitions(catalog)
+    statement = parse_statement(text)
+    assert isinstance(statement, CreateTable)
+    definitions.create_table(statement)
+    made = catalog.entry(statement.name)
+    (shown,) = listings.show_create_table(catalog, statement.name, DEFAULT).column(0).to_pylist()
+    catalog.drop(statement.name, "TABLE", if_exists=False)
+    again = parse_statement(shown)
+    assert isinstance(again, CreateTable)
+    definitions.create_table(again)
+    assert catalog.entry(statement.name) == made
