@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from runtime.errors import CatalogError, nearest
-from sqlwin.help.aggregate_pictures import aggregate_picture
-from sqlwin.help.pictures import picture
+from sqlwin.help.pictures import aggregate_picture, picture
 
 
 @dataclass(frozen=True)
@@ -255,11 +254,15 @@ def describe_function(name: str) -> str:
 def list_functions() -> str:
     """All functions with what they are, one a line."""
     width = max(len(each.signature.partition("(")[0]) for each in FUNCTIONS.values())
-    lines = ["Window functions (in FROM):"]
-    lines += [f"  {name:<{width}}  {each.summary}" for name, each in WINDOWS.items()]
-    lines += ["", "Aggregates that are merged from slices:"]
-    lines += [f"  {name:<{width}}  {each.summary}" for name, each in AGGREGATES.items()]
-    lines += ["", "With TUMBLE, HOP and SESSION in GROUP BY, the style of Flink before 1.13:"]
-    lines += [f"  {name:<{width}}  {each.summary}" for name, each in GROUP_WINDOWS.items()]
-    lines += ["", "Every other function of Spark works too: DESCRIBE FUNCTION name describes it."]
+    lines: list[str] = []
+    for title, functions in (
+        ("Window functions (in FROM):", WINDOWS),
+        ("Aggregates that are merged from slices:", AGGREGATES),
+        (
+            "With TUMBLE, HOP and SESSION in GROUP BY, the style of Flink before 1.13:",
+            GROUP_WINDOWS,
+        ),
+    ):
+        lines += [title, *(f"  {n:<{width}}  {each.summary}" for n, each in functions.items()), ""]
+    lines += ["Every other function of Spark works too: DESCRIBE FUNCTION name describes it."]
     return "\n".join(lines)

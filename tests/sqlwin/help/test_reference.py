@@ -14,7 +14,7 @@ from runtime.connectors.options.formats import FLINK_OPTIONS
 from runtime.connectors.registry import CONNECTORS as RUN
 from sqlwin.cli.reference import ENVIRONMENT, reference
 from sqlwin.config.settings import SETTINGS
-from sqlwin.help import aggregate_pictures
+from sqlwin.help import pictures
 from sqlwin.help.connectors import CONNECTORS, options_of, values_of
 from sqlwin.help.examples import STATEMENTS
 from sqlwin.help.functions import AGGREGATES, FUNCTIONS, GROUP_WINDOWS, WINDOWS, describe_function
@@ -151,15 +151,15 @@ def test_the_picture_of_an_aggregate_shows_what_duckdb_gives(name):
         "FIRST_VALUE": "FIRST", "LAST_VALUE": "LAST", "ANY_VALUE": "FIRST",
         "APPROX_PERCENTILE": "QUANTILE_DISC", "PERCENTILE_APPROX": "QUANTILE_DISC",
     }  # fmt: skip
-    call = aggregate_pictures.call(name)
+    call = pictures.call(name)
     asked = call.replace(name, others.get(name, name), 1)
-    rows = ", ".join(map(str, aggregate_pictures.ROWS))
+    rows = ", ".join(map(str, pictures.ROWS))
     by_time = any(word in asked for word in ("FIRST", "LAST", "LISTAGG", "STRING_AGG"))
     ordered = asked.replace(")", " ORDER BY t)") if by_time else asked
     expected = duckdb.sql(
         f"SELECT {ordered} FROM (VALUES {rows}) AS r(t, x, y) GROUP BY t // 10 ORDER BY t // 10"
     ).fetchall()
-    assert aggregate_pictures.results(name) == [pytest.approx(value) for (value,) in expected]
+    assert pictures.results(name) == [pytest.approx(value) for (value,) in expected]
     shown = re.findall(rf"{re.escape(call)} = (\S+)", AGGREGATES[name].picture)
     if all(isinstance(value, str) for (value,) in expected):
         assert shown == [f"'{value}'" for (value,) in expected]
