@@ -33,6 +33,7 @@ _MEMORY_UNITS = {
 
 # Spark takes offsets from -18:00 to +18:00
 _MAX_OFFSET_HOURS = 18
+_OFFSET = re.compile(r"(GMT|UTC|UT)?[+-](?P<hours>[0-9]{1,2})(:(?P<minutes>[0-9]{2}))?")
 
 
 def parse_duration(key: str, text: str) -> int:
@@ -134,38 +135,23 @@ def parse_time_zone(key: str, text: str) -> str:
     # A machine without zone data of Python's leaves it to Spark to judge.
     if name in regions or (name and not regions):
         return name
-    close = nearest(name, regions)
-    raise _wrong(
-        key,
-        text,
-        f"did you mean {close}?" if close else "a zone such as Europe/Berlin, UTC or +08:00",
-        is_question=close is not None,
-    )
+    if close := nearest(name, regions):
+        raise _wrong(key, text, f"did you mean {close}?", is_question=True)
+    raise _wrong(key, text, "a zone such as Europe/Berlin, UTC or +08:00")
 
 
 def _is_offset(name: str) -> bool:
     """`+08:00`, `GMT-08:00`, `UTC+8`."""
-    for prefix in ("GMT", "UTC", "UT"):
-        name = name.removeprefix(prefix)
-    if name[:1] not in ("+", "-"):
+    found = _OFFSET.fullmatch(name)
+    if found is None:
         return False
-    hours, colon, minutes = name[1:].partition(":")
-    if not (hours.isascii() and hours.isdigit() and len(hours) <= 2):
-        return False
-    if colon and not (minutes.isascii() and minutes.isdigit() and len(minutes) == 2):
-        return False
-    total = int(hours) * 60 + int(minutes or 0)
-    return int(minutes or 0) < 60 and total <= _MAX_OFFSET_HOURS * 60
+    hours, minutes = int(found["hours"]), int(found["minutes"] or 0)
+    return minutes < 60 and hours * 60 + minutes <= _MAX_OFFSET_HOURS * 60
 
 
 def _split_unit(text: str) -> tuple[Fraction | None, str]:
-    text = text.strip()
-    digits = 0
-    while digits < len(text) and text[digits] in "0123456789":
-        digits += 1
-    if not digits:
-        return None, ""
-    return Fraction(int(text[:digits])), text[digits:].strip().lower()
+    found = re.fullmatch(r"([0-9]+)\s*(.*)", text.strip(), re.DOTALL)
+    return (None, "") if found is None else (Fraction(int(found[1])), found[2].lower())
 
 
 def _wrong(key: str, text: str, right: str, is_question: bool = False) -> AnalysisError:

@@ -66,7 +66,9 @@ def test_time_zones_are_regions_and_offsets(zone: str) -> None:
     assert Config().set("table.local-time-zone", zone) == ()
 
 
-@pytest.mark.parametrize("zone", ["Europe/Berlim", "America", "+25:00", "+08:99", "../etc", ""])
+@pytest.mark.parametrize(
+    "zone", ["Europe/Berlim", "America", "+25:00", "+08:99", "GMTUTC+8", "../etc", ""]
+)
 def test_a_time_zone_that_is_none_is_refused(zone: str) -> None:
     error = error_of("table.local-time-zone", zone)
     assert error.message == f"'{zone}' is no value for the setting 'table.local-time-zone'"
