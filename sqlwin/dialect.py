@@ -8,9 +8,9 @@ Spark's `window`; what a system has nothing for is an `UnsupportedError`, never 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 import sqlglot
 from sqlglot import exp
@@ -273,39 +273,23 @@ def _standard(call: KeywordCall) -> exp.Expr:
 # -- as the SQL of other systems ---------------------------------------------------------------
 
 
-def _unsupported(generator: Any, node: exp.Expr, what: str) -> str:
+# Nodes that other systems have nothing for, and what an error calls them
+_OWN_NODES: dict[type[exp.Expr], Callable[[Any], str]] = {
+    ConnectorTable: lambda node: "CREATE TABLE ... WITH ('connector' = ...)",
+    FilesTable: lambda node: "files by their name in FROM",
+    GroupWindowCall: lambda node: f"{node.name.upper()}, a window in GROUP BY",
+    KeywordCall: lambda node: str(node.sql(SqlWin)),
+    OwnCommand: lambda node: f"the statement {node.name} as sqlwin has it",
+    WindowFunctionCall: lambda node: f"the window function {node.kind}",
+}
+
+
+def _unsupported(generator: Any, node: exp.Expr, what: str | None = None) -> str:
     """Refuse to write a node, or, where everything unsupported is ignored, write it as it is."""
     if generator.unsupported_level == ErrorLevel.IGNORE:
         return node.sql(SqlWin)
-    _refuse(generator, what)
-
-
-def _refuse(generator: Any, what: str) -> NoReturn:
+    what = what or _OWN_NODES[type(node)](node)
     raise UnsupportedError(f"{type(generator.dialect).__name__} has nothing for {what}")
-
-
-def _other_window(generator: Any, node: WindowFunctionCall) -> str:
-    return _unsupported(generator, node, f"the window function {node.kind}")
-
-
-def _other_table(generator: Any, node: ConnectorTable) -> str:
-    return _unsupported(generator, node, "CREATE TABLE ... WITH ('connector' = ...)")
-
-
-def _other_files(generator: Any, node: FilesTable) -> str:
-    return _unsupported(generator, node, "files by their name in FROM")
-
-
-def _other_command(generator: Any, node: OwnCommand) -> str:
-    return _unsupported(generator, node, f"the statement {node.name} as sqlwin has it")
-
-
-def _other_group_window(generator: Any, node: GroupWindowCall) -> str:
-    return _unsupported(generator, node, f"{node.name.upper()}, a window in GROUP BY")
-
-
-def _other_keyword_call(generator: Any, node: KeywordCall) -> str:
-    return _unsupported(generator, node, node.sql(SqlWin))
 
 
 def _other_interval(generator: Any, node: MultiUnitInterval) -> str:
@@ -366,14 +350,9 @@ def _length(us: int) -> str:
     return f"{us // size} {name}{'' if us == size else 's'}"
 
 
-_OTHERS = {
-    ConnectorTable: _other_table,
-    FilesTable: _other_files,
-    GroupWindowCall: _other_group_window,
-    KeywordCall: _other_keyword_call,
+_OTHERS: dict[type[exp.Expr], Callable[..., str]] = {
+    **dict.fromkeys(_OWN_NODES, _unsupported),
     MultiUnitInterval: _other_interval,
-    OwnCommand: _other_command,
-    WindowFunctionCall: _other_window,
 }
 _SPARK = {**_OTHERS, WindowFunctionCall: _spark_window}
 
@@ -393,7 +372,7 @@ def _teach_other_dialects() -> None:
         if issubclass(generator, SparkSqlGenerator):
             continue
         for node, write in (_SPARK if issubclass(generator, SparkGenerator) else _OTHERS).items():
-            generator.TRANSFORMS.setdefault(node, write)  # type: ignore[arg-type]  # untyped nodes
+            generator.TRANSFORMS.setdefault(node, write)
 
 
 _teach_other_dialects()

@@ -64,7 +64,8 @@ class SqlwinMagics(Magics):
         arguments = parse_argstring(self.sqlwin, words)
         try:
             session = self._session()
-            params = self._variables(sql)
+            # the variables that the SQL has parameters for
+            params = used_in(sql, self.shell.user_ns) or None
             if arguments.explain or arguments.analyze:
                 explained = session.explain(sql, analyze=arguments.analyze, params=params)
                 display(explained) if self._is_notebook() else print(explained)
@@ -91,10 +92,6 @@ class SqlwinMagics(Magics):
         else:
             _print_notes(last)
         return None if is_cell or is_chart else last
-
-    def _variables(self, sql: str) -> dict[str, object] | None:
-        """The notebook's variables that the SQL has parameters for."""
-        return used_in(sql, self.shell.user_ns) or None
 
     def _is_notebook(self) -> bool:
         """Whether pictures and tables in HTML are seen, as they are not in a terminal."""

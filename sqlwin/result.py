@@ -26,7 +26,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     CalendarIntervalType,
-    DataType,
     NullType,
     VariantType,
     YearMonthIntervalType,
@@ -162,11 +161,9 @@ class Result:
         """Names of the output columns."""
         if self.here is not None:
             return [column.name for column in self.here.columns]
-        if self.open_stream is not None and self.dataframe is not None:
-            kind, rest = ROW_KIND, list(self.dataframe.columns)
-            return [KIND_COLUMN if name == kind else name for name in rest]
         if self.dataframe is not None:
-            return list(self.dataframe.columns)
+            kind = ROW_KIND if self.open_stream is not None else None
+            return [KIND_COLUMN if name == kind else name for name in self.dataframe.columns]
         return list(self.table.column_names) if self.table is not None else []
 
     @property
@@ -191,16 +188,11 @@ class Result:
         Raises:
             ExecutionError: they are unbounded.
         """
-        if self.open_stream is not None:
-            self._check_bounded("batches() gives its rows as they come; INSERT INTO keeps them")
-            return [row for batch in self.batches() for row in _rows_of(batch)]
-        if self.here is not None:
-            return [row for batch in self._here() for row in _rows_of(batch)]
-        if self.dataframe is not None:
+        self._check_bounded("batches() gives its rows as they come; INSERT INTO keeps them")
+        is_here = self.open_stream is not None or self.here is not None
+        if not is_here and self.dataframe is not None:
             return list(self._run(self.dataframe.collect))
-        if self.table is None:
-            return []
-        return [row for batch in self.table.to_batches() for row in _rows_of(batch)]
+        return [row for batch in self.batches() for row in _rows_of(batch)]
 
     def batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
         """The rows as Arrow batches of bounded size; at most `limit` rows.
@@ -498,14 +490,11 @@ def _most_rows(frame: DataFrame) -> float:
 def arrow_ready(frame: DataFrame) -> DataFrame:
     """The rows with types that Arrow lacks turned into text."""
     fields = frame.schema.fields
-    if not any(_lacks_arrow(field.dataType) for field in fields):
+    lacking = [isinstance(field.dataType, _NO_ARROW) for field in fields]
+    if not any(lacking):
         return frame
     columns = (
-        F.col(f"_{i}").cast("string") if _lacks_arrow(field.dataType) else F.col(f"_{i}")
-        for i, field in enumerate(fields)
+        F.col(f"_{i}").cast("string") if lacks else F.col(f"_{i}")
+        for i, lacks in enumerate(lacking)
     )
     return numbered(frame).select(*columns).toDF(*(field.name for field in fields))
-
-
-def _lacks_arrow(type_: DataType) -> bool:
-    return isinstance(type_, _NO_ARROW)
