@@ -15,6 +15,7 @@ from planner.sql.nodes import path_of_files
 from runtime.names import quoted
 from runtime.spec.slices import is_inserted_rows
 from runtime.spec.table import Column, TableColumn, TableSpec, Watermark
+from sqlwin.parser.base import PLACE
 from sqlwin.statements.nodes import DEFAULTS
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class View:
             query: a copy of the view's; it is changed.
         """
         for part in query.walk():
-            for place in ("line", "col", "start", "end"):
+            for place in PLACE:
                 part.meta.pop(place, None)
         if not self.columns:
             return query
@@ -265,12 +266,7 @@ class Entries:
 
     def views(self) -> list[View]:
         """Views, by name; materialized tables are none."""
-        kept = (
-            e
-            for e in self.by_name.values()
-            if isinstance(e, View) and not isinstance(e, MaterializedTable)
-        )
-        return sorted(kept, key=entry_name)
+        return sorted((e for e in self.by_name.values() if type(e) is View), key=entry_name)
 
     def materialized(self) -> list[MaterializedTable]:
         """Materialized tables, by name."""

@@ -19,6 +19,8 @@ T = TypeVar("T")
 
 STRINGS = (TokenType.STRING, TokenType.RAW_STRING)
 _QUOTED = (*STRINGS, TokenType.IDENTIFIER)
+# What sqlglot's trees have of the place of a node, in `meta`
+PLACE = ("line", "col", "start", "end")
 
 # sqlglot says what it expected; the rest of its message is about its own tree.
 _UNEXPECTED = "Invalid expression / Unexpected token"

@@ -23,7 +23,7 @@ from planner.sql.nodes import (
     span_of,
 )
 from runtime.errors import nearest
-from sqlwin.parser.base import STRINGS, TokenParser, UnknownToSparkError, read_string
+from sqlwin.parser.base import PLACE, STRINGS, TokenParser, UnknownToSparkError, read_string
 from sqlwin.parser.hints import table_options
 
 # DuckDB's functions, and the format that each says; None: whatever the files are
@@ -97,7 +97,7 @@ def files_of_call(parser: TokenParser, table: Any) -> Any:
 
 def _files(path: str, at: exp.Expr) -> exp.Table:
     identifier = exp.Identifier(this=name_of_files(path), quoted=True)
-    identifier.meta.update({k: at.meta[k] for k in ("line", "col", "start", "end") if k in at.meta})
+    identifier.meta.update({k: at.meta[k] for k in PLACE if k in at.meta})
     table = exp.Table(this=identifier)
     stem = path.rstrip("/").rpartition("/")[2].partition(".")[0]
     if re.fullmatch(r"\w+", stem):

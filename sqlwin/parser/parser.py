@@ -20,7 +20,7 @@ from planner.sql.nodes import TABLE_OPTIONS, WindowFunctionCall
 from planner.sql.render import IS_NOT, NO_PAREN_FUNCTIONS, RAW, SparkSql, SparkSqlGenerator
 from runtime.errors import Position, SqlSyntaxError, nearest
 from runtime.spec.intervals import UNITS
-from sqlwin.parser.base import STRINGS, TokenParser, UnknownToSparkError
+from sqlwin.parser.base import PLACE, STRINGS, TokenParser, UnknownToSparkError
 from sqlwin.parser.file_names import files_of_call, is_state, parse_files, parse_state
 from sqlwin.parser.from_items import unwrap_from_items
 from sqlwin.parser.functions import parse_keyword_call
@@ -88,10 +88,8 @@ class SqlWinParser(TokenParser):
         literal = kwargs.get("this")
         raw = literal.meta.get("suffixed") if isinstance(literal, exp.Literal) else None
         result: exp.Expr = super().build_cast(strict, **kwargs)
-        if raw is not None and isinstance(literal, exp.Literal):
-            for key in ("line", "col", "start", "end"):
-                result.meta[key] = literal.meta[key]
-            result.meta[RAW] = raw
+        if raw is not None and literal is not None:
+            result.meta.update({key: literal.meta[key] for key in PLACE}, **{RAW: raw})
         return result
 
     def _parse_type(
@@ -123,13 +121,7 @@ class SqlWinParser(TokenParser):
 
     # -- types ---------------------------------------------------------------------------------
 
-    def _parse_types(
-        self,
-        check_func: bool = False,
-        schema: bool = False,
-        allow_identifiers: bool = True,
-        with_collation: bool = False,
-    ) -> exp.Expr | None:
+    def _parse_types(self, check_func: bool = False, *args: Any, **kwargs: Any) -> exp.Expr | None:
         first = self._curr
         kind: exp.Expr | None
         if not check_func and first.token_type == TokenType.INTERVAL:
@@ -139,12 +131,7 @@ class SqlWinParser(TokenParser):
         elif not check_func and first.text.upper() in BARE_TYPES:
             kind = parse_bare_type(self)
         else:
-            kind = super()._parse_types(
-                check_func=check_func,
-                schema=schema,
-                allow_identifiers=allow_identifiers,
-                with_collation=with_collation,
-            )
+            kind = super()._parse_types(check_func, *args, **kwargs)
         return as_spark_type(self, kind, first) if isinstance(kind, exp.DataType) else kind
 
     # -- functions and tables ------------------------------------------------------------------
@@ -153,26 +140,20 @@ class SqlWinParser(TokenParser):
         self,
         functions: dict[str, Callable[..., Any]] | None = None,
         anonymous: bool = False,
-        optional_parens: bool = True,
-        any_token: bool = False,
+        *args: Any,
+        **kwargs: Any,
     ) -> exp.Expr | None:
         first = self._curr
         if not anonymous and (keyword_call := parse_keyword_call(self)) is not None:
             return keyword_call
-        call: exp.Expr | None = super()._parse_function_call(
-            functions=functions,
-            anonymous=anonymous,
-            optional_parens=optional_parens,
-            any_token=any_token,
-        )
+        call: exp.Expr | None = super()._parse_function_call(functions, anonymous, *args, **kwargs)
         if isinstance(call, exp.Anonymous) and call.name.lower() in _FUNCTIONS_OF_UNITS:
-            unit = call.expressions[0] if call.expressions else None
+            # the form with two arguments takes columns alone
+            unit = call.expressions[0] if len(call.expressions) == 3 else None
             if (
                 isinstance(unit, exp.Column)
-                and not unit.table
-                and not unit.this.quoted
+                and not (unit.table or unit.this.quoted)
                 and unit.name.upper() in _UNITS
-                and len(call.expressions) == 3  # the form with two arguments takes columns alone
             ):
                 unit.replace(exp.Var(this=unit.name))
         elif isinstance(call, NO_PAREN_FUNCTIONS) and self._prev is first:
@@ -193,17 +174,14 @@ class SqlWinParser(TokenParser):
         return hint
 
     def _parse_table_parts(
-        self,
-        schema: bool = False,
-        is_db_reference: bool = False,
-        wildcard: bool = False,
-        fast: bool = False,
+        self, schema: bool = False, is_db_reference: bool = False, *args: Any, **kwargs: Any
     ) -> Any:
-        if self.is_at(*STRINGS) and not schema and not is_db_reference:
-            return parse_files(self)
-        if is_state(self) and not schema and not is_db_reference:
-            return parse_state(self)
-        table = super()._parse_table_parts(schema, is_db_reference, wildcard, fast)
+        if not schema and not is_db_reference:
+            if self.is_at(*STRINGS):
+                return parse_files(self)
+            if is_state(self):
+                return parse_state(self)
+        table = super()._parse_table_parts(schema, is_db_reference, *args, **kwargs)
         table = files_of_call(self, table)
         if isinstance(table, exp.Table) and (options := table_options(self)) is not None:
             table.meta[TABLE_OPTIONS] = options
@@ -250,8 +228,8 @@ class SqlWinParser(TokenParser):
         alias_tokens: Collection[TokenType] | None = None,
         parse_bracket: bool = False,
         is_db_reference: bool = False,
-        parse_partition: bool = False,
-        consume_pipe: bool = False,
+        *args: Any,
+        **kwargs: Any,
     ) -> exp.Expr | None:
         if not schema and not is_db_reference and is_window_function(self):
             try:
@@ -268,13 +246,7 @@ class SqlWinParser(TokenParser):
             self.fail(message, misspelt, hint=hint, error=UnknownToSparkError)
         first = self._index
         table: exp.Expr | None = super()._parse_table(
-            schema=schema,
-            joins=joins,
-            alias_tokens=alias_tokens,
-            parse_bracket=parse_bracket,
-            is_db_reference=is_db_reference,
-            parse_partition=parse_partition,
-            consume_pipe=consume_pipe,
+            schema, joins, alias_tokens, parse_bracket, is_db_reference, *args, **kwargs
         )
         refuse_version(self, table, first)
         return table

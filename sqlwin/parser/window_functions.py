@@ -71,14 +71,14 @@ class _CallReader:
 
     def read(self) -> WindowFunctionCall:
         """The call, without what may follow it in FROM."""
-        parser, name = self.parser, self.name
-        parser._advance(2)
+        parser = self.parser
+        parser._advance()
+        this = parser.span(exp.Var(this=self.kind), self.name)
+        parser._advance()
         self._read_arguments()
         parser._match_r_paren()
         if self.is_wrapped:
             parser._match_r_paren()
-        this = exp.Var(this=self.kind)
-        this.meta.update(line=name.line, col=name.col, start=name.start, end=name.end)
         node = WindowFunctionCall(this=this, **self.arguments)
         parser.span(node, self.first)
         if self.leniencies:
