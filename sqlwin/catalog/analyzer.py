@@ -27,12 +27,7 @@ _OF_RUNNING = re.compile(
 
 
 def is_as_usual(spark: SparkSession, settings: SparkSettings) -> bool:
-    """Whether Spark's analyser says of simple queries what `output_schema` does.
-
-    Args:
-        spark: the session.
-        settings: its settings.
-    """
+    """Whether Spark's analyser, with a session's settings, says what `output_schema` does."""
     known = settings.keys
     return (
         known is not None
@@ -53,7 +48,7 @@ class SparkAnalyzer:
     simple query takes Spark ten milliseconds, and the first ones of a process some hundred.
 
     Args:
-        spark: the session.
+        spark: the Spark session.
         names: all names that stand for a relation.
         shown: the DataFrame behind a temporary view that Spark is shown; None: nobody knows.
     """

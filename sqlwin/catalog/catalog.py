@@ -75,7 +75,7 @@ class SessionCatalog:
     Attributes:
         entries: what the session keeps.
         spark_tables: tables of Spark's catalog that materialized tables are over.
-        analysis: what Spark's analyser says.
+        analyzer: what Spark's analyser says.
         slices: slices of materialized tables.
         n_changes: goes up with each statement, and each table that is added or dropped.
 

@@ -16,13 +16,8 @@ if TYPE_CHECKING:
 def required_column(schema: Schema, name: str, hint: str | None = None) -> Column:
     """The column of a name, in any case.
 
-    Args:
-        schema: the columns there are.
-        name: the name.
-        hint: what to say where no column has a name like that.
-
     Raises:
-        AnalysisError: there is none.
+        AnalysisError: there is none; with the hint, unless a column has a name like that.
     """
     found = column_named(schema, name)
     if found is not None:

@@ -31,11 +31,7 @@ class Definitions:
     def create_table(
         self, statement: CreateTable, rows: StructType | None = None
     ) -> tuple[str, tuple[str, ...]]:
-        """Add a session table; the message about it, and notes.
-
-        Args:
-            statement: CREATE TABLE.
-            rows: the columns of what CREATE TABLE AS SELECT fills it with.
+        """Add a session table, which CREATE TABLE AS fills with `rows`; the message, and notes.
 
         Raises:
             CatalogError: the name is taken, an option is missing, unknown or wrong, or the table

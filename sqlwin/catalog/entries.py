@@ -37,10 +37,9 @@ class View:
     comment: str | None = None
 
     def of_columns(self, query: exp.Query) -> exp.Query:
-        """The query under the names that the view gives to columns, without places in its text.
+        """A copy of the view's query, which is changed, under the names that it gives to columns.
 
-        Args:
-            query: a copy of the view's; it is changed.
+        Places in the view's text are left out.
         """
         for part in query.walk():
             for place in PLACE:

@@ -30,11 +30,7 @@ def described_by_files(spec: TableSpec, origin: str, files: Files) -> Detected:
     """A table of files without columns as its files describe it.
 
     Files that type their columns are only looked at as far as CREATE TABLE says nothing of them.
-
-    Args:
-        spec: the table.
-        origin: its path, resolved.
-        files: where that is.
+    `origin` is the table's path, resolved.
 
     Raises:
         ExecutionError: no file is there, or one cannot be read.

@@ -28,10 +28,6 @@ def refuse_kept_table(catalog: SessionCatalog, text: str) -> None:
     To Spark it is a temporary view, so that it would say something else, or change the view and
     not the table.
 
-    Args:
-        catalog: the session's.
-        text: the statement.
-
     Raises:
         CatalogError: it is about one of the catalog's tables.
     """

@@ -35,14 +35,7 @@ _WORDS_OF_TYPES = re.compile(r"(?<![`\w])\w+\b(?![^`:<>,()]*[`:])")
 def show_tables(
     catalog: SessionCatalog, spark: SparkSession, like: str | None, kind: str
 ) -> pa.Table:
-    """Names of all views, or tables too: the session's, then those of Spark's current database.
-
-    Args:
-        catalog: the session's.
-        spark: the Spark session.
-        like: a pattern of names; None: all.
-        kind: `TABLES`, which views are among, or `VIEWS`.
-    """
+    """Names of TABLES, views among them, or VIEWS; those of Spark's current database are last."""
     views, tables = (
         [".".join(entry_name(entry)) for entry in entries]
         for entries in (

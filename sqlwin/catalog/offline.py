@@ -77,9 +77,6 @@ class OfflineCatalog(SessionCatalog):
     """A session's tables and views, with columns that are known without Spark.
 
     Whatever else is asked raises `NeedsSpark`.
-
-    Args:
-        mask: what looks secret now.
     """
 
     def __init__(self, mask: Callable[[], Mask]) -> None:
@@ -157,10 +154,6 @@ class KnownCatalog(OfflineCatalog):
 
     Its tables and views are those of the session, at the beginning of a statement; nothing of it is
     shown to Spark. What only Spark knows raises `NeedsSpark`.
-
-    Args:
-        of: the session's catalog.
-        mask: what looks secret now.
     """
 
     def __init__(self, of: SessionCatalog, mask: Callable[[], Mask]) -> None:

@@ -13,12 +13,7 @@ from sqlwin.parser.parser import parse_query
 
 
 def open_materialized(catalog: SessionCatalog, name: Name, path: str) -> MaterializedTable:
-    """Keep the materialized table at a path, and the tables and views that it names.
-
-    Args:
-        catalog: where it is kept.
-        name: what it is called here.
-        path: the absolute path of its directory.
+    """Keep the materialized table at an absolute path, and the tables and views that it names.
 
     Raises:
         CatalogError: none is there, the name is taken, or it names a table that is another one

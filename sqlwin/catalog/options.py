@@ -64,13 +64,9 @@ class ChangedTables:
     def add(
         self, spec: TableSpec, view: str, options: Sequence[tuple[str, str]], mask: Mask
     ) -> ChangedTable:
-        """Keep a table with other options.
+        """Keep a table, which Spark knows by `view`, with other options.
 
-        Args:
-            spec: the table as it was created.
-            view: the name by which Spark knows that one.
-            options: the options.
-            mask: which of them are secret, and not in its name.
+        What the mask has for secret of them is not in its name.
 
         Raises:
             CatalogError: there is no such option, or a value is wrong.

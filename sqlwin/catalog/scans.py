@@ -30,10 +30,7 @@ _STREAM_OPTIONS = frozenset(
 def not_scannable(spec: TableSpec, columns: Schema, *, is_stream: bool = False) -> str | None:
     """Why the Arrow scan does not read some columns of a table as files; None if it may.
 
-    Args:
-        spec: the table; its files are not looked at.
-        columns: the columns that are needed.
-        is_stream: whether files are read as they come.
+    The files are not looked at; those of a stream are read as they come.
     """
     if spec.connector.lower() != "filesystem":
         return f"{spec.name} is not a table of the filesystem connector"
@@ -79,13 +76,7 @@ def scan_of_table(
 
 
 def scan_of_stream(spark: SparkSession, spec: TableSpec, columns: Schema) -> StreamFiles | str:
-    """What the local stage of a stream reads of a table by Arrow, or why it does not.
-
-    Args:
-        spark: the session, whose settings decide too.
-        spec: the table.
-        columns: the columns that are needed, with Spark's types.
-    """
+    """What the local stage of a stream reads of a table by Arrow, or why not; see above."""
     if is_kafka(spec):
         return _messages(spark, spec, columns)
     reason = not_scannable(spec, columns, is_stream=True)

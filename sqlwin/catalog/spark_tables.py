@@ -34,11 +34,7 @@ _LAKES = ("delta", "iceberg")
 
 
 class SparkTables:
-    """The tables of Spark's catalog that materialized tables are over, as this session asks.
-
-    Args:
-        spark: the Spark session.
-    """
+    """The tables of Spark's catalog that materialized tables are over, as this session asks."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark

@@ -14,11 +14,7 @@ from sqlwin.catalog.entries import Registered
 
 
 class StatesByName:
-    """States by the names that statements give them; see `planner.sql.nodes.name_of_state`.
-
-    Args:
-        spark: where they are read.
-    """
+    """States by the names that statements give them; see `planner.sql.nodes.name_of_state`."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark

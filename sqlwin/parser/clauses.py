@@ -137,11 +137,9 @@ class _Parenthesis:
 
 
 def refuse_empty_clauses(sql: str, tokens: Sequence[Token]) -> None:
-    """Refuse a clause, an operator or a list that lacks what comes next.
+    """Refuse a clause, an operator or a list of a statement that lacks what comes next.
 
-    Args:
-        sql: the statement.
-        tokens: its tokens. A statement without a query is left to its own grammar.
+    A statement without a query is left to its own grammar.
 
     Raises:
         SqlSyntaxError: something is missing; the position is that of the word that wants it.
@@ -234,22 +232,25 @@ class _Walk:
             level.wants = i
             level.is_past_from = kind == T.FROM
             return
-        if wants in _OPENING and (kind in _CLAUSES and kind not in _BEHIND_FROM):
-            if not self._is_name(i):
-                level.wants = i  # FILTER (WHERE ...), OVER (PARTITION BY ...)
-                return
-        if wants == T.IS and kind == T.FROM and self._type(i - 1) == T.DISTINCT:
-            level.wants = i
-            return
-        if kind == T.VALUES and wants in (T.FROM, T.JOIN):
+        if (
+            # FILTER (WHERE ...), OVER (PARTITION BY ...)
+            (
+                wants in _OPENING
+                and kind in _CLAUSES
+                and kind not in _BEHIND_FROM
+                and not self._is_name(i)
+            )
+            or (wants == T.IS and kind == T.FROM and self._type(i - 1) == T.DISTINCT)
+            or (wants in (T.FROM, T.JOIN) and kind == T.VALUES)
+        ):
             level.wants = i
             return
         if kind == T.COMMA and wants in _OPENING:
             self._refuse(i, i, "there is nothing before this comma")
-        if kind in _BINARY and not self._is_absent(level, wants, i, kind):
-            self._refuse(i, i, f"there is nothing before {self._words(i)}")
         if self._is_absent(level, wants, i, kind):
             self._fail(level.wants, i)
+        if kind in _BINARY:
+            self._refuse(i, i, f"there is nothing before {self._words(i)}")
         level.wants = None
         level.cases += kind == T.CASE
 

@@ -16,10 +16,6 @@ from runtime.errors import Position, SqlSyntaxError
 def unwrap_from_items(tree: exp.Expr, sql: str) -> None:
     """Take the tables and joins in a query's FROM out of their parentheses, in place.
 
-    Args:
-        tree: the query.
-        sql: its text, for errors.
-
     Raises:
         SqlSyntaxError: a join in parentheses stands at the right of a join, one of the two is an
             outer join or has USING, and it has no alias: that has no other spelling.

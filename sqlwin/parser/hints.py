@@ -54,10 +54,7 @@ def table_options(parser: TokenParser) -> TableOptions | None:
 def read_hints(tree: exp.Expr, parser: TokenParser, tokens: Sequence[Token]) -> None:
     """Leave out hints that Spark cannot read, and note their names in `meta` of their SELECT.
 
-    Args:
-        tree: a query, changed in place.
-        parser: what has read it, from `tokens`.
-        tokens: all tokens of the query.
+    The query is changed in place; the parser has read it, from all of these tokens.
 
     Raises:
         AnalysisError: a hint stands where none is read.

@@ -106,10 +106,7 @@ def refuse_ported(parser: TokenParser, tokens: list[Token]) -> None:
 def refuse_version(parser: TokenParser, table: exp.Expr | None, first: int) -> None:
     """Refuse `FOR SYSTEM_TIME AS OF` a column or the current time, of Flink's temporal joins.
 
-    Args:
-        parser: which has just read the table.
-        table: what it read.
-        first: the number of the table's first token.
+    The parser has just read the table, from token `first` on.
 
     Raises:
         SqlSyntaxError: the table is asked for as of the time of a row.

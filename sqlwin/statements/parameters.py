@@ -131,11 +131,7 @@ def _ends_operand(char: str) -> bool:
 
 
 def check_parameters(sql: str, params: Params | None) -> None:
-    """See that each parameter of a text has a value, and each value a parameter.
-
-    Args:
-        sql: the text, one statement or several.
-        params: the values by name, or in order.
+    """See that each parameter of a script has a value, and each value a parameter.
 
     Raises:
         SqlSyntaxError: one has none; with position.
