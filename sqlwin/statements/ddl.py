@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,34 +44,18 @@ def read_create_table(parser: SqlWinParser) -> dict[str, Any]:
     elements = _Elements()
     if parser._curr.token_type == TokenType.L_PAREN:
         parser._parse_wrapped_csv(lambda: _read_element(parser, elements))
-    partitioned_by: list[Token] = []
-    while parser._curr:
-        clause = parser._curr
-        if parser._match(TokenType.COMMENT):
-            found["comment"] = read_string(parser, "COMMENT takes a string")
-        elif parser._match_text_seq("PARTITIONED", "BY") or parser._match(TokenType.PARTITION_BY):
-            partitioned_by = read_columns(parser, "PARTITIONED BY")
-            found["partitioned_by"] = tuple(token.text for token in partitioned_by)
-        elif parser._match_text_seq("WITH"):
-            found["options"] = read_options(parser)
-        elif parser._match(TokenType.LIKE):
-            _read_like(parser, found)
-        elif parser._match(TokenType.ALIAS):
-            found["as_query"] = read_ast(parser)
-        elif parser._match_text_seq("DISTRIBUTED"):
-            parser.fail(
-                "DISTRIBUTED is not supported",
-                clause,
-                hint="rows are distributed by the query that reads them",
-            )
-        else:
-            parser.raise_error("Invalid expression / Unexpected token")
+    readers = {
+        "LIKE": lambda: _read_like(parser),
+        "AS": lambda: {"as_query": read_ast(parser)},
+    }
+    found |= read_clauses(parser, readers, "rows are distributed by the query that reads them")
     found["columns"] = tuple(elements.columns)
     found["watermark"] = elements.watermark
     found["primary_key"] = tuple(token.text for token in elements.primary_key)
+    partitioned_by = found.get("partitioned_by", ())
     if "like" not in found:
         _check_names(parser, elements, partitioned_by, has_query="as_query" in found)
-    return found
+    return {**found, "partitioned_by": tuple(token.text for token in partitioned_by)}
 
 
 def read_create_view(parser: SqlWinParser) -> dict[str, Any]:
@@ -88,8 +72,7 @@ def read_create_view(parser: SqlWinParser) -> dict[str, Any]:
     found["comment"] = _optional_comment(parser)
     if not parser._match(TokenType.ALIAS):
         parser.raise_error("Expecting AS")
-    found["ast"], found["query_text"] = read_query_and_text(parser)
-    return found
+    return found | read_query_and_text(parser)
 
 
 def _read_view_column(parser: SqlWinParser) -> str:
@@ -241,7 +224,7 @@ def _optional_comment(parser: SqlWinParser) -> str | None:
 
 
 def _check_names(
-    parser: SqlWinParser, elements: _Elements, partitioned_by: list[Token], *, has_query: bool
+    parser: SqlWinParser, elements: _Elements, partitioned_by: Sequence[Token], *, has_query: bool
 ) -> None:
     """The columns that clauses name are there, where all are listed: LIKE, AS, files bring more."""
     if lists_no_own(elements.columns) and not (has_query and elements.columns):
@@ -375,6 +358,42 @@ def _known_type(expr: exp.Expr, columns: Mapping[str, TableColumn]) -> str | Non
 # -- clauses ----------------------------------------------------------------------------------
 
 
+def read_clauses(
+    parser: SqlWinParser, more: Mapping[str, Callable[[], dict[str, Any]]], no_buckets: str
+) -> dict[str, Any]:
+    """What the clauses of CREATE TABLE say, by the names of fields; of columns the tokens.
+
+    Args:
+        parser: stands before the first one.
+        more: what reads further clauses than COMMENT, PARTITIONED BY and WITH, by their words.
+        no_buckets: a hint on DISTRIBUTED, which is refused.
+
+    Raises:
+        SqlSyntaxError: there is no such clause, or it is there twice.
+    """
+    readers: dict[str, Callable[[], dict[str, Any]]] = {
+        "COMMENT": lambda: {"comment": read_string(parser, "COMMENT takes a string")},
+        "PARTITIONED BY": lambda: {"partitioned_by": read_columns(parser, "PARTITIONED BY")},
+        "WITH": lambda: {"options": read_options(parser)},
+        **more,
+    }
+    found: dict[str, Any] = {}
+    seen: set[str] = set()
+    while parser._curr:
+        clause, said = parser._curr, parser._curr.text.upper()
+        word = "PARTITIONED BY" if parser.is_at(TokenType.PARTITION_BY) else said
+        if word == "DISTRIBUTED":
+            parser.fail("DISTRIBUTED is not supported", clause, hint=no_buckets)
+        if word not in readers or not parser.is_at_words(said):
+            parser.raise_error("Invalid expression / Unexpected token")
+        if word in seen:
+            parser.fail(f"{word} stands here twice", clause)
+        seen.add(word)
+        parser._advance()
+        found |= readers[word]()
+    return found
+
+
 def read_columns(parser: SqlWinParser, clause: str) -> list[Token]:
     """The names of columns in parentheses, of which none stands there twice."""
     columns: dict[str, Token] = {}
@@ -390,10 +409,10 @@ def read_columns(parser: SqlWinParser, clause: str) -> list[Token]:
     return list(columns.values())
 
 
-def _read_like(parser: SqlWinParser, found: dict[str, Any]) -> None:
-    found["like"] = read_name(parser, "the table after LIKE")
+def _read_like(parser: SqlWinParser) -> dict[str, Any]:
+    name = read_name(parser, "the table after LIKE")
     if not parser._match(TokenType.L_PAREN):
-        return
+        return {"like": name}
     excluded: set[str] = set()
     overwriting: set[str] = {"OPTIONS"}
     while parser._curr and parser._curr.token_type != TokenType.R_PAREN:
@@ -421,5 +440,8 @@ def _read_like(parser: SqlWinParser, found: dict[str, Any]) -> None:
             excluded -= features
             overwriting -= features  # INCLUDING refuses what is there in both
     parser._match_r_paren()
-    found["like_excluding"] = frozenset(excluded)
-    found["like_overwriting"] = frozenset(overwriting)
+    return {
+        "like": name,
+        "like_excluding": frozenset(excluded),
+        "like_overwriting": frozenset(overwriting),
+    }

@@ -6,9 +6,9 @@ from typing import Any
 
 from sqlglot.tokenizer_core import TokenType
 
-from sqlwin.parser.base import read_options, read_string
+from sqlwin.parser.base import read_string
 from sqlwin.parser.parser import SqlWinParser
-from sqlwin.statements.ddl import read_columns
+from sqlwin.statements.ddl import read_clauses
 from sqlwin.statements.queries import read_name, read_query_and_text
 
 _UNITS = ("SECOND", "MINUTE", "HOUR", "DAY")
@@ -32,34 +32,14 @@ def read_create_materialized(parser: SqlWinParser) -> dict[str, Any]:
             parser._curr,
             hint=f"CREATE MATERIALIZED TABLE {'.'.join(found['name'])} AS SELECT ...",
         )
-    while parser._curr:
-        clause = parser._curr
-        if parser._match(TokenType.COMMENT):
-            found["comment"] = read_string(parser, "COMMENT takes a string")
-        elif parser._match_text_seq("PARTITIONED", "BY") or parser._match(TokenType.PARTITION_BY):
-            columns = read_columns(parser, "PARTITIONED BY")
-            found["partitioned_by"] = tuple(token.text for token in columns)
-        elif parser._match_text_seq("WITH"):
-            found["options"] = read_options(parser)
-        elif parser._match_text_seq("FRESHNESS"):
-            found["freshness"] = _read_freshness(parser)
-        elif parser._match_text_seq("REFRESH_MODE"):
-            _expect_equals(parser)
-            mode = parser._curr
-            if mode.text.upper() not in ("FULL", "CONTINUOUS"):
-                parser.fail("REFRESH_MODE is FULL or CONTINUOUS", mode or clause)
-            parser._advance()
-            found["refresh_mode"] = mode.text.upper()
-        elif parser._match(TokenType.ALIAS):
-            found["ast"], found["query_text"] = read_query_and_text(parser)
-        elif parser._match_text_seq("DISTRIBUTED"):
-            parser.fail(
-                "DISTRIBUTED is not supported",
-                clause,
-                hint="slices are in files by time, and by PARTITIONED BY",
-            )
-        else:
-            parser.raise_error("Invalid expression / Unexpected token")
+    readers = {
+        "FRESHNESS": lambda: {"freshness": _read_freshness(parser)},
+        "REFRESH_MODE": lambda: {"refresh_mode": _read_refresh_mode(parser)},
+        "AS": lambda: read_query_and_text(parser),
+    }
+    found |= read_clauses(parser, readers, "slices are in files by time, and by PARTITIONED BY")
+    if "partitioned_by" in found:
+        found["partitioned_by"] = tuple(token.text for token in found["partitioned_by"])
     return found
 
 
@@ -103,6 +83,16 @@ def read_advise(parser: SqlWinParser) -> tuple[str, ...]:
     if parser._curr:
         parser.fail("between files stand commas", parser._curr, hint=f"for example {example}")
     return tuple(files)
+
+
+def _read_refresh_mode(parser: SqlWinParser) -> str:
+    clause = parser._prev
+    _expect_equals(parser)
+    mode = parser._curr
+    if mode.text.upper() not in ("FULL", "CONTINUOUS"):
+        parser.fail("REFRESH_MODE is FULL or CONTINUOUS", mode or clause)
+    parser._advance()
+    return mode.text.upper()
 
 
 def _expect_equals(parser: SqlWinParser) -> None:

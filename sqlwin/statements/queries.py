@@ -40,11 +40,12 @@ def read_ast(parser: SqlWinParser) -> exp.Query:
     return tree
 
 
-def read_query_and_text(parser: SqlWinParser) -> tuple[exp.Query, str]:
-    """A query, and its text with the hints that end it."""
+def read_query_and_text(parser: SqlWinParser) -> dict[str, Any]:
+    """A query, and its text with the hints that end it, by the names of a statement's fields."""
     start = parser._curr.start
     tree = read_ast(parser)
-    return tree, parser.sql[start : after_hints(parser.sql, parser._prev.end + 1)]
+    text = parser.sql[start : after_hints(parser.sql, parser._prev.end + 1)]
+    return {"ast": tree, "query_text": text}
 
 
 def read_rows(parser: SqlWinParser) -> exp.Query:

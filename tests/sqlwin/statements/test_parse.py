@@ -405,6 +405,8 @@ def test_create_table_as_keeps_the_places_of_its_query() -> None:
         ("(a INT, PRIMARY KEY (b) NOT ENFORCED)", "PRIMARY KEY names `b`", "b"),
         ("(a INT) PARTITIONED BY (b)", "PARTITIONED BY names `b`", "b"),
         ("(a INT) FOO", "`FOO` is not expected here", "FOO"),
+        ("(a INT) WITH ('connector' = 'y')", "WITH stands here twice", "WITH"),
+        ("(a INT) COMMENT 'b' COMMENT 'c'", "COMMENT stands here twice", "COMMENT"),
         ("(a INT,)", "expected the name of a column", ")"),
     ],
 )
