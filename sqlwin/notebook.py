@@ -34,12 +34,7 @@ SESSION_NAME = "sqlwin_session"
 
 @magics_class
 class SqlwinMagics(Magics):
-    """The magics `%sqlwin` of a line and `%%sqlwin` of a cell.
-
-    Args:
-        shell: the notebook's.
-        connect: makes a session where the notebook has none.
-    """
+    """The magics `%sqlwin` of a line and `%%sqlwin` of a cell."""
 
     def __init__(self, shell: InteractiveShell, connect: Callable[[], Session]) -> None:
         super().__init__(shell)

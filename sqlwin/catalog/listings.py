@@ -80,9 +80,10 @@ def describe_table(catalog: SessionCatalog, name: Name, spark: SparkSession) -> 
                 extras = f"AS {declared.computed}"
             elif declared.metadata is not None:
                 extras = f"METADATA FROM '{declared.metadata}'"
-            if field.name in spec.primary_key:
+            folded = field.name.lower()
+            if folded in map(str.lower, spec.primary_key):
                 key = f"PRI({', '.join(spec.primary_key)})"
-            if spec.watermark is not None and spec.watermark.column == field.name:
+            if spec.watermark is not None and spec.watermark.column.lower() == folded:
                 watermark = spec.watermark.expression
         nullable = "TRUE" if (declared.nullable if declared else field.nullable) else "FALSE"
         rows.append((field.name, shown_type(field.type), nullable, key, extras, watermark))

@@ -44,10 +44,12 @@ class ChangedTable:
     Attributes:
         spec: the table, under a name that has the options.
         view: the name by which Spark knows it.
+        base: the name by which Spark knows the table as it was created.
     """
 
     spec: TableSpec
     view: str
+    base: str
 
 
 class ChangedTables:
@@ -57,8 +59,8 @@ class ChangedTables:
     """
 
     def __init__(self) -> None:
+        # by the name with the options, and by the name that Spark knows
         self._by_name: dict[str, ChangedTable] = {}
-        self._of_view: dict[str, dict[str, ChangedTable]] = {}
         self._key = secrets.token_bytes(16)
 
     def add(
@@ -84,10 +86,9 @@ class ChangedTables:
         if other is not None and other.view != view_name:
             # the same but for what is masked
             name = f"{spec.name} /*+ OPTIONS({shown}, {digest}) */"
-        found = ChangedTable(replace(changed, name=name), view_name)
+        found = ChangedTable(replace(changed, name=name), view_name, view)
         # a text of Spark's names the view
         self._by_name |= {name.lower(): found, found.view: found}
-        self._of_view.setdefault(view, {})[found.view] = found
         return found
 
     def named(self, name: str) -> ChangedTable | None:
@@ -96,14 +97,14 @@ class ChangedTables:
 
     def has_view(self, name: str) -> bool:
         """Whether Spark knows one of them by this name."""
-        return any(name.lower() in found for found in list(self._of_view.values()))
+        found = self.named(name)
+        return found is not None and found.view == name.lower()
 
     def forget(self, view: str) -> list[str]:
         """Forget those of a table that Spark knows by `view`; the names by which it knows them."""
-        forgotten = self._of_view.pop(view, {})
-        for changed in forgotten.values():
-            del self._by_name[changed.spec.name.lower()], self._by_name[changed.view]
-        return list(forgotten)
+        forgotten = [name for name, changed in self._by_name.items() if changed.base == view]
+        found = {self._by_name.pop(name).view for name in forgotten}
+        return sorted(found)
 
 
 def _pairs(options: Sequence[tuple[str, str]]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from runtime.errors import AnalysisError, CatalogError, nearest
@@ -28,6 +29,14 @@ _LEAST_BUFFER = 1 << 20
 _MOST_BUFFER = 1 << 30
 # What may be any number of bytes: 0 is never
 _ANY_SIZE = frozenset({"sqlwin.materialized.in-process-bytes"})
+
+
+_PARSERS: dict[Type, Callable[[str, str], Value]] = {
+    Type.BOOLEAN: parse_boolean,
+    Type.DURATION: parse_duration,
+    Type.PATTERN: parse_pattern,
+    Type.TIME_ZONE: parse_time_zone,
+}
 
 
 class Config:
@@ -153,10 +162,6 @@ def _value(setting: Setting, text: str) -> Value:
             if text.strip().lower() == AUTO:
                 return None
             return parse_int(setting.name, text, least=1)
-        case Type.BOOLEAN:
-            return parse_boolean(setting.name, text)
-        case Type.DURATION:
-            return parse_duration(setting.name, text)
         case Type.MEMORY:
             n_bytes = parse_memory(setting.name, text)
             is_buffer = setting.has_effect and setting.name not in _ANY_SIZE
@@ -169,9 +174,7 @@ def _value(setting: Setting, text: str) -> Value:
             return n_bytes
         case Type.LIST:
             return parse_list(text)
-        case Type.TIME_ZONE:
-            return parse_time_zone(setting.name, text)
-        case Type.PATTERN:
-            return parse_pattern(setting.name, text.strip())
         case Type.STRING:
             return text.strip()
+        case _:
+            return _PARSERS[setting.type](setting.name, text.strip())

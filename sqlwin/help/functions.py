@@ -42,19 +42,15 @@ FROM TABLE({call})
 GROUP BY window_start, window_end;"""
 
 
-def _window(
-    name: str, signature: str, summary: str, text: str, call: str, drawn: str
-) -> FunctionHelp:
-    return FunctionHelp(
-        name, signature, summary, f"{text}\n{_COLUMNS}", _QUERY.format(call=call), drawn
-    )
+def _window(signature: str, summary: str, text: str, call: str, drawn: str) -> FunctionHelp:
+    name, example = signature.partition("(")[0], _QUERY.format(call=call)
+    return FunctionHelp(name, signature, summary, f"{text}\n{_COLUMNS}", example, drawn)
 
 
 WINDOWS: Mapping[str, FunctionHelp] = {
     each.name: each
     for each in (
         _window(
-            "TUMBLE",
             "TUMBLE(TABLE data, DESCRIPTOR(timecol), size [, offset])",
             "windows that touch and never overlap",
             "Windows of one size, one after the other: each row is in exactly one. They begin at\n"
@@ -65,7 +61,6 @@ WINDOWS: Mapping[str, FunctionHelp] = {
             picture("TUMBLE", step=10, size=10, until=40),
         ),
         _window(
-            "HOP",
             "HOP(TABLE data, DESCRIPTOR(timecol), slide, size [, offset])",
             "windows that begin every slide and overlap",
             "Windows of one size that begin every slide: each row is in size / slide of them.\n"
@@ -76,7 +71,6 @@ WINDOWS: Mapping[str, FunctionHelp] = {
             picture("HOP", step=5, size=10, until=25),
         ),
         _window(
-            "CUMULATE",
             "CUMULATE(TABLE data, DESCRIPTOR(timecol), step, size [, offset] [, emitonlyonupdate])",
             "windows that grow by the step up to the size, then begin anew",
             "Windows that begin together every size and end after one step, two steps, ... up to\n"
@@ -87,7 +81,6 @@ WINDOWS: Mapping[str, FunctionHelp] = {
             picture("CUMULATE", step=5, size=15, until=30),
         ),
         _window(
-            "SESSION",
             "SESSION(TABLE data [PARTITION BY keys], DESCRIPTOR(timecol), gap)",
             "windows that last while rows keep coming",
             "A window lasts from its first row until the gap has passed after its last one: rows\n"
@@ -253,7 +246,7 @@ def describe_function(name: str) -> str:
 
 def list_functions() -> str:
     """All functions with what they are, one a line."""
-    width = max(len(each.signature.partition("(")[0]) for each in FUNCTIONS.values())
+    width = max(map(len, FUNCTIONS))
     lines: list[str] = []
     for title, functions in (
         ("Window functions (in FROM):", WINDOWS),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NoReturn
 
 from sqlglot import exp
@@ -141,16 +142,10 @@ def _timestamp(parser: TokenParser, kind: exp.DataType, first: Token) -> exp.Dat
 
 def _zone_phrase(parser: TokenParser, first: Token) -> str:
     """`WITH LOCAL TIME ZONE` and its like, if the type that was just read ends so."""
-    words: list[str] = []
-    for token in reversed(parser._tokens[: parser._index]):
-        if token is first:
-            break
-        words.insert(0, token.text.upper())
-        if words[0] in ("WITH", "WITHOUT"):
-            return " ".join(words)
-        if words[0] not in ("ZONE", "TIME", "LOCAL"):
-            break
-    return ""
+    read = parser._tokens[max(0, parser._index - 4) : parser._index]
+    words = " ".join(token.text.upper() for token in read if token.start > first.start)
+    found = re.search(r"\bWITH(OUT)?( LOCAL)? TIME ZONE$", words)
+    return found.group() if found else ""
 
 
 def column_type(parser: TokenParser, kind: exp.DataType, first: Token) -> str:
