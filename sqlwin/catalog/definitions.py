@@ -15,7 +15,7 @@ from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.entries import View, columns_of
 from sqlwin.catalog.options import idle_notes
 from sqlwin.statements.ddl import fault_in_names, lists_no_own
-from sqlwin.statements.nodes import CreateTable, CreateView
+from sqlwin.statements.nodes import Create, CreateTable, CreateView
 
 # What is asked for by name wherever a table is read; names of options count in any case
 _COMMON = ("connector", "path", "format")
@@ -66,7 +66,7 @@ class Definitions:
         view = View(statement.name, query, text, statement.columns, statement.comment)
         return self._add(statement, view)
 
-    def _add(self, statement: CreateTable | CreateView, entry: TableSpec | View) -> str:
+    def _add(self, statement: Create, entry: TableSpec | View) -> str:
         """Keep what a statement makes; the message about it."""
         may_exist = statement.if_not_exists
         added = self._catalog.add(
@@ -75,7 +75,7 @@ class Definitions:
         name = ".".join(statement.name)
         return _ADDED if added else f"`{name}` exists already, nothing to do"
 
-    def _refuse_spark_view(self, statement: CreateTable | CreateView) -> None:
+    def _refuse_spark_view(self, statement: Create) -> None:
         """A session table is shown to Spark as a temporary view: it must not hide another one."""
         name, is_allowed = statement.name, statement.if_not_exists or statement.or_replace
         if len(name) > 1 or is_allowed or self._catalog.entry(name) is not None:

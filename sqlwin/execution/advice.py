@@ -151,8 +151,15 @@ class Advisor:
             case CreateMaterializedTable(ast=query) if query is not None:
                 # not filled: a view stands for it meanwhile
                 if catalog.entry(statement.name) is None:
-                    of = (statement.text, statement.offset, statement.name)
-                    self._carry_out(CreateView(*of, (), query.copy(), statement.query_text))
+                    view = CreateView(
+                        statement.text,
+                        statement.offset,
+                        name=statement.name,
+                        columns=(),
+                        ast=query.copy(),
+                        query_text=statement.query_text,
+                    )
+                    self._carry_out(view)
                     self._views.append(statement.name)
             case CreateTable(as_query=None) | CreateView() | CreateMaterializedTable():
                 if catalog.entry(statement.name) is None:

@@ -47,35 +47,27 @@ def parse_keyword_call(parser: TokenParser) -> exp.Expr | None:
 
 def _parse_arguments(parser: TokenParser, function: str) -> tuple[list[str], list[exp.Expr] | None]:
     """The words before each argument, and the arguments; None if a word is missing."""
-    lead: list[str] = []
+    lead = ""
     if function == "TRIM" and _is_side(parser._curr, parser._next):
-        lead.append(parser._curr.text.upper())
+        lead = parser._curr.text.upper()
         parser._advance()
     words: list[str] = []
     arguments: list[exp.Expr] = []
-    if parser._curr.token_type != TokenType.FROM:  # TRIM(BOTH FROM a) has nothing there
-        first = (
-            _parse_unit(parser)
-            if function == "EXTRACT"
-            else parser._try_parse(parser._parse_bitwise)
-        )
-        if first is None:
-            return words, None
-        words.append(" ".join(lead))
-        arguments.append(first)
-        lead = []
     is_separated = False
-    for word in _WORDS[function]:
-        if parser._curr.text.upper() != word or parser._curr.token_type == TokenType.STRING:
+    for word in ("", *_WORDS[function]):
+        # TRIM(BOTH FROM a) has nothing before its word
+        if parser.is_at(TokenType.FROM) if not word else not parser.is_at_words(word):
             continue
-        parser._advance()
-        is_separated = True
-        argument = _parse_unit(parser) if word == "TO" else parser._try_parse(parser._parse_bitwise)
+        if word:
+            parser._advance()
+            is_separated = True
+        is_unit = word == "TO" or (function == "EXTRACT" and not word)
+        argument = _parse_unit(parser) if is_unit else parser._try_parse(parser._parse_bitwise)
         if argument is None:
             return words, None
-        words.append(" ".join([*lead, word]))
+        words.append(f"{lead} {word}".strip())
         arguments.append(argument)
-        lead = []
+        lead = ""
     return words, arguments if is_separated else None
 
 

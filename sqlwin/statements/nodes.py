@@ -109,95 +109,88 @@ class StatementSet(Statement):
     inserts: tuple[Insert, ...]
 
 
-@dataclass(frozen=True)
-class CreateTable(Statement):
+@dataclass(frozen=True, kw_only=True)
+class Create(Statement):
+    """CREATE of a table or view.
+
+    Attributes:
+        name: its name, in parts.
+        comment: COMMENT, if there is one.
+        if_not_exists: whether one that is there is left alone.
+        or_replace: whether one that is there goes.
+        temporary: CREATE TEMPORARY.
+    """
+
+    name: Name
+    comment: str | None = None
+    if_not_exists: bool = False
+    or_replace: bool = False
+    temporary: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateTable(Create):
     """CREATE TABLE ... WITH (...).
 
     Attributes:
-        name: the table, in parts.
         columns: types and expressions in Spark's spelling.
         options: what stands in WITH, in order, the connector among them.
         partitioned_by: names of columns.
         primary_key: names of columns.
         watermark: WATERMARK FOR, if there is one.
-        comment: COMMENT, if there is one.
         like: the table of a LIKE clause, in parts.
         like_excluding: what LIKE does not take over: of CONSTRAINTS, DISTRIBUTION, GENERATED,
             METADATA, OPTIONS, PARTITIONS and WATERMARKS.
         like_overwriting: what may be there in both, and is then this table's: of GENERATED,
             OPTIONS and WATERMARKS.
         as_query: the query of CREATE TABLE AS.
-        if_not_exists: whether a table that is there is left alone.
-        temporary: CREATE TEMPORARY TABLE.
-        or_replace: whether a table that is there goes.
     """
 
-    name: Name
     columns: tuple[TableColumn, ...] = ()
     options: tuple[tuple[str, str], ...] = ()
     partitioned_by: tuple[str, ...] = ()
     primary_key: tuple[str, ...] = ()
     watermark: Watermark | None = None
-    comment: str | None = None
     like: Name | None = None
     like_excluding: frozenset[str] = frozenset()
     like_overwriting: frozenset[str] = frozenset({"OPTIONS"})
     as_query: exp.Query | None = None
-    if_not_exists: bool = False
-    temporary: bool = False
-    or_replace: bool = False
 
 
-@dataclass(frozen=True)
-class CreateView(Statement):
+@dataclass(frozen=True, kw_only=True)
+class CreateView(Create):
     """CREATE VIEW.
 
     Attributes:
-        name: the view, in parts.
         columns: the names it gives to its columns, if any.
         ast: its query; places in it count from the start of the statement, not of the query.
         query_text: its query as written.
-        comment: COMMENT, if there is one.
-        temporary: CREATE TEMPORARY VIEW.
-        or_replace: whether a view that is there goes.
-        if_not_exists: whether a view that is there is left alone.
     """
 
-    name: Name
     columns: tuple[str, ...]
     ast: exp.Query
     query_text: str
-    comment: str | None = None
-    temporary: bool = False
-    or_replace: bool = False
-    if_not_exists: bool = False
 
 
-@dataclass(frozen=True)
-class CreateMaterializedTable(Statement):
+@dataclass(frozen=True, kw_only=True)
+class CreateMaterializedTable(Create):
     """CREATE MATERIALIZED TABLE: makes and fills one, or without AS opens one that is there.
 
     Attributes:
-        name: the table, in parts.
         ast: its query; None: it is opened.
         query_text: its query as written.
         options: what stands in WITH, in order.
         partitioned_by: names of columns.
         freshness: `INTERVAL '1' MINUTE`, if it is said.
         refresh_mode: FULL or CONTINUOUS, if it is said.
-        comment: COMMENT, if there is one.
-        if_not_exists: whether one that is there is left alone.
     """
 
-    name: Name
     ast: exp.Query | None = None
     query_text: str = ""
     options: tuple[tuple[str, str], ...] = ()
     partitioned_by: tuple[str, ...] = ()
     freshness: str | None = None
     refresh_mode: str | None = None
-    comment: str | None = None
-    if_not_exists: bool = False
 
 
 @dataclass(frozen=True)
