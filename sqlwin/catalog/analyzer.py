@@ -31,14 +31,12 @@ def is_as_usual(spark: SparkSession, settings: SparkSettings) -> bool:
     known = settings.keys
     return (
         known is not None
-        and all(map(_is_of_running, known - SETTINGS_OF_SCANS.keys()))
+        and all(
+            not key.startswith("spark.sql.") or _OF_RUNNING.fullmatch(key)
+            for key in known - SETTINGS_OF_SCANS.keys()
+        )
         and unlike_spark(spark, SETTINGS_OF_SCANS) is None
     )
-
-
-def _is_of_running(key: str) -> bool:
-    """Whether a setting has nothing to do with what Spark's analyser says."""
-    return not key.startswith("spark.sql.") or _OF_RUNNING.fullmatch(key) is not None
 
 
 class SparkAnalyzer:

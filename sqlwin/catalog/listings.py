@@ -180,11 +180,7 @@ def shown_type(type_: str) -> str:
 
 
 def _one_column(title: str, names: Iterable[str], like: str | None) -> pa.Table:
-    kept = [name for name in names if like is None or _matches(name, like)]
+    """The names that match a pattern of SQL's LIKE, or with Spark's *, in any case."""
+    pattern = glob_pattern(("*" if like is None else like).replace("%", "*").replace("_", "?"))
+    kept = [name for name in names if re.fullmatch(pattern, name, re.IGNORECASE)]
     return pa.table({title: pa.array(kept, pa.string())})
-
-
-def _matches(name: str, like: str) -> bool:
-    """SQL's LIKE, and Spark's * for good measure; case does not matter."""
-    pattern = like.lower().replace("%", "*").replace("_", "?")
-    return re.fullmatch(glob_pattern(pattern), name.lower()) is not None

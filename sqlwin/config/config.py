@@ -59,7 +59,9 @@ class Config:
         if value.strip() == DEFAULT and setting.default == DEFAULT:
             self.reset(key)
             return ()
-        self._texts[key] = _checked(setting, value)
+        found = _value(setting, value)
+        is_spelt = setting.type in (Type.CHOICE, Type.TIME_ZONE)
+        self._texts[key] = str(found) if is_spelt else value.strip()
         return () if setting.has_effect else (_no_effect(key),)
 
     def reset(self, key: str) -> None:
@@ -139,14 +141,6 @@ class Config:
 
 def _no_effect(key: str) -> str:
     return f"'{key}' is a setting of Flink's and has no effect here"
-
-
-def _checked(setting: Setting, text: str) -> str:
-    """The text of a value that was found right."""
-    value = _value(setting, text)
-    if setting.type in (Type.CHOICE, Type.TIME_ZONE):
-        return str(value)
-    return text.strip()
 
 
 def _value(setting: Setting, text: str) -> Value:

@@ -212,8 +212,8 @@ GROUP_WINDOWS: dict[str, FunctionHelp] = {
 FUNCTIONS: Mapping[str, FunctionHelp] = {**WINDOWS, **AGGREGATES, **GROUP_WINDOWS}
 
 
-def function_help(name: str) -> FunctionHelp:
-    """The help on a function; case does not matter.
+def describe_function(name: str) -> str:
+    """Signature, meaning, picture and example of a function, for a terminal; in any case.
 
     Raises:
         CatalogError: it is none of `FUNCTIONS`.
@@ -227,16 +227,6 @@ def function_help(name: str) -> FunctionHelp:
             if close
             else "`DESCRIBE FUNCTION name` describes functions of Spark",
         )
-    return found
-
-
-def describe_function(name: str) -> str:
-    """Signature, meaning, picture and example of a function, for a terminal.
-
-    Raises:
-        CatalogError: there is no such function.
-    """
-    found = function_help(name)
     summary = found.summary[:1].upper() + found.summary[1:] + "."
     parts = [found.signature, "  " + "\n  ".join([summary, *found.text.splitlines()]).rstrip()]
     parts.append("  " + found.picture.replace("\n", "\n  "))

@@ -213,7 +213,7 @@ class _Walk:
             level.is_past_from = True
         if is_clause or kind in _OPERATORS or kind in (T.COMMA, T.DOT):
             level.wants = i
-        elif level.is_past_from and self._is_last(i):
+        elif level.is_past_from and self._type(i + 1) in (None, T.SEMICOLON, *_CLOSING):
             last = _LAST_WORDS.get(self._words(i))
             if last is not None:
                 hint = f"for example {last.example}; an alias of that name stands behind AS"
@@ -291,9 +291,6 @@ class _Walk:
     def _is_name(self, i: int) -> bool:
         """Whether the word of a clause at `i` is a name, by what follows it."""
         return self._type(i) != T.SELECT and self._type(i + 1) in _BEHIND_NAMES
-
-    def _is_last(self, i: int) -> bool:
-        return self._type(i + 1) in (None, T.SEMICOLON, *_CLOSING)
 
     def _type(self, i: int) -> TokenType | None:
         return self.tokens[i].token_type if i < len(self.tokens) else None

@@ -25,6 +25,7 @@ Params = Mapping[str, object] | Sequence[object]
 _NAME = re.compile(r"[^\W\d]\w*")
 # Words before a literal that say its type, and a literal that says it itself
 _TYPED = re.compile(r"(DATE|TIME|TIMESTAMP|TIMESTAMP_NTZ|TIMESTAMP_LTZ|INTERVAL|X) ?(?=')")
+_ENDS_OF_OPERANDS = frozenset("_`'\"])")
 _TYPE_WORDS = frozenset("DATE TIME TIMESTAMP TIMESTAMP_NTZ TIMESTAMP_LTZ INTERVAL".split())
 
 
@@ -121,13 +122,10 @@ def _parameters(sql: str, tokens: list[Token]) -> Iterator[Parameter]:
         elif kind == TokenType.COLON and not n_types:
             name = _NAME.match(sql, token.start + 1)
             touches = before is not None and before.end + 1 == token.start
-            if name is not None and not (touches and _ends_operand(sql[token.start - 1])):
+            # `v:field` and `a[1]:b` take something out of a value
+            last = sql[token.start - 1] if touches else ""
+            if name is not None and not last.isalnum() and last not in _ENDS_OF_OPERANDS:
                 yield Parameter(name.group(), token.start, name.end(), is_in_list, type_word)
-
-
-def _ends_operand(char: str) -> bool:
-    """Whether a colon behind a character takes something out of a value: `v:field`, `a[1]:b`."""
-    return char.isalnum() or char in "_`'\"])"
 
 
 def check_parameters(sql: str, params: Params | None) -> None:

@@ -134,13 +134,12 @@ class _StatementReader:
         return nodes.SparkStatement(self.text, self.offset)
 
     def _refuse_second_statement(self) -> None:
+        """Refuse a semicolon, but for those inside a statement set that is being explained."""
         for i, token in enumerate(self.tokens):
-            if token.token_type == TokenType.SEMICOLON and not self._is_in_set(i):
+            if statement_set_body(self.tokens, i) is not None:
+                return
+            if token.token_type == TokenType.SEMICOLON:
                 self._fail("there is more than one statement here", token)
-
-    def _is_in_set(self, i: int) -> bool:
-        """Whether token `i` is inside a statement set that is being explained."""
-        return any(statement_set_body(self.tokens, first) is not None for first in range(1, i))
 
     # -- queries -------------------------------------------------------------------------------
 

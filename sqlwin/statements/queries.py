@@ -112,7 +112,8 @@ def read_insert(parser: SqlWinParser) -> dict[str, Any]:
         )
     if parser._curr.text.upper() in ("IF", "BY", "REPLACE"):
         raise NotOurs  # IF NOT EXISTS, BY NAME, REPLACE WHERE
-    if parser._curr.token_type == TokenType.L_PAREN and not _starts_query(parser):
+    starts_query = parser._next.token_type in (*_QUERY_STARTS, TokenType.VALUES, TokenType.TABLE)
+    if parser.is_at(TokenType.L_PAREN) and not starts_query:
         parser._advance()
         columns = parser._parse_csv(parser._parse_id_var)
         parser._match_r_paren()
@@ -127,9 +128,3 @@ def read_insert(parser: SqlWinParser) -> dict[str, Any]:
         ast.set("with_", cte)
     found["ast"] = ast
     return found
-
-
-def _starts_query(parser: SqlWinParser) -> bool:
-    """Whether the parenthesis at the current token holds a query, not columns."""
-    following = parser._next
-    return following.token_type in (*_QUERY_STARTS, TokenType.VALUES, TokenType.TABLE)
