@@ -168,10 +168,22 @@ class SqlWinParser(TokenParser):
         return predicate
 
     def _parse_hint(self) -> exp.Hint | None:
-        hint: exp.Hint | None = super()._parse_hint()
-        while hint is not None and (another := super()._parse_hint()) is not None:
-            hint.set("expressions", hint.expressions + another.expressions)
-        return hint
+        first = self._curr
+        hints: list[Any] = []
+        try:
+            while (hint := super()._parse_hint()) is not None:
+                hints += hint.expressions
+        except TokenError:
+            hints.append(None)
+        # sqlglot keeps what it cannot read as a text
+        if not all(isinstance(each, exp.Expr) for each in hints):
+            self.fail(
+                "this hint cannot be read",
+                first,
+                self._prev,
+                hint="for example SELECT /*+ BROADCAST(t), REPARTITION(8) */ ...",
+            )
+        return exp.Hint(expressions=hints) if hints else None
 
     def _parse_table_parts(
         self, schema: bool = False, is_db_reference: bool = False, *args: Any, **kwargs: Any

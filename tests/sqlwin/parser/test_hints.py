@@ -18,7 +18,14 @@ from runtime.spec.table import TableColumn, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.options import hint_notes, with_options
 from sqlwin.parser.parser import parse_query
-from sqlwin.statements.nodes import CreateView, Explain, Insert, Query, StatementSet
+from sqlwin.statements.nodes import (
+    CreateView,
+    Explain,
+    Insert,
+    Query,
+    SparkStatement,
+    StatementSet,
+)
 from sqlwin.statements.parse import parse_statement
 from sqlwin.statements.split import split_script
 
@@ -91,6 +98,16 @@ def test_hints_on_queries_go_to_spark_where_spark_has_them() -> None:
     )
     assert tree.meta[LEFT_OUT_HINTS] == ("STATE_TTL", "LOOKUP")
     assert to_sql(parse_query("SELECT /*+ STATE_TTL('a' = '1d') */ k FROM a")) == "SELECT k FROM a"
+
+
+@pytest.mark.parametrize("hint", ["LOOKUP('table' = )", "BROADCAST(u", "X('a)", "A /*+ B"])
+def test_a_hint_that_does_not_read_is_refused_with_its_place(hint: str) -> None:
+    text = f"SELECT /*+ {hint} */ * FROM t"
+    with pytest.raises(SqlwinError, match="this hint cannot be read") as caught:
+        parse_query(text)
+    assert caught.value.position is not None and caught.value.position.offset == text.index("/*+")
+    # Spark may read it, and else says what is wrong
+    assert isinstance(parse_statement(text), SparkStatement)
 
 
 def test_what_has_no_effect_is_noted() -> None:
