@@ -14,7 +14,7 @@ from runtime.spec.table import TableColumn, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.entries import View, columns_of
 from sqlwin.catalog.options import idle_notes
-from sqlwin.statements.ddl import fault_in_names, lists_no_own
+from sqlwin.statements.ddl import fault_in_names, has_no_physical_columns
 from sqlwin.statements.nodes import Create, CreateTable, CreateView
 
 # What is asked for by name wherever a table is read; names of options count in any case
@@ -40,8 +40,8 @@ class Definitions:
         self._refuse_spark_view(statement)
         spec = self._spec(statement, rows)
         notes: tuple[str, ...] = ()
-        lists_own = statement.like is not None or not lists_no_own(spec.columns)
-        if rows is None and not lists_own and (spec.columns or spec.watermark or spec.primary_key):
+        has_physical = statement.like is not None or not has_no_physical_columns(spec.columns)
+        if rows is None and not has_physical and (spec.columns or spec.watermark or spec.primary_key):
             spec, notes = self._with_columns_of_files(spec)
         elif (
             rows is None and is_of_files(spec) and not (spec.columns and format_of(spec.option_map))

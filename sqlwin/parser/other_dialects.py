@@ -55,7 +55,7 @@ def read_emit(parser: TokenParser, query: exp.Expr) -> None:
     )
 
 
-def refuse_ported(parser: TokenParser, tokens: list[Token]) -> None:
+def refuse_other_dialects(parser: TokenParser, tokens: list[Token]) -> None:
     """Refuse what other systems write and what has another spelling here.
 
     Raises:

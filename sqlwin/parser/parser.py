@@ -26,7 +26,7 @@ from sqlwin.parser.from_items import unwrap_from_items
 from sqlwin.parser.functions import parse_keyword_call
 from sqlwin.parser.hints import read_hints, skip_comments, table_options
 from sqlwin.parser.intervals import parse_interval, parse_interval_type
-from sqlwin.parser.other_dialects import is_emit, read_emit, refuse_ported, refuse_version
+from sqlwin.parser.other_dialects import is_emit, read_emit, refuse_other_dialects, refuse_version
 from sqlwin.parser.signatures import SIGNATURES, misspelt_window_call
 from sqlwin.parser.types import BARE_TYPES, as_spark_type, parse_bare_type, parse_row_type
 from sqlwin.parser.window_functions import is_window_function, parse_window_function
@@ -79,7 +79,7 @@ class SqlWinParser(TokenParser):
 
     def refuse(self, tokens: list[Token]) -> None:
         """Refuse what other systems write and what has another spelling here."""
-        refuse_ported(self, tokens)
+        refuse_other_dialects(self, tokens)
 
     # -- literals ------------------------------------------------------------------------------
 

@@ -227,7 +227,7 @@ def _check_names(
     parser: SqlWinParser, elements: _Elements, partitioned_by: Sequence[Token], *, has_query: bool
 ) -> None:
     """The columns that clauses name are there, where all are listed: LIKE, AS, files bring more."""
-    if lists_no_own(elements.columns) and not (has_query and elements.columns):
+    if has_no_physical_columns(elements.columns) and not (has_query and elements.columns):
         return
     uses = [("PRIMARY KEY", token) for token in elements.primary_key]
     uses += [("PARTITIONED BY", token) for token in partitioned_by]
@@ -239,8 +239,8 @@ def _check_names(
         parser.fail(fault.message, uses[fault.use][1], hint=fault.hint)
 
 
-def lists_no_own(columns: Sequence[TableColumn]) -> bool:
-    """Whether CREATE TABLE declares no column of the table's rows: at most computed, metadata."""
+def has_no_physical_columns(columns: Sequence[TableColumn]) -> bool:
+    """Whether CREATE TABLE declares no physical column: computed and metadata columns at most."""
     return all(column.computed or column.metadata for column in columns)
 
 

@@ -24,7 +24,7 @@ from sqlwin.statements.materialized import (
     read_alter_materialized,
     read_create_materialized,
 )
-from sqlwin.statements.queries import NotOurs, read_ast, read_insert, read_rows
+from sqlwin.statements.queries import SparkSyntaxOnly, read_ast, read_insert, read_rows
 from sqlwin.statements.split import statement_set_body
 
 # What may stand between EXPLAIN and its statement: Flink's and Spark's words
@@ -93,19 +93,15 @@ class _StatementReader:
             "DESCRIBE": self._describe,
             "DROP": self._drop,
             "EXPLAIN": self._explain,
-            "FROM": self._query,
             "INSERT": self._insert,
             "RESET": self._reset,
-            "SELECT": self._query,
             "SET": self._set,
             "SHOW": self._show,
             "STOP": self._stop,
             "SUMMARIZE": self._summarize,
-            "TABLE": self._query,
             "USE": self._use,
-            "VALUES": self._query,
-            "WITH": self._query,
-            "(": self._query,
+            # in VALUES and TABLE is no place for a window function
+            **dict.fromkeys(("FROM", "SELECT", "WITH", "("), self._query),
         }
         if self._is("EXECUTE") and self.tokens[1:] and self.tokens[1].text.upper() in _EXECUTED:
             # positions stay what they are
@@ -146,8 +142,6 @@ class _StatementReader:
     def _query(self) -> nodes.Statement | None:
         if self._is("WITH") and self._holds_insert():
             return self._insert()
-        if self._is("VALUES") or self._is("TABLE"):
-            return None  # no place for a window function
         ast = self._readable(read_ast)
         return None if ast is None else nodes.Query(self.text, self.offset, ast)
 
@@ -166,7 +160,7 @@ class _StatementReader:
         """What `method` reads; None if it cannot, and Spark may be able to."""
         try:
             return parser_of().run(method, self.tokens, self.text)
-        except NotOurs:
+        except SparkSyntaxOnly:
             return None
         except (UnknownToSparkError, TooDeepError):
             raise

@@ -15,7 +15,7 @@ _LITERALS = (*STRINGS, TokenType.NUMBER)
 _QUERY_STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.L_PAREN)
 
 
-class NotOurs(Exception):
+class SparkSyntaxOnly(Exception):
     """A statement of a form that only Spark has."""
 
 
@@ -89,7 +89,7 @@ def read_insert(parser: SqlWinParser) -> dict[str, Any]:
         TokenType.STRING,
         TokenType.VAR,
     ):
-        raise NotOurs
+        raise SparkSyntaxOnly
     if parser._curr.token_type == TokenType.TABLE:
         parser._advance()
     if parser.is_at(*STRINGS):
@@ -111,7 +111,7 @@ def read_insert(parser: SqlWinParser) -> dict[str, Any]:
             if isinstance(each, exp.EQ)
         )
     if parser._curr.text.upper() in ("IF", "BY", "REPLACE"):
-        raise NotOurs  # IF NOT EXISTS, BY NAME, REPLACE WHERE
+        raise SparkSyntaxOnly  # IF NOT EXISTS, BY NAME, REPLACE WHERE
     starts_query = parser._next.token_type in (*_QUERY_STARTS, TokenType.VALUES, TokenType.TABLE)
     if parser.is_at(TokenType.L_PAREN) and not starts_query:
         parser._advance()
@@ -119,7 +119,7 @@ def read_insert(parser: SqlWinParser) -> dict[str, Any]:
         parser._match_r_paren()
         found["columns"] = tuple(column.name for column in columns)
         if parser._curr.text.upper() == "BY":
-            raise NotOurs
+            raise SparkSyntaxOnly
     ast = read_ast(parser)
     if cte is not None:
         inner = ast.args.get("with_")
