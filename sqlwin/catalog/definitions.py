@@ -41,7 +41,11 @@ class Definitions:
         spec = self._spec(statement, rows)
         notes: tuple[str, ...] = ()
         has_physical = statement.like is not None or not has_no_physical_columns(spec.columns)
-        if rows is None and not has_physical and (spec.columns or spec.watermark or spec.primary_key):
+        if (
+            rows is None
+            and not has_physical
+            and (spec.columns or spec.watermark or spec.primary_key)
+        ):
             spec, notes = self._with_columns_of_files(spec)
         elif (
             rows is None and is_of_files(spec) and not (spec.columns and format_of(spec.option_map))

@@ -171,4 +171,4 @@ def _value(setting: Setting, text: str) -> Value:
         case Type.STRING:
             return text.strip()
         case _:
-            return _PARSERS[setting.type](setting.name, text.strip())
+            return _PARSERS[setting.type](setting.name, text)

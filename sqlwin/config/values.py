@@ -58,6 +58,7 @@ def parse_pattern(key: str, text: str) -> str:
     Raises:
         AnalysisError: it is none.
     """
+    text = text.strip()
     try:
         re.compile(text)
     except re.error as error:
