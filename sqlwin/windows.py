@@ -26,7 +26,6 @@ from typing import Any
 
 # Functions of users name this module in the workers, which have neither sqlglot nor the planner
 from runtime.spec.intervals import length_us as us
-from runtime.spec.windows import SessionWindow
 from runtime.streaming.general.assigners import (
     AlignedAssigner,
     Assigner,
@@ -89,17 +88,17 @@ def tumble(size: Length, offset: Length | None = None) -> Assigner:
     Raises:
         AnalysisError: a length is none, or makes no window; likewise below.
     """
-    return _aligned("TUMBLE", size=size, offset=offset)
+    return AlignedAssigner(_window("TUMBLE", size=size, offset=offset))
 
 
 def hop(slide: Length, size: Length, offset: Length | None = None) -> Assigner:
     """HOP."""
-    return _aligned("HOP", slide=slide, size=size, offset=offset)
+    return AlignedAssigner(_window("HOP", slide=slide, size=size, offset=offset))
 
 
 def cumulate(step: Length, size: Length, offset: Length | None = None) -> Assigner:
     """CUMULATE; only windows with rows in them are emitted."""
-    return _aligned("CUMULATE", step=step, size=size, offset=offset)
+    return AlignedAssigner(_window("CUMULATE", step=step, size=size, offset=offset))
 
 
 def session(gap: Length | Callable[[Any], Length]) -> Assigner:
@@ -107,20 +106,12 @@ def session(gap: Length | Callable[[Any], Length]) -> Assigner:
     if callable(gap):
         of_row = gap
         return SessionAssigner(lambda row: us(of_row(row)))
-    window = _window("SESSION", gap=gap)
-    assert isinstance(window, SessionWindow)
-    return SessionAssigner(window.gap_us)
+    return SessionAssigner(_window("SESSION", gap=gap).gap_us)
 
 
 def everything() -> Assigner:
     """One window for all rows of a key, which needs a trigger to be emitted before the end."""
     return GlobalAssigner()
-
-
-def _aligned(kind: str, **lengths: Length | None) -> Assigner:
-    window = _window(kind, **lengths)
-    assert not isinstance(window, SessionWindow)
-    return AlignedAssigner(window)
 
 
 def _window(kind: str, **lengths: Length | None) -> Any:

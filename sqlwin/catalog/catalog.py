@@ -28,7 +28,7 @@ from runtime.connectors.registry import (
     streams_bounded,
 )
 from runtime.detection.detect import Detected
-from runtime.errors import AnalysisError, CatalogError, nearest
+from runtime.errors import AnalysisError, CatalogError, SqlwinError, nearest
 from runtime.names import quoted
 from runtime.redaction import DEFAULT, Mask
 from runtime.scan.asked_once import asking_once
@@ -429,7 +429,10 @@ class SessionCatalog:
         columns: Schema | None,
     ) -> SliceFiles | str:
         """The files of a materialized table. See `planner.catalog.Catalog`."""
-        return self.slices.files(table, range_us, columns)
+        try:
+            return self.slices.files(table, range_us, columns)
+        except SqlwinError as error:
+            return error.message
 
     def analyze(self, query: exp.Query, relations: Mapping[str, Schema]) -> Schema:
         """Output columns of a query, by Spark's analyser. See `planner.catalog.Catalog`."""

@@ -92,23 +92,19 @@ def describe_table(catalog: SessionCatalog, name: Name, spark: SparkSession) -> 
     return pa.table({n: pa.array(c, pa.string()) for n, c in zip(names, columns, strict=True)})
 
 
-def show_create_table(catalog: SessionCatalog, name: Name, mask: Mask) -> pa.Table:
-    """The statement that would make a session table or view again, but for secrets."""
+def show_create_table(
+    catalog: SessionCatalog, name: Name, mask: Mask, spark: SparkSession
+) -> pa.Table:
+    """The statement that would make a session table or view again, but for secrets.
+
+    Of files by their path it makes a table, with all that was found of them.
+    """
     entry = catalog.entry(name)
     assert entry is not None
-    return _one_statement(_create_statement(entry, mask), mask)
-
-
-def show_create_files(
-    catalog: SessionCatalog, files: TableSpec, mask: Mask, spark: SparkSession
-) -> pa.Table:
-    """The statement that makes a table of files by their path, with all that was found of them."""
-    declared = _as_declared(catalog, files, spark)
-    return _one_statement(_create_statement(declared, mask), mask)
-
-
-def _one_statement(statement: str, mask: Mask) -> pa.Table:
-    return pa.table({"create statement": pa.array([mask.text(statement)], pa.string())})
+    if isinstance(entry, TableSpec) and catalog.is_files(entry):
+        entry = _as_declared(catalog, entry, spark)
+    statement = mask.text(_create_statement(entry, mask))
+    return pa.table({"create statement": pa.array([statement], pa.string())})
 
 
 def masked_table(table: pa.Table, mask: Mask) -> pa.Table:

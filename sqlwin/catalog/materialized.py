@@ -148,15 +148,10 @@ class OpenedSlices:
         """The files of one, and those of its base table that are not in it, or why it is stale.
 
         Without columns the base table is not looked at.
-        """
-        try:
-            return self._files(table, range_us, columns)
-        except SqlwinError as error:
-            return error.message
 
-    def _files(
-        self, table: SliceTable, range_us: tuple[int | None, int | None], columns: Schema | None
-    ) -> SliceFiles | str:
+        Raises:
+            SqlwinError: a table cannot be read.
+        """
         stored = self.stored(table.path, table.name)
         if stored.version != table.version:
             stored = open_slices(stored.place, table.name, table.version)

@@ -32,7 +32,6 @@ from runtime.spark.private import unless_missing
 from runtime.spark.session import is_remote
 from runtime.spec.exchange import InProcessStep
 from runtime.spec.scan import ScanSource
-from runtime.spec.table import TableSpec
 from sqlwin.catalog import listings
 from sqlwin.catalog.definitions import Definitions
 from sqlwin.catalog.entries import MaterializedTable, Name
@@ -158,13 +157,8 @@ class Runner:
                 table = listings.show_functions(self.spark, like)
             case nodes.ShowNames():
                 table = listings.masked_table(self._materialized.show(statement), mask)
-            case nodes.ShowCreateTable() if (
-                entry := self.catalog.entry(statement.name)
-            ) is not None:
-                if isinstance(entry, TableSpec) and self.catalog.is_files(entry):
-                    table = listings.show_create_files(self.catalog, entry, mask, self.spark)
-                else:
-                    table = listings.show_create_table(self.catalog, statement.name, mask)
+            case nodes.ShowCreateTable() if self.catalog.entry(statement.name) is not None:
+                table = listings.show_create_table(self.catalog, statement.name, mask, self.spark)
             case nodes.ShowStreams():
                 table = listings.masked_table(show_streams(self.streams), mask)
             case nodes.ShowState():

@@ -30,7 +30,8 @@ def parse_interval(parser: TokenParser) -> exp.Expr | None:
         part = _parse_part(parser)
         parts.append(part)
         unit = part.args.get("unit")
-        if not isinstance(unit, exp.Var) or not _starts_part(parser):
+        # a sign is an operator here: `INTERVAL 1 DAY - 2 ...`
+        if not isinstance(unit, exp.Var) or not _has_unit(parser, parser._index):
             break
     if len(parts) > 1:
         return parser.span(MultiUnitInterval(expressions=parts), first)
@@ -50,24 +51,19 @@ def _is_value(parser: TokenParser) -> bool:
     following = parser._next
     if following.token_type in (*STRINGS, TokenType.NUMBER):
         return True
-    if following.token_type not in (TokenType.DASH, TokenType.PLUS):
-        return False
-    tokens, i = parser._tokens, parser._index + 2
-    if i >= len(tokens) or tokens[i].token_type not in (*STRINGS, TokenType.NUMBER):
-        return False
     # `interval - 4` is a difference, `INTERVAL - 4 DAYS` is none
-    return i + 1 < len(tokens) and tokens[i + 1].text.upper() in _UNITS
+    is_sign = following.token_type in (TokenType.DASH, TokenType.PLUS)
+    return is_sign and _has_unit(parser, parser._index + 2)
 
 
-def _starts_part(parser: TokenParser) -> bool:
-    tokens, i = parser._tokens, parser._index
-    if parser._curr.token_type in (TokenType.DASH, TokenType.PLUS):
-        return False  # an operator: `INTERVAL 1 DAY - 2 ...`
+def _has_unit(parser: TokenParser, i: int) -> bool:
+    """Whether token `i` is a value without a sign, and a unit follows it."""
+    tokens = parser._tokens[i : i + 2]
     return (
-        parser._curr.token_type in (*STRINGS, TokenType.NUMBER)
-        and i + 1 < len(tokens)
-        and tokens[i + 1].token_type not in STRINGS
-        and tokens[i + 1].text.upper() in _UNITS
+        len(tokens) == 2
+        and tokens[0].token_type in (*STRINGS, TokenType.NUMBER)
+        and tokens[1].token_type not in STRINGS
+        and tokens[1].text.upper() in _UNITS
     )
 
 

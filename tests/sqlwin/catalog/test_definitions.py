@@ -117,7 +117,7 @@ def show_create_table(table: TableSpec) -> list[str]:
     """What stands in the parentheses of the statement that makes a table again."""
     catalog = OfflineCatalog(lambda: DEFAULT)
     catalog.add(("t",), table, replace=False, if_not_exists=False)
-    statement = listings.show_create_table(catalog, ("t",), DEFAULT)
+    statement = listings.show_create_table(catalog, ("t",), DEFAULT, SPARK)
     text = str(statement.column(0)[0])
     return [text.partition("(\n")[2].partition("\n)")[0]]
 
@@ -185,7 +185,8 @@ def test_show_create_table_gives_a_statement_that_makes_the_table_with_names_of_
     assert isinstance(statement, CreateTable)
     definitions.create_table(statement)
     made = catalog.entry(statement.name)
-    (shown,) = listings.show_create_table(catalog, statement.name, DEFAULT).column(0).to_pylist()
+    table = listings.show_create_table(catalog, statement.name, DEFAULT, SPARK)
+    (shown,) = table.column(0).to_pylist()
     catalog.drop(statement.name, "TABLE", if_exists=False)
     again = parse_statement(shown)
     assert isinstance(again, CreateTable)

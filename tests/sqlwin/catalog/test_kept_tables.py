@@ -61,5 +61,6 @@ def test_other_statements_are_sparks(text: str) -> None:
     ],
 )
 def test_fields_of_a_type_are_shown_as_they_are_written(type_: str, shown: str) -> None:
-    (statement,) = show_create_table(catalog_with(type_), ("bids",), DEFAULT).column(0).to_pylist()
+    found = show_create_table(catalog_with(type_), ("bids",), DEFAULT, cast(Any, None))
+    (statement,) = found.column(0).to_pylist()
     assert f"`a` {shown}\n" in statement
