@@ -52,7 +52,12 @@ from sqlwin.catalog.entries import (
     entry_name,
     folded_name,
 )
-from sqlwin.catalog.files import FilesByName, described_by_files, described_elsewhere
+from sqlwin.catalog.files import (
+    FilesByName,
+    StatesByName,
+    described_by_files,
+    described_elsewhere,
+)
 from sqlwin.catalog.materialized import (
     OpenedSlices,
     over_inserted_rows,
@@ -62,7 +67,6 @@ from sqlwin.catalog.options import ChangedTables
 from sqlwin.catalog.scans import scan_of_stream, scan_of_table
 from sqlwin.catalog.spark_tables import SPARK_TABLE, SparkTables, full_name
 from sqlwin.catalog.spark_views import SparkViews
-from sqlwin.catalog.states import StatesByName
 from sqlwin.parser.parser import parse_query
 
 

@@ -33,10 +33,9 @@ from runtime.spark.session import is_remote
 from runtime.spec.exchange import InProcessStep
 from runtime.spec.scan import ScanSource
 from sqlwin.catalog import listings
-from sqlwin.catalog.definitions import Definitions
+from sqlwin.catalog.definitions import Definitions, refuse_kept_table
 from sqlwin.catalog.entries import MaterializedTable, Name
-from sqlwin.catalog.guards import refuse_kept_table
-from sqlwin.catalog.states import refuse_remote_state
+from sqlwin.catalog.files import refuse_remote_state
 from sqlwin.config.config import Config
 from sqlwin.execution.advice import Advisor
 from sqlwin.execution.explain import Explanations

@@ -10,7 +10,7 @@ from runtime.errors import CatalogError
 from runtime.redaction import DEFAULT
 from runtime.spec.table import TableColumn, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
-from sqlwin.catalog.guards import refuse_kept_table
+from sqlwin.catalog.definitions import refuse_kept_table
 from sqlwin.catalog.listings import show_create_table
 
 
