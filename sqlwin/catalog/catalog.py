@@ -335,8 +335,12 @@ class SessionCatalog:
 
     def connector(self, name: Name) -> str | None:
         """The connector of a session table, or None."""
+        table = self._table(name)
+        return None if table is None else table.connector
+
+    def _table(self, name: Name) -> TableSpec | None:
         entry = self.entry(name)
-        return entry.connector if isinstance(entry, TableSpec) else None
+        return entry if isinstance(entry, TableSpec) else None
 
     def relation(self, name: Name) -> str | None:
         """The name under which Spark sees a session table now, or None for names of Spark's own.
@@ -405,19 +409,17 @@ class SessionCatalog:
 
     def stream_files(self, name: Name, columns: Schema) -> StreamFiles | str:
         """What of a stream is read by Arrow. See `planner.catalog.Catalog`."""
-        entry = self.entry(name)
-        if not isinstance(entry, TableSpec):
+        table = self._table(name)
+        if table is None:
             return f"{'.'.join(name)} is not a table of the filesystem connector"
-        return scan_of_stream(self._spark, entry, columns)
+        return scan_of_stream(self._spark, table, columns)
 
     def computed_columns(self, name: Name) -> Mapping[str, exp.Expr]:
         """The computed columns of a session table. See `planner.catalog.Catalog`."""
-        entry = self.entry(name)
-        if not isinstance(entry, TableSpec):
-            return {}
+        table = self._table(name)
         return {
             column.name.lower(): parse_query(f"SELECT {column.computed}").expressions[0]
-            for column in entry.columns
+            for column in (table.columns if table is not None else ())
             if column.computed is not None
         }
 

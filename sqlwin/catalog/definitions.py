@@ -53,12 +53,8 @@ class Definitions:
         self._refuse_spark_view(statement)
         spec = self._spec(statement, rows)
         notes: tuple[str, ...] = ()
-        has_physical = statement.like is not None or not has_no_physical_columns(spec.columns)
-        if (
-            rows is None
-            and not has_physical
-            and (spec.columns or spec.watermark or spec.primary_key)
-        ):
+        is_bare = statement.like is None and has_no_physical_columns(spec.columns)
+        if rows is None and is_bare and (spec.columns or spec.watermark or spec.primary_key):
             spec, notes = self._with_columns_of_files(spec)
         elif (
             rows is None and is_of_files(spec) and not (spec.columns and format_of(spec.option_map))
@@ -66,6 +62,8 @@ class Definitions:
             if format_of(spec.option_map) is not None:
                 validate_table(spec)
             spec, notes = self._described(spec, may_lack_files=statement.like is not None)
+        if statement.like is not None and not has_no_physical_columns(spec.columns):
+            _check_names(spec)
         validate_table(spec)
         if rows is not None:
             check_writable(spec, overwrite=False)
@@ -114,12 +112,8 @@ class Definitions:
             SqlwinError: no file is there, a column is there twice, or one that is named is not.
         """
         notes: tuple[str, ...] = ()
-        uses = [("PRIMARY KEY", name) for name in spec.primary_key]
-        uses += [("PARTITIONED BY", name) for name in spec.partitioned_by]
-        if spec.watermark is not None:
-            uses.append(("WATERMARK FOR", spec.watermark.column))
         declared = spec.columns
-        fault = fault_in_names(declared, uses, spec.watermark)
+        fault = fault_in_names(declared, _used_names(spec), spec.watermark)
         has_metadata = any(column.metadata for column in declared)
         if (is_of_files(spec) or is_lake(spec)) and (fault is not None or not has_metadata):
             bare = replace(spec, columns=(), watermark=None, primary_key=())
@@ -143,10 +137,7 @@ class Definitions:
                 watermark=spec.watermark,
                 primary_key=spec.primary_key,
             )
-            fault = fault_in_names(spec.columns, uses, spec.watermark)
-        if fault is not None:
-            clause, name = uses[fault.use]
-            raise AnalysisError(fault.message, subjects=(f"{clause} {name}", name), hint=fault.hint)
+        _check_names(spec)
         return spec, notes
 
     def _described(
@@ -181,10 +172,14 @@ class Definitions:
                 raise self._catalog.unknown(statement.like)
             excluded = statement.like_excluding
             if "OPTIONS" not in excluded:
-                options = {"connector": model.connector, **model.option_map, **options}
-            inherited = [c for c in model.columns if _is_included(c, excluded)]
-            own = {c.name.lower() for c in columns}
-            columns = (*(c for c in inherited if c.name.lower() not in own), *columns)
+                inherited = {"connector": model.connector, **model.option_map}
+                # names of options count in any case
+                spelled = {key.lower(): key for key in inherited}
+                own = {spelled.get(key.lower(), key): value for key, value in options.items()}
+                options = inherited | own
+            included = [c for c in model.columns if _is_included(c, excluded)]
+            known = {c.name.lower() for c in columns}
+            columns = (*(c for c in included if c.name.lower() not in known), *columns)
             if "PARTITIONS" not in excluded:
                 partitioned_by = partitioned_by or model.partitioned_by
             if "CONSTRAINTS" not in excluded:
@@ -218,6 +213,28 @@ class Definitions:
             comment=comment,
             temporary=statement.temporary,
         )
+
+
+def _used_names(spec: TableSpec) -> list[tuple[str, str]]:
+    """The clauses of a table that name columns, each with a name; that of the watermark is last."""
+    uses = [("PRIMARY KEY", name) for name in spec.primary_key]
+    uses += [("PARTITIONED BY", name) for name in spec.partitioned_by]
+    if spec.watermark is not None:
+        uses.append(("WATERMARK FOR", spec.watermark.column))
+    return uses
+
+
+def _check_names(spec: TableSpec) -> None:
+    """Refuse a clause that names no column of the table.
+
+    Raises:
+        AnalysisError: there is one.
+    """
+    uses = _used_names(spec)
+    fault = fault_in_names(spec.columns, uses, spec.watermark)
+    if fault is not None:
+        clause, name = uses[fault.use]
+        raise AnalysisError(fault.message, subjects=(f"{clause} {name}", name), hint=fault.hint)
 
 
 def is_of_files(spec: TableSpec) -> bool:

@@ -203,3 +203,36 @@ def test_describe_finds_the_key_and_the_watermark_whatever_the_case_of_their_nam
     found = listings.describe_table(cast(Any, catalog), ("t",), cast(Any, spark)).to_pylist()
     assert [row["key"] for row in found] == ["", "PRI(k)"]
     assert [row["watermark"] for row in found] == ["ts", ""]
+
+
+BASE = (
+    "CREATE TABLE base (id INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) "
+    "WITH ('connector' = 'datagen', 'number-of-rows' = '10')"
+)
+
+
+def test_like_takes_options_in_any_case_in_place_of_those_of_its_table() -> None:
+    definitions = Definitions(catalog := SessionCatalog(SPARK, cast(Any, None)))
+    for text in (BASE, "CREATE TABLE t WITH ('Number-Of-Rows' = '5') LIKE base"):
+        definitions.create_table(cast(CreateTable, parse_statement(text)))
+    made = catalog.entry(("t",))
+    assert isinstance(made, TableSpec) and made.options == (("number-of-rows", "5"),)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "CREATE TABLE t (WATERMARK FOR id2 AS id2) LIKE base (OVERWRITING WATERMARKS)",
+            "WATERMARK FOR names `id2`",
+        ),
+        (
+            "CREATE TABLE t (PRIMARY KEY (k) NOT ENFORCED) LIKE base (INCLUDING ALL)",
+            "PRIMARY KEY names `k`",
+        ),
+        ("CREATE TABLE t PARTITIONED BY (k) LIKE base (INCLUDING ALL)", "PARTITIONED BY names `k`"),
+    ],
+)
+def test_what_clauses_name_is_a_column_where_like_brings_them(text: str, message: str) -> None:
+    with pytest.raises(AnalysisError, match=message):
+        reported(BASE, text)
