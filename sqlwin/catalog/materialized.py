@@ -379,7 +379,7 @@ def directories_in(place: TablePlace) -> list[str]:
     try:
         # of this machine, a path that is no directory is an error
         names = sorted(os.listdir(root)) if place.store is None else files.names_in(root)
-        found = [f"{root}/{name}" for name in names if not name.startswith(".")]
+        found = [os.path.join(root, name) for name in names if not name.startswith(".")]
         return [path for path in found if files.is_directory(f"{path}/_delta_log")]
     except FileNotFoundError:
         return []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from planner.sql.nodes import path_of_files
+from runtime.slices.faults import broken
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.entries import Definition, MaterializedTable, Name, View, entry_name
 from sqlwin.catalog.materialized import masked_option, rows_of
@@ -21,7 +22,10 @@ def open_materialized(catalog: SessionCatalog, name: Name, path: str) -> Materia
         ExecutionError: it cannot be read.
     """
     stored = catalog.slices.stored(path, ".".join(name))
-    definition = Definition.from_json(stored.definition)
+    try:
+        definition = Definition.from_json(stored.definition)
+    except (KeyError, TypeError, ValueError) as error:
+        raise broken(".".join(name), stored.place, error) from error
     for table in definition.tables:
         called = entry_name(table)
         is_known = path_of_files(table.name) is not None or masked_option(table) is not None

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from runtime.errors import CatalogError
+from runtime.connectors.lake.places import TablePlace
+from runtime.errors import CatalogError, ExecutionError
 from runtime.redaction import DEFAULT
 from runtime.spec.table import TableColumn, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.definitions import refuse_kept_table
 from sqlwin.catalog.listings import show_create_table
+from sqlwin.catalog.opening import open_materialized
 
 
 def catalog_with(type_: str) -> SessionCatalog:
@@ -64,3 +67,13 @@ def test_fields_of_a_type_are_shown_as_they_are_written(type_: str, shown: str) 
     found = show_create_table(catalog_with(type_), ("bids",), DEFAULT, cast(Any, None))
     (statement,) = found.column(0).to_pylist()
     assert f"`a` {shown}\n" in statement
+
+
+@pytest.mark.parametrize("definition", [{}, {"query": "SELECT 1", "views": [], "tables": [{}]}])
+def test_a_materialized_table_with_a_damaged_definition_cannot_be_read(
+    definition: dict[str, Any],
+) -> None:
+    stored = SimpleNamespace(definition=definition, place=TablePlace("/data/m"))
+    catalog = SimpleNamespace(slices=SimpleNamespace(stored=lambda path, name: stored))
+    with pytest.raises(ExecutionError, match="/data/m"):
+        open_materialized(cast(Any, catalog), ("m",), "/data/m")
