@@ -16,7 +16,7 @@ from runtime.connectors.lake.places import TablePlace
 from runtime.errors import CatalogError, SqlwinError
 from runtime.files import is_local_path
 from runtime.names import quoted
-from runtime.redaction import DEFAULT, MASKED, Mask
+from runtime.redaction import MASKED, Mask
 from runtime.slices.changes import as_it_is, changes
 from runtime.slices.store import StoredSlices, open_slices
 from runtime.spec.scan import Messages, ScanFile, ScanSource
@@ -57,7 +57,8 @@ class OpenedSlices:
     Args:
         catalog: the session's.
         resolved: what a path of a user's stands for.
-        placed: where a directory of slices is, and what opens it there.
+        place: where the directory of slices is that a path of a user's stands for, and what opens
+            it there; raises CatalogError where none can be.
         mask: what looks secret now: no definition has it.
     """
 
@@ -65,13 +66,13 @@ class OpenedSlices:
         self,
         catalog: Tables,
         resolved: Callable[[str], str],
-        placed: Callable[[str], TablePlace] = TablePlace,
-        mask: Callable[[], Mask] = lambda: DEFAULT,
+        place: Callable[[str], TablePlace],
+        mask: Callable[[], Mask],
     ) -> None:
         self._catalog = catalog
         self._mask = mask
         self._resolved = resolved
-        self._placed = placed
+        self.place = place
         self._places: dict[str, TablePlace] = {}
         self._stored: dict[str, StoredSlices] = {}
 
@@ -80,20 +81,12 @@ class OpenedSlices:
         self._stored.clear()
         self._places.clear()
 
-    def place(self, path: str) -> TablePlace:
-        """Where the directory of slices is that a path of a user's stands for.
-
-        Raises:
-            CatalogError: there can be none.
-        """
-        return self._placed(path)
-
     def place_of(self, path: str) -> TablePlace:
-        """The same of a path that is known to be one of slices, as `TablePlace` has it."""
+        """Where the directory of a table's slices is, by its path as `TablePlace` has it."""
         if is_local_path(path):
             return TablePlace(path)
         if path not in self._places:
-            self._places[path] = self._placed(path)
+            self._places[path] = self.place(path)
         return self._places[path]
 
     def stored(self, path: str, name: str) -> StoredSlices:
