@@ -104,7 +104,7 @@ class Session:
 
         It is a streaming DataFrame if a source is a stream: `writeStream` starts it.
 
-        Other statements are run, and the DataFrame holds what they have to say.
+        Other statements are run, and the DataFrame holds their rows or their message.
 
         Args:
             query: one statement.

@@ -294,7 +294,7 @@ class SessionCatalog:
         return self.spark_tables.table(folded_name(name))
 
     def follow(self, names: Sequence[Name]) -> None:
-        """From here on, read the files of the tables of Spark's catalog that a query names.
+        """Read the files of the tables of Spark's catalog that a query names, from now on.
 
         Raises:
             CatalogError: one is something else, whose new rows nobody knows.
@@ -447,7 +447,7 @@ class SessionCatalog:
     # -- towards Spark -------------------------------------------------------------------------
 
     def start_statement(self, mode: str, *, per_split: str = "auto") -> None:
-        """From here on session tables are read anew: files may have come.
+        """Begin a statement: session tables are read again, since files may have come.
 
         Args:
             mode: `automatic`: tables without an end are streams; `streaming`: all that can be;

@@ -108,7 +108,7 @@ class FilesByName:
         self._views: set[str] = set()
 
     def start_statement(self) -> None:
-        """From here on files are looked at anew."""
+        """Begin a statement: files are looked at again."""
         self._found.clear()
         if len(self._named) > _MOST_REMEMBERED:
             self._named.clear()
@@ -232,7 +232,7 @@ class StatesByName:
         self._found: dict[str, Registered] = {}
 
     def start_statement(self) -> None:
-        """From here on states are read anew: streams may have gone on."""
+        """Begin a statement: state is read again, since streams may have gone on."""
         self._found.clear()
 
     def rows(self, name: str) -> Registered | None:

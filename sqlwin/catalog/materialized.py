@@ -77,7 +77,7 @@ class OpenedSlices:
         self._stored: dict[str, StoredSlices] = {}
 
     def start_statement(self) -> None:
-        """From here on tables are opened anew: versions may have come."""
+        """Begin a statement: tables are opened again, since versions may have come."""
         self._stored.clear()
         self._places.clear()
 

@@ -43,7 +43,7 @@ class SparkTables:
         self._found: dict[Name, TableSpec | None] = {}
 
     def start_statement(self) -> None:
-        """From here on tables are looked up anew."""
+        """Begin a statement: tables are looked up again."""
         self._found.clear()
 
     def follow(self, table: TableSpec) -> None:

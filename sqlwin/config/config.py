@@ -115,7 +115,7 @@ class Config:
     def spark_setting(self, key: str) -> tuple[str | None, str | None]:
         """The setting of Spark's that a key stands for, and its value; None for Spark's default.
 
-        The name is None where a setting is no matter of Spark's.
+        The name is None where a setting stands for none of Spark's.
         """
         if key.startswith(_SPARK):
             return key, self._texts.get(key)

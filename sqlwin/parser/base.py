@@ -98,7 +98,7 @@ class TokenParser(SparkParser):
             super().raise_error(message, token)
 
     def syntax_error(self, error: ParseError) -> SqlSyntaxError:
-        """One of sqlglot's errors as a line of ours."""
+        """An error of sqlglot's as one of sqlwin's, with the place where it came."""
         message = _error_line(error, self.sql, self.failed_at)
         return SqlSyntaxError(message, position=self.place(self.failed_at), sql=self.sql)
 

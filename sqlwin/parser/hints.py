@@ -22,7 +22,7 @@ SPARK_HINTS = frozenset(
     "BROADCAST BROADCASTJOIN MAPJOIN MERGE SHUFFLE_MERGE MERGEJOIN SHUFFLE_HASH "
     "SHUFFLE_REPLICATE_NL COALESCE REPARTITION REPARTITION_BY_RANGE REBALANCE".split()
 )
-# How Flink carries out a query, which is no matter of Spark's
+# How Flink carries out a query: Spark has nothing of the kind
 FLINK_HINTS = frozenset("LOOKUP MULTI_JOIN NEST_LOOP STATE_TTL".split())
 
 _EXAMPLE = "write /*+ OPTIONS('key' = 'value', ...) */ behind the name of a table"

@@ -37,7 +37,7 @@ def read_create_table(parser: SqlWinParser) -> dict[str, Any]:
     """What CREATE TABLE says, by the names of `CreateTable`'s fields.
 
     Raises:
-        SqlSyntaxError: what stands there is no CREATE TABLE of ours; with position.
+        SqlSyntaxError: it does not read, or a clause names no column; with position.
     """
     found: dict[str, Any] = {}
     _read_head(parser, "TABLE", found)
@@ -62,7 +62,7 @@ def read_create_view(parser: SqlWinParser) -> dict[str, Any]:
     """What CREATE VIEW says, by the names of `CreateView`'s fields.
 
     Raises:
-        SqlSyntaxError: what stands there is no CREATE VIEW of ours; with position.
+        SqlSyntaxError: it does not read; with position.
     """
     found: dict[str, Any] = {}
     _read_head(parser, "VIEW", found)

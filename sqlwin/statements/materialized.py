@@ -20,7 +20,7 @@ def read_create_materialized(parser: SqlWinParser) -> dict[str, Any]:
     """What CREATE MATERIALIZED TABLE says, by the names of `CreateMaterializedTable`'s fields.
 
     Raises:
-        SqlSyntaxError: what stands there is none of ours; with position.
+        SqlSyntaxError: it does not read; with position.
     """
     found: dict[str, Any] = {}
     parser._match_text_seq("CREATE", "MATERIALIZED", "TABLE")
@@ -47,7 +47,7 @@ def read_alter_materialized(parser: SqlWinParser) -> dict[str, Any]:
     """What ALTER MATERIALIZED TABLE says, by the names of `AlterMaterializedTable`'s fields.
 
     Raises:
-        SqlSyntaxError: what stands there is none of ours; with position.
+        SqlSyntaxError: it does not read; with position.
     """
     parser._match_text_seq("ALTER", "MATERIALIZED", "TABLE")
     name = read_name(parser, "the materialized table")

@@ -51,7 +51,7 @@ def parse_statement(text: str, offset: int = 0) -> nodes.Statement:
     """The statement that `text` holds; a semicolon may end it.
 
     What sqlwin does not need to understand becomes a `SparkStatement`, a query that cannot be
-    read too, unless it holds a window function: Spark's word on it is better.
+    read too, unless it holds a window function: Spark's error message is better then.
 
     Args:
         text: one statement.
