@@ -32,11 +32,13 @@ class UnknownToSparkError(SqlSyntaxError):
 
 def is_word(tokens: Sequence[Token], i: int, *texts: str) -> bool:
     """Whether the tokens from `i` are these words, unquoted, in any case."""
-    found = tokens[i : i + len(texts)]
-    return len(found) == len(texts) and all(
-        token.token_type not in _QUOTED and token.text.upper() == text
-        for token, text in zip(found, texts, strict=True)
-    )
+    if i + len(texts) > len(tokens):
+        return False
+    for place, text in enumerate(texts, i):
+        token = tokens[place]
+        if token.text.upper() != text or token.token_type in _QUOTED:
+            return False
+    return True
 
 
 def depths(tokens: Sequence[Token], first: int = 0) -> Iterator[tuple[int, int]]:

@@ -131,11 +131,12 @@ class _StatementReader:
 
     def _refuse_second_statement(self) -> None:
         """Refuse a semicolon, but for those inside a statement set that is being explained."""
-        for i, token in enumerate(self.tokens):
-            if statement_set_body(self.tokens, i) is not None:
-                return
-            if token.token_type == TokenType.SEMICOLON:
-                self._fail("there is more than one statement here", token)
+        kinds = [token.token_type for token in self.tokens]
+        if TokenType.SEMICOLON not in kinds:
+            return
+        end = kinds.index(TokenType.SEMICOLON)
+        if all(statement_set_body(self.tokens, i) is None for i in range(1, end)):
+            self._fail("there is more than one statement here", self.tokens[end])
 
     # -- queries -------------------------------------------------------------------------------
 
