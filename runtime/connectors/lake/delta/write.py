@@ -150,10 +150,11 @@ def _transaction(writer: str) -> str:
 def is_committed(path: str, mark: str) -> bool:
     """Whether files with a mark in their names are in a table: what comes after may have failed."""
     from deltalake import DeltaTable
+    from deltalake.exceptions import TableNotFoundError
 
     try:
         return any(mark in file for file in DeltaTable(path).file_uris())
-    except FileNotFoundError:
+    except TableNotFoundError:
         return False
 
 

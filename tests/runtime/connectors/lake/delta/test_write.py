@@ -138,6 +138,11 @@ def test_files_without_a_version_are_removed_and_others_stay(tmp_path):
     assert len(list(tmp_path.glob("i=*/*.parquet"))) == 3
 
 
+def test_files_of_a_table_that_could_not_be_made_are_in_none(tmp_path):
+    written(tmp_path, table_of(3))
+    assert not is_committed(str(tmp_path), "mark")
+
+
 def test_a_table_can_be_made_where_a_job_was_killed_that_was_making_it(tmp_path):
     written(tmp_path, table_of(4), ["i"], mark="0123456789abcdef" * 2)
     (tmp_path / "_delta_log").mkdir()
