@@ -134,9 +134,9 @@ def open_catalog(spec: TableSpec) -> Any:
         raise missing_extra(spec, "pyiceberg", error) from error
     values = option_values(spec)
     properties = {
-        name.removeprefix("catalog."): value
+        name[len("catalog.") :]: value
         for name, value in spec.options
-        if name.startswith("catalog.")
+        if name.lower().startswith("catalog.")
     }
     for option, name in (("catalog-type", "type"), ("uri", "uri"), ("warehouse", "warehouse")):
         if option in values:

@@ -5,7 +5,12 @@ import sys
 import pytest
 
 from runtime.connectors.lake.delta.snapshot import open_delta
-from runtime.connectors.lake.iceberg.snapshot import from_catalog, from_path, table_name
+from runtime.connectors.lake.iceberg.snapshot import (
+    from_catalog,
+    from_path,
+    open_catalog,
+    table_name,
+)
 from runtime.connectors.lake.places import TablePlace
 from runtime.connectors.lake.table import UnreadableError
 from runtime.connectors.registry import validate_table
@@ -81,6 +86,13 @@ def test_a_table_is_in_a_database_of_its_catalog():
     assert table_name(spec_of("iceberg")) == ("default", "t")
     assert table_name(spec_of("iceberg", catalog_table="x.y")) == ("x", "y")
     assert table_name(spec_of("iceberg", catalog_database="d")) == ("d", "t")
+
+
+def test_properties_of_a_catalog_may_begin_in_any_case():
+    options = (("catalog-type", "in-memory"), ("Catalog.Some.Key", "x"))
+    spec = TableSpec("t", "iceberg", options=options)
+    validate_table(spec)
+    assert open_catalog(spec).properties["Some.Key"] == "x"
 
 
 def test_files_are_found_as_logs_name_them():
