@@ -191,7 +191,7 @@ def _columns(values: Sequence[bytes | None], how: AvroDecoding) -> list[pa.Array
     if head:
         if (lengths[is_there] < head).any() or data[starts[is_there]].any():
             raise BrokenError("it does not begin with a zero byte and the id of a schema")
-        ids = data[starts[:, None] + np.arange(1, head)].view(">i4")[:, 0].astype(np.int64)
+        ids = data[starts[:, None] + np.arange(1, head)].view(">u4")[:, 0].astype(np.int64)
     else:
         ids = np.zeros(len(values), np.int64)
     ids[~is_there] = -1

@@ -56,6 +56,12 @@ def test_messages_of_several_schemas_come_in_their_order(registry: Registry) -> 
     assert registry.n_asked == 2, "a schema is asked for once"
 
 
+def test_no_id_of_a_schema_is_taken_for_a_message_without_a_value(registry: Registry) -> None:
+    how = decoding(columns(k="int"), registry=asked(registry))
+    with pytest.raises(ExecutionError, match="has no schema 4294967295"):
+        decoded_avro([None, b"\0\xff\xff\xff\xff\x02"], how)
+
+
 def test_messages_of_a_topic_are_read_for_spark_and_for_windows(
     registry: Registry, broker: Broker
 ) -> None:
