@@ -82,7 +82,8 @@ def reading_of(spec: TableSpec, *, is_stream: bool) -> Reading:
     values = option_values(spec)
     topics = tuple(t.strip() for t in values.get("topic", "").split(";") if t.strip())
     mode = values.get("scan.startup.mode", "group-offsets").lower()
-    reset = EARLIEST if values.get("properties.auto.offset.reset", "") == EARLIEST else LATEST
+    is_earliest = values.get("properties.auto.offset.reset", "").lower() == EARLIEST
+    reset = EARLIEST if is_earliest else LATEST
     starts = {
         "earliest-offset": EARLIEST,
         "latest-offset": LATEST,

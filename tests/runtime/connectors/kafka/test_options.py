@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from runtime.connectors.kafka.table import sink_options, source_options
+from runtime.connectors.kafka.table import reading_of, sink_options, source_options
 from runtime.connectors.registry import idle_options, is_unbounded, split_sql, validate_table
 from runtime.errors import CatalogError
 from runtime.spec.table import TableColumn, TableSpec
@@ -67,6 +67,14 @@ def test_a_stream_starts_where_the_startup_mode_says(
     mode: dict[str, str], options: dict[str, str]
 ) -> None:
     assert starts(**mode) == options
+
+
+@pytest.mark.parametrize("group", ["", "g"])
+def test_both_clients_know_where_a_new_stream_begins_in_any_case(group: str) -> None:
+    spec = kafka(properties__auto__offset__reset="Earliest", properties__group__id=group)
+    assert source_options(spec, is_stream=True)["startingOffsets"] == "earliest"
+    reading = reading_of(spec, is_stream=True)
+    assert (reading.reset if group else reading.start) == "earliest"
 
 
 def test_a_batch_reads_all_there_is_up_to_the_bound() -> None:
