@@ -11,6 +11,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from runtime.names import quoted
+
 # So many rows are kept, those of the latest windows
 MOST_ROWS = 200
 # Somebody who looks asks at least this often
@@ -47,7 +49,7 @@ class LatestRows:
         """Take rows of a micro-batch, which tasks have written; they are to be persisted."""
         self._fetched[into] = time.monotonic()
         column = _time_column(rows)
-        ordered = rows if column is None else rows.orderBy(F.col(f"`{column}`").desc())
+        ordered = rows if column is None else rows.orderBy(F.col(quoted(column)).desc())
         try:
             found = ordered.limit(MOST_ROWS).toArrow()
         except (PySparkException, pa.ArrowException) as error:

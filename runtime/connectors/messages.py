@@ -102,7 +102,7 @@ def encoded(fields: list[str], file_format: str, spec: TableSpec) -> Column:
         CatalogError: the columns do not fit the format.
         SetupError: Spark's package for Avro is missing.
     """
-    value = F.struct(*(F.col(f"`{name}`") for name in fields))
+    value = F.struct(*(F.col(quoted(name)) for name in fields))
     if file_format == "raw":
         if len(fields) != 1:
             raise bad_option(
@@ -111,7 +111,7 @@ def encoded(fields: list[str], file_format: str, spec: TableSpec) -> Column:
                 f"it has {', '.join(fields)}",
                 subjects=("'raw'",),
             )
-        return F.col(f"`{fields[0]}`")
+        return F.col(quoted(fields[0]))
     if file_format == "avro":
         try:
             from pyspark.sql.avro.functions import to_avro

@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 
 from runtime.commits import read_commits
 from runtime.connectors.columns import declared_schema, physical_columns
+from runtime.connectors.connector import register_source
 from runtime.connectors.filesystem.nanoseconds import has_nanoseconds
 from runtime.connectors.filesystem.paths import data_files, path_for_spark
 from runtime.connectors.filesystem.publish import clear_batches
@@ -146,7 +147,7 @@ def _stored_stream(
             f"table `{spec.name}`: a stream of {origin} knows {others[0]} only with {package}",
             subjects=(spec.name,),
         )
-    spark.dataSource.register(UnreadRows)
+    register_source(spark, UnreadRows)
     schema = read_stored_table(spark, spec, origin, files).schema
     said = f"table `{spec.name}`: this query needs rows of {origin}, which streams read only with "
     reader = spark.readStream.format(UNREAD_ROWS).schema(schema)

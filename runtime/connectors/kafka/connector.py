@@ -397,7 +397,7 @@ def columns_of(
             columns.append(value.alias(column.name))
         elif column.computed is None:
             columns.append(found[column.name].alias(column.name))
-    return messages.select(*columns, *(F.col(f"`{name}`") for name in beside))
+    return messages.select(*columns, *map(quoted, beside))
 
 
 def split(spec: TableSpec) -> str:

@@ -16,6 +16,7 @@ from runtime.connectors.kafka.source import as_spark_has_them, ranges, ranges_th
 from runtime.connectors.kafka.table import METADATA, key_fields, reading_of, value_format
 from runtime.connectors.options.checks import option_values
 from runtime.connectors.options.formats import spark_options
+from runtime.names import quoted
 from runtime.spec.scan import ScanSource
 from runtime.spec.table import Column, TableColumn, TableSpec
 
@@ -128,8 +129,8 @@ def decoded_by_spark(
         `columns`, SPLIT, and the others of `rows` with a number in place of a name: `$0` and so on.
     """
     others = [name for name in rows.columns if name != message]
-    numbered = [F.col(f"`{name}`").alias(f"${number}") for number, name in enumerate(others)]
-    flat = as_spark_has_them(rows.select(f"`{message}`.*", *numbered))
+    numbered = [F.col(quoted(name)).alias(f"${number}") for number, name in enumerate(others)]
+    flat = as_spark_has_them(rows.select(f"{quoted(message)}.*", *numbered))
     names = [SPLIT, *(f"${number}" for number in range(len(others)))]
     made = columns_of(flat, spec, beside=names)
-    return made.select(*(F.col(f"`{name}`") for name in [*(c.name for c in columns), *names]))
+    return made.select(*map(quoted, [*(c.name for c in columns), *names]))

@@ -8,6 +8,7 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyspark.sql import SparkSession
 
+from runtime.connectors.latest_rows import LatestRows
 from runtime.connectors.registry import (
     CONNECTORS,
     check_writable,
@@ -140,6 +141,15 @@ def test_any_source_of_spark_can_be_written(spark: SparkSession, tmp_path: Path)
     spec = table("spark", "a BIGINT", format="orc", path=f"{tmp_path}/t")
     assert write_table(spark.range(3), spec, overwrite=True) == 3
     assert rows(spark, spec) == [(0,), (1,), (2,)]
+
+
+def test_the_latest_rows_are_fetched_whatever_their_columns_are_called(spark: SparkSession):
+    latest = LatestRows()
+    rows = spark.sql(
+        "SELECT TIMESTAMP '2024-01-01 00:00:00' + MAKE_INTERVAL(id) AS `a``t` FROM range(3)"
+    )
+    latest.fetch("t", rows)
+    assert [row["a`t"].year for row in latest.tables()["t"].to_pylist()] == [2026, 2025, 2024]
 
 
 # A table of each connector that can be written

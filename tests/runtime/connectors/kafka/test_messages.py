@@ -53,6 +53,15 @@ def test_rows_come_back_from_messages(options: dict[str, str], spark: SparkSessi
     assert found == [(1, "a", AT, 7), (2, None, AT, 7)]
 
 
+@pytest.mark.parametrize("file_format", ["json", "raw"])
+def test_columns_may_have_any_name(file_format: str, spark: SparkSession) -> None:
+    options = {"topic": "t", "properties.bootstrap.servers": "h:1", "format": file_format}
+    spec = TableSpec("k", "kafka", (TableColumn("a`b", "STRING"),), tuple(options.items()))
+    sent = kafka.messages(spark.sql("SELECT 'x' AS `a``b`"), spec)
+    received = sent.select(F.col("value").cast("binary"))
+    assert [tuple(row) for row in kafka.columns_of(received, spec).collect()] == [("x",)]
+
+
 def test_messages_that_cannot_be_read_fail_or_are_left_out(spark: SparkSession) -> None:
     received = spark.createDataFrame(
         [(b'{"id": 1}', "t", 0, 7), (b"{broken", "t", 0, 8), (b"", "t", 0, 9)],
