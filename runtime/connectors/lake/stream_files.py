@@ -1,27 +1,32 @@
-"""Files of versions that a stream reads: a data source of Spark's hands them to its tasks."""
+"""Tables of lakes as streams: data sources in Python, which read the files of versions in tasks."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from runtime.connectors.columns import find_column, physical_columns, pick
+from runtime.connectors.connector import register_source
+from runtime.connectors.lake.places import TablePlace
 from runtime.connectors.lake.table import has_fields
 from runtime.connectors.options.checks import option_values
 from runtime.errors import ExecutionError
 from runtime.scan.files import NotScannable
 from runtime.scan.lake import LakeColumn, read_footers, stored_names
 from runtime.scan.metadata import find_misfit
-from runtime.spec.table import Column, TableSpec
+from runtime.spec.table import LATE_ROWS, Column, TableSpec
 
 _BATCH_ROWS = 1 << 16
+# Options that say which versions are read, and what becomes of late rows
+_OF_STREAMS = ("version", "timestamp", "source.monitor-interval", "skip-change-commits", LATE_ROWS)
 
 
 @dataclass
@@ -30,7 +35,7 @@ class VersionFile(InputPartition):
 
     Attributes:
         path: where it is.
-        texts: what the log has for its partition columns.
+        texts: what the log has for the partition columns that are read, by the table's names.
         needed: columns that it may not lack.
     """
 
@@ -39,12 +44,47 @@ class VersionFile(InputPartition):
     needed: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True)
-class Columns:
-    """How columns are found: those that are read, and what the log calls those of partitions."""
+class VersionReader(DataSourceStreamReader):
+    """Reads a table version by version; a snapshot of Iceberg is a version too.
 
-    columns: tuple[LakeColumn, ...]
-    partitions: dict[str, str] = field(default_factory=dict)
+    Args:
+        connector: the table's.
+        options: of the data source, see `stream_of`.
+        schema: the columns that are read, as the table calls them.
+    """
+
+    unit = "version"
+    # how they are found in files
+    _columns: tuple[LakeColumn, ...]
+
+    def __init__(self, connector: str, options: Mapping[str, str], schema: StructType) -> None:
+        said = tuple((name, value) for name, value in json.loads(options["options"]))
+        self._spec = TableSpec(options["table"], connector, options=said)
+        self._place = TablePlace(options["path"]) if options.get("path") else None
+        # no version after this one is read; None: all that come
+        self._until = int(options["until"]) if options.get("until") else None
+        # versions that delete or update rows are passed over
+        self._skips = options.get("skips") == "true"
+        self._schema = schema
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a file."""
+        assert isinstance(partition, VersionFile)
+        return read_file(partition, self._schema, self._columns)
+
+    def changed_column(self, there: StructType) -> str | None:
+        """One of the columns that are read that a version no longer has as it was."""
+        for name in self._schema.names:
+            if name not in there.names or there[name].dataType != self._schema[name].dataType:
+                return name
+        return None
+
+    def stopped(self, version: int, table: str, why: str) -> ExecutionError:
+        """The error for a version that the stream cannot read."""
+        return ExecutionError(
+            f"table `{self._spec.name}`: the stream stops at {self.unit} {version} of {table}: "
+            f"{why}"
+        )
 
 
 def column_fields(spec: TableSpec, there: StructType) -> list[StructField]:
@@ -61,31 +101,39 @@ def stream_of(
     spec: TableSpec,
     source: type[DataSource],
     fields: Sequence[StructField],
-    options: Mapping[str, str],
+    place: TablePlace | None,
+    newest: int,
     origin: str,
 ) -> DataFrame:
-    """The rows of a data source as a stream, with the columns that a table declares.
+    """The versions of a table as a stream, with the columns that it declares.
 
     Args:
         spark: the session.
         spec: the table.
-        source: reads its versions.
+        source: reads its versions, with the options `table`, `path`, `options`, `until`, `skips`.
         fields: the columns that it reads.
-        options: for it.
+        place: where the table is; None: its catalog knows it.
+        newest: its newest version; without a monitor interval none that comes later is read.
         origin: what errors about columns call the table.
     """
-    # makes the session the active one, see `row_numbers`
-    spark.createDataFrame([], "id BIGINT")
-    spark.dataSource.register(source)
-    skips = option_values(spec).get("skip-change-commits", "false").lower()
+    register_source(spark, source)
+    values = option_values(spec)
     reader = spark.readStream.format(source.name()).schema(StructType(list(fields)))
-    rows = reader.options(table=spec.name, skips=skips, **options).load()
+    rows = reader.options(
+        table=spec.name,
+        path="" if place is None else place.path,
+        options=json.dumps([o for o in spec.options if o[0].lower() not in _OF_STREAMS]),
+        until="" if "source.monitor-interval" in values else str(newest),
+        skips=values.get("skip-change-commits", "false").lower(),
+    ).load()
     if not spec.columns:
         return rows
     return rows.select(*(pick(rows, spec, c, origin) for c in physical_columns(spec)))
 
 
-def read_file(part: VersionFile, schema: StructType, table: Columns) -> Iterator[pa.RecordBatch]:
+def read_file(
+    part: VersionFile, schema: StructType, columns: Sequence[LakeColumn]
+) -> Iterator[pa.RecordBatch]:
     """The rows of a file under the names and types of `schema`.
 
     Raises:
@@ -96,7 +144,7 @@ def read_file(part: VersionFile, schema: StructType, table: Columns) -> Iterator
         raise ExecutionError(footers.reason)
     (footer,) = footers
     arrow = to_arrow_schema(schema, timezone="UTC")
-    in_files = [c for c in table.columns if c.name not in table.partitions]
+    in_files = [c for c in columns if c.name not in part.texts]
     names = stored_names(footer, in_files, part.needed)
     if isinstance(names, NotScannable):
         raise ExecutionError(f"{names.reason} in {part.path}")
@@ -113,13 +161,10 @@ def read_file(part: VersionFile, schema: StructType, table: Columns) -> Iterator
     misfit = find_misfit(part.path, footer, flat)
     if misfit is not None:
         raise ExecutionError(f"{misfit.reason}: the stream cannot go on")
-    constants = {
-        name: _constant(part.texts.get(logged), arrow.field(name).type)
-        for name, logged in table.partitions.items()
-    }
+    constants = {name: _constant(t, arrow.field(name).type) for name, t in part.texts.items()}
     with pq.ParquetFile(part.path, coerce_int96_timestamp_unit="us") as file:
-        columns = list(dict.fromkeys(stored.values()))
-        for batch in file.iter_batches(_BATCH_ROWS, columns=columns, use_threads=False):
+        names_read = list(dict.fromkeys(stored.values()))
+        for batch in file.iter_batches(_BATCH_ROWS, columns=names_read, use_threads=False):
             arrays = []
             for field in arrow:
                 if field.name in constants:

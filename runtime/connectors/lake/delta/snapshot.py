@@ -29,7 +29,7 @@ from runtime.spec.table import TableSpec
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-_MAPPING = "delta.columnMapping."
+MAPPING = "delta.columnMapping."
 # What a reader has to know of, and this one does or has no use for
 _KNOWN_FEATURES = frozenset(
     ("columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck")
@@ -239,7 +239,7 @@ def add_actions(table: DeltaTable) -> pa.Table:
 
 def mapping_mode(table: DeltaTable) -> str:
     """How columns are found in files: `none`, `name` or `id`."""
-    return table.metadata().configuration.get(_MAPPING + "mode") or "none"
+    return table.metadata().configuration.get(MAPPING + "mode") or "none"
 
 
 def lake_column(field: StructField, mode: str) -> LakeColumn:
@@ -247,8 +247,8 @@ def lake_column(field: StructField, mode: str) -> LakeColumn:
     type_ = field.dataType.simpleString()
     if mode == "none":
         return LakeColumn(field.name, type_, (field.name,))
-    stored = field.metadata[_MAPPING + "physicalName"]
-    number = int(field.metadata[_MAPPING + "id"]) if mode == "id" else None
+    stored = field.metadata[MAPPING + "physicalName"]
+    number = int(field.metadata[MAPPING + "id"]) if mode == "id" else None
     return LakeColumn(field.name, type_, (stored,), number)
 
 
@@ -267,7 +267,7 @@ def _stored(type_: StructType) -> StructType:
 
     return StructType(
         [
-            StructField((f.metadata or {}).get(_MAPPING + "physicalName", f.name), of(f.dataType))
+            StructField((f.metadata or {}).get(MAPPING + "physicalName", f.name), of(f.dataType))
             for f in type_.fields
         ]
     )

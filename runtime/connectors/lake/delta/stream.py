@@ -10,16 +10,16 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from runtime.connectors.lake.delta.snapshot import (
+    MAPPING,
     delta_path,
     delta_schema,
     delta_table,
@@ -30,51 +30,41 @@ from runtime.connectors.lake.delta.snapshot import (
 from runtime.connectors.lake.delta.write import partition_text
 from runtime.connectors.lake.places import TablePlace
 from runtime.connectors.lake.stream_files import (
-    Columns,
     VersionFile,
+    VersionReader,
     column_fields,
-    read_file,
     stream_of,
 )
 from runtime.connectors.lake.table import UnreadableError
-from runtime.connectors.options.checks import option_values
 from runtime.errors import ExecutionError
 from runtime.spec.table import TableSpec
 
 FORMAT = "sqlwin_delta_versions"
 # A stream that is far behind reads so many versions at a time
 _MOST_VERSIONS = 1000
-_BATCH_ROWS = 1 << 16
 _COMMIT = re.compile(r"(\d{20})\.json")
-_MAPPING = "delta.columnMapping."
 
 
-class _DeltaReader(DataSourceStreamReader):
-    """Reads a table version by version.
-
-    Args:
-        spec: the table.
-        path: where it is.
-        schema: the columns that are read, as the table calls them.
-        until: no version after this one is read; None: all that come.
-        skips: versions that delete or update rows are passed over.
-    """
-
-    def __init__(
-        self, spec: TableSpec, path: str, schema: StructType, until: int | None, skips: bool
-    ) -> None:
-        self._spec = spec
-        self._path = path
-        self._schema = schema
-        self._until = until
-        self._skips = skips
-        self._columns = _table_columns(spec, path, schema)
+class _DeltaReader(VersionReader):
+    def __init__(self, connector: str, options: Mapping[str, str], schema: StructType) -> None:
+        super().__init__(connector, options, schema)
+        assert self._place is not None
+        self._at = self._place
+        table = open_delta(self._spec, self._at)
+        mode, there = mapping_mode(table), delta_schema(table)
+        self._columns = tuple(lake_column(there[name], mode) for name in schema.names)
+        # what a log calls the partition columns that are read
+        self._logged = {
+            name: there[name].metadata.get(MAPPING + "physicalName", name)
+            for name in table.metadata().partition_columns
+            if name in schema.names
+        }
 
     def initialOffset(self) -> dict[str, int]:
         return {"version": -1}
 
     def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:
-        names = os.listdir(f"{self._path}/_delta_log")
+        names = os.listdir(f"{self._at.path}/_delta_log")
         found = [int(match[1]) for name in names if (match := _COMMIT.fullmatch(name))]
         newest = max(found, default=start["version"])
         if self._until is not None:
@@ -91,30 +81,22 @@ class _DeltaReader(DataSourceStreamReader):
         versions = range(start["version"] + 1, end["version"] + 1)
         return [part for version in versions for part in self._added(version)]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, VersionFile)
-        return read_file(partition, self._schema, self._columns)
-
     def _snapshot(self, version: int) -> list[InputPartition]:
         chosen = (*self._spec.options, ("version", str(version)))
         spec = replace(self._spec, options=chosen)
         try:
-            table = open_delta(spec, TablePlace(self._path))
-            snapshot = delta_table(spec, table, TablePlace(self._path), "UTC").snapshot
+            table = open_delta(spec, self._at)
+            snapshot = delta_table(spec, table, self._at, "UTC").snapshot
         except UnreadableError as error:
             raise self._stopped(version, error.reason) from error
         types = {column.name: column.type for column in snapshot.columns}
         names = snapshot.partition_columns
-        return [
-            VersionFile(
-                file.path,
-                {
-                    name: partition_text(value, types[name])
-                    for name, value in zip(names, file.partition, strict=True)
-                },
-            )
-            for file in snapshot.files
-        ]
+        found: list[InputPartition] = []
+        for file in snapshot.files:
+            values = dict(zip(names, file.partition, strict=True))
+            texts = {name: partition_text(values[name], types[name]) for name in self._logged}
+            found.append(VersionFile(file.path, texts))
+        return found
 
     def _added(self, version: int) -> list[InputPartition]:
         """The files that a version adds.
@@ -123,7 +105,7 @@ class _DeltaReader(DataSourceStreamReader):
             ExecutionError: it takes rows away, or is gone.
         """
         try:
-            with open(f"{self._path}/_delta_log/{version:020}.json", encoding="utf-8") as file:
+            with open(f"{self._at.path}/_delta_log/{version:020}.json", encoding="utf-8") as file:
                 actions = [json.loads(line) for line in file if line.strip()]
         except FileNotFoundError as error:
             raise self._stopped(version, "its log was cleaned up before it was read") from error
@@ -138,47 +120,28 @@ class _DeltaReader(DataSourceStreamReader):
                     "versions",
                 )
             if "metaData" in action:
-                self._check_columns(version, json.loads(action["metaData"]["schemaString"]))
+                there = StructType.fromJson(json.loads(action["metaData"]["schemaString"]))
+                if (changed := self.changed_column(there)) is not None:
+                    raise self._stopped(version, f"it changes the column {changed}")
             if "add" in action and action["add"].get("dataChange", True):
                 add = action["add"]
                 if add.get("deletionVector") is not None:
                     raise self._stopped(version, "rows of it are marked as deleted")
                 try:
-                    path = TablePlace(self._path).file(add["path"])
+                    path = self._at.file(add["path"])
                 except UnreadableError as error:
                     raise self._stopped(version, error.reason) from error
-                found.append(VersionFile(path, add["partitionValues"]))
+                values = add["partitionValues"]
+                texts = {name: values.get(logged) for name, logged in self._logged.items()}
+                found.append(VersionFile(path, texts))
         return found
 
-    def _check_columns(self, version: int, columns: dict[str, Any]) -> None:
-        schema = StructType.fromJson(columns)
-        for field in self._schema.fields:
-            if field.name not in schema.names or schema[field.name].dataType != field.dataType:
-                raise self._stopped(version, f"it changes the column {field.name}")
-
     def _stopped(self, version: int, why: str) -> ExecutionError:
-        return ExecutionError(
-            f"table `{self._spec.name}`: the stream stops at version {version} of {self._path}: "
-            f"{why}"
-        )
-
-
-def _table_columns(spec: TableSpec, path: str, schema: StructType) -> Columns:
-    """How the columns of a table are found in its files now."""
-    table = open_delta(spec, TablePlace(path))
-    mode = mapping_mode(table)
-    there = delta_schema(table)
-    columns = tuple(lake_column(there[name], mode) for name in schema.names)
-    partitions = {
-        name: there[name].metadata.get(_MAPPING + "physicalName", name)
-        for name in table.metadata().partition_columns
-        if name in schema.names
-    }
-    return Columns(columns, partitions)
+        return self.stopped(version, self._at.path, why)
 
 
 class DeltaVersions(DataSource):
-    """The data source; options `table`, `path`, `until`, `skips`."""
+    """The data source; for its options see `stream_of`."""
 
     @classmethod
     def name(cls) -> str:
@@ -187,15 +150,7 @@ class DeltaVersions(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The reader of a stream."""
-        spec = TableSpec(self.options["table"], "delta", options=(("path", self.options["path"]),))
-        until = self.options.get("until")
-        return _DeltaReader(
-            spec,
-            self.options["path"],
-            schema,
-            int(until) if until else None,
-            self.options.get("skips") == "true",
-        )
+        return _DeltaReader("delta", self.options, schema)
 
 
 def stream_delta(spark: SparkSession, spec: TableSpec) -> DataFrame:
@@ -206,17 +161,14 @@ def stream_delta(spark: SparkSession, spec: TableSpec) -> DataFrame:
         CatalogError: its columns are not those declared.
         SetupError: the package is missing.
     """
-    values = option_values(spec)
     zone = str(spark.conf.get("spark.sql.session.timeZone"))
-    path = delta_path(spark, spec)
-    opened = open_delta(spec, TablePlace(path), zone)
-    table = delta_table(spec, opened, TablePlace(path), zone)
+    place = TablePlace(delta_path(spark, spec))
+    opened = open_delta(spec, place, zone)
+    table = delta_table(spec, opened, place, zone)
     fields = column_fields(spec, table.schema)
     for field in fields:
         is_nested = field.dataType.simpleString().startswith(("struct", "array", "map"))
         if is_nested and table.stored is not table.schema:
             raise UnreadableError(f"its column {field.name} has fields, and columns are mapped")
-    until = None if "source.monitor-interval" in values else opened.version()
-    options = {"path": path, "until": "" if until is None else str(until)}
-    origin = f"{values['path']}, version {opened.version()}"
-    return stream_of(spark, spec, DeltaVersions, fields, options, origin)
+    origin = f"{table.snapshot.path}, {table.snapshot.version}"
+    return stream_of(spark, spec, DeltaVersions, fields, place, opened.version(), origin)

@@ -157,6 +157,11 @@ def table_name(spec: TableSpec) -> tuple[str, ...]:
     return name if len(name) > 1 else (database, *name)
 
 
+def name_of(spec: TableSpec) -> str:
+    """What errors call a table: its path, or its name in the catalog."""
+    return option_values(spec).get("path") or ".".join(table_name(spec))
+
+
 def no_table(spec: TableSpec, where: str) -> ExecutionError:
     """The error for a table that is not there."""
     return ExecutionError(
@@ -211,13 +216,14 @@ def iceberg_table(
     schema = _schema_of(spec, table, snapshot)
     columns = spark_schema(schema, table.schemas().values())
     found = lake_columns(table, schema, columns)
-    name = option_values(spec).get("path") or ".".join(table_name(spec))
     files: tuple[LakeFile, ...] = ()
     version = "without a snapshot"
     if snapshot is not None:
         version = f"snapshot {snapshot.snapshot_id}"
         files = _files(spec, table, snapshot, schema, filters, place)
-    return LakeTable(Snapshot(name, version, found, (), files), columns, columns, place.store)
+    return LakeTable(
+        Snapshot(name_of(spec), version, found, (), files), columns, columns, place.store
+    )
 
 
 def lake_columns(table: Table, schema: Schema, columns: T.StructType) -> tuple[LakeColumn, ...]:

@@ -7,11 +7,10 @@ read; 0: none.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
@@ -21,20 +20,17 @@ from runtime.connectors.lake.iceberg.snapshot import (
     iceberg_table,
     lake_columns,
     lake_file,
+    name_of,
     place_of,
     spark_schema,
-    table_name,
 )
-from runtime.connectors.lake.places import TablePlace
 from runtime.connectors.lake.stream_files import (
-    Columns,
     VersionFile,
+    VersionReader,
     column_fields,
-    read_file,
     stream_of,
 )
 from runtime.connectors.lake.table import UnreadableError
-from runtime.connectors.options.checks import option_values
 from runtime.errors import ExecutionError
 from runtime.spec.table import TableSpec
 
@@ -45,35 +41,15 @@ if TYPE_CHECKING:
 FORMAT = "sqlwin_iceberg_snapshots"
 
 
-class _IcebergReader(DataSourceStreamReader):
-    """Reads a table snapshot by snapshot.
+class _IcebergReader(VersionReader):
+    unit = "snapshot"
 
-    Args:
-        spec: the table.
-        place: its path; None: its catalog knows it.
-        schema: the columns that are read.
-        until: no snapshot after this one is read; None: all that come.
-        skips: snapshots that delete or update rows are passed over.
-    """
-
-    def __init__(
-        self,
-        spec: TableSpec,
-        place: str | None,
-        schema: StructType,
-        until: int | None,
-        skips: bool,
-    ) -> None:
-        self._spec = spec
-        self._place = place
-        self._schema = schema
-        self._until = until
-        self._skips = skips
+    def __init__(self, connector: str, options: Mapping[str, str], schema: StructType) -> None:
+        super().__init__(connector, options, schema)
         table = self._table()
         there = table.schema()
         by_name = {c.name: c for c in lake_columns(table, there, spark_schema(there))}
-        self._columns = Columns(tuple(by_name[name] for name in schema.names))
-        self._name = option_values(spec).get("path") or ".".join(table_name(spec))
+        self._columns = tuple(by_name[name] for name in schema.names)
 
     def initialOffset(self) -> dict[str, int]:
         return {"snapshot": 0}
@@ -96,20 +72,15 @@ class _IcebergReader(DataSourceStreamReader):
             for part in self._added(table, snapshot)
         ]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, VersionFile)
-        return read_file(partition, self._schema, self._columns)
-
     def _table(self) -> Table:
         try:
-            place = TablePlace(self._place) if self._place else None
-            return from_place(self._spec, place)
+            return from_place(self._spec, self._place)
         except UnreadableError as error:
             raise ExecutionError(f"table `{self._spec.name}`: {error.reason}") from error
 
     def _whole(self, table: Table, snapshot_id: int) -> list[InputPartition]:
-        options = (*self._spec.options, ("version", str(snapshot_id)))
-        spec = TableSpec(self._spec.name, self._spec.connector, options=options)
+        chosen = (*self._spec.options, ("version", str(snapshot_id)))
+        spec = replace(self._spec, options=chosen)
         try:
             found = iceberg_table(spec, table, "UTC").snapshot
         except UnreadableError as error:
@@ -163,7 +134,8 @@ class _IcebergReader(DataSourceStreamReader):
             columns = spark_schema(there, table.schemas().values())
         except UnreadableError as error:
             raise self._stopped(snapshot.snapshot_id, error.reason) from error
-        self._check_columns(snapshot.snapshot_id, columns)
+        if (changed := self.changed_column(columns)) is not None:
+            raise self._stopped(snapshot.snapshot_id, f"the column {changed} was changed")
         entries = [
             entry
             for manifest in snapshot.manifests(table.io)
@@ -178,20 +150,12 @@ class _IcebergReader(DataSourceStreamReader):
             raise self._stopped(snapshot.snapshot_id, error.reason) from error
         return [VersionFile(file.path, {}, file.needed) for file in files]
 
-    def _check_columns(self, snapshot_id: int, there: StructType) -> None:
-        for field in self._schema.fields:
-            if field.name not in there.names or there[field.name].dataType != field.dataType:
-                raise self._stopped(snapshot_id, f"the column {field.name} was changed")
-
     def _stopped(self, snapshot_id: int, why: str) -> ExecutionError:
-        return ExecutionError(
-            f"table `{self._spec.name}`: the stream stops at snapshot {snapshot_id} of "
-            f"{self._name}: {why}"
-        )
+        return self.stopped(snapshot_id, name_of(self._spec), why)
 
 
 class IcebergSnapshots(DataSource):
-    """The data source; options `table`, `place`, `options`, `until`, `skips`."""
+    """The data source; for its options see `stream_of`."""
 
     @classmethod
     def name(cls) -> str:
@@ -200,15 +164,7 @@ class IcebergSnapshots(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The reader of a stream."""
-        options = tuple((k, v) for k, v in json.loads(self.options["options"]))
-        until = self.options.get("until")
-        return _IcebergReader(
-            TableSpec(self.options["table"], "iceberg", options=options),
-            self.options.get("place") or None,
-            schema,
-            int(until) if until else None,
-            self.options.get("skips") == "true",
-        )
+        return _IcebergReader("iceberg", self.options, schema)
 
 
 def stream_iceberg(spark: SparkSession, spec: TableSpec) -> DataFrame:
@@ -220,7 +176,6 @@ def stream_iceberg(spark: SparkSession, spec: TableSpec) -> DataFrame:
         SetupError: the package is missing.
         UnreadableError: its rows would be wrong.
     """
-    values = option_values(spec)
     place = place_of(spark, spec)
     if place is not None and place.store is not None:
         raise UnreadableError(f"{place.path} is on no file system of this machine")
@@ -228,15 +183,7 @@ def stream_iceberg(spark: SparkSession, spec: TableSpec) -> DataFrame:
     table = iceberg_table(spec, opened, str(spark.conf.get("spark.sql.session.timeZone")))
     current = opened.current_snapshot()
     # without a snapshot there is nothing to read: 0 is where a stream begins
-    until = (
-        "" if "source.monitor-interval" in values else str(current.snapshot_id if current else 0)
-    )
-    ours = ("version", "timestamp", "source.monitor-interval", "skip-change-commits", "late-rows")
-    options = {
-        "place": "" if place is None else place.path,
-        "options": json.dumps([o for o in spec.options if o[0].lower() not in ours]),
-        "until": until,
-    }
+    newest = current.snapshot_id if current else 0
     fields = column_fields(spec, table.schema)
     origin = f"{table.snapshot.path}, {table.snapshot.version}"
-    return stream_of(spark, spec, IcebergSnapshots, fields, options, origin)
+    return stream_of(spark, spec, IcebergSnapshots, fields, place, newest, origin)

@@ -202,7 +202,7 @@ def test_a_path_without_a_table_says_so(tmp_path):
             loaded(path)
 
 
-def written_by_hand(path, fields, adds, configuration=None, reader=1, features=None):
+def written_by_hand(path, fields, adds, configuration=None, reader=1, features=None, partitions=()):
     """A table of a log with one version, which may have what deltalake does not write."""
     (path / "_delta_log").mkdir(parents=True)
     protocol = {"minReaderVersion": reader, "minWriterVersion": 7 if features else 5}
@@ -213,7 +213,7 @@ def written_by_hand(path, fields, adds, configuration=None, reader=1, features=N
         "id": "680b0a6e-ebf4-45db-8278-b46f7f3c20c6",
         "format": {"provider": "parquet", "options": {}},
         "schemaString": json.dumps(schema),
-        "partitionColumns": [],
+        "partitionColumns": list(partitions),
         "configuration": configuration or {},
         "createdTime": 1,
     }

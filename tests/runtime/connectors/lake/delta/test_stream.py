@@ -1,17 +1,30 @@
 """New versions of a Delta table, each row once, without Spark."""
 
+import datetime as dt
+import json
+
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from runtime.connectors.lake.delta.snapshot import delta_schema
 from runtime.connectors.lake.delta.stream import DeltaVersions
 from runtime.errors import ExecutionError
-from tests.runtime.connectors.lake.delta.test_snapshot import EVERY, as_set, table_of
+from tests.runtime.connectors.lake.delta.test_snapshot import (
+    EVERY,
+    added,
+    as_set,
+    mapped,
+    scanned,
+    table_of,
+    written_by_hand,
+)
 
 
 def reader_of(path, schema=None, **options):
-    source = DeltaVersions({"table": "t", "path": str(path), **options})
+    said = json.dumps([("path", str(path))])
+    source = DeltaVersions({"table": "t", "path": str(path), "options": said, **options})
     return source.streamReader(schema or delta_schema(DeltaTable(path)))
 
 
@@ -33,6 +46,21 @@ def test_each_row_comes_once_whatever_the_steps(tmp_path, partitions):
             rows += read(reader, before, step)
             before = step
         assert as_set(rows, EVERY) == expected
+
+
+def test_partitions_of_columns_that_are_mapped_have_their_values(tmp_path):
+    file = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"col-1": [10]}), file)
+    fields = [mapped("k", "col-1", 1), mapped("day", "col-2", 2, "date")]
+    adds = [added(file, partitionValues={"col-2": "2024-01-02"})]
+    conf = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "2"}
+    written_by_hand(tmp_path, fields, adds, conf, 2, partitions=["day"])
+    expected = [{"k": 10, "day": dt.date(2024, 1, 2)}]
+    assert scanned(tmp_path, ["k", "day"], types={"k": "bigint", "day": "date"})[1] == expected
+    assert read(reader_of(tmp_path), -1, 0) == expected
+    log = tmp_path / "_delta_log"
+    (log / f"{1:020}.json").write_text(json.dumps({"add": adds[0]}))
+    assert read(reader_of(tmp_path), 0, 1) == expected
 
 
 def test_the_newest_version_is_found_and_a_bounded_stream_stays_where_it_was(tmp_path):
