@@ -30,7 +30,7 @@ from runtime.connectors.generated.generators import (
     expression,
     sequence_length,
 )
-from runtime.connectors.generated.row_numbers import Pace, row_numbers
+from runtime.connectors.generated.row_numbers import Pace, counted_rows, row_numbers
 from runtime.connectors.options.checks import (
     bad_option,
     check_options,
@@ -109,9 +109,7 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
             subjects=("'number-of-rows'",),
         )
     rows = GeneratedRows(n_rows, _seed(values), now=f"{time.time_ns() // 1_000_000 * 1_000}L")
-    parallelism = values.get("scan.parallelism")
-    numbers = spark.range(0, n_rows, 1, int(parallelism) if parallelism else None)
-    return _made(numbers, fields, rows)
+    return _made(counted_rows(spark, spec, n_rows), fields, rows)
 
 
 def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
@@ -129,11 +127,10 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
         per_batch=int(values.get("rows-per-batch", _ROWS_PER_BATCH)),
         n_rows=n_rows,
     )
-    parallelism = values.get("scan.parallelism")
-    numbers = row_numbers(spark, pace, int(parallelism) if parallelism else None)
     # A stream that is started again makes the same rows, also where no seed is given.
     seed = _seed(values) if "seed" in values else zlib.crc32(repr(spec).encode())
-    return _made(numbers, fields, GeneratedRows(n_rows, seed, now="at_us"))
+    rows = GeneratedRows(n_rows, seed, now="at_us")
+    return _made(row_numbers(spark, spec, pace), fields, rows)
 
 
 def _fields(spec: TableSpec) -> list[Field]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
+from typing import TypeVar
 
 from pyspark.sql.types import (
     ArrayType,
@@ -26,7 +27,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from runtime.connectors.options.checks import bad_option, duration_us
+from runtime.connectors.options.checks import bad_option, duration_us, missing_option, wrong_value
 from runtime.errors import CatalogError
 from runtime.spec.table import TableSpec
 
@@ -42,6 +43,8 @@ _CHUNK = 16
 _MOST_CHUNKS = 64
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  # wall-clock arithmetic
 _DAY_US = 86_400_000_000
+
+Number = TypeVar("Number", int, float)
 
 
 @dataclass(frozen=True)
@@ -92,12 +95,12 @@ class Field:
 
     def wrong(self, name: str, wanted: str) -> CatalogError:
         """The error for an option whose value does not fit the field's type."""
-        return bad_option(
-            self.spec,
-            f"option '{self.prefix}.{name}' is '{self.get(name)}'",
-            f"for {self.type.simpleString().upper()} it must be {wanted}",
-            subjects=(f"'{self.get(name)}'", f"'{self.prefix}.{name}'"),
-        )
+        hint = f"for {self.type.simpleString().upper()} it must be {wanted}"
+        return wrong_value(self.spec, f"{self.prefix}.{name}", self.get(name), hint)
+
+    def missing(self, name: str) -> CatalogError:
+        """The error for an option that the field needs."""
+        return missing_option(self.spec, f"{self.prefix}.{name}")
 
     def random(self, rows: GeneratedRows, purpose: str = "") -> str:
         """SQL for a random BIGINT that depends on seed, field, row and purpose alone."""
@@ -139,11 +142,7 @@ def _sequence_bounds(field: Field) -> tuple[int, int]:
     for name in ("start", "end"):
         text = field.get(name)
         if text is None:
-            raise bad_option(
-                field.spec,
-                f"option '{field.prefix}.{name}' is missing",
-                subjects=(f"'{field.prefix}.{name}'",),
-            )
+            raise field.missing(name)
         try:
             bounds.append(int(text))
         except ValueError:
@@ -157,12 +156,7 @@ def _sequence(field: Field, rows: GeneratedRows) -> str:
     if isinstance(field.type, (TimestampType, TimestampNTZType)):
         start, end = _timestamp(field, "start"), _timestamp(field, "end")
         if start is None or end is None:
-            missing = "start" if start is None else "end"
-            raise bad_option(
-                field.spec,
-                f"option '{field.prefix}.{missing}' is missing",
-                subjects=(f"'{field.prefix}.{missing}'",),
-            )
+            raise field.missing("start" if start is None else "end")
         if start > end:
             raise field.wrong("end", "at least the start")
         if rows.n_rows is None:
@@ -175,7 +169,7 @@ def _sequence(field: Field, rows: GeneratedRows) -> str:
         # Evenly from the first row to the last; in DECIMAL, for the product may not fit a BIGINT.
         steps = max(1, rows.n_rows - 1)
         offset = f"CAST(CAST(id AS DECIMAL(19,0)) * {end - start} DIV {steps} AS BIGINT)"
-        return _at(field, f"({start}L + {offset})")
+        return timestamp_of(f"{start}L + {offset}", field.type)
     numeric = {*_INTEGERS, FloatType, DoubleType, DecimalType, StringType}
     if type(field.type) not in numeric:
         raise bad_option(
@@ -193,38 +187,35 @@ def _sequence(field: Field, rows: GeneratedRows) -> str:
 
 
 def _random(field: Field, rows: GeneratedRows) -> str:
-    made: str
     match field.type:
         case BooleanType():
-            made = f"({field.random(rows)} & 1L) = 1L"
+            return f"({field.random(rows)} & 1L) = 1L"
         case ByteType() | ShortType() | IntegerType() | LongType():
-            made = _random_integer(field, rows)
+            return _random_integer(field, rows)
         case FloatType() | DoubleType():
-            made = _random_double(field, rows)
+            return _random_double(field, rows)
         case DecimalType():
-            made = _random_decimal(field, rows)
+            return _random_decimal(field, rows)
         case StringType():
-            made = _random_text(field, rows)
+            return _hexadecimal(field, rows)
         case BinaryType():
-            made = _random_binary(field, rows)
+            return f"unhex({_hexadecimal(field, rows, digits=2)})"
         case DateType() | TimestampType() | TimestampNTZType():
-            made = _random_time(field, rows)
+            return _random_time(field, rows)
         case ArrayType():
-            made = _random_array(field, rows)
+            return _random_array(field, rows)
         case StructType():
             parts = [
                 f"'{f.name}', {expression(field.child(f.name, f.dataType), rows)}"
                 for f in field.type.fields
             ]
-            made = f"named_struct({', '.join(parts)})"
-        case _:
-            raise CatalogError(
-                f"connector 'datagen' cannot make a {field.type.simpleString().upper()} "
-                f"(column `{'.'.join(field.path)}` of table `{field.spec.name}`)",
-                subjects=("'datagen'", ".".join(field.path), field.spec.name),
-                hint="make its parts, and put them together in a computed column",
-            )
-    return made
+            return f"named_struct({', '.join(parts)})"
+    raise CatalogError(
+        f"connector 'datagen' cannot make a {field.type.simpleString().upper()} "
+        f"(column `{'.'.join(field.path)}` of table `{field.spec.name}`)",
+        subjects=("'datagen'", ".".join(field.path), field.spec.name),
+        hint="make its parts, and put them together in a computed column",
+    )
 
 
 def _unit(bits: str) -> str:
@@ -246,60 +237,69 @@ def _between(field: Field, rows: GeneratedRows, least: int, most: int, purpose: 
     return f"CAST(CAST('{least}' AS DECIMAL(38,0)) + {wide} AS BIGINT)"
 
 
-def _random_integer(field: Field, rows: GeneratedRows) -> str:
-    bits = _INTEGERS[type(field.type)]
-    lowest, highest = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
-    bounds: list[int] = []
-    for name, default in (("min", lowest), ("max", highest)):
+def _bounds(
+    field: Field,
+    parse: Callable[[str], Number],
+    least: Number,
+    most: Number,
+    kind: str,
+    range_: str,
+) -> tuple[Number, Number]:
+    """The options `min` and `max`.
+
+    Args:
+        field: the field.
+        parse: reads a value.
+        least: the least value of its type.
+        most: the greatest one.
+        kind: what a value has to be.
+        range_: what it has to be besides.
+
+    Raises:
+        CatalogError: one is wrong, or they are the wrong way round.
+    """
+    bounds: list[Number] = []
+    for name, default in (("min", least), ("max", most)):
         text = field.get(name)
         try:
-            value = default if text is None else int(text)
-        except ValueError:
-            raise field.wrong(name, "a whole number") from None
-        if not lowest <= value <= highest:
-            raise field.wrong(name, f"from {lowest} to {highest}")
+            value = default if text is None else parse(text)
+        except (ValueError, ArithmeticError):
+            raise field.wrong(name, kind) from None
+        if not least <= value <= most:
+            raise field.wrong(name, range_)
         bounds.append(value)
     _in_order(field, *bounds)
-    return _between(field, rows, bounds[0], bounds[1])
+    return bounds[0], bounds[1]
+
+
+def _random_integer(field: Field, rows: GeneratedRows) -> str:
+    bits = _INTEGERS[type(field.type)]
+    least, most = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+    bounds = _bounds(field, int, least, most, "a whole number", f"from {least} to {most}")
+    return _between(field, rows, *bounds)
 
 
 def _random_double(field: Field, rows: GeneratedRows) -> str:
-    largest = _LARGEST[type(field.type)]
-    bounds: list[float] = []
-    for name, default in (("min", -largest), ("max", largest)):
-        text = field.get(name)
-        try:
-            value = default if text is None else float(text)
-        except ValueError:
-            raise field.wrong(name, "a number") from None
-        if not math.isfinite(value) or abs(value) > largest:
-            raise field.wrong(name, "a finite number")
-        bounds.append(value)
-    _in_order(field, *bounds)
+    most = _LARGEST[type(field.type)]
+    low, high = _bounds(field, float, -most, most, "a number", "a finite number")
     unit = _unit(field.random(rows))
     # Not min + unit * (max - min): the difference may be infinite.
-    return f"({bounds[0]!r}D * (1D - {unit}) + {bounds[1]!r}D * {unit})"
+    return f"({low!r}D * (1D - {unit}) + {high!r}D * {unit})"
 
 
 def _random_decimal(field: Field, rows: GeneratedRows) -> str:
     assert isinstance(field.type, DecimalType)
     scale, most = field.type.scale, 10**field.type.precision - 1
-    bounds: list[int] = []
-    for name, default in (("min", -most), ("max", most)):
-        text = field.get(name)
-        try:
-            value = (
-                default if text is None else int(Decimal(text).scaleb(scale).to_integral_value())
-            )
-        except (InvalidOperation, ValueError, OverflowError):
-            raise field.wrong(name, "a number") from None
-        if abs(value) > most:
-            raise field.wrong(name, f"a number that fits {field.type.simpleString().upper()}")
-        bounds.append(value)
-    _in_order(field, *bounds)
-    unscaled = _wide_between(field, rows, *bounds)
+    type_ = field.type.simpleString()
+
+    def unscaled(text: str) -> int:
+        return int(Decimal(text).scaleb(scale).to_integral_value())
+
+    fits = f"a number that fits {type_.upper()}"
+    bounds = _bounds(field, unscaled, -most, most, "a number", fits)
     # Through text: a product with 10^-scale would be rounded to 38 digits.
-    return f"CAST(concat(CAST({unscaled} AS STRING), 'E-{scale}') AS {field.type.simpleString()})"
+    value = _wide_between(field, rows, *bounds)
+    return f"CAST(concat(CAST({value} AS STRING), 'E-{scale}') AS {type_})"
 
 
 def _wide_between(field: Field, rows: GeneratedRows, least: int, most: int) -> str:
@@ -327,21 +327,11 @@ def _wide_between(field: Field, rows: GeneratedRows, least: int, most: int) -> s
     )
 
 
-def _random_text(field: Field, rows: GeneratedRows) -> str:
-    """Random hexadecimal digits, as in Flink."""
-    length = int(field.get("length") or _STRING_LENGTH)
-    return _hexadecimal(field, rows, length, _length(field, rows, length))
-
-
-def _random_binary(field: Field, rows: GeneratedRows) -> str:
-    length = int(field.get("length") or _STRING_LENGTH)
-    return (
-        f"unhex({_hexadecimal(field, rows, 2 * length, f'2 * ({_length(field, rows, length)})')})"
-    )
-
-
-def _hexadecimal(field: Field, rows: GeneratedRows, most: int, length: str) -> str:
-    n_chunks = -(-most // _CHUNK)
+def _hexadecimal(field: Field, rows: GeneratedRows, digits: int = 1) -> str:
+    """Random hexadecimal digits, as in Flink: so many for each character or byte of the field."""
+    most = int(field.get("length") or _STRING_LENGTH)
+    length = f"{digits} * ({_length(field, rows, most)})"
+    n_chunks = -(-digits * most // _CHUNK)
     if n_chunks <= _MOST_CHUNKS:
         chunks = [_chunk(field.random(rows, f"chunk{number}")) for number in range(n_chunks)]
         return f"substr(concat({', '.join(chunks)}), 1, {length})"
@@ -382,25 +372,19 @@ def _random_time(field: Field, rows: GeneratedRows) -> str:
         now = f"timestamp_micros({rows.now} - {_between(field, rows, 0, past)})"
         return now if isinstance(field.type, TimestampType) else f"CAST({now} AS TIMESTAMP_NTZ)"
     if least is None or most is None:
-        missing = "min" if least is None else "max"
-        raise bad_option(
-            field.spec,
-            f"option '{field.prefix}.{missing}' is missing",
-            subjects=(f"'{field.prefix}.{missing}'",),
-        )
+        raise field.missing("min" if least is None else "max")
     _in_order(field, least, most)
     if isinstance(field.type, DateType):
         days = _between(field, rows, least // _DAY_US, most // _DAY_US)
         return f"date_from_unix_date(CAST({days} AS INT))"
-    return _at(field, _between(field, rows, least, most))
+    return timestamp_of(_between(field, rows, least, most), field.type)
 
 
-def _at(field: Field, micros: str) -> str:
-    """SQL for the timestamp of microseconds on the field's own clock, whatever the session's."""
-    wall = f"(TIMESTAMP_NTZ'1970-01-01 00:00:00' + {micros} * INTERVAL '0.000001' SECOND)"
-    if isinstance(field.type, TimestampType):
+def timestamp_of(micros: str, type_: DataType) -> str:
+    """SQL for the timestamp of microseconds on its type's own clock, whatever the session's."""
+    if isinstance(type_, TimestampType):
         return f"timestamp_micros({micros})"
-    return wall
+    return f"(TIMESTAMP_NTZ'1970-01-01 00:00:00' + ({micros}) * INTERVAL '0.000001' SECOND)"
 
 
 def _timestamp(field: Field, name: str) -> int | None:

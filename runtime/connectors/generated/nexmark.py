@@ -17,13 +17,14 @@ from __future__ import annotations
 import datetime as dt
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import DataType, StructType, TimestampType
+from pyspark.sql.types import DataType, StructType
 
 from runtime.connectors.columns import check_columns, declared_type, physical_columns
 from runtime.connectors.connector import Connector
+from runtime.connectors.generated.generators import timestamp_of
 from runtime.connectors.generated.nexmark_events import Market, fields, numbered_events
-from runtime.connectors.generated.row_numbers import Pace, row_numbers
-from runtime.connectors.options.checks import bad_option, check_options, option_values
+from runtime.connectors.generated.row_numbers import Pace, counted_rows, row_numbers
+from runtime.connectors.options.checks import bad_option, check_options, option_values, wrong_value
 from runtime.connectors.options.known import NEXMARK
 from runtime.errors import CatalogError, nearest
 from runtime.names import quoted
@@ -33,6 +34,20 @@ _RATE, _ROWS_PER_BATCH = "10000", "100000"
 _BASE_TIME = "2015-07-15 00:00:00"
 _KINDS = ("person", "auction", "bid")
 _TIMES = ("dateTime", "expires")
+# Options by the fields of a Market
+_OF_MARKET = {
+    "seed": "seed",
+    "first-event.rate": "rate",
+    "person.proportion": "persons",
+    "auction.proportion": "auctions",
+    "bid.proportion": "bids",
+    "bid.hot-ratio.auctions": "hot_auctions",
+    "bid.hot-ratio.bidders": "hot_bidders",
+    "auction.hot-ratio.sellers": "hot_sellers",
+    "person.avg-size": "person_bytes",
+    "auction.avg-size": "auction_bytes",
+    "bid.avg-size": "bid_bytes",
+}
 _SCHEMA = {
     "event_type": "INT",
     "person": "STRUCT<id: BIGINT, name: STRING, emailAddress: STRING, creditCard: STRING,"
@@ -88,9 +103,7 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
             "SET 'execution.runtime-mode' = 'automatic' lets it stream",
             subjects=("'events.num'",),
         )
-    parallelism = option_values(spec).get("scan.parallelism")
-    numbers = spark.range(0, n_events, 1, int(parallelism) if parallelism else None)
-    return _events(numbers, spec)
+    return _events(counted_rows(spark, spec, n_events), spec)
 
 
 def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
@@ -106,9 +119,7 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
         per_batch=int(values.get("rows-per-batch", _ROWS_PER_BATCH)),
         n_rows=n_events,
     )
-    parallelism = values.get("scan.parallelism")
-    numbers = row_numbers(spark, pace, int(parallelism) if parallelism else None)
-    return _events(numbers, spec)
+    return _events(row_numbers(spark, spec, pace), spec)
 
 
 def _n_events(spec: TableSpec) -> int | None:
@@ -146,38 +157,16 @@ def _row(spec: TableSpec, column: str, type_: DataType, made: dict[str, str]) ->
         name = known.get(field.name.lower())
         if name is None:
             raise _no_such(spec, f"field `{column}.{field.name}`", field.name, list(made))
-        value = _at(made[name], field.dataType) if name in _TIMES else made[name]
+        value = timestamp_of(made[name], field.dataType) if name in _TIMES else made[name]
         text = field.name.replace("'", "\\'")
         parts.append(f"'{text}', CAST({value} AS {field.dataType.simpleString()})")
     return f"named_struct({', '.join(parts)})"
 
 
-def _at(micros: str, type_: DataType) -> str:
-    if isinstance(type_, TimestampType):
-        return f"timestamp_micros({micros})"
-    return f"(TIMESTAMP_NTZ'1970-01-01 00:00:00' + ({micros}) * INTERVAL '0.000001' SECOND)"
-
-
 def _market(spec: TableSpec) -> Market:
     values = option_values(spec)
-
-    def number(name: str, default: int) -> int:
-        return int(values.get(name, default))
-
-    return Market(
-        seed=number("seed", 0),
-        base_us=_base_us(spec, values),
-        rate=number("first-event.rate", int(_RATE)),
-        persons=number("person.proportion", 1),
-        auctions=number("auction.proportion", 3),
-        bids=number("bid.proportion", 46),
-        hot_auctions=number("bid.hot-ratio.auctions", 2),
-        hot_bidders=number("bid.hot-ratio.bidders", 4),
-        hot_sellers=number("auction.hot-ratio.sellers", 4),
-        person_bytes=number("person.avg-size", 200),
-        auction_bytes=number("auction.avg-size", 500),
-        bid_bytes=number("bid.avg-size", 100),
-    )
+    said = {field: int(values[name]) for name, field in _OF_MARKET.items() if name in values}
+    return Market(_base_us(spec, values), **said)
 
 
 def _base_us(spec: TableSpec, values: dict[str, str]) -> int:
@@ -187,12 +176,8 @@ def _base_us(spec: TableSpec, values: dict[str, str]) -> int:
     except ValueError:
         found = None
     if found is None or found.tzinfo is not None:
-        raise bad_option(
-            spec,
-            f"option 'base-time' is '{text}'",
-            f"it must be a timestamp such as '{_BASE_TIME}'",
-            subjects=(f"'{text}'", "'base-time'"),
-        )
+        hint = f"it must be a timestamp such as '{_BASE_TIME}'"
+        raise wrong_value(spec, "base-time", text, hint)
     return (found - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1)  # noqa: DTZ001  # wall-clock arithmetic
 
 

@@ -45,8 +45,8 @@ class Market:
     """What the events of one table share.
 
     Attributes:
-        seed: what random values start from.
         base_us: the time of the first event, microseconds since 1970.
+        seed: what random values start from.
         rate: events a second of event time.
         persons: how many of `total` events are persons.
         auctions: how many are auctions.
@@ -59,9 +59,9 @@ class Market:
         bid_bytes: mean size of a bid.
     """
 
-    seed: int
     base_us: int
-    rate: int
+    seed: int = 0
+    rate: int = 10_000
     persons: int = 1
     auctions: int = 3
     bids: int = 46

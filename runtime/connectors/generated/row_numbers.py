@@ -1,4 +1,4 @@
-"""Numbers of rows as a stream, made in the workers: what the connector 'datagen' runs on.
+"""Numbers of rows as a stream, made in the workers: what 'datagen' and 'nexmark' run on.
 
 A data source of Spark's under the name `sqlwin_row_numbers`. Its columns: `id` (BIGINT), from 0
 without a gap, and `at_us` (BIGINT), microseconds since 1970 at which the row is due.
@@ -6,11 +6,12 @@ without a gap, and `at_us` (BIGINT), microseconds since 1970 at which the row is
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +20,8 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.types import StructType
 
 from runtime.connectors.connector import register_source
+from runtime.connectors.options.checks import option_values
+from runtime.spec.table import TableSpec
 
 FORMAT = "sqlwin_row_numbers"
 # A micro-batch never gets more seconds' worth of rows than this: who is slower is not overrun.
@@ -112,7 +115,7 @@ class _NumberReader(DataSourceStreamReader):
 
 
 class RowNumbers(DataSource):
-    """The data source; options `per-second`, `per-batch`, `rows`, `partitions`."""
+    """The data source; options `pace`, the values of a Pace, and `partitions`, 0: one a core."""
 
     @classmethod
     def name(cls) -> str:
@@ -125,28 +128,30 @@ class RowNumbers(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The reader of a stream."""
-        per_second, n_rows = self.options.get("per-second"), self.options.get("rows")
-        pace = Pace(
-            int(per_second) if per_second else None,
-            int(self.options["per-batch"]),
-            int(n_rows) if n_rows else None,
-        )
-        return _NumberReader(pace, int(self.options.get("partitions") or os.cpu_count() or 1))
+        pace = Pace(*json.loads(self.options["pace"]))
+        return _NumberReader(pace, int(self.options["partitions"]) or os.cpu_count() or 1)
 
 
-def row_numbers(spark: SparkSession, pace: Pace, partitions: int | None) -> DataFrame:
+def counted_rows(spark: SparkSession, spec: TableSpec, n_rows: int) -> DataFrame:
+    """The numbers of so many rows, in as many tasks as `scan.parallelism` of their table says."""
+    return spark.range(0, n_rows, 1, _parallelism(spec))
+
+
+def row_numbers(spark: SparkSession, spec: TableSpec, pace: Pace) -> DataFrame:
     """The numbers of rows as a streaming DataFrame.
 
     Args:
         spark: the session.
+        spec: the table; `scan.parallelism` says how many tasks make a micro-batch at most, one a
+            core unless it is set.
         pace: how fast they come.
-        partitions: over how many tasks a micro-batch is spread at most; None: one a core.
     """
     register_source(spark, RowNumbers)
-    options = {
-        "per-second": "" if pace.per_second is None else str(pace.per_second),
-        "per-batch": str(pace.per_batch),
-        "rows": "" if pace.n_rows is None else str(pace.n_rows),
-        "partitions": "" if partitions is None else str(partitions),
-    }
-    return spark.readStream.format(FORMAT).options(**options).load()
+    partitions = _parallelism(spec) or 0
+    reader = spark.readStream.format(FORMAT)
+    return reader.options(pace=json.dumps(astuple(pace)), partitions=str(partitions)).load()
+
+
+def _parallelism(spec: TableSpec) -> int | None:
+    said = option_values(spec).get("scan.parallelism")
+    return int(said) if said else None

@@ -50,7 +50,7 @@ def choice(doc: str, *values: str) -> Option:
     return Option(doc, one_of(*values), values)
 
 
-def switch(doc: str) -> Option:
+def switch(doc: str = "") -> Option:
     """An option that is true or false."""
     return choice(doc, "true", "false")
 
@@ -64,11 +64,6 @@ def one_of(*values: str) -> Check:
     """A check that the value is one of `values`, in any case."""
     folded = [value.lower() for value in values]
     return lambda value: None if value.lower() in folded else " or ".join(values)
-
-
-def boolean(value: str) -> str | None:
-    """A check for true or false."""
-    return one_of("true", "false")(value)
 
 
 def whole_number(least: int, most: int = 2**63 - 1) -> Check:
@@ -157,20 +152,11 @@ def check_options(spec: TableSpec, known: Mapping[str, Option], other: Iterable[
             raise unknown_option(spec, name, [*known, *free.values()])
         spelling, option = by_name[folded]
         if wanted := option.check(value):
-            raise bad_option(
-                spec,
-                f"option '{spelling}' is '{value}'",
-                f"it must be {wanted}",
-                subjects=(f"'{value}'", f"'{spelling}'"),
-            )
+            raise wrong_value(spec, spelling, value, f"it must be {wanted}")
     for name, option in known.items():
         if option.required and name.lower() not in seen:
-            raise bad_option(
-                spec,
-                f"option '{name}' is missing",
-                f"WITH (..., '{name}' = '...') sets it: {option.doc}",
-                subjects=(f"'{name}'",),
-            )
+            hint = f"WITH (..., '{name}' = '...') sets it: {option.doc}"
+            raise missing_option(spec, name, hint)
 
 
 def idle_options(options: Mapping[str, Option]) -> frozenset[str]:
@@ -195,6 +181,17 @@ def bad_option(
         kind=ErrorKind.OPTION,
         subjects=(*quoted, f"'{spec.connector}'", spec.name, *names),
     )
+
+
+def missing_option(spec: TableSpec, name: str, hint: str | None = None) -> CatalogError:
+    """The error for an option that the table needs."""
+    return bad_option(spec, f"option '{name}' is missing", hint, subjects=(f"'{name}'",))
+
+
+def wrong_value(spec: TableSpec, name: str, value: str | None, hint: str) -> CatalogError:
+    """The error for an option that cannot have the value that it has."""
+    what = f"option '{name}' is '{value}'"
+    return bad_option(spec, what, hint, subjects=(f"'{value}'", f"'{name}'"))
 
 
 def unknown_option(spec: TableSpec, name: str, known: Iterable[str]) -> CatalogError:

@@ -200,8 +200,8 @@ def spark_options(spec: TableSpec, file_format: str) -> dict[str, str]:
         defaults["mode"] = "PERMISSIVE" if ignores else "FAILFAST"
     if file_format == "csv":
         defaults |= {"escape": '"', **_csv_options(flink)}
-    if file_format == "json":
-        defaults |= _json_options(flink)
+    if file_format == "json" and "json.encode.ignore-null-fields" in flink:
+        defaults["ignoreNullFields"] = flink["json.encode.ignore-null-fields"]
     return {**defaults, **said}
 
 
@@ -219,13 +219,6 @@ def _csv_options(flink: Mapping[str, str]) -> dict[str, str]:
         options["quote"] = ""
     if flink.get("csv.allow-comments", "false").lower() == "true":
         options["comment"] = "#"
-    return options
-
-
-def _json_options(flink: Mapping[str, str]) -> dict[str, str]:
-    options: dict[str, str] = {}
-    if "json.encode.ignore-null-fields" in flink:
-        options["ignoreNullFields"] = flink["json.encode.ignore-null-fields"]
     return options
 
 

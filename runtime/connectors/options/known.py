@@ -9,11 +9,9 @@ from collections.abc import Mapping
 
 from runtime.connectors.options.checks import (
     Option,
-    boolean,
     choice,
     duration,
     fraction,
-    one_of,
     pattern,
     size,
     switch,
@@ -41,13 +39,13 @@ FILESYSTEM: Options = {
     "max-bytes-per-trigger": Option("bytes that a micro-batch takes at most"),
     "maxBytesPerTrigger": Option(),
     "latest-first": switch("a stream takes the newest files first"),
-    "latestFirst": Option(check=boolean),
+    "latestFirst": switch(),
     "max-file-age": Option("older files are left out of a stream"),
     "maxFileAge": Option(),
     "file-name-only": switch("a file that was moved counts as the same one"),
-    "fileNameOnly": Option(check=boolean),
+    "fileNameOnly": switch(),
     "clean-source": choice("what becomes of files that were read", "off", "delete", "archive"),
-    "cleanSource": Option(check=one_of("archive", "delete", "off")),
+    "cleanSource": choice("", "archive", "delete", "off"),
     "source-archive-dir": Option("where clean-source = archive moves files"),
     "sourceArchiveDir": Option(),
     # About Flink's way of writing files: here a micro-batch writes files of its own, or several

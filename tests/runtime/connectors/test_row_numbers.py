@@ -26,7 +26,7 @@ def test_rows_with_an_end_come_by_the_micro_batch() -> None:
 
 
 def test_rows_of_an_offset_are_the_same_however_they_are_cut() -> None:
-    source = RowNumbers({"per-second": "1000", "per-batch": "1", "rows": "", "partitions": "3"})
+    source = RowNumbers({"pace": "[1000, 1, null]", "partitions": "3"})
     reader = source.streamReader(None)  # type: ignore[arg-type]
     end = {"rows": 45_000, "us": 90 * SECOND}
     parts = reader.partitions({"rows": 5_000, "us": 0}, end)

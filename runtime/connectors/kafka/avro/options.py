@@ -13,23 +13,13 @@ from runtime.connectors.kafka.avro.decoding import (
     decoding,
     schema_of,
 )
-from runtime.connectors.options.checks import bad_option, option_values
+from runtime.connectors.options.checks import bad_option, missing_option, option_values, wrong_value
 from runtime.spec.table import TableSpec
 
 AVRO_FORMATS = (AVRO, CONFLUENT)
 _PREFIX = f"{CONFLUENT}."
 _STORES = ("ssl.truststore.location", "ssl.keystore.location")
 _PEM = (".pem", ".crt", ".cer", ".key")
-
-
-def avro_values(spec: TableSpec) -> dict[str, str]:
-    """The options of format 'avro-confluent', without what their names begin with."""
-    found = {}
-    for name, value in option_values(spec).items():
-        bare = name.removeprefix("value.")
-        if bare.startswith(_PREFIX):
-            found[bare.removeprefix(_PREFIX)] = value
-    return found
 
 
 def avro_decoding(spec: TableSpec, columns: StructType, file_format: str) -> AvroDecoding:
@@ -65,22 +55,15 @@ def registry_of(spec: TableSpec) -> Mapping[str, str]:
     Raises:
         CatalogError: an option is missing, or needs Java.
     """
-    values = avro_values(spec)
+    bare = {name.removeprefix("value."): value for name, value in option_values(spec).items()}
+    values = {n.removeprefix(_PREFIX): value for n, value in bare.items() if n.startswith(_PREFIX)}
     if "url" not in values:
-        raise bad_option(
-            spec,
-            f"option '{_PREFIX}url' is missing",
-            "it says where the schema registry is, such as http://localhost:8081",
-            subjects=(f"'{_PREFIX}url'",),
-        )
+        hint = "it says where the schema registry is, such as http://localhost:8081"
+        raise missing_option(spec, f"{_PREFIX}url", hint)
     source = values.get("basic-auth.credentials-source", "USER_INFO").upper()
     if source not in ("URL", "USER_INFO"):
-        raise bad_option(
-            spec,
-            f"option '{_PREFIX}basic-auth.credentials-source' is '{source}'",
-            "it must be URL or USER_INFO",
-            subjects=(f"'{source}'", f"'{_PREFIX}basic-auth.credentials-source'"),
-        )
+        name = f"{_PREFIX}basic-auth.credentials-source"
+        raise wrong_value(spec, name, source, "it must be URL or USER_INFO")
     for store in _STORES:
         if store in values and not values[store].lower().endswith(_PEM):
             raise bad_option(
