@@ -10,20 +10,13 @@ from pyspark.sql import DataFrame
 
 from runtime.connectors.columns import check_plain_table
 from runtime.connectors.connector import Connector, StreamWriter, WriteBatch
-from runtime.connectors.writing import count_written
+from runtime.connectors.writing import compute
 from runtime.frames.arrow_rows import BatchRows
 from runtime.spec.table import TableSpec
 
 
-def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
-    """Compute the rows; how many they are."""
-    with count_written(dataframe) as (counted, count):
-        _discard(counted)
-    return count()
-
-
 def write_arrow(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int:
-    """The same in the tasks that have the rows as Arrow: they do not pass the JVM."""
+    """Count the rows in the tasks that have them as Arrow: they do not pass the JVM."""
     assert rows.arrow is not None
     return sum(each.n_rows for each in rows.arrow.then(_counted, "n_rows BIGINT").collect())
 
@@ -35,17 +28,13 @@ def _counted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def open_batches(dataframe: DataFrame, spec: TableSpec, writer: StreamWriter) -> WriteBatch:
     """What computes the micro-batches of a stream, and does not count their rows."""
-    return lambda rows, _: _discard(rows)
-
-
-def _discard(rows: DataFrame) -> None:
-    rows.write.format("noop").mode("overwrite").save()
+    return lambda rows, _: rows.write.format("noop").mode("overwrite").save()
 
 
 CONNECTOR = Connector(
     "blackhole",
     partial(check_plain_table, {}),
-    write=write,
+    write=lambda dataframe, spec, overwrite: compute(dataframe),
     write_arrow=write_arrow,
     open_batches=open_batches,
     write_stream=lambda rows, spec: rows.writeStream.format("noop"),

@@ -12,6 +12,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from runtime.errors import SetupError, SqlwinError
 from runtime.frames.arrow_rows import BatchRows
+from runtime.spark.errors import translate
 from runtime.spec.table import TableSpec
 
 # Parts of Spark that are not in PySpark's own package
@@ -116,6 +117,11 @@ def missing_package(spec: TableSpec, what: str, package: str) -> SetupError:
         hint=f"start with --conf spark.jars.packages={coordinate} "
         f"(spark-submit and pyspark: --packages {coordinate})",
     )
+
+
+def about_table(spec: TableSpec, error: Exception) -> SqlwinError:
+    """An error of Spark's or of a library, with the name of the table."""
+    return translate(error).about(f"table `{spec.name}`", spec.name)
 
 
 def register_source(spark: SparkSession, source: type[DataSource]) -> None:

@@ -10,12 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from runtime.connectors.columns import check_columns, declared_schema, physical_columns, pick
-from runtime.connectors.connector import Connector
-from runtime.connectors.options.checks import bad_option, boolean, option_values
-from runtime.connectors.writing import as_declared, count_written
-from runtime.errors import SqlwinError
-from runtime.spark.clusters import check_seen_by_all
-from runtime.spark.errors import translate
+from runtime.connectors.connector import Connector, about_table
+from runtime.connectors.options.checks import bad_option, missing_option, option_values, switch
+from runtime.connectors.writing import as_declared, check_shared, count_written
 from runtime.spark.files import resolve
 from runtime.spec.table import LATE_ROWS, TableSpec
 
@@ -38,17 +35,13 @@ def validate(spec: TableSpec) -> None:
         if name.lower() in seen:
             raise bad_option(spec, f"option '{name}' is given twice", subjects=(f"'{name}'",))
         seen.add(name.lower())
-    if (wrong := boolean(option_values(spec).get(_UNBOUNDED, "false"))) is not None:
+    if (wrong := switch().check(option_values(spec).get(_UNBOUNDED, "false"))) is not None:
         raise bad_option(
             spec, f"option '{_UNBOUNDED}' is not {wrong}", subjects=(f"'{_UNBOUNDED}'",)
         )
     if not seen & {"format", "spark.format"}:
-        raise bad_option(
-            spec,
-            "option 'format' is missing",
-            "'format' = 'jdbc', or any other data source that Spark knows",
-            subjects=("'format'",),
-        )
+        hint = "'format' = 'jdbc', or any other data source that Spark knows"
+        raise missing_option(spec, "format", hint)
     check_columns(spec)
 
 
@@ -114,35 +107,25 @@ def _declared_columns(dataframe: DataFrame, spec: TableSpec, name: str) -> DataF
 def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
     """Hand the rows of a batch to the data source; how many they are."""
     name, options = source_format(spec)
-    _check_shared(dataframe.sparkSession, spec, options)
-    with count_written(dataframe) as (counted, count):
-        writer = counted.write.format(name).options(**options)
-        writer.mode("overwrite" if overwrite else "append").save()
+    _check_path(dataframe.sparkSession, spec)
+    counted, count = count_written(dataframe)
+    writer = counted.write.format(name).options(**options)
+    writer.mode("overwrite" if overwrite else "append").save()
     return count()
 
 
 def write_stream(dataframe: DataFrame, spec: TableSpec) -> DataStreamWriter:
     """The data source's own streaming sink."""
     name, options = source_format(spec)
-    _check_shared(dataframe.sparkSession, spec, options)
+    _check_path(dataframe.sparkSession, spec)
     return as_declared(dataframe, spec).writeStream.format(name).options(**options)
 
 
-def _check_shared(spark: SparkSession, spec: TableSpec, options: dict[str, str]) -> None:
+def _check_path(spark: SparkSession, spec: TableSpec) -> None:
     """Check that a path is not on a disk of this machine where tasks run on others."""
-    path = {key.lower(): value for key, value in options.items()}.get("path")
+    path = option_values(spec).get("path")
     if path is not None:
-        check_seen_by_all(
-            spark,
-            resolve(spark, path),
-            f"the files of table `{spec.name}`",
-            "'path' takes a directory that all hosts see, such as hdfs:// or s3a://",
-        )
-
-
-def _explain(spec: TableSpec, error: Exception) -> SqlwinError:
-    """An error of the data source, with the name of the table."""
-    return translate(error).about(f"table `{spec.name}`", spec.name)
+        check_shared(spark, resolve(spark, path), spec)
 
 
 CONNECTOR = Connector(
@@ -154,5 +137,5 @@ CONNECTOR = Connector(
     write=write,
     overwrites=True,
     write_stream=write_stream,
-    explain=_explain,
+    explain=about_table,
 )

@@ -19,7 +19,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
-from runtime.connectors.connector import WriteBatch
 from runtime.connectors.registry import connector_of
 from runtime.errors import AnalysisError
 from runtime.names import quoted
@@ -102,41 +101,6 @@ def late_rows(rows: DataFrame, late_for: str) -> DataFrame:
     )
 
 
-class LateWriter:
-    """Writes the results of a stream's micro-batches, and its late rows beside them.
-
-    Args:
-        late: where late rows go.
-        write_results: writes the results of a micro-batch.
-        write_late: writes its late rows.
-    """
-
-    def __init__(self, late: LateTable, write_results: WriteBatch, write_late: WriteBatch) -> None:
-        self._late = late
-        self._write_results = write_results
-        self._write_late = write_late
-
-    def write(self, rows: DataFrame, batch: int, query: StreamingQuery | None) -> int | None:
-        """Write a micro-batch; how many results it has, if the sink counts them.
-
-        Args:
-            rows: all rows of the micro-batch.
-            batch: its number.
-            query: the stream, once it is known.
-        """
-        with closed_until_sent(rows.sparkSession, self._late, batch, query):
-            # two jobs read it, and the state may be written by one alone
-            rows.persist()
-            try:
-                n_rows = self._write_results(results_among(rows), batch)
-                late = self._late.rows(rows)
-                if late.count():
-                    self._write_late(late, batch)
-                return n_rows
-            finally:
-                rows.unpersist()
-
-
 @contextmanager
 def closed_until_sent(
     spark: SparkSession, late: LateTable, batch: int, query: StreamingQuery | None
@@ -168,16 +132,11 @@ def closed_before(late: LateTable, batch: int, query: StreamingQuery | None) -> 
         return dict.fromkeys(late.operators, -FINAL_US)
     if query is None:
         return {}
-    last = query.lastProgress
-    reports = [] if last is None else [last]
-    if last is None or last["batchId"] != batch - 1:
-        reports = list(query.recentProgress)
-    for report in reversed(reports):
-        if report["batchId"] == batch - 1:
-            closed = {}
-            for number in late.operators:
-                closed_us = closed_after(report, number)
-                if closed_us is not None:
-                    closed[number] = closed_us
-            return closed
-    return {}
+    report = query.lastProgress
+    if report is None or report["batchId"] != batch - 1:
+        reports = reversed(query.recentProgress)
+        report = next((each for each in reports if each["batchId"] == batch - 1), None)
+    if report is None:
+        return {}
+    closed = {number: closed_after(report, number) for number in late.operators}
+    return {number: closed_us for number, closed_us in closed.items() if closed_us is not None}

@@ -26,13 +26,13 @@ def validate(spec: TableSpec) -> None:
     Raises:
         CatalogError: an option or a column is wrong.
     """
-    check_message_options(spec, SOCKET, [option_values(spec).get("format", "text").lower()])
+    file_format = option_values(spec).get("format", "text").lower()
+    check_message_options(spec, SOCKET, [file_format])
     check_columns(spec)
     physical = physical_columns(spec)
     if not physical:
         raise bad_option(spec, "it needs columns", "for example (line STRING)")
-    is_text = option_values(spec).get("format", "text").lower() == "text"
-    if is_text and [(c.type or "").lower() for c in physical] != ["string"]:
+    if file_format == "text" and [(c.type or "").lower() for c in physical] != ["string"]:
         raise CatalogError(
             f"table `{spec.name}`: format 'text' has one column, of type STRING",
             subjects=("'text'", spec.name),

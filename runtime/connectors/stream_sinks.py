@@ -13,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from runtime.connectors.connector import StreamWriter, WriteBatch
-from runtime.connectors.late_rows import LateTable, LateWriter, results_among
+from runtime.connectors.late_rows import LateTable, closed_until_sent, results_among
 from runtime.connectors.latest_rows import LatestRows
 from runtime.connectors.registry import (
     check_writable,
@@ -235,11 +235,25 @@ def seen(
 
 def _for_each_with_late(rows: DataFrame, run: StreamRun, write: WriteBatch) -> StreamingQuery:
     """Start a stream that writes its results with `write`, and its late rows to their table."""
-    assert run.late is not None
+    late = run.late
+    assert late is not None
     # kept apart from the results, if they should be in one directory
-    write_late = open_batches(run.late.rows(rows), run.late.spec, run, "late")
-    writer = LateWriter(run.late, write, write_late)
-    return for_each(rows, run, lambda found, batch: writer.write(found, batch, run.query))
+    write_late = open_batches(late.rows(rows), late.spec, run, "late")
+
+    def write_both(found: DataFrame, batch: int) -> int | None:
+        with closed_until_sent(found.sparkSession, late, batch, run.query):
+            # two jobs read it, and the state may be written by one alone
+            found.persist()
+            try:
+                n_rows = write(results_among(found), batch)
+                late_rows = late.rows(found)
+                if late_rows.count():
+                    write_late(late_rows, batch)
+                return n_rows
+            finally:
+                found.unpersist()
+
+    return for_each(rows, run, write_both)
 
 
 def for_each(dataframe: DataFrame, run: StreamRun, write: WriteBatch) -> StreamingQuery:

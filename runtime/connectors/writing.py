@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from pyspark.sql import DataFrame, Observation
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
 from runtime.connectors.columns import declared_type, physical_columns
 from runtime.connectors.options.checks import option_values
 from runtime.errors import CatalogError, ExecutionError
+from runtime.spark.clusters import check_seen_by_all
 from runtime.spark.errors import NO_DIRECTORY, why_unwritable
 from runtime.spec.stream import ROW_KIND
 from runtime.spec.table import TableSpec
@@ -89,6 +90,20 @@ def is_declared(
     return [(f.name, f.dataType.simpleString()) for f in schema.fields] == wanted
 
 
+def check_shared(spark: SparkSession, path: str, spec: TableSpec) -> None:
+    """Check that a table's files are written where the driver sees them.
+
+    Raises:
+        SetupError: its resolved path is on a disk of this machine, and tasks run on others.
+    """
+    check_seen_by_all(
+        spark,
+        path,
+        f"the files of table `{spec.name}`",
+        "'path' takes a directory that all hosts see, such as hdfs:// or s3a://",
+    )
+
+
 def with_named_kind(rows: DataFrame) -> DataFrame:
     """The rows of a stream with the column of their kind, if they have one, as KIND_COLUMN."""
     if ROW_KIND not in rows.columns:
@@ -130,22 +145,22 @@ def _why_no_directory(path: str) -> str | None:
     return None if os.access(there, os.W_OK | os.X_OK) else f"permission denied in {there}"
 
 
-@contextmanager
-def count_written(dataframe: DataFrame) -> Iterator[tuple[DataFrame, Callable[[], int]]]:
-    """The DataFrame to write in this context, and a function that then counts its rows.
+def count_written(dataframe: DataFrame) -> tuple[DataFrame, Callable[[], int]]:
+    """The DataFrame to write, and a function that counts its rows when it is written.
 
     The function must not be called if the writing failed: it would wait for a run that never was.
     """
     observation = Observation("sqlwin_rows")
     counted = dataframe.observe(observation, F.count(F.lit(1)).alias("n_rows"))
-    yield counted, lambda: int(observation.get["n_rows"])
+    return counted, lambda: int(observation.get["n_rows"])
 
 
-def compute_again(rows: DataFrame) -> int:
-    """Compute a micro-batch that the sink has already, without writing it; how many rows it has.
+def compute(rows: DataFrame) -> int:
+    """Compute rows without writing them; how many they are.
 
-    Its checkpoint lacks it, and so does the state, which is kept as rows are computed.
+    A micro-batch that the sink has already is computed again: its checkpoint lacks it, and so does
+    the state, which is kept as rows are computed.
     """
-    with count_written(rows) as (counted, count):
-        counted.write.format("noop").mode("overwrite").save()
+    counted, count = count_written(rows)
+    counted.write.format("noop").mode("overwrite").save()
     return count()

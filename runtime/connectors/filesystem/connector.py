@@ -17,6 +17,7 @@ from runtime.connectors.options.checks import (
     bad_option,
     check_options,
     idle_options,
+    missing_option,
     option_values,
     unknown_option,
 )
@@ -42,7 +43,7 @@ def validate(spec: TableSpec) -> None:
     file_format = format_of(values)
     if file_format is None:
         if "path" not in values:
-            raise bad_option(spec, "option 'path' is missing", subjects=("'path'",))
+            raise missing_option(spec, "path")
         raise bad_option(
             spec,
             f"option 'format' is missing, and '{values['path']}' does not say it",

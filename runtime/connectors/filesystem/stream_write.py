@@ -24,23 +24,21 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from pyspark.sql import DataFrame, DataFrameWriter
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from runtime.commits import Commit, Held, read_commit, write_commit
 from runtime.connectors.connector import StreamWriter, WriteBatch
 from runtime.connectors.filesystem.publish import (
     Writer,
-    check_written,
     finish,
     publish,
     retract,
-    written_files,
 )
 from runtime.connectors.filesystem.text import allow_encoding
 from runtime.connectors.filesystem.write import (
+    all_written,
     check_directory,
-    check_shared,
     file_writer_options,
     partition_columns,
     unwritable,
@@ -49,7 +47,8 @@ from runtime.connectors.options.checks import bytes_of, duration_us, option_valu
 from runtime.connectors.options.formats import format_of
 from runtime.connectors.writing import (
     as_declared,
-    compute_again,
+    check_shared,
+    compute,
     count_written,
     declared_types,
     naming_output,
@@ -179,7 +178,7 @@ class FileSink:
                 is_there = self._resume(batch, plan)
                 self._is_first = False
                 if is_there:
-                    return compute_again(rows)
+                    return compute(rows)
             held = () if self._commit is None else self._commit.held
             if self._compaction is None or self._compaction.is_due(held, time.time()):
                 self._publish_held(batch - 1)
@@ -228,9 +227,13 @@ class FileSink:
         writer = self._writer
         hidden = writer.hidden
         writer.files.delete(hidden)
-        with count_written(rows) as (counted, count):
-            self._save(counted.write, as_uri(hidden))
-        found, n_rows = self._checked(hidden, self._format, count())
+        counted, count = count_written(rows)
+        save = counted.write.format(self._format).options(**self._options).mode("overwrite")
+        if self._partitions:
+            save = save.partitionBy(*self._partitions)
+        save.save(as_uri(hidden))
+        n_rows = count()
+        found = self._written(hidden, self._format, n_rows)
         if n_rows:
             is_merged = self._commit is not None and self._commit.is_merged
             commit = replace(commit, is_merged=commit.is_merged or is_merged)
@@ -242,10 +245,11 @@ class FileSink:
         """Write the rows of a micro-batch to where nobody sees them."""
         writer = self._writer
         writer.files.delete(writer.hidden)
-        with count_written(rows) as (counted, count):
-            # whatever the table's format is: values come back from it as they were
-            counted.write.mode("overwrite").parquet(as_uri(writer.hidden))
-        _, n_rows = self._checked(writer.hidden, "parquet", count())
+        counted, count = count_written(rows)
+        # whatever the table's format is: values come back from it as they were
+        counted.write.mode("overwrite").parquet(as_uri(writer.hidden))
+        n_rows = count()
+        self._written(writer.hidden, "parquet", n_rows)
         if not n_rows:
             writer.files.delete(writer.hidden)
             return 0
@@ -287,25 +291,9 @@ class FileSink:
         for place in [f"{writer.hidden}.held"] if everything else places:
             writer.files.delete(place)
 
-    def _checked(self, hidden: str, file_format: str, n_rows: int) -> tuple[list[str], int]:
-        # executors may have come since
-        check_shared(self._spark, self._writer.path, self._spec)
-        found = written_files(self._writer.files, hidden)
-        check_written(
-            self._writer.files,
-            file_format,
-            self._writer.path,
-            found,
-            n_rows,
-            lambda: self._spark.read.parquet(as_uri(hidden)).count(),
-        )
-        return found, n_rows
-
-    def _save(self, writer: DataFrameWriter, path: str) -> None:
-        writer = writer.format(self._format).options(**self._options).mode("overwrite")
-        if self._partitions:
-            writer = writer.partitionBy(*self._partitions)
-        writer.save(path)
+    def _written(self, hidden: str, file_format: str, n_rows: int) -> list[str]:
+        files, path = self._writer.files, self._writer.path
+        return all_written(self._spark, self._spec, files, path, hidden, file_format, n_rows)
 
     # -- what waits for no further micro-batch -----------------------------------------------------
 

@@ -6,7 +6,7 @@ import errno
 import os
 import uuid
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from functools import partial
 
 from pyspark.errors import PySparkException
@@ -39,11 +39,10 @@ from runtime.connectors.options.formats import (
     spark_options,
     written_timestamps,
 )
-from runtime.connectors.writing import count_written
+from runtime.connectors.writing import check_shared, count_written
 from runtime.errors import CatalogError, ErrorKind, ExecutionError
 from runtime.files import Files, as_uri, is_local_path
 from runtime.frames.arrow_rows import BatchRows
-from runtime.spark.clusters import check_seen_by_all
 from runtime.spark.files import resolve, writable_files_at
 from runtime.spark.session import is_remote
 from runtime.spec.table import TableSpec
@@ -98,61 +97,73 @@ def write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int:
         options.setdefault("partitionOverwriteMode", "dynamic")
     parallelism = values.get("sink.parallelism")
     in_workers = None
-    if file_format == "parquet" and not (partitions or parallelism):
-        if files is not None and is_local_path(path):
+    if files is not None and is_local_path(path):
+        if file_format == "parquet" and not (partitions or parallelism):
             in_workers = arrow_files(rows, options)
     try:
-        with ExitStack() as counting:
-            count: Callable[[], int]
-            if in_workers is None:
-                dataframe = rows.dataframe
-                if parallelism:
-                    dataframe = dataframe.repartition(int(parallelism))
-                counted, count = counting.enter_context(count_written(dataframe))
-                writer = counted.write.format(file_format).options(**options)
-                if partitions:
-                    writer = writer.partitionBy(*partitions)
-                if files is None:
-                    writer.mode("overwrite" if overwrite else "append").save(path)
-                    return count()
+        if in_workers is not None:
+            count = in_workers.count
+        else:
+            dataframe = rows.dataframe
+            if parallelism:
+                dataframe = dataframe.repartition(int(parallelism))
+            counted, count = count_written(dataframe)
+            writer = counted.write.format(file_format).options(**options)
+            if partitions:
+                writer = writer.partitionBy(*partitions)
+            if files is None:
+                writer.mode("overwrite" if overwrite else "append").save(path)
+                return count()
+
+        assert files is not None
+        if is_local_path(path):
+            finish_replacing(os.path.realpath(path))
+        clear_batches(files, path)
+
+        def write(hidden: str) -> list[str]:
+            if in_workers is not None:
+                in_workers.write(hidden)
             else:
-                count = in_workers.count
-            assert files is not None
-            is_dynamic = options.get("partitionOverwriteMode", "").lower() == "dynamic"
-            by_partition = bool(partitions) and is_dynamic
-            if is_local_path(path):
-                finish_replacing(os.path.realpath(path))
-            clear_batches(files, path)
+                writer.mode("append").save(as_uri(hidden))
+            return all_written(spark, spec, files, path, hidden, file_format, count())
 
-            def save(hidden: str) -> None:
-                if in_workers is not None:
-                    in_workers.write(hidden)
-                else:
-                    writer.mode("append").save(as_uri(hidden))
-
-            def checked(hidden: str) -> list[str]:
-                # executors may have come since
-                check_shared(spark, path, spec)
-                found = written_files(files, hidden)
-                counted_again = partial(_rows_below, spark, hidden)
-                check_written(files, file_format, path, found, count(), counted_again)
-                return found
-
-            if not overwrite or not files.exists(path):
-                _add(save, batch_writer(files, path), checked)
-            elif by_partition:
-                _add(save, batch_writer(files, path), checked, _directories)
-            elif _can_swap(path, files):
-                _replace(save, path, files, checked)
-            else:
-                _add(save, batch_writer(files, path), checked, _everything)
-            return count()
+        is_dynamic = options.get("partitionOverwriteMode", "").lower() == "dynamic"
+        by_partition = bool(partitions) and is_dynamic
+        replaces = overwrite and files.exists(path)
+        if replaces and not by_partition and _can_swap(path, files):
+            _swap(write, path, files)
+        else:
+            _publish(write, batch_writer(files, path), replaces=replaces, by_partition=by_partition)
+        return count()
     except PySparkException as error:
         if error.getCondition() in NO_AVRO:
             raise missing_package(spec, "writes Avro", AVRO_PACKAGE) from error
         raise
     except OSError as error:
         raise unwritable(path, error) from error
+
+
+def all_written(
+    spark: SparkSession,
+    spec: TableSpec,
+    files: Files,
+    path: str,
+    hidden: str,
+    file_format: str,
+    n_rows: int,
+) -> list[str]:
+    """The files that tasks have written to a hidden directory of a table, with all of the rows.
+
+    Raises:
+        SetupError: tasks write where the driver does not see it.
+        ExecutionError: rows are missing in the files.
+    """
+    # executors may have come since
+    check_shared(spark, path, spec)
+    found = written_files(files, hidden)
+    in_tasks = partial(_rows_below, spark, hidden)
+    check_written(files, file_format, path, found, n_rows, in_tasks)
+    return found
 
 
 def _rows_below(spark: SparkSession, directory: str) -> int:
@@ -187,20 +198,6 @@ def partition_columns(columns: Sequence[str], spec: TableSpec) -> list[str]:
             hint="files need at least one column of their own",
         )
     return names
-
-
-def check_shared(spark: SparkSession, path: str, spec: TableSpec) -> None:
-    """Check that a table's files are written where the driver sees them.
-
-    Raises:
-        SetupError: its resolved path is on a disk of this machine, and tasks run on others.
-    """
-    check_seen_by_all(
-        spark,
-        path,
-        f"the files of table `{spec.name}`",
-        "'path' takes a directory that all hosts see, such as hdfs:// or s3a://",
-    )
 
 
 def unwritable(path: str, error: OSError) -> ExecutionError:
@@ -241,44 +238,27 @@ def _can_swap(path: str, files: Files) -> bool:
     return not is_root and files.is_directory(path)
 
 
-def _nothing(_: BatchWriter, __: list[str]) -> list[str]:
-    """The directories that files replace what is in: none."""
-    return []
-
-
-def _directories(batch: BatchWriter, found: list[str]) -> list[str]:
-    """The same: those of the partitions that get files."""
-    below = (file.removeprefix(f"{batch.hidden}/").rpartition("/")[0] for file in found)
-    return sorted(set(filter(None, below)))
-
-
-def _everything(_: BatchWriter, __: list[str]) -> list[str]:
-    """The same: the table's own."""
-    return [""]
-
-
-def _add(
-    save: Callable[[str], None],
-    batch: BatchWriter,
-    checked: Callable[[str], list[str]],
-    replaces: Callable[[BatchWriter, list[str]], list[str]] = _nothing,
+def _publish(
+    write: Callable[[str], list[str]], batch: BatchWriter, *, replaces: bool, by_partition: bool
 ) -> None:
     """Write files beside those that are there, or in their place; readers see all at once.
 
     Args:
-        save: writes them to a directory.
+        write: writes files to a directory, and returns them.
         batch: whose they are.
-        checked: finds what is written in a directory; raises where that is not all.
-        replaces: the directories below the table's whose files they replace.
+        replaces: whether the files that are there do not count from then on.
+        by_partition: of these only those of the partitions that get files.
     """
     files, path = batch.files, batch.path
     is_new = not files.exists(path)
     try:
         with writing_to(files, batch.hidden):
-            save(batch.hidden)
-            found = checked(batch.hidden)
-            whole = Commit(0, is_whole=True)
-            published = publish(batch, found, batch.hidden, whole, replaces(batch, found))
+            found = write(batch.hidden)
+            replaced = [""] if replaces else []
+            if replaces and by_partition:
+                below = (file.removeprefix(f"{batch.hidden}/").rpartition("/")[0] for file in found)
+                replaced = sorted(set(filter(None, below)))
+            published = publish(batch, found, batch.hidden, Commit(0, is_whole=True), replaced)
     except BaseException:
         with suppress(OSError):
             take_back(batch)
@@ -301,13 +281,11 @@ def _add(
             ) from error
 
 
-def _replace(
-    save: Callable[[str], None], path: str, files: Files, checked: Callable[[str], list[str]]
-) -> None:
+def _swap(write: Callable[[str], list[str]], path: str, files: Files) -> None:
     """Write a directory anew and put it in the place of the old one when it is complete.
 
-    If `path` is a symbolic link, the directory that it points to is replaced, not the link. For
-    the other arguments see `_add`.
+    If `path` is a symbolic link, the directory that it points to is replaced, not the link.
+    For `write` see `_publish`.
     """
     if is_local_path(path):
         path = os.path.realpath(path)
@@ -321,8 +299,7 @@ def _replace(
     old = f"{new}.old"
     try:
         with writing_to(files, new):
-            save(new)
-            checked(new)
+            write(new)
             files.rename(path, old)
             try:
                 files.rename(new, path)

@@ -26,6 +26,7 @@ from runtime.connectors.connector import (
     Connector,
     StreamWriter,
     WriteBatch,
+    about_table,
     missing_package,
 )
 from runtime.connectors.kafka.avro.decoding import CONFLUENT
@@ -53,16 +54,18 @@ from runtime.connectors.messages import decoded_fields, encoded
 from runtime.connectors.options.checks import (
     bad_option,
     idle_options,
+    missing_option,
     option_values,
     switch,
     whole_number,
+    wrong_value,
 )
 from runtime.connectors.options.formats import MESSAGE_FORMATS, check_message_options
 from runtime.connectors.options.known import KAFKA
 from runtime.connectors.writing import as_declared, count_written, declared_types
 from runtime.errors import CatalogError, SetupError, SqlwinError, nearest
 from runtime.names import quoted
-from runtime.spark.errors import translate, translated_errors
+from runtime.spark.errors import translated_errors
 from runtime.spec.table import TableSpec
 
 PYTHON, SPARK = "python", "spark"
@@ -72,7 +75,7 @@ _ONLY_SPARK = ("minOffsetsPerTrigger", "maxTriggerDelay", "groupIdPrefix")
 _CHECKS = {
     "maxOffsetsPerTrigger": whole_number(1),
     "minPartitions": whole_number(1),
-    "failOnDataLoss": switch("").check,
+    "failOnDataLoss": switch().check,
 }
 
 
@@ -104,12 +107,7 @@ def validate(spec: TableSpec) -> None:
             subjects=("'topic-pattern'", "'topic'"),
         )
     if "format" not in values and "value.format" not in values:
-        raise bad_option(
-            spec,
-            "option 'format' is missing",
-            f"one of {', '.join(MESSAGE_FORMATS)}",
-            subjects=("'format'",),
-        )
+        raise missing_option(spec, "format", f"one of {', '.join(MESSAGE_FORMATS)}")
     for name in ("format", "value.format", "key.format"):
         found = values.get(name) or MESSAGE_FORMATS[0]
         if found.lower() not in MESSAGE_FORMATS:
@@ -186,12 +184,7 @@ def _check_client(spec: TableSpec, values: dict[str, str]) -> None:
     for name, check in _CHECKS.items():
         value = values.get(name.lower())
         if value is not None and (wanted := check(value)):
-            raise bad_option(
-                spec,
-                f"option '{name}' is '{value}'",
-                f"it must be {wanted}",
-                subjects=(f"'{value}'", f"'{name}'"),
-            )
+            raise wrong_value(spec, name, value, f"it must be {wanted}")
     consumer_config(spec)
     producer_config(spec)
 
@@ -210,12 +203,8 @@ def _check_start(spec: TableSpec, values: dict[str, str]) -> None:
     if (offsets := values.get("scan.startup.specific-offsets")) is not None:
         parts = [p.strip() for p in offsets.split(";") if p.strip()]
         if not parts or not all(OFFSET.fullmatch(p) for p in parts):
-            raise bad_option(
-                spec,
-                f"option 'scan.startup.specific-offsets' is '{offsets}'",
-                "it must be such as 'partition:0,offset:42;partition:1,offset:300'",
-                subjects=(f"'{offsets}'", "'scan.startup.specific-offsets'"),
-            )
+            hint = "it must be such as 'partition:0,offset:42;partition:1,offset:300'"
+            raise wrong_value(spec, "scan.startup.specific-offsets", offsets, hint)
         if "topic" not in values or ";" in values["topic"]:
             raise bad_option(
                 spec,
@@ -296,8 +285,8 @@ def _write(dataframe: DataFrame, spec: TableSpec, writer: str, batch: int | None
     if is_exactly_once(spec):
         # one transaction is of one producer
         rows = rows.repartition(1)
-    with count_written(rows) as (counted, count):
-        counted.write.format(file_format).options(**options).mode("append").save()
+    counted, count = count_written(rows)
+    counted.write.format(file_format).options(**options).mode("append").save()
     return count()
 
 
@@ -349,7 +338,7 @@ def explain(spec: TableSpec, error: Exception) -> SqlwinError:
                 f"pip install 'sqlwin[kafka]' reads and writes it without; or {missing.hint}"
             )
         return missing
-    return translate(error).about(f"table `{spec.name}`", spec.name)
+    return about_table(spec, error)
 
 
 def columns_of(

@@ -12,7 +12,7 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 
 from runtime.connectors.columns import check_columns, physical_columns, pick
-from runtime.connectors.connector import Connector, StreamWriter, WriteBatch
+from runtime.connectors.connector import Connector, StreamWriter, WriteBatch, about_table
 from runtime.connectors.lake.delta.snapshot import load_delta
 from runtime.connectors.lake.delta.stream import stream_delta
 from runtime.connectors.lake.delta.write import write_delta
@@ -26,12 +26,11 @@ from runtime.connectors.options.checks import (
     option_values,
 )
 from runtime.connectors.options.known import DELTA, ICEBERG
-from runtime.errors import ExecutionError, SqlwinError
+from runtime.errors import ExecutionError
 from runtime.files import as_uri
 from runtime.local.arrow_scan import scan_source
 from runtime.scan.files import NotScannable
 from runtime.scan.lake import scan_source_of
-from runtime.spark.errors import translate
 from runtime.spec.expressions import Expression, columns_of
 from runtime.spec.scan import ScanSource
 from runtime.spec.table import Column, TableSpec
@@ -217,10 +216,6 @@ def _check_time_travel(spec: TableSpec) -> None:
         )
 
 
-def _explain(spec: TableSpec, error: Exception) -> SqlwinError:
-    return translate(error).about(f"table `{spec.name}`", spec.name)
-
-
 DELTA_CONNECTOR = Connector(
     "delta",
     validate_delta,
@@ -231,7 +226,7 @@ DELTA_CONNECTOR = Connector(
     write=write_delta,
     overwrites=True,
     open_batches=partial(_open_batches, write_delta),
-    explain=_explain,
+    explain=about_table,
 )
 ICEBERG_CONNECTOR = Connector(
     "iceberg",
@@ -243,5 +238,5 @@ ICEBERG_CONNECTOR = Connector(
     write=write_iceberg,
     overwrites=True,
     open_batches=partial(_open_batches, write_iceberg),
-    explain=_explain,
+    explain=about_table,
 )

@@ -37,7 +37,7 @@ from runtime.connectors.lake.table import (
     plain_values,
 )
 from runtime.connectors.options.checks import bad_option, option_values
-from runtime.connectors.writing import compute_again
+from runtime.connectors.writing import compute
 from runtime.errors import CatalogError, ErrorKind, ExecutionError
 from runtime.spark.clusters import check_seen_by_all
 from runtime.spec.scan import PartitionValue
@@ -109,7 +109,7 @@ def write_delta(
         if batch is not None and table is not None:
             done = table.transaction_version(_transaction(batch[0]))
             if done is not None and done >= batch[1]:
-                return compute_again(dataframe)
+                return compute(dataframe)
         schema = made_schema(dataframe, spec) if table is None else delta_schema(table)
     except UnreadableError as error:
         raise ExecutionError(

@@ -21,7 +21,7 @@ from runtime.connectors.lake.parquet_files import (
 from runtime.connectors.lake.places import TablePlace
 from runtime.connectors.lake.table import UnreadableError, broken_table
 from runtime.connectors.options.checks import bad_option, option_values
-from runtime.connectors.writing import compute_again
+from runtime.connectors.writing import compute
 from runtime.errors import CatalogError, ExecutionError
 from runtime.spark.clusters import check_seen_by_all
 from runtime.spec.scan import PartitionValue
@@ -78,7 +78,7 @@ def write_iceberg(
     except Exception as error:
         raise broken_table(spec, error) from error
     if table is not None and batch is not None and last_batch(table, batch[0]) >= batch[1]:
-        return compute_again(dataframe)
+        return compute(dataframe)
     try:
         transaction = (
             _created(catalog, name, dataframe, spec) if table is None else table.transaction()
