@@ -45,7 +45,6 @@ from runtime.connectors.kafka.table import (
     reading_of,
     sink_options,
     source_options,
-    transaction_of,
     value_fields,
     value_format,
     writing_of,
@@ -268,8 +267,8 @@ def _sink(
     if _checked_client(spec) == PYTHON:
         writing = writing_of(spec)
         if is_exactly_once(spec):
-            name = transaction_of(spec, writer)
-            writing = replace(writing, transaction=name, batch=batch)
+            prefix = option_values(spec).get("sink.transactional-id-prefix", "sqlwin")
+            writing = replace(writing, transaction=f"{prefix}-{writer}", batch=batch)
         return FORMAT, writer_options(spark, writing)
     return "kafka", sink_options(spec)
 

@@ -33,7 +33,7 @@ _VALUES: Mapping[str, tuple[pa.DataType, Callable[[Any], Any]]] = {
     "at_ms": (pa.int64(), lambda m: m.timestamp()[1] if m.timestamp()[0] else None),
     # Java counts from -1: no time, that of the sender, that of the broker's log
     "timestampType": (pa.int32(), lambda m: m.timestamp()[0] - 1),
-    "headers": (pa.list_(pa.field("element", _PAIR)), lambda m: _headers(m.headers())),
+    "headers": (pa.list_(pa.field("element", _PAIR)), lambda m: m.headers() or None),
 }
 _GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 # Of a group's coordinator, whom nobody asks here
@@ -312,9 +312,3 @@ def _fields(messages: Taken, reading: Reading) -> list[pa.Array] | None:
             if how.schema
             else "'format' = 'avro' reads messages without the id of a schema",
         ) from broken
-
-
-def _headers(pairs: Any) -> list[dict[str, Any]] | None:
-    if not pairs:
-        return None
-    return [{"key": key, "value": value} for key, value in pairs]

@@ -122,7 +122,7 @@ def _of_json(values: Sequence[bytes | None], how: Decoding) -> list[pa.Array] | 
     if b"\\" in joined and (b"\\ud" in joined or b"\\uD" in joined):
         # halves of a character, which only Spark takes one by one
         return None
-    fields = [(name, _in_json(type_)) for name, type_ in how.fields]
+    fields = [(n, pa.string() if t in _IN_JSON_TEXTS else _TYPES[t]) for n, t in how.fields]
     table = pa.json.read_json(
         pa.BufferReader(joined),
         pa.json.ReadOptions(use_threads=False, block_size=len(joined) + 1),
@@ -140,8 +140,9 @@ def _of_csv(values: Sequence[bytes | None], how: Decoding) -> list[pa.Array] | N
     lines: list[bytes] = [value for value in values if value]
     joined = b"\n".join(lines)
     # what is quoted or escaped has rules of its own, and Arrow skips a mark of byte order
-    is_plain = not any(char in joined for char in (b'"', b"\\", b"\r", b"\0", b"\xef\xbb\xbf"))
-    if not is_plain or not _has_lines(joined, len(lines)):
+    if any(char in joined for char in (b'"', b"\\", b"\r", b"\0", b"\xef\xbb\xbf")):
+        return None
+    if joined.count(b"\n") != len(lines) - 1 or not _is_utf8(joined):
         return None
     names = [name for name, _ in how.fields]
     table = pa.csv.read_csv(
@@ -161,18 +162,9 @@ def _of_csv(values: Sequence[bytes | None], how: Decoding) -> list[pa.Array] | N
     return _typed([_one_array(table.column(name)) for name in names], how)
 
 
-def _has_lines(joined: bytes, n_lines: int) -> bool:
-    """Whether each message is one line of UTF-8."""
-    return joined.count(b"\n") == n_lines - 1 and _is_utf8(joined)
-
-
 def _is_utf8(text: bytes) -> bool:
     """True; raises UnicodeDecodeError if it is not."""
     return text.isascii() or text.decode() is not None
-
-
-def _in_json(type_: str) -> pa.DataType:
-    return pa.string() if type_ in _IN_JSON_TEXTS else arrow_type(type_)
 
 
 def _typed(columns: Sequence[pa.Array], how: Decoding) -> list[pa.Array] | None:
@@ -194,6 +186,5 @@ def _typed(columns: Sequence[pa.Array], how: Decoding) -> list[pa.Array] | None:
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    # of one chunk combine_chunks() makes a copy
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

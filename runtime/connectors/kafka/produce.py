@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, repeat
 from typing import Any
 
 import pyarrow as pa
@@ -30,20 +31,23 @@ def send(config: Mapping[str, str], topic: str, batches: Iterable[pa.RecordBatch
     Raises:
         ExecutionError: a message was not delivered, or Kafka does not answer.
     """
-    client: Client | None = None
+    filled = filled_batches(batches)
+    if filled is None:
+        return 0
+    client = Client(config, is_producer=True)
+    # a wrong topic or broker is known now, and not when messages have waited for minutes
+    client.partitions((topic,), "", seconds=TOPIC_SECONDS)
     failures: list[KafkaError] = []
-    n_sent = 0
-    for batch in batches:
-        if not batch.num_rows:
-            continue
-        if client is None:
-            client = Client(config, is_producer=True)
-            # a wrong topic or broker is known now, and not when messages have waited for minutes
-            client.partitions((topic,), "", seconds=TOPIC_SECONDS)
-        n_sent += produce_all(client, topic, batch, failures)
-    if client is not None:
-        flush(client, topic, failures)
+    n_sent = sum(produce_all(client, topic, batch, failures) for batch in filled)
+    flush(client, topic, failures)
     return n_sent
+
+
+def filled_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch] | None:
+    """Those that have rows; None: none has."""
+    filled = (batch for batch in batches if batch.num_rows)
+    first = next(filled, None)
+    return None if first is None else chain([first], filled)
 
 
 def produce_all(
@@ -63,9 +67,9 @@ def produce_all(
             failures.append(error)
 
     values = batch.column("value").to_pylist()
-    keys = batch.column("key").to_pylist() if "key" in batch.schema.names else None
-    for position, value in enumerate(values):
-        key = keys[position] if keys is not None else None
+    has_keys = "key" in batch.schema.names
+    keys = batch.column("key").to_pylist() if has_keys else repeat(None, len(values))
+    for value, key in zip(values, keys, strict=True):
         _produce(client, topic, value, key, delivered, failures)
     client.kafka.poll(0)
     _check(topic, failures)

@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping
 
 from runtime.connectors.options.checks import bad_option
-from runtime.errors import CatalogError
 from runtime.spec.table import TableSpec
 
 _PREFIX = "properties."
@@ -123,7 +122,12 @@ def _translated(spec: TableSpec) -> dict[str, str]:
     config: dict[str, str] = {}
     for name, value in said.items():
         if name in _REFUSED:
-            raise _refused(spec, name)
+            raise bad_option(
+                spec,
+                f"option '{_PREFIX}{name}' is of the Java client alone",
+                _BY_SPARK,
+                subjects=(f"'{_PREFIX}{name}'",),
+            )
         if name == "sasl.jaas.config":
             config |= _of_jaas(spec, value)
         elif name == "ssl.truststore.location":
@@ -203,13 +207,4 @@ def _keystore(spec: TableSpec, said: Mapping[str, str], location: str) -> dict[s
         "make it a store of PKCS12 (keytool -importkeystore -deststoretype PKCS12), with "
         "'properties.ssl.keystore.type' = 'PKCS12'; or " + _BY_SPARK,
         subjects=(f"'{_PREFIX}ssl.keystore.location'",),
-    )
-
-
-def _refused(spec: TableSpec, name: str) -> CatalogError:
-    return bad_option(
-        spec,
-        f"option '{_PREFIX}{name}' is of the Java client alone",
-        _BY_SPARK,
-        subjects=(f"'{_PREFIX}{name}'",),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -40,6 +40,7 @@ from runtime.connectors.kafka.offsets import (
     Offsets,
     Range,
     Reading,
+    at_time,
     batch_ranges,
     first_offset,
     next_offset,
@@ -115,6 +116,15 @@ def _consumer(reading: Reading) -> Any:
     return Client(reading.config)
 
 
+@contextmanager
+def _consuming(reading: Reading) -> Iterator[Any]:
+    """A consumer that is closed behind the block; errors are about the table."""
+    with _about(reading):
+        client = _consumer(reading)
+        with closing(client.kafka):
+            yield client
+
+
 def _read(reading: Reading, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     from runtime.connectors.kafka.consume import read_range
 
@@ -122,12 +132,8 @@ def _read(reading: Reading, partition: InputPartition) -> Iterator[pa.RecordBatc
     if reading.wanted is not None:
         yield pa.record_batch({RANGE: [partition.range.text()]})
         return
-    with _about(reading):
-        client = _consumer(reading)
-        try:
-            yield from read_range(client, reading, partition.range)
-        finally:
-            client.kafka.close()
+    with _consuming(reading) as client:
+        yield from read_range(client, reading, partition.range)
 
 
 def read_table(reading: Reading, wanted: Sequence[Range]) -> Iterator[pa.RecordBatch]:
@@ -149,12 +155,8 @@ def ranges_there(reading: Reading) -> list[Range]:
     Raises:
         ExecutionError: there is no such topic, or Kafka does not answer.
     """
-    with _about(reading):
-        client = _consumer(reading)
-        try:
-            return batch_ranges(client, reading)
-        finally:
-            client.kafka.close()
+    with _consuming(reading) as client:
+        return batch_ranges(client, reading)
 
 
 class _BatchReader(DataSourceReader):
@@ -204,8 +206,6 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return dict(found)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        from runtime.connectors.kafka.offsets import at_time
-
         with _about(self._reading):
             self._target = at_time(self._connected(), self._there(), -1)
 
@@ -236,31 +236,29 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._partitions
 
 
-def _send(option: str, batches: Iterator[pa.RecordBatch]) -> Sent:
-    from runtime.connectors.kafka.produce import send
-    from runtime.connectors.kafka.transactions import send_once
+class _Sender:
+    """Sends the rows of a task; the option is the text of a Writing."""
 
-    writing = Writing(**json.loads(option))
-    if name := writing.transaction:
-        topic, batch = writing.topic, writing.batch
-        return Sent(send_once(writing.config, writing.consumer, topic, name, batch, batches))
-    return Sent(send(writing.config, writing.topic, batches))
-
-
-class _BatchWriter(DataSourceArrowWriter):
     def __init__(self, option: str) -> None:
         self._option = option
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return _send(self._option, iterator)
+        from runtime.connectors.kafka.produce import send
+        from runtime.connectors.kafka.transactions import send_once
+
+        writing = Writing(**json.loads(self._option))
+        config, topic, name = writing.config, writing.topic, writing.transaction
+        if not name:
+            return Sent(send(config, topic, iterator))
+        return Sent(send_once(config, writing.consumer, topic, name, writing.batch, iterator))
 
 
-class _StreamWriter(DataSourceStreamArrowWriter):
-    def __init__(self, option: str) -> None:
-        self._option = option
+class _BatchWriter(_Sender, DataSourceArrowWriter):
+    pass
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return _send(self._option, iterator)
+
+class _StreamWriter(_Sender, DataSourceStreamArrowWriter):
+    pass
 
 
 class KafkaSource(DataSource):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql.types import StructField, StructType
 
@@ -28,11 +28,19 @@ METADATA = {
     "headers": "headers",
     "key": "key",
 }
+# Where a message is
+_PLACE = ("topic", "partition", "offset")
 # Options of Spark's source that may stand in a table as they are
 SPARK_OPTIONS = (
     "maxOffsetsPerTrigger minOffsetsPerTrigger maxTriggerDelay minPartitions failOnDataLoss "
     "includeHeaders groupIdPrefix"
 ).split()
+_STARTS = {
+    "earliest-offset": EARLIEST,
+    "latest-offset": LATEST,
+    "timestamp": TIMESTAMP,
+    "specific-offsets": OFFSETS,
+}
 OFFSET = re.compile(r"partition:(\d+),offset:(\d+)")
 
 
@@ -46,24 +54,16 @@ def source_options(spec: TableSpec, *, is_stream: bool) -> dict[str, str]:
     options = {name: values[name.lower()] for name in SPARK_OPTIONS if name.lower() in values}
     options |= _properties(spec)
     if "topic" in values:
-        topics = ",".join(t.strip() for t in values["topic"].split(";"))
-        options["subscribe"] = topics
+        options["subscribe"] = ",".join(t.strip() for t in values["topic"].split(";"))
     else:
         options["subscribePattern"] = values["topic-pattern"]
-    mode = values.get("scan.startup.mode", "group-offsets").lower()
-    if mode == "specific-offsets":
-        offsets = OFFSET.findall(values["scan.startup.specific-offsets"])
-        by_partition = {partition: int(offset) for partition, offset in offsets}
-        options["startingOffsets"] = json.dumps({values["topic"].strip(): by_partition})
-    elif mode == "timestamp":
+    start = _start(values, is_stream=is_stream)
+    if start == OFFSETS:
+        options["startingOffsets"] = json.dumps({values["topic"].strip(): _offsets(values)})
+    elif start == TIMESTAMP:
         options["startingTimestamp"] = values["scan.startup.timestamp-millis"]
-    elif mode == "earliest-offset" or not is_stream:
-        options["startingOffsets"] = "earliest"
-    elif mode == "latest-offset":
-        options["startingOffsets"] = "latest"
     else:
-        reset = values.get("properties.auto.offset.reset", "latest").lower()
-        options["startingOffsets"] = "earliest" if reset == "earliest" else "latest"
+        options["startingOffsets"] = _reset(values) if start == GROUP else start
     # Spark does not let this one through, having taken it over above
     options.pop("kafka.auto.offset.reset", None)
     if not is_stream and values.get("scan.bounded.mode", "").lower() == "timestamp":
@@ -81,36 +81,19 @@ def reading_of(spec: TableSpec, *, is_stream: bool) -> Reading:
     """
     values = option_values(spec)
     topics = tuple(t.strip() for t in values.get("topic", "").split(";") if t.strip())
-    mode = values.get("scan.startup.mode", "group-offsets").lower()
-    is_earliest = values.get("properties.auto.offset.reset", "").lower() == EARLIEST
-    reset = EARLIEST if is_earliest else LATEST
-    starts = {
-        "earliest-offset": EARLIEST,
-        "latest-offset": LATEST,
-        "timestamp": TIMESTAMP,
-        "specific-offsets": OFFSETS,
-    }
-    if mode in ("timestamp", "specific-offsets"):
-        start = starts[mode]
-    elif not is_stream:
-        start = EARLIEST
-    else:
-        grouped = GROUP if "properties.group.id" in values else reset
-        start = starts.get(mode, grouped)
     ends_at_time = not is_stream and values.get("scan.bounded.mode", "").lower() == "timestamp"
     most = values.get("maxoffsetspertrigger")
     interval = values.get("scan.topic-partition-discovery.interval", "10 s")
-    offsets = OFFSET.findall(values.get("scan.startup.specific-offsets", ""))
     return Reading(
         # without the options that a query gave it
         table=spec.name.partition(" /*+")[0],
         config=consumer_config(spec),
         topics=topics,
         pattern=values.get("topic-pattern", ""),
-        start=start,
+        start=_start(values, is_stream=is_stream),
         start_ms=int(values.get("scan.startup.timestamp-millis", "0")),
-        start_offsets={partition: int(offset) for partition, offset in offsets},
-        reset=reset,
+        start_offsets=_offsets(values),
+        reset=_reset(values),
         end_ms=int(values["scan.bounded.timestamp-millis"]) if ends_at_time else None,
         most=int(most) if most else None,
         min_partitions=int(values.get("minpartitions", "0")),
@@ -122,16 +105,34 @@ def reading_of(spec: TableSpec, *, is_stream: bool) -> Reading:
     )
 
 
+def _start(values: Mapping[str, str], *, is_stream: bool) -> str:
+    """Where reading begins, see `Reading.start`; a batch knows no latest messages."""
+    mode = values.get("scan.startup.mode", "group-offsets").lower()
+    start = _STARTS.get(mode, GROUP if "properties.group.id" in values else _reset(values))
+    return start if is_stream or start in (TIMESTAMP, OFFSETS) else EARLIEST
+
+
+def _reset(values: Mapping[str, str]) -> str:
+    """Where `auto.offset.reset` lets a consumer begin that has committed nothing."""
+    reset = values.get("properties.auto.offset.reset", LATEST).lower()
+    return reset if reset == EARLIEST else LATEST
+
+
+def _offsets(values: Mapping[str, str]) -> dict[str, int]:
+    """Where the partitions begin that `scan.startup.specific-offsets` names."""
+    found = OFFSET.findall(values.get("scan.startup.specific-offsets", ""))
+    return {partition: int(offset) for partition, offset in found}
+
+
 def _message_columns(spec: TableSpec) -> tuple[str, ...]:
     """Those of a message that a table is made of, and where it is, for errors."""
     wanted = {METADATA[c.metadata] for c in spec.columns if c.metadata is not None}
-    if key_fields(spec):
-        wanted.add("key")
-    if value_fields(spec):
-        wanted.add("value")
+    wanted |= {
+        name for name, fields in (("key", key_fields), ("value", value_fields)) if fields(spec)
+    }
     if "timestamp" in wanted:
         wanted = (wanted - {"timestamp"}) | {"at_ms"}
-    return ("topic", "partition", "offset", *sorted(wanted - {"topic", "partition", "offset"}))
+    return (*_PLACE, *sorted(wanted.difference(_PLACE)))
 
 
 def decoding_of(spec: TableSpec) -> Decoding | AvroDecoding | None:
@@ -160,7 +161,7 @@ def _for_errors(spec: TableSpec) -> tuple[str, ...]:
     if key_fields(spec) and key_format != "raw":
         return ("value",)
     read = {METADATA[c.metadata] for c in spec.columns if c.metadata is not None}
-    return ("value", *(name for name in ("topic", "partition", "offset") if name not in read))
+    return ("value", *(name for name in _PLACE if name not in read))
 
 
 def writing_of(spec: TableSpec) -> Writing:
@@ -176,12 +177,6 @@ def is_exactly_once(spec: TableSpec) -> bool:
     """Whether messages are written in transactions."""
     guarantee = option_values(spec).get("sink.delivery-guarantee", "")
     return guarantee.lower() == "exactly-once"
-
-
-def transaction_of(spec: TableSpec, writer: str) -> str:
-    """The identifier of the transactions of a stream, or of a batch, that writes to a table."""
-    prefix = option_values(spec).get("sink.transactional-id-prefix", "sqlwin")
-    return f"{prefix}-{writer}"
 
 
 def sink_options(spec: TableSpec) -> dict[str, str]:

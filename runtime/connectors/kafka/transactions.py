@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from runtime.connectors.kafka.client import LATER_SECONDS, Client, plain
-from runtime.connectors.kafka.produce import TOPIC_SECONDS, flush, produce_all
+from runtime.connectors.kafka.produce import TOPIC_SECONDS, filled_batches, flush, produce_all
 from runtime.errors import ExecutionError
 
 # What a broker allows unless it is set: a transaction that takes longer is aborted
@@ -51,27 +51,23 @@ def send_once(
     Raises:
         ExecutionError: a message was not delivered, or Kafka does not answer; none counts then.
     """
-    sending: _Sending | None = None
+    filled = filled_batches(batches)
+    if filled is None:
+        return 0
+    sending = _Sending(config, consumer_config, topic, identifier, batch)
     n_sent = 0
-    try:
-        for rows in batches:
-            if not rows.num_rows:
-                continue
-            if sending is None:
-                sending = _Sending(config, consumer_config, topic, identifier, batch)
-            # rows of a micro-batch that is there are taken all the same: they are computed for
-            # the state that is kept of them
+    with closing(sending.group.kafka):
+        try:
+            for rows in filled:
+                # rows of a micro-batch that is there are taken all the same: they are computed for
+                # the state that is kept of them
+                if not sending.is_done:
+                    n_sent += produce_all(sending.client, topic, rows, sending.failures)
             if not sending.is_done:
-                n_sent += produce_all(sending.client, topic, rows, sending.failures)
-        if sending is not None and not sending.is_done:
-            sending.commit()
-    except BaseException:
-        if sending is not None:
+                sending.commit()
+        except BaseException:
             sending.abort()
-        raise
-    finally:
-        if sending is not None:
-            sending.close()
+            raise
     return n_sent
 
 
@@ -89,17 +85,20 @@ class _Sending:
         self.failures: list[KafkaError] = []
         self._topic = topic
         self._batch = batch
-        more = {"transactional.id": identifier, "enable.idempotence": "true"}
-        more.setdefault("transaction.timeout.ms", _TRANSACTION_MS)
+        more = {
+            "transactional.id": identifier,
+            "enable.idempotence": "true",
+            "transaction.timeout.ms": _TRANSACTION_MS,
+        }
         self.client = Client({**more, **config}, is_producer=True)
         self.client.partitions((topic,), "", seconds=TOPIC_SECONDS)
         # ends what an earlier run has begun: after this nothing of it is pending
         self._ask("begun", self.client.kafka.init_transactions)
-        self._group = Client({**consumer_config, "group.id": identifier})
+        self.group = Client({**consumer_config, "group.id": identifier})
         self.is_done = False
         if batch is not None:
             place = [TopicPartition(topic, 0)]
-            (found,) = self._group.ask(lambda t: self._group.kafka.committed(place, timeout=t))
+            (found,) = self.group.ask(lambda t: self.group.kafka.committed(place, timeout=t))
             self.is_done = found.offset > batch
         if not self.is_done:
             self.client.kafka.begin_transaction()
@@ -114,7 +113,7 @@ class _Sending:
         kafka = self.client.kafka
         if self._batch is not None:
             place = [TopicPartition(self._topic, 0, self._batch + 1)]
-            group = self._group.kafka.consumer_group_metadata()
+            group = self.group.kafka.consumer_group_metadata()
             self._ask("committed", lambda t: kafka.send_offsets_to_transaction(place, group, t))
         self._ask("committed", kafka.commit_transaction)
 
@@ -123,10 +122,6 @@ class _Sending:
         if not self.is_done:
             with suppress(KafkaException):
                 self.client.kafka.abort_transaction(_ONE_CALL)
-
-    def close(self) -> None:
-        """End the connection of the group."""
-        self._group.kafka.close()
 
     def _ask(self, what: str, call: Callable[[float], Any]) -> None:
         """Make a call, again while that may help.

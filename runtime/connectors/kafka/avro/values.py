@@ -56,10 +56,7 @@ def misfit(schema: Any, named: Named, type_: pa.DataType) -> str | None:
     elif pa.types.is_decimal(type_):
         fits = kind in ("bytes", "fixed") and logical == "decimal"
     elif pa.types.is_list(type_):
-        fits = kind == "array"
-        if fits and misfit(schema["items"], named, type_.value_type) is None:
-            return None
-        fits = False
+        fits = kind == "array" and misfit(schema["items"], named, type_.value_type) is None
     elif pa.types.is_map(type_):
         fits = kind == "map" and misfit(schema["values"], named, type_.item_type) is None
     elif pa.types.is_struct(type_):
@@ -108,18 +105,16 @@ def converted(array: pa.Array, schema: Any, named: Named, type_: pa.DataType) ->
         return pa.MapArray.from_arrays(_offsets(array), array.keys, items).cast(type_)
     if pa.types.is_struct(type_):
         types = {field["name"]: field["type"] for field in schema["fields"]}
-        parts = []
-        for field in type_:
-            place = find_column(list(types), field.name)
-            parts.append(
-                converted(array.field(place[0]), types[place[0]], named, field.type)
-                if place
-                else pa.nulls(len(array), field.type)
-            )
+        places = [find_column(list(types), field.name) for field in type_]
+        parts = [
+            converted(array.field(place[0]), types[place[0]], named, field.type)
+            if place
+            else pa.nulls(len(array), field.type)
+            for field, place in zip(type_, places, strict=True)
+        ]
         return pa.StructArray.from_arrays(parts, fields=list(type_), mask=array.is_null())
     # of many digits a float keeps what it can, as Avro says
-    is_rounded = pa.types.is_floating(type_)
-    return array.cast(type_, safe=not is_rounded)
+    return array.cast(type_, safe=not pa.types.is_floating(type_))
 
 
 def _offsets(array: pa.Array) -> pa.Array:
