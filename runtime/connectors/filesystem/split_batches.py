@@ -25,6 +25,7 @@ from runtime.connectors.filesystem.read import reachable
 from runtime.connectors.filesystem.source_log import SourceLog
 from runtime.connectors.options.checks import option_values
 from runtime.files import Files
+from runtime.scan.files import is_hidden
 from runtime.spark.files import files_at, resolve
 from runtime.spec.table import TableSpec
 
@@ -138,11 +139,7 @@ def _missing(files: Files, path: str, read: dict[Group, set[str]]) -> set[Group]
                 written is not None
                 and written in before
                 and file.rpartition("/")[2] not in before[written]
-                and not _is_hidden(file.removeprefix(path))
+                and not any(map(is_hidden, file.removeprefix(path).split("/")))
             ):
                 found.add(written)
     return found
-
-
-def _is_hidden(below: str) -> bool:
-    return any(part.startswith((".", "_")) for part in below.split("/"))
