@@ -133,10 +133,10 @@ def pick(dataframe: DataFrame, spec: TableSpec, column: TableColumn, origin: str
         return value.alias(column.name)
     if not is_widening(actual, wanted):
         raise CatalogError(
-            f"column `{column.name}` of table `{spec.name}` is declared {_spelled(wanted)}, "
-            f"but it is {_spelled(actual)} in {origin}",
+            f"column `{column.name}` of table `{spec.name}` is declared {spelled_type(wanted)}, "
+            f"but it is {spelled_type(actual)} in {origin}",
             subjects=(column.name, spec.name),
-            hint=f"declare it {_spelled(actual)}; a computed column or the query can cast it",
+            hint=f"declare it {spelled_type(actual)}; a computed column or the query can cast it",
         )
     return value.cast(wanted).alias(column.name)
 
@@ -279,7 +279,7 @@ def _as_spark(expression: str) -> str:
     )
 
 
-def _spelled(data_type: DataType) -> str:
+def spelled_type(data_type: DataType) -> str:
     """A type as it is written in CREATE TABLE."""
     if isinstance(data_type, TimestampNTZType):
         return "TIMESTAMP"

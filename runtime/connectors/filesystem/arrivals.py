@@ -107,12 +107,8 @@ def arrived(log: SourceLog, batch: int) -> dict[str, int]:
     return {
         "/" + path.removeprefix("file:").lstrip("/"): modified_ms
         for path, modified_ms in log.listed_in(batch).items()
-        if _is_local(path)
+        if path.startswith("file:/")
     }
-
-
-def _is_local(path: str) -> bool:
-    return path.startswith("file:/")
 
 
 def _await_whole(path: str, spec: TableSpec) -> os.stat_result | None:

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
+from runtime.connectors.filesystem.text import from_micros
 from runtime.errors import CatalogError
 from runtime.files import is_local_path
 from runtime.names import quoted
@@ -88,8 +89,4 @@ def _microseconds(nanoseconds: Column, zone: str | None) -> Column:
     floored = F.when(nanoseconds < lowest, F.lit(-9223372036854776).cast("long")).otherwise(
         F.call_function("div", nanoseconds - rest, thousand)
     )
-    if zone is not None:
-        return F.timestamp_micros(floored)
-    # Unlike a cast from TIMESTAMP this knows no session time zone and no summer time.
-    epoch = F.expr("timestamp_ntz'1970-01-01 00:00:00'")
-    return epoch + floored * F.expr("interval '0.000001' second")
+    return from_micros(floored, is_instant=zone is not None)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from itertools import filterfalse
 from pathlib import Path
 
-from runtime.errors import ExecutionError, nearest
+from runtime.errors import CatalogError, ExecutionError, nearest
 from runtime.files import Files, LocalFiles, as_uri, is_local_path
+from runtime.scan.files import is_hidden
+from runtime.spec.table import TableSpec
 
 _GLOB = re.compile(r"[*?{}\[\]]")
 _LOCAL = LocalFiles()
@@ -49,21 +52,25 @@ def data_files(path: str, files: Files = _LOCAL) -> Iterator[str]:
         else:
             for file in files.files_below(root):
                 *directories, name = file.removeprefix(root).strip("/").split("/")
-                if not name.startswith((".", "_")) and all(map(_is_shown, directories)):
+                if not (name.startswith((".", "_")) or any(map(is_hidden, directories))):
                     yield file
 
 
 def _local_files(root: str) -> Iterator[str]:
     for directory, below, names in os.walk(root):
-        below[:] = sorted(filter(_is_shown, below))
+        below[:] = sorted(filterfalse(is_hidden, below))
         for name in sorted(names):
             if not name.startswith((".", "_")):
                 yield os.path.join(directory, name)
 
 
-def _is_shown(directory: str) -> bool:
-    # Partition directories such as `_day=1` count, as they do for Spark.
-    return not directory.startswith((".", "_")) or "=" in directory
+def no_columns(spec: TableSpec, path: str) -> CatalogError:
+    """The error for a table without declared columns, of whose files there is none."""
+    return CatalogError(
+        f"table `{spec.name}`: {path} holds no file to take the columns from",
+        subjects=(spec.name,),
+        hint="declare the columns in CREATE TABLE",
+    )
 
 
 def missing_path(path: str) -> ExecutionError:

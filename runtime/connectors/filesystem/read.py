@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
 from functools import partial
 
@@ -30,6 +30,7 @@ from runtime.connectors.filesystem.paths import (
     data_files,
     is_glob,
     missing_path,
+    no_columns,
     path_for_spark,
 )
 from runtime.connectors.filesystem.publish import finish_replacing
@@ -149,11 +150,7 @@ def _read(
             schema = schema_to_read(spark, spec, file_format, options, paths)
             if text is not None:
                 schema = text.schema(schema)
-            dataframe = reader.schema(schema).load(paths)
-            if options.get("mode") == "PERMISSIVE" and file_format == "json":
-                dataframe = without_broken_lines(reader, schema, paths)
-            elif text is not None:
-                dataframe = text.checked(dataframe)
+            dataframe = load_text(reader, schema, file_format, options, text, paths)
         if is_remote(spark):
             _ = dataframe.schema  # there the path is looked at when it is asked for, not before
     if not spec.columns:
@@ -175,7 +172,8 @@ def reachable_files(
         is_awaited: whether files may come later. In a store nothing is there before the first one.
 
     Raises:
-        ExecutionError: the path is not there, or its file system is out of reach.
+        ExecutionError: the path is not there, its file system is out of reach, or a file is empty
+            in a format that knows no such file.
     """
     if is_remote(spark):
         return None
@@ -187,24 +185,13 @@ def reachable_files(
                 finish_replacing(path)
             if not files.exists(path):
                 raise missing_path(path)
-    if is_local_path(path):
-        _refuse_empty_files(spark, spec, path)
-    return files
-
-
-def _refuse_empty_files(spark: SparkSession, spec: TableSpec, path: str) -> None:
-    """Refuse files of this machine without a byte, in formats that know no such file.
-
-    Spark leaves them out without a word.
-
-    Raises:
-        ExecutionError: there is one.
-    """
-    is_checked = checked_files(spark, spec)
-    if is_checked is not None:
-        for file in data_files(path):
-            if is_checked(file) and _is_empty(file):
+    is_checked = checked_files(spark, spec) if is_local_path(path) else None
+    for file in filter(is_checked, data_files(path)) if is_checked is not None else ():
+        with suppress(FileNotFoundError):  # taken away since it was listed
+            # Spark leaves out a file without a byte, and says nothing
+            if os.path.getsize(file) == 0:
                 raise broken_file(spec, f"{file} is empty, which is no file of format", "delete it")
+    return files
 
 
 def checked_files(spark: SparkSession, spec: TableSpec) -> Callable[[str], bool] | None:
@@ -236,13 +223,6 @@ def broken_file(spec: TableSpec, what: str, remedy: str) -> ExecutionError:
         hint=f"{remedy}, and move files there when they are complete; "
         f"SET '{_SKIP_CORRUPT}' = 'true' leaves out what cannot be read",
     )
-
-
-def _is_empty(file: str) -> bool:
-    try:
-        return os.path.getsize(file) == 0
-    except FileNotFoundError:  # taken away since it was listed
-        return False
 
 
 @contextmanager
@@ -424,15 +404,26 @@ def _sampled_fields(spark: SparkSession, options: dict[str, str], paths: list[st
     return list(names)
 
 
-def without_broken_lines(
-    reader: DataFrameReader, schema: StructType, paths: list[str] | str
+def load_text(
+    reader: DataFrameReader,
+    schema: StructType,
+    file_format: str,
+    options: dict[str, str],
+    text: TextReading | None,
+    paths: list[str] | str,
 ) -> DataFrame:
-    """JSON whose broken lines are left out; a field that does not fit is NULL, as in Flink."""
+    """Files of a format without types of its own, as `text` reads them, if it does.
+
+    Of JSON that may be broken such lines are left out; a field that does not fit is NULL, as in
+    Flink.
+    """
+    if options.get("mode") != "PERMISSIVE" or file_format != "json":
+        dataframe = reader.schema(schema).load(paths)
+        return dataframe if text is None else text.checked(dataframe)
     broken = "_sqlwin_broken_line"
     fields = [*schema.fields, StructField(broken, StringType())]
-    dataframe = (
-        reader.option("columnNameOfCorruptRecord", broken).schema(StructType(fields)).load(paths)
-    )
+    reader = reader.option("columnNameOfCorruptRecord", broken)
+    dataframe = reader.schema(StructType(fields)).load(paths)
     found_any = None
     for field in schema.fields:
         is_there = dataframe[quoted(field.name)].isNotNull()
@@ -448,9 +439,5 @@ def explain(spec: TableSpec, origin: str, error: Exception) -> SqlwinError:
     if error.getCondition() in NO_AVRO:
         return missing_package(spec, "reads Avro", AVRO_PACKAGE)
     if error.getCondition() == "UNABLE_TO_INFER_SCHEMA":
-        return CatalogError(
-            f"table `{spec.name}`: {origin} holds no file to take the columns from",
-            subjects=(spec.name,),
-            hint="declare the columns in CREATE TABLE",
-        )
+        return no_columns(spec, origin)
     return translate(error)

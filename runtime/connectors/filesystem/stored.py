@@ -18,10 +18,10 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
 from pyspark.sql.types import DataType, StructType
 
 from runtime.connectors.columns import declared_type, physical_columns
-from runtime.connectors.filesystem.paths import expand
+from runtime.connectors.filesystem.paths import expand, no_columns
 from runtime.connectors.options.checks import option_values
 from runtime.connectors.options.formats import format_of, spark_options
-from runtime.errors import CatalogError, ExecutionError, SetupError
+from runtime.errors import ExecutionError, SetupError
 from runtime.scan.files import (
     NO_FILES,
     Listing,
@@ -185,11 +185,7 @@ def _listed(spec: TableSpec, origin: str, files: StoredFiles) -> Listing:
     if (base := options.get("basepath")) is not None:
         kept = [(path, _partition_below(base.rstrip("/"), path)) for path, _ in kept]
     if not kept and not spec.columns:
-        raise CatalogError(
-            f"table `{spec.name}`: {origin} holds no file to take the columns from",
-            subjects=(spec.name,),
-            hint="declare the columns in CREATE TABLE",
-        )
+        raise no_columns(spec, origin)
     empty = [path for path, _ in kept if not found.stamps[path][0]]
     if empty:
         raise ExecutionError(

@@ -19,19 +19,19 @@ from runtime.commits import read_commits
 from runtime.connectors.columns import declared_schema, physical_columns
 from runtime.connectors.connector import register_source
 from runtime.connectors.filesystem.nanoseconds import has_nanoseconds
-from runtime.connectors.filesystem.paths import data_files, path_for_spark
+from runtime.connectors.filesystem.paths import data_files, no_columns, path_for_spark
 from runtime.connectors.filesystem.publish import clear_batches
 from runtime.connectors.filesystem.read import (
     brought_columns,
     declared_column,
     explain,
     file_path,
+    load_text,
     reachable,
     reachable_files,
     read_stored_table,
     schema_to_read,
     with_partition_types,
-    without_broken_lines,
 )
 from runtime.connectors.filesystem.stored import UNREAD_ROWS, UnreadRows
 from runtime.connectors.filesystem.text import allow_encoding, text_reading
@@ -117,12 +117,10 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
         reader: Any = spark.readStream.format(file_format)
         read_options = options if text is None else text.reader_options
         reader = reader.options(**read_options, **file_source_options(spec))
-        if file_format == "json" and options.get("mode") == "PERMISSIVE" and spec.columns:
-            dataframe = without_broken_lines(reader, schema, path)
+        if spec.columns:
+            dataframe = load_text(reader, schema, file_format, options, text, path)
         else:
             dataframe = reader.schema(schema).load(path)
-            if text is not None:
-                dataframe = text.checked(dataframe)
     if (regex := values.get("source.path.regex-pattern")) is not None:
         # As in Flink, the pattern is for the whole absolute path.
         name = F.regexp_replace(file_path(dataframe), "^file:/+", "/")
@@ -236,11 +234,7 @@ def _schema(
     if is_empty:
         if spec.columns:
             return declared
-        raise CatalogError(
-            f"table `{spec.name}`: {path} holds no file to take the columns from",
-            subjects=(spec.name,),
-            hint="declare the columns in CREATE TABLE",
-        )
+        raise no_columns(spec, path)
     reader = spark.read.format(file_format).options(**options)
     if not spec.columns:
         return reader.load(path).schema

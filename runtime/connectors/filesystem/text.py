@@ -28,9 +28,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from runtime.connectors.columns import BROKEN_RECORD, declared_type, physical_columns
+from runtime.connectors.columns import BROKEN_RECORD, declared_type, physical_columns, spelled_type
 from runtime.connectors.options.checks import option_values
-from runtime.connectors.options.formats import TIME_UNITS, column_formats
+from runtime.connectors.options.formats import ONLY_READ, TIME_UNITS, column_formats
 from runtime.detection.places import BETWEEN, MOST_CHARACTERS, RECORD, VALUE, FileReading
 from runtime.detection.times import ISO
 from runtime.names import quoted
@@ -113,7 +113,7 @@ class TextReading:
         if not self.checks_records:
             return dataframe
         # Spark reads no record for the sake of this column alone
-        first = _column(dataframe, dataframe.columns[0])
+        first = dataframe[quoted(dataframe.columns[0])]
         message = F.concat(
             F.lit(f"{RECORD}{BETWEEN}{self._reading().text()}{BETWEEN}"),
             _file(dataframe),
@@ -126,7 +126,7 @@ class TextReading:
 
     def value(self, dataframe: DataFrame, column: TableColumn, name: str) -> Column:
         """A column out of the text that was read under a name."""
-        text = _column(dataframe, name)
+        text = dataframe[quoted(name)]
         type_ = declared_type(self.spec, column)
         pattern = self.formats.get(column.name.lower(), "") or self._pattern(type_)
         value = self._cast(text, type_, pattern)
@@ -143,7 +143,7 @@ class TextReading:
         reading = replace(
             self._reading(),
             column=column.name,
-            type=_shown(type_),
+            type=spelled_type(type_),
             pattern=pattern if pattern != ISO else "",
             index=dataframe.columns.index(name),
         )
@@ -192,7 +192,7 @@ class TextReading:
 
     def _reading(self) -> FileReading:
         fields = tuple(
-            (c.name, _shown(declared_type(self.spec, c)))
+            (c.name, spelled_type(declared_type(self.spec, c)))
             for c in physical_columns(self.spec)
             if c.name not in self.spec.partitioned_by
         )
@@ -225,7 +225,7 @@ def text_reading(spec: TableSpec, file_format: str, options: dict[str, str]) -> 
         return None
     formats = column_formats(spec)
     names = {name.lower() for name, _ in spec.options}
-    own = [n for n in names if n.partition(".")[2] in _OWN_OPTIONS]
+    own = [n for n in names if n.partition(".")[2] in ONLY_READ]
     if file_format not in ("csv", "json"):
         return TextReading(spec, file_format, options, formats, refuses=True) if formats else None
     mode = options.get("mode", "FAILFAST").upper()
@@ -234,9 +234,6 @@ def text_reading(spec: TableSpec, file_format: str, options: dict[str, str]) -> 
     if any(option in options for option in _SPARKS_OWN) and not (formats or own):
         return None
     return TextReading(spec, file_format, options, formats, refuses=mode == "FAILFAST")
-
-
-_OWN_OPTIONS = ("null-literals", "decimal-separator", "thousands-separator")
 
 
 def allow_encoding(spark: SparkSession, options: Mapping[str, str]) -> None:
@@ -263,21 +260,8 @@ def _is_convertible(type_: DataType) -> bool:
     )
 
 
-def _column(dataframe: DataFrame, name: str) -> Column:
-    return dataframe[quoted(name)]
-
-
 def _file(dataframe: DataFrame) -> Column:
     return dataframe.metadataColumn("_metadata")["file_path"]
-
-
-def _shown(type_: DataType) -> str:
-    match type_:
-        case TimestampNTZType():
-            return "TIMESTAMP"
-        case TimestampType():
-            return "TIMESTAMP_LTZ"
-    return type_.simpleString().upper()
 
 
 def _ungrouped(text: Column, group: str, decimal: str) -> Column:
@@ -295,14 +279,13 @@ def _time(text: Column, type_: DataType, pattern: str) -> Column:
     if pattern in TIME_UNITS:
         unit = F.lit(Decimal(TIME_UNITS[pattern]))
         micros = (text.try_cast("decimal(29,9)") * unit).try_cast("bigint")
-        instant = F.timestamp_micros(micros)
-        return instant if isinstance(type_, TimestampType) else _wall_clock(micros)
+        return from_micros(micros, is_instant=isinstance(type_, TimestampType))
     if pattern and pattern != ISO:
         if isinstance(type_, TimestampType):
             return _instant(text, pattern)
         # As if in UTC, so that no hour is missing where the session's zone has summer time
         utc = _instant(F.concat(text, F.lit(" +0000")), f"{pattern} XX")
-        local = _wall_clock(F.unix_micros(utc))
+        local = from_micros(F.unix_micros(utc), is_instant=False)
         return local.cast("date") if isinstance(type_, DateType) else local
     # a cast also takes a year, a month, and a time of today
     is_date = (F.substring(text, 5, 1) == "-") & (F.length(text) >= len("2025-1-1"))
@@ -321,6 +304,10 @@ def _instant(text: Column, pattern: str) -> Column:
     return F.try_to_timestamp(text, F.lit(pattern)).cast("timestamp_ltz")
 
 
-def _wall_clock(micros: Column) -> Column:
+def from_micros(micros: Column, *, is_instant: bool) -> Column:
+    """The timestamp of microseconds since 1970: an instant, or one on a wall clock."""
+    if is_instant:
+        return F.timestamp_micros(micros)
+    # Unlike a cast from TIMESTAMP this knows no session time zone and no summer time.
     epoch = F.expr("timestamp_ntz'1970-01-01 00:00:00'")
     return epoch + micros * F.expr("interval '0.000001' second")
