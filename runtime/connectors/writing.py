@@ -52,12 +52,7 @@ def as_declared(
     declared = physical_columns(spec)
     if not declared:
         return dataframe
-    if len(dataframe.columns) != len(declared):
-        raise CatalogError(
-            f"table `{spec.name}` has {len(declared)} columns to be written, "
-            f"the query gives {len(dataframe.columns)}",
-            subjects=(spec.name,),
-        )
+    check_number(dataframe, spec, len(declared))
     types = declared_types(spec) if types is None else types
     if is_declared(dataframe.schema, spec, types):
         return dataframe
@@ -70,6 +65,34 @@ def as_declared(
             for name, column, type_ in zip(names, declared, types, strict=True)
         )
     )
+
+
+def check_number(rows: DataFrame, spec: TableSpec, n_columns: int) -> None:
+    """Check that a query gives as many columns as a table has to be written.
+
+    Raises:
+        CatalogError: it gives more or fewer.
+    """
+    if len(rows.columns) != n_columns:
+        raise CatalogError(
+            f"table `{spec.name}` has {n_columns} columns to be written, "
+            f"the query gives {len(rows.columns)}",
+            subjects=(spec.name,),
+        )
+
+
+def check_partitions(spec: TableSpec, partitions: Sequence[str], columns: Sequence[str]) -> None:
+    """Check that a table has columns beside those that it is partitioned by.
+
+    Raises:
+        CatalogError: it has none.
+    """
+    if partitions and len(partitions) == len(columns):
+        raise CatalogError(
+            f"table `{spec.name}` is partitioned by all of its columns",
+            subjects=(spec.name,),
+            hint="files need at least one column of their own",
+        )
 
 
 def is_declared(

@@ -39,7 +39,7 @@ from runtime.connectors.options.formats import (
     spark_options,
     written_timestamps,
 )
-from runtime.connectors.writing import check_shared, count_written
+from runtime.connectors.writing import check_partitions, check_shared, count_written
 from runtime.errors import CatalogError, ErrorKind, ExecutionError
 from runtime.files import Files, as_uri, is_local_path
 from runtime.frames.arrow_rows import BatchRows
@@ -191,12 +191,7 @@ def partition_columns(columns: Sequence[str], spec: TableSpec) -> list[str]:
         CatalogError: there is no other column.
     """
     names = [found for p in spec.partitioned_by for found in find_column(columns, p)]
-    if names and len(names) == len(columns):
-        raise CatalogError(
-            f"table `{spec.name}` is partitioned by all of its columns",
-            subjects=(spec.name,),
-            hint="files need at least one column of their own",
-        )
+    check_partitions(spec, names, columns)
     return names
 
 

@@ -53,11 +53,8 @@ def lake_scan_source(
 ) -> ScanSource | NotScannable:
     """A table as the Arrow scan reads it, or why it cannot.
 
-    Args:
-        spark: the session.
-        spec: the table.
-        columns: the columns needed, with the names and types that Spark found.
-        filters: conditions of which all must be true for a row to count.
+    The columns are those needed, with the names and types that Spark found. All filters must be
+    true for a row to count.
     """
     own = {c.name.lower() for c in spec.columns if c.computed or c.metadata}
     for column in columns:

@@ -36,6 +36,8 @@ from runtime.connectors.lake.store_files import (
     unwritten,
 )
 from runtime.connectors.lake.table import plain_values
+from runtime.connectors.options.checks import option_values
+from runtime.connectors.writing import check_number
 from runtime.errors import CatalogError, ExecutionError
 from runtime.frames.blobs import map_in_arrow
 from runtime.frames.meter import ArrowFunction
@@ -376,20 +378,17 @@ def made_schema(dataframe: DataFrame, spec: TableSpec) -> StructType:
     return StructType([StructField(c.name, declared_type(spec, c), c.nullable) for c in declared])
 
 
-def with_all_columns(dataframe: DataFrame, spec: TableSpec, schema: StructType) -> DataFrame:
+def rows_of_table(dataframe: DataFrame, spec: TableSpec, schema: StructType) -> DataFrame:
     """The rows with the columns of the table, those that are not given being NULL.
+
+    They are in as many partitions as `sink.parallelism` says, if it does.
 
     Raises:
         CatalogError: they do not fit.
     """
     given = physical_columns(spec)
     names = [column.name for column in given] or schema.names
-    if len(dataframe.columns) != len(names):
-        raise CatalogError(
-            f"table `{spec.name}` has {len(names)} columns to be written, "
-            f"the query gives {len(dataframe.columns)}",
-            subjects=(spec.name,),
-        )
+    check_number(dataframe, spec, len(names))
     numbered = dataframe.toDF(*(f"_{position}" for position in range(len(names))))
     columns: dict[str, Any] = {}
     for position, name in enumerate(names):
@@ -409,9 +408,11 @@ def with_all_columns(dataframe: DataFrame, spec: TableSpec, schema: StructType) 
                 subjects=(name, spec.name),
             )
         columns[found[0]] = F.col(f"_{position}").cast(wanted)
-    return numbered.select(
+    rows = numbered.select(
         *(
             columns.get(field.name, F.lit(None).cast(field.dataType)).alias(field.name)
             for field in schema.fields
         )
     )
+    parallelism = option_values(spec).get("sink.parallelism")
+    return rows.repartition(int(parallelism)) if parallelism else rows

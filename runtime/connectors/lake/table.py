@@ -69,6 +69,13 @@ def missing_extra(spec: TableSpec, package: str, error: ImportError) -> SetupErr
     )
 
 
+def unwritable(spec: TableSpec, why: UnreadableError) -> ExecutionError:
+    """The error for a table that sqlwin does not write."""
+    return ExecutionError(
+        f"table `{spec.name}` cannot be written: {why.reason}", subjects=(spec.name,)
+    )
+
+
 def broken_table(spec: TableSpec, error: Exception) -> ExecutionError:
     """The error for a table that a library cannot read or write, in one line."""
     said = " ".join(str(error).split())

@@ -41,12 +41,7 @@ _TIMES = ("timestamp", "timestamp_ntz")
 
 
 def load_delta(spark: SparkSession, spec: TableSpec, ranges_of: Collection[str] = ()) -> LakeTable:
-    """A table in the version that its options choose, else the newest.
-
-    Args:
-        spark: the session.
-        spec: the table.
-        ranges_of: columns of which the least and the greatest values are wanted, file by file.
+    """A table in the version that its options choose, else the newest; see `delta_table`.
 
     Raises:
         ExecutionError: there is no table, or not that version of it.

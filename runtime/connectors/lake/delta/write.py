@@ -17,16 +17,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from runtime.connectors.columns import (
-    find_column,
-)
+from runtime.connectors.columns import find_column
 from runtime.connectors.lake.delta.snapshot import add_actions, delta_path, delta_schema, open_delta
 from runtime.connectors.lake.parquet_files import (
     WrittenFile,
     is_unfinished,
     made_schema,
     remove_files,
-    with_all_columns,
+    rows_of_table,
     write_parquet,
 )
 from runtime.connectors.lake.places import TablePlace
@@ -35,9 +33,10 @@ from runtime.connectors.lake.table import (
     broken_table,
     missing_extra,
     plain_values,
+    unwritable,
 )
 from runtime.connectors.options.checks import bad_option, option_values
-from runtime.connectors.writing import compute
+from runtime.connectors.writing import check_partitions, compute
 from runtime.errors import CatalogError, ErrorKind, ExecutionError
 from runtime.spark.clusters import check_seen_by_all
 from runtime.spec.scan import PartitionValue
@@ -112,16 +111,12 @@ def write_delta(
                 return compute(dataframe)
         schema = made_schema(dataframe, spec) if table is None else delta_schema(table)
     except UnreadableError as error:
-        raise ExecutionError(
-            f"table `{spec.name}` cannot be written: {error.reason}", subjects=(spec.name,)
-        ) from error
+        raise unwritable(spec, error) from error
     check_seen_by_all(
         spark, path, f"the files of table `{spec.name}`", "'path' takes a directory all hosts see"
     )
     partitions = _partitions(spec, schema, table)
-    rows = with_all_columns(dataframe, spec, schema)
-    if parallelism := values.get("sink.parallelism"):
-        rows = rows.repartition(int(parallelism))
+    rows = rows_of_table(dataframe, spec, schema)
     types = [schema[name].dataType.simpleString() for name in partitions]
     arrow = to_arrow_schema(schema, timezone="UTC")
     directory_of = partial(hive_directory, tuple(zip(partitions, types, strict=True)))
@@ -220,7 +215,7 @@ def commit_version(
     for file, size, found in zip(paths, sizes, values, strict=True):
         texts = partition_texts(partitions, types, found)
         if tuple(texts.values()) in replaced:
-            # the library escapes it again
+            # deltalake escapes it again
             actions.append(RemoveAction(unquote(file), True, now_ms, size, texts))
     table.create_write_transaction(
         actions, "append", columns, list(partitions), commit_properties=properties
@@ -289,19 +284,12 @@ def _partitions(spec: TableSpec, schema: StructType, table: DeltaTable | None) -
                 hint="declare the same, or leave PARTITIONED BY out",
             )
         names = there
-    if names and len(names) == len(schema):
-        raise CatalogError(
-            f"table `{spec.name}` is partitioned by all of its columns",
-            subjects=(spec.name,),
-            hint="files need at least one column of their own",
-        )
+    check_partitions(spec, names, schema.names)
     for name in names:
-        if schema[name].dataType.simpleString() not in _PARTITION_TYPES and not schema[
-            name
-        ].dataType.simpleString().startswith("decimal"):
+        type_ = schema[name].dataType.simpleString()
+        if type_ not in _PARTITION_TYPES and not type_.startswith("decimal"):
             raise CatalogError(
-                f"table `{spec.name}` cannot be partitioned by `{name}`, which is "
-                f"{schema[name].dataType.simpleString().upper()}",
+                f"table `{spec.name}` cannot be partitioned by `{name}`, which is {type_.upper()}",
                 subjects=(spec.name, name),
             )
     return tuple(names)

@@ -54,11 +54,7 @@ def load_iceberg(
 ) -> LakeTable:
     """A table in the snapshot that its options choose, else the newest.
 
-    Args:
-        spark: the session.
-        spec: the table.
-        filters: conditions of which all must be true for a row to count: files in which they are
-            for none are left out.
+    All filters must be true for a row to count: files in which they are for none are left out.
 
     Raises:
         ExecutionError: there is no table, or not that snapshot of it.

@@ -15,11 +15,11 @@ from runtime.connectors.lake.parquet_files import (
     WrittenFile,
     made_schema,
     remove_files,
-    with_all_columns,
+    rows_of_table,
     write_parquet,
 )
 from runtime.connectors.lake.places import TablePlace
-from runtime.connectors.lake.table import UnreadableError, broken_table
+from runtime.connectors.lake.table import UnreadableError, broken_table, unwritable
 from runtime.connectors.options.checks import bad_option, option_values
 from runtime.connectors.writing import compute
 from runtime.errors import CatalogError, ExecutionError
@@ -41,15 +41,7 @@ def write_iceberg(
 ) -> int:
     """Write rows to a table as one snapshot of it, and return how many there were.
 
-    A table that is not there is made. Overwriting replaces all rows, or of a partitioned table
-    those of the partitions that get rows.
-
-    Args:
-        dataframe: the rows.
-        spec: the table.
-        overwrite: whether they replace what is there.
-        batch: the stream and the micro-batch that they are, of which the snapshot keeps a note: one
-            that is in the table is not written again; None: they are of no stream.
+    For the arguments see `write_delta`; the snapshot keeps the note of a micro-batch.
 
     Raises:
         CatalogError: the columns do not go into those of the table.
@@ -88,9 +80,7 @@ def write_iceberg(
         columns = spark_schema(schema)
         partitions = _partitions(transaction)
     except UnreadableError as error:
-        raise ExecutionError(
-            f"table `{spec.name}` cannot be written: {error.reason}", subjects=(spec.name,)
-        ) from error
+        raise unwritable(spec, error) from error
     except (CatalogError, ExecutionError):
         raise
     except Exception as error:
@@ -102,9 +92,7 @@ def write_iceberg(
         f"the files of table `{spec.name}`",
         "the catalog's warehouse has to be a directory that all hosts see",
     )
-    rows = with_all_columns(dataframe, spec, columns)
-    if parallelism := values.get("sink.parallelism"):
-        rows = rows.repartition(int(parallelism))
+    rows = rows_of_table(dataframe, spec, columns)
     is_new = not os.path.exists(location)
     mark, files = write_parquet(
         rows, directory, arrow_schema(schema), partitions, _beside, keeps=True
