@@ -1,8 +1,8 @@
-"""Where the rows of a stream go, micro-batch by micro-batch."""
+"""Where the rows of a stream go, micro-batch by micro-batch: to one table, or to several."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -122,21 +122,15 @@ def start_writing(
             subjects=(spec.name,),
             hint="leave ORDER BY out",
         )
-    if run.late is not None:
-        write = seen(run, spec, open_batches(arrange(results_among(rows)), spec, run))
-        return _for_each_with_late(
-            rows, run, lambda found, batch: write(arrange(_sorted(found, run)), batch)
-        )
-    dataframe = arrange(rows)
-    if run.order:
-        write = seen(run, spec, open_batches(dataframe, spec, run), persists=True)
-        return for_each(rows, run, lambda found, batch: write(arrange(_sorted(found, run)), batch))
-    if connector.write_stream is None or connector.in_batches(spec):
-        write = open_batches(dataframe, spec, run)
-        return for_each(dataframe, run, seen(run, spec, write, persists=True))
-    run.n_rows = None
-    with explained_errors(connector, spec):
-        return _started(connector.write_stream(dataframe, spec), run)
+    by_spark = None if connector.in_batches(spec) else connector.write_stream
+    if by_spark is not None and run.late is None and not run.order:
+        run.n_rows = None
+        with explained_errors(connector, spec):
+            return _started(by_spark(arrange(rows), spec), run)
+    results = rows if run.late is None else results_among(rows)
+    write = open_batches(arrange(results), spec, run)
+    write = fetching_latest(run, spec, write, persists=run.late is None)
+    return _start_arranged(rows, arrange, run, write)
 
 
 def start_taking(
@@ -155,7 +149,15 @@ def start_taking(
             take(table)
         return int(table.num_rows)
 
-    def write_arranged(found: DataFrame, batch: int) -> int:
+    return _start_arranged(rows, arrange, run, write)
+
+
+def _start_arranged(
+    rows: DataFrame, arrange: Callable[[DataFrame], DataFrame], run: StreamRun, write: WriteBatch
+) -> StreamingQuery:
+    """Start a stream whose results go to `write` with the columns of their table."""
+
+    def write_arranged(found: DataFrame, batch: int) -> int | None:
         return write(arrange(_sorted(found, run)), batch)
 
     if run.late is not None:
@@ -189,13 +191,9 @@ def start_discarding(dataframe: DataFrame, run: StreamRun) -> StreamingQuery:
 def open_batches(
     dataframe: DataFrame, spec: TableSpec, run: StreamRun, part: str = ""
 ) -> WriteBatch:
-    """What writes the micro-batches of a stream to a table.
+    """What writes the micro-batches of a stream to a table; they have the columns of `dataframe`.
 
-    Args:
-        dataframe: has the columns of the micro-batches.
-        spec: the table.
-        run: the stream.
-        part: tells its tables apart, if there are several.
+    `part` tells the tables of the stream apart, if there are several.
     """
     connector = connector_of(spec)
     assert connector.open_batches is not None, f"only Spark writes to '{connector.name}'"
@@ -203,7 +201,7 @@ def open_batches(
     return connector.open_batches(dataframe, spec, writer)
 
 
-def seen(
+def fetching_latest(
     run: StreamRun, spec: TableSpec, write: WriteBatch, *, persists: bool = False
 ) -> WriteBatch:
     """The same writing; while somebody looks at the stream, its last rows are fetched too.
@@ -280,3 +278,98 @@ def _started(writer: DataStreamWriter, run: StreamRun) -> StreamingQuery:
     writer = writer.queryName(run.name).option("checkpointLocation", run.checkpoint)
     run.query = writer.outputMode("append").trigger(**every).start()
     return run.query
+
+
+# -- several tables --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SetPart:
+    """What one of the tables gets.
+
+    Attributes:
+        spec: the table, found right by `check_sink`; not one that Spark itself streams to.
+        rows: its rows of a micro-batch, of those of all: its columns, in their order.
+        none: the same columns without rows.
+        late: where its late rows go; None: they are dropped.
+        late_rows: these, of the rows of all.
+        none_late: the same columns without rows.
+    """
+
+    spec: TableSpec
+    rows: Callable[[DataFrame], DataFrame]
+    none: DataFrame
+    late: LateTable | None = None
+    late_rows: Callable[[DataFrame], DataFrame] | None = None
+    none_late: DataFrame | None = None
+
+
+def start_writing_set(rows: DataFrame, parts: Sequence[SetPart], run: StreamRun) -> StreamingQuery:
+    """Start a stream into several tables: each gets its own rows of a micro-batch.
+
+    Spark computes a micro-batch anew that was not written whole, and every table then takes it as
+    one stream's table would: files of the same micro-batch are replaced, table by table.
+
+    Args:
+        rows: `reader` INT, the position of a part, `windows`, NULL where there is nothing, and
+            `watermark_us`, not NULL where these are late rows.
+        parts: the tables.
+        run: how to start it; `run.written` counts the rows of each part. `run.late` is of one
+            part's late rows, where parts have any.
+
+    Raises:
+        SqlwinError: Spark or a sink refuses it.
+    """
+    # kept apart, if some should be in one directory
+    writers = [
+        fetching_latest(run, part.spec, open_batches(part.none, part.spec, run, f"i{number}"))
+        for number, part in enumerate(parts)
+    ]
+    late_writers = [_late_writer(part, run, f"i{number}late") for number, part in enumerate(parts)]
+    run.written = [0] * len(parts)
+    is_first = True
+
+    def write(found: DataFrame, batch: int) -> int | None:
+        nonlocal is_first
+        is_late = F.col("watermark_us").isNotNull().alias("is_late")
+        # several jobs read it, and the state may be written by one alone
+        found.persist()
+        try:
+            # a row is a blob of windows: they are few
+            kinds = found.where(F.col("windows").isNotNull()).select("reader", is_late).collect()
+            with_rows = {row.reader for row in kinds if not row.is_late}
+            with_late = {row.reader for row in kinds if row.is_late}
+            counts = [
+                # a first micro-batch may be one that was cut short: what it left is replaced
+                writer(part.rows(found), batch) if is_first or number in with_rows else 0
+                for number, (part, writer) in enumerate(zip(parts, writers, strict=True))
+            ]
+            for number, write_late in enumerate(late_writers):
+                if write_late is not None and (is_first or number in with_late):
+                    write_late(found, batch)
+        finally:
+            found.unpersist()
+        is_first = False
+        run.written = [
+            None if before is None or count is None else before + count
+            for before, count in zip(run.written, counts, strict=True)
+        ]
+        known = [count for count in counts if count is not None]
+        return sum(known) if len(known) == len(counts) else None
+
+    def counted_with_closed(found: DataFrame, batch: int) -> int | None:
+        if run.late is None:
+            return write(found, batch)
+        with closed_until_sent(found.sparkSession, run.late, batch, run.query):
+            return write(found, batch)
+
+    return for_each(rows, run, counted_with_closed)
+
+
+def _late_writer(part: SetPart, run: StreamRun, name: str) -> WriteBatch | None:
+    """What writes a part's late rows, of the rows of all; None: they are dropped."""
+    late, late_rows, none = part.late, part.late_rows, part.none_late
+    if late is None or late_rows is None or none is None:
+        return None
+    write = open_batches(late.rows(none), late.spec, run, name)
+    return lambda found, batch: write(late.rows(late_rows(found)), batch)

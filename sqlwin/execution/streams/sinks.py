@@ -15,8 +15,8 @@ from planner.sql.build import identifier, to_sql
 from planner.streams.refusals import StreamRefusal
 from runtime.batch.execute import dataframe
 from runtime.connectors.late_rows import MISSED, LateTable, check_late_tables
-from runtime.connectors.stream_set import SetPart, start_writing_set
 from runtime.connectors.stream_sinks import (
+    SetPart,
     StreamRun,
     Take,
     check_sink,
@@ -24,6 +24,7 @@ from runtime.connectors.stream_sinks import (
     start_discarding,
     start_taking,
     start_writing,
+    start_writing_set,
 )
 from runtime.errors import AnalysisError, nearest
 from runtime.names import quoted
