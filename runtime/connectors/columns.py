@@ -221,11 +221,7 @@ def check_plain_table(options: Options, spec: TableSpec) -> None:
 
 
 def check_columns(spec: TableSpec, metadata: Sequence[str] = ()) -> None:
-    """Check what can be checked of columns without data.
-
-    Args:
-        spec: the table.
-        metadata: the keys of the metadata columns that its connector has.
+    """Check what can be checked of columns without data; `metadata` are the keys that there are.
 
     Raises:
         CatalogError: a name comes twice, PARTITIONED BY names no column, or there is no such

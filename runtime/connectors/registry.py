@@ -239,12 +239,8 @@ def write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int | None:
     """Write all rows of a query to a table and return how many there were, if that is known.
 
     Columns go by position and are cast to the declared types. A job that fails leaves nothing that
-    a reader would see.
-
-    Args:
-        rows: the rows.
-        spec: the table.
-        overwrite: replace what is there; of a partitioned table, the partitions that get rows.
+    a reader would see. Overwriting replaces what is there, or of a partitioned table the partitions
+    that get rows.
 
     Raises:
         CatalogError: the table is declared wrongly, or is only a source.

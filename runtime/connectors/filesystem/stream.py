@@ -190,11 +190,7 @@ def stream_paths(spark: SparkSession, spec: TableSpec) -> DataFrame:
     """The paths of the files that `stream` reads, in the column `path`, each when it has come.
 
     Spark keeps of such a stream what it keeps of one of rows, so that either can go on from where
-    the other has stopped.
-
-    Args:
-        spark: the session.
-        spec: a table whose path is on a file system that Spark knows.
+    the other has stopped. The table's path is on a file system that Spark knows.
     """
     values = option_values(spec)
     local = path_of(spark, spec)

@@ -81,12 +81,7 @@ class ArrowFiles:
 
 
 def arrow_files(rows: BatchRows, options: dict[str, str]) -> ArrowFiles | None:
-    """What writes rows of workers; None: Spark has to, to write what it would.
-
-    Args:
-        rows: the rows.
-        options: of Spark's writer.
-    """
+    """What writes rows of workers; None: Spark's writer has to, to write what it would."""
     spark, arrow = rows.spark, rows.arrow
     if arrow is None:
         return None

@@ -258,11 +258,7 @@ def _sink(
 ) -> tuple[str, dict[str, str]]:
     """The format that sends messages, and its options.
 
-    Args:
-        spark: the session.
-        spec: the table.
-        writer: names whoever writes in transactions.
-        batch: the number of the micro-batch, where there is one.
+    In transactions `writer` names whoever writes, and `batch` is the micro-batch, if there is one.
     """
     if _checked_client(spec) == PYTHON:
         writing = writing_of(spec)

@@ -23,11 +23,6 @@ def send(config: Mapping[str, str], topic: str, batches: Iterable[pa.RecordBatch
 
     When it returns, the brokers have all of them.
 
-    Args:
-        config: of librdkafka.
-        topic: where they go.
-        batches: the rows.
-
     Raises:
         ExecutionError: a message was not delivered, or Kafka does not answer.
     """
@@ -55,11 +50,7 @@ def produce_all(
 ) -> int:
     """Give rows to a producer; how many they are. See `send`.
 
-    Args:
-        client: the producer.
-        topic: where they go.
-        batch: the rows.
-        failures: where errors of messages are put that are not delivered, also later.
+    Errors of messages that are not delivered are put into `failures`, also later.
     """
 
     def delivered(error: KafkaError | None, message: Any) -> None:

@@ -34,9 +34,7 @@ _AS_THEY_ARE = {
 def message_source(spec: TableSpec, columns: Sequence[Column]) -> ScanSource | str:
     """The messages of a table as the local stage reads them, or why it cannot.
 
-    Args:
-        spec: the table.
-        columns: the columns needed, with the types that Spark found.
+    The columns are those needed, with the types that Spark found.
     """
     if client_of(spec) != PYTHON or not find_spec("confluent_kafka"):
         return "Kafka is read by Spark's own package"
@@ -103,9 +101,7 @@ def ranges_of(spark: SparkSession, spec: TableSpec) -> DataFrame:
 def portions_of(spec: TableSpec, n_tasks: int) -> list[tuple[Range, ...]]:
     """What each task of a batch reads of the messages that are there now.
 
-    Args:
-        spec: the table.
-        n_tasks: so many tasks share a large topic.
+    So many tasks share a large topic; fewer a small one.
 
     Raises:
         ExecutionError: there is no such topic, or Kafka does not answer.
