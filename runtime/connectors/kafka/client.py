@@ -129,8 +129,8 @@ class Client:
 
     def partitions(
         self, topics: tuple[str, ...], pattern: str, seconds: float = 0.0
-    ) -> dict[str, list[int]]:
-        """The partitions of topics, or of all whose names a pattern fits.
+    ) -> list[tuple[str, int]]:
+        """The partitions of topics, each with its topic, or of all whose names a pattern fits.
 
         Args:
             topics: the topics.
@@ -143,8 +143,10 @@ class Client:
         if pattern:
             listed = self.ask(lambda timeout: self.kafka.list_topics(timeout=timeout))
             fits = [name for name in sorted(listed.topics) if re.fullmatch(pattern, name)]
-            return {name: sorted(listed.topics[name].partitions) for name in fits}
-        return {name: self._partitions_of(name, seconds) for name in topics}
+            return [
+                (name, each) for name in fits for each in sorted(listed.topics[name].partitions)
+            ]
+        return [(name, each) for name in topics for each in self._partitions_of(name, seconds)]
 
     def _partitions_of(self, topic: str, seconds: float) -> list[int]:
         def found(timeout: float) -> list[int]:

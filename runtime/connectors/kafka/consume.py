@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, Message, TopicPartition
 from runtime.connectors.kafka.avro.decoding import AvroDecoding, BrokenMessageError, decoded_avro
 from runtime.connectors.kafka.client import LATER_SECONDS, Client
 from runtime.connectors.kafka.decode import arrow_type, column_of, decoded
-from runtime.connectors.kafka.offsets import SPLIT, Range, Reading, at_time, lost
+from runtime.connectors.kafka.offsets import FIRST, NEXT, SPLIT, Range, Reading, at_time, lost
 from runtime.errors import ExecutionError
 
 # A record batch ends after so many messages or bytes
@@ -228,16 +228,15 @@ def _is_plain(arrived: list[Any], position: int, end: int) -> bool:
 
 def _go_on(client: Client, reading: Reading, wanted: Range, position: int) -> int:
     """Where messages are there again, after some that are no more."""
-    topic, partition = wanted.topic, wanted.partition
+    place = wanted.topic, wanted.partition
     client.kafka.unassign()
-    first = at_time(client, {topic: [partition]}, -2)[topic][str(partition)]
-    end = at_time(client, {topic: [partition]}, -1)[topic][str(partition)]
+    first, end = at_time(client, [place], FIRST)[place], at_time(client, [place], NEXT)[place]
     if not reading.skips_lost:
         there = f"it has offsets from {first} to {end - 1}" if end > first else "it is empty"
-        raise lost(topic, partition, f"offset {position} was to be read, and {there}")
+        raise lost(*place, f"offset {position} was to be read, and {there}")
     if first <= position:
         return wanted.end
-    client.kafka.assign([TopicPartition(topic, partition, first)])
+    client.kafka.assign([TopicPartition(*place, first)])
     return first
 
 

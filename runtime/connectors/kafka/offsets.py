@@ -9,7 +9,7 @@ of Spark's own Kafka source holds, `{"clicks": {"0": 9}}`, is read as where the 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -21,8 +21,9 @@ from runtime.errors import ExecutionError
 if TYPE_CHECKING:
     from runtime.connectors.kafka.client import Client
 
-# Topic, partition, offset
-Offsets = dict[str, dict[str, int]]
+# Topic and partition
+Place = tuple[str, int]
+Offsets = dict[Place, int]
 EARLIEST, LATEST, GROUP, TIMESTAMP, OFFSETS = "earliest", "latest", "group", "timestamp", "offsets"
 # Of messages that Spark decodes, the column with the number of their partition among all
 SPLIT = "$split"
@@ -30,7 +31,7 @@ SPLIT = "$split"
 # enough for one, since one that fails begins anew
 _FEW, _MANY = 20_000, 2_000_000
 # What Kafka takes in place of a time
-_FIRST, _NEXT = -2, -1
+FIRST, NEXT = -2, -1
 
 
 @dataclass(frozen=True)
@@ -127,54 +128,52 @@ def starting(client: Client, reading: Reading) -> Offsets:
     Raises:
         ExecutionError: there is no such topic, no answer, or no such offset.
     """
-    partitions = client.partitions(reading.topics, reading.pattern)
+    there = client.partitions(reading.topics, reading.pattern)
     match reading.start:
         case "latest":
-            return at_time(client, partitions, _NEXT)
+            return at_time(client, there, NEXT)
         case "timestamp":
-            return at_time(client, partitions, reading.start_ms)
+            return at_time(client, there, reading.start_ms)
         case "offsets":
-            return _as_said(client, reading, partitions)
+            return _as_said(client, reading, there)
         case "group":
-            return _committed(client, reading, partitions)
-    return at_time(client, partitions, _FIRST)
+            return _committed(client, reading, there)
+    return at_time(client, there, FIRST)
 
 
-def _as_said(client: Client, reading: Reading, partitions: Mapping[str, list[int]]) -> Offsets:
-    found = at_time(client, partitions, _FIRST)
-    ends = at_time(client, partitions, _NEXT)
+def _as_said(client: Client, reading: Reading, there: Sequence[Place]) -> Offsets:
+    found, ends = at_time(client, there, FIRST), at_time(client, there, NEXT)
     (topic,) = reading.topics
     for partition, offset in reading.start_offsets.items():
-        if partition not in found[topic]:
+        place = topic, int(partition)
+        if place not in found:
             raise ExecutionError(
                 f"topic '{topic}' has no partition {partition}, which "
                 "'scan.startup.specific-offsets' names",
-                hint=f"it has {', '.join(found[topic])}",
+                hint=f"it has {', '.join(str(p) for _, p in found)}",
             )
-        first, end = found[topic][partition], ends[topic][partition]
-        if not first <= offset <= end:
+        if not found[place] <= offset <= ends[place]:
             raise ExecutionError(
                 f"topic '{topic}', partition {partition} has no offset {offset}, which "
                 "'scan.startup.specific-offsets' names",
-                hint=f"it has those from {first} up to {end}, the next one",
+                hint=f"it has those from {found[place]} up to {ends[place]}, the next one",
             )
-        found[topic][partition] = offset
+        found[place] = offset
     return found
 
 
-def _committed(client: Client, reading: Reading, partitions: Mapping[str, list[int]]) -> Offsets:
+def _committed(client: Client, reading: Reading, there: Sequence[Place]) -> Offsets:
     from confluent_kafka import TopicPartition
 
-    found = at_time(client, partitions, _FIRST if reading.reset == EARLIEST else _NEXT)
-    asked = [TopicPartition(topic, p) for topic, each in partitions.items() for p in each]
+    found = at_time(client, there, FIRST if reading.reset == EARLIEST else NEXT)
+    asked = [TopicPartition(*place) for place in there]
     committed = client.ask(lambda timeout: client.kafka.committed(asked, timeout=timeout))
-    for each in committed:
-        if each.offset >= 0:
-            found[each.topic][str(each.partition)] = each.offset
-    return found
+    return found | {
+        (each.topic, each.partition): each.offset for each in committed if each.offset >= 0
+    }
 
 
-def at_time(client: Client, partitions: Mapping[str, list[int]], ms: int) -> Offsets:
+def at_time(client: Client, places: Iterable[Place], ms: int) -> Offsets:
     """The first offsets of a time in milliseconds since 1970, or what comes next if there is none.
 
     Raises:
@@ -189,16 +188,13 @@ def at_time(client: Client, partitions: Mapping[str, list[int]], ms: int) -> Off
                 raise KafkaException(failed)
             return answers
 
-        return client.ask(found)
+        return client.ask(found) if times else []
 
-    asked = [TopicPartition(topic, p, ms) for topic, each in partitions.items() for p in each]
-    answers = ask(asked) if asked else []
-    if later := [TopicPartition(a.topic, a.partition, _NEXT) for a in answers if a.offset < 0]:
-        answers = [a for a in answers if a.offset >= 0] + ask(later)
-    offsets: Offsets = {topic: {} for topic in partitions}
-    for each in sorted(answers, key=lambda a: (a.topic, a.partition)):
-        offsets[each.topic][str(each.partition)] = int(each.offset)
-    return offsets
+    answers = ask([TopicPartition(topic, partition, ms) for topic, partition in places])
+    later = [TopicPartition(a.topic, a.partition, NEXT) for a in answers if a.offset < 0]
+    answers = [a for a in answers if a.offset >= 0] + ask(later)
+    ordered = sorted(answers, key=lambda a: (a.topic, a.partition))
+    return {(a.topic, a.partition): int(a.offset) for a in ordered}
 
 
 def batch_ranges(client: Client, reading: Reading) -> list[Range]:
@@ -212,21 +208,20 @@ def batch_ranges(client: Client, reading: Reading) -> list[Range]:
         raise ExecutionError(
             f"no topic fits '{reading.pattern}'", hint="'topic-pattern' is of their whole names"
         )
-    partitions = {topic: [int(p) for p in each] for topic, each in start.items()}
-    end = at_time(client, partitions, _NEXT if reading.end_ms is None else reading.end_ms)
+    end = at_time(client, start, NEXT if reading.end_ms is None else reading.end_ms)
     return spread(_ranges(start, end), reading.min_partitions)
 
 
-def first_offset(start: Offsets) -> dict[str, Offsets]:
+def first_offset(start: Offsets) -> dict[str, Any]:
     """The offset of a stream that has read nothing."""
-    return {"from": start, "to": start}
+    return {"from": _by_topic(start), "to": _by_topic(start)}
 
 
 def next_offset(
     client: Client,
     reading: Reading,
     last: Mapping[str, Any],
-    partitions: Mapping[str, list[int]],
+    there: Sequence[Place],
     most: int | None,
     target: Offsets | None = None,
 ) -> Mapping[str, Any]:
@@ -236,68 +231,48 @@ def next_offset(
         client: asks Kafka.
         reading: what is read.
         last: the offset of the micro-batch before.
-        partitions: those there are now; new ones are read from their first message.
+        there: the partitions there are now; new ones are read from their first message.
         most: so many messages at most.
         target: it reads no further than that.
 
     Raises:
         ExecutionError: messages are lost, or there is no answer.
     """
-    begin = {topic: dict(each) for topic, each in _ended(last).items()}
-    _check_partitions(reading, begin, partitions)
-    new = {
-        topic: [p for p in each if str(p) not in begin.get(topic, {})]
-        for topic, each in partitions.items()
-    }
-    for topic, each in at_time(client, {t: ps for t, ps in new.items() if ps}, _FIRST).items():
-        begin.setdefault(topic, {}).update(each)
-    known = {topic: [int(p) for p in each] for topic, each in begin.items()}
-    end = at_time(client, known, _NEXT) if target is None else target
+    begin = _ended(last)
+    for place in begin.keys() - set(there):
+        _lost(reading, place, "there is none any more")
+        del begin[place]
+    begin |= at_time(client, [place for place in there if place not in begin], FIRST)
+    end = at_time(client, begin, NEXT) if target is None else target
     until: Offsets = {}
-    for topic, each in begin.items():
-        until[topic] = {}
-        for p, offset in each.items():
-            found = end.get(topic, {}).get(p, offset)
-            if found < offset and target is None:
-                _lost(reading, topic, p, f"it ends at offset {found}, and {offset} was to be read")
-                each[p] = at_time(client, {topic: [int(p)]}, _FIRST)[topic][p]
-            until[topic][p] = max(found, each[p])
+    for place, offset in begin.items():
+        found = end.get(place, offset)
+        if found < offset and target is None:
+            _lost(reading, place, f"it ends at offset {found}, and {offset} was to be read")
+            begin[place] = at_time(client, [place], FIRST)[place]
+        until[place] = max(found, begin[place])
     if most is not None:
         until = _limited(begin, until, most)
-    return last if until == _ended(last) else {"from": begin, "to": until}
-
-
-def _check_partitions(
-    reading: Reading, begin: Offsets, partitions: Mapping[str, list[int]]
-) -> None:
-    """Leave out, or refuse, partitions that there are no more."""
-    for topic in list(begin):
-        for p in list(begin[topic]):
-            if int(p) not in partitions.get(topic, ()):
-                _lost(reading, topic, p, "there is none any more")
-                del begin[topic][p]
-        if not begin[topic]:
-            del begin[topic]
+    return last if until == _ended(last) else {"from": _by_topic(begin), "to": _by_topic(until)}
 
 
 def _limited(begin: Offsets, end: Offsets, most: int) -> Offsets:
     """So many messages, of each partition its share of them."""
-    sizes = {(t, p): end[t][p] - begin[t][p] for t, each in end.items() for p in each}
+    sizes = {place: end[place] - begin[place] for place in end}
     total = sum(sizes.values())
     if total <= most:
         return end
-    limited: Offsets = {topic: {} for topic in end}
+    limited = dict(begin)
     left = most
-    # the longest first, so that none waits for ever
-    ordered = sorted(sizes.items(), key=lambda item: -item[1])
     n_waiting = sum(size > 0 for size in sizes.values())
-    for (topic, p), size in ordered:
+    # the longest first, so that none waits for ever
+    for place, size in sorted(sizes.items(), key=lambda item: -item[1]):
         n_waiting -= size > 0
         # rounded up, and one at least for each that waits: watermarks go by partitions that have
         # had rows, and one that comes in later would be late
         share = min(size, max(left - n_waiting, left > 0), -(-size * most // total))
         left -= share
-        limited[topic][p] = begin[topic][p] + share
+        limited[place] += share
     return limited
 
 
@@ -316,30 +291,37 @@ def planned_ranges(
     """
     if start == end:
         return []
-    begin = end.get("from")
-    if not isinstance(begin, dict) or "to" not in end:
-        if "to" in start:
-            raise ExecutionError(
-                "the checkpoint's first micro-batch was planned by Spark's client for Kafka",
-                hint="start once with 'kafka.client' = 'spark'",
-            )
+    if "from" in end and "to" in end:
+        begin = _by_place(end["from"])
+    elif "to" in start:
+        raise ExecutionError(
+            "the checkpoint's first micro-batch was planned by Spark's client for Kafka",
+            hint="start once with 'kafka.client' = 'spark'",
+        )
+    else:
         begin = _ended(start)
     return spread(_ranges(begin, _ended(end)), reading.min_partitions)
 
 
 def _ended(offset: Mapping[str, Any]) -> Offsets:
-    ended: Offsets = offset["to"] if set(offset) == {"from", "to"} else dict(offset)
-    return ended
+    return _by_place(offset["to"] if set(offset) == {"from", "to"} else offset)
+
+
+def _by_place(topics: Mapping[str, Mapping[str, int]]) -> Offsets:
+    return {(topic, int(p)): offset for topic, each in topics.items() for p, offset in each.items()}
+
+
+def _by_topic(offsets: Offsets) -> dict[str, dict[str, int]]:
+    """Offsets as they are in a checkpoint, as Spark's own source writes them too."""
+    topics: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in offsets.items():
+        topics.setdefault(topic, {})[str(partition)] = offset
+    return topics
 
 
 def _ranges(start: Offsets, end: Offsets) -> list[Range]:
-    found = []
-    for topic, each in end.items():
-        for p, until in each.items():
-            begin = start.get(topic, {}).get(p, until)
-            if until > begin:
-                found.append(Range(topic, int(p), begin, until))
-    return found
+    begun = {place: start.get(place, until) for place, until in end.items()}
+    return [Range(*place, begun[place], end[place]) for place in end if end[place] > begun[place]]
 
 
 def spread(ranges: list[Range], least: int) -> list[Range]:
@@ -387,12 +369,12 @@ def portions(ranges: Sequence[Range], n_tasks: int, least: int = 0) -> list[tupl
     return found
 
 
-def _lost(reading: Reading, topic: str, partition: str, what: str) -> None:
+def _lost(reading: Reading, place: Place, what: str) -> None:
     if not reading.skips_lost:
-        raise lost(topic, partition, what)
+        raise lost(*place, what)
 
 
-def lost(topic: str, partition: int | str, what: str) -> ExecutionError:
+def lost(topic: str, partition: int, what: str) -> ExecutionError:
     """The error for messages that are not there any more."""
     return ExecutionError(
         f"topic '{topic}', partition {partition}: messages are lost: {what}",

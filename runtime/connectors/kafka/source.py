@@ -36,8 +36,10 @@ from pyspark.sql.types import StructType
 from runtime.connectors.connector import register_source
 from runtime.connectors.kafka.decode import column_of
 from runtime.connectors.kafka.offsets import (
+    NEXT,
     SPLIT,
     Offsets,
+    Place,
     Range,
     Reading,
     at_time,
@@ -178,7 +180,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
         self._client: Any = None
-        self._partitions: Mapping[str, list[int]] = {}
+        self._partitions: list[Place] = []
         self._looked_at = 0.0
         self._target: Offsets | None = None
 
@@ -207,7 +209,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         with _about(self._reading):
-            self._target = at_time(self._connected(), self._there(), -1)
+            self._target = at_time(self._connected(), self._there(), NEXT)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         with _about(self._reading):
@@ -226,7 +228,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._client = _consumer(self._reading)
         return self._client
 
-    def _there(self) -> Mapping[str, list[int]]:
+    def _there(self) -> list[Place]:
         """The partitions that there are, as of some seconds ago."""
         now, every = time.monotonic(), self._reading.discovery_s
         if not self._looked_at or (every and now - self._looked_at >= every):

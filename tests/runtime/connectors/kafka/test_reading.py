@@ -16,6 +16,7 @@ from runtime.connectors.kafka.client import Client
 from runtime.connectors.kafka.consume import in_turn, read_range
 from runtime.connectors.kafka.decode import Decoding
 from runtime.connectors.kafka.offsets import (
+    Offsets,
     Range,
     Reading,
     _limited,
@@ -201,10 +202,12 @@ def test_a_stream_goes_on_where_it_was_within_its_limit(broker: Broker, client: 
 
 
 def test_each_partition_gets_on_within_the_limit() -> None:
-    begin = {"t": {"0": 0, "1": 5, "2": 7, "3": 9}}
-    end = {"t": {"0": 1000, "1": 6, "2": 8, "3": 9}}
-    assert _limited(begin, end, 10) == {"t": {"0": 8, "1": 6, "2": 8, "3": 9}}
-    assert _limited(begin, end, 2) == {"t": {"0": 1, "1": 6, "2": 7, "3": 9}}
+    def offsets(*each: int) -> Offsets:
+        return {("t", partition): offset for partition, offset in enumerate(each)}
+
+    begin, end = offsets(0, 5, 7, 9), offsets(1000, 6, 8, 9)
+    assert _limited(begin, end, 10) == offsets(8, 6, 8, 9)
+    assert _limited(begin, end, 2) == offsets(1, 6, 7, 9)
     assert _limited(begin, end, 5000) == end
 
 
@@ -223,7 +226,7 @@ def test_reading_begins_where_it_is_said(
 ) -> None:
     topic = "begins" + str(time.time_ns())
     broker.send(topic, [b"%d" % i for i in range(4)])
-    assert starting(client, reading(broker, topic, **more))[topic]["0"] == begins
+    assert starting(client, reading(broker, topic, **more))[topic, 0] == begins
 
 
 def test_reading_begins_where_the_group_has_committed(broker: Broker, client: Client) -> None:
@@ -231,7 +234,7 @@ def test_reading_begins_where_the_group_has_committed(broker: Broker, client: Cl
 
     broker.send("grouped", [b"%d" % i for i in range(4)])
     client.kafka.commit(offsets=[TopicPartition("grouped", 0, 3)], asynchronous=False)
-    assert starting(client, reading(broker, "grouped", start="group"))["grouped"]["0"] == 3
+    assert starting(client, reading(broker, "grouped", start="group"))["grouped", 0] == 3
 
 
 def test_new_topics_of_a_pattern_are_read_from_their_first_message(
@@ -263,7 +266,7 @@ def test_offsets_of_sparks_own_source_are_gone_on_from(broker: Broker, client: C
     planned = {"moved": {"0": 4}}
     assert planned_ranges(asked, by_spark, planned) == [Range("moved", 0, 2, 4)]
     with pytest.raises(ExecutionError, match="planned by Spark's client"):
-        planned_ranges(asked, first_offset({"moved": {"0": 0}}), planned)
+        planned_ranges(asked, first_offset({("moved", 0): 0}), planned)
 
 
 def test_messages_that_are_gone_are_an_error_or_skipped(broker: Broker, client: Client) -> None:
@@ -272,10 +275,10 @@ def test_messages_that_are_gone_are_an_error_or_skipped(broker: Broker, client: 
         values(client, reading(broker, "short"), Range("short", 0, 7, 9))
     assert values(client, reading(broker, skips_lost=True), Range("short", 0, 7, 9)) == []
     there = client.partitions(("short",), "")
-    ahead = first_offset({"short": {str(p): 5 if p == 0 else 0 for p in range(PARTITIONS)}})
+    ahead = first_offset({("short", p): 5 if p == 0 else 0 for p in range(PARTITIONS)})
     with pytest.raises(ExecutionError, match="ends at offset 2, and 5 was to be read"):
         next_offset(client, reading(broker, "short"), ahead, there, None)
-    gone = first_offset({"short": {"17": 5}})
+    gone = first_offset({("short", 17): 5})
     with pytest.raises(ExecutionError, match="partition 17: messages are lost: there is none"):
         next_offset(client, reading(broker, "short"), gone, there, None)
 
