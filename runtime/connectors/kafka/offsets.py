@@ -239,7 +239,7 @@ def next_offset(
         ExecutionError: messages are lost, or there is no answer.
     """
     begin = _ended(last)
-    for place in begin.keys() - set(there):
+    for place in sorted(begin.keys() - set(there)):
         _lost(reading, place, "there is none any more")
         del begin[place]
     begin |= at_time(client, [place for place in there if place not in begin], FIRST)
