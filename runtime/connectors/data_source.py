@@ -33,12 +33,10 @@ def validate(spec: TableSpec) -> None:
     seen: set[str] = set()
     for name, _ in spec.options:
         if name.lower() in seen:
-            raise bad_option(spec, f"option '{name}' is given twice", subjects=(f"'{name}'",))
+            raise bad_option(spec, f"option '{name}' is given twice")
         seen.add(name.lower())
     if (wrong := switch().check(option_values(spec).get(_UNBOUNDED, "false"))) is not None:
-        raise bad_option(
-            spec, f"option '{_UNBOUNDED}' is not {wrong}", subjects=(f"'{_UNBOUNDED}'",)
-        )
+        raise bad_option(spec, f"option '{_UNBOUNDED}' is not {wrong}")
     if not seen & {"format", "spark.format"}:
         hint = "'format' = 'jdbc', or any other data source that Spark knows"
         raise missing_option(spec, "format", hint)

@@ -105,12 +105,7 @@ def encoded(fields: list[str], file_format: str, spec: TableSpec) -> Column:
     value = F.struct(*(F.col(quoted(name)) for name in fields))
     if file_format == "raw":
         if len(fields) != 1:
-            raise bad_option(
-                spec,
-                "format 'raw' writes one column",
-                f"it has {', '.join(fields)}",
-                subjects=("'raw'",),
-            )
+            raise bad_option(spec, "format 'raw' writes one column", f"it has {', '.join(fields)}")
         return F.col(quoted(fields[0]))
     if file_format == "avro":
         try:

@@ -269,13 +269,10 @@ def _own_options(spec: TableSpec) -> TableSpec:
         return spec
     said = [value for name, value in spec.options if name.lower() == LATE_ROWS]
     if len(said) > 1:
-        raise bad_option(spec, f"option '{LATE_ROWS}' is given twice", subjects=(f"'{LATE_ROWS}'",))
+        raise bad_option(spec, f"option '{LATE_ROWS}' is given twice")
     if said and not said[0].strip():
         raise bad_option(
-            spec,
-            f"option '{LATE_ROWS}' is empty",
-            "it must be drop or the name of a table",
-            subjects=(f"'{LATE_ROWS}'",),
+            spec, f"option '{LATE_ROWS}' is empty", "it must be drop or the name of a table"
         )
     return replace(spec, options=tuple(o for o in spec.options if o[0].lower() != LATE_ROWS))
 

@@ -48,7 +48,6 @@ def validate(spec: TableSpec) -> None:
             spec,
             f"option 'format' is missing, and '{values['path']}' does not say it",
             f"'format' = one of {', '.join(FORMATS)}",
-            subjects=(f"'{values['path']}'", "'format'"),
         )
     if file_format not in FORMATS:
         meant = nearest(file_format, FORMATS)
@@ -56,7 +55,6 @@ def validate(spec: TableSpec) -> None:
             spec,
             f"there is no format '{values['format']}'",
             f"did you mean '{meant}'?" if meant else f"there are {', '.join(FORMATS)}",
-            subjects=(f"'{values['format']}'",),
         )
     own = FLINK_OPTIONS.get(file_format, {})
     names = format_option_names(file_format)
@@ -93,14 +91,12 @@ def _check_formats(spec: TableSpec, options: list[str], columns: list[TableColum
                 spec,
                 f"there is no column `{name}` that '{option}' could be about",
                 f"did you mean `{meant}`?" if meant else None,
-                subjects=(f"'{option}'",),
             )
         if type_ is not None and not type_.startswith(("TIMESTAMP", "DATE")):
             raise bad_option(
                 spec,
                 f"'{option}' says how times are written, and `{name}` is {type_}",
                 f"declare `{name}` TIMESTAMP(3), TIMESTAMP_LTZ(3) or DATE",
-                subjects=(f"'{option}'",),
             )
 
 

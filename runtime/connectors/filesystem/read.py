@@ -315,7 +315,6 @@ def _pattern_elsewhere(spec: TableSpec) -> CatalogError:
         spec,
         "option 'source.path.regex-pattern' works for files of this machine only",
         "use a glob in 'path', such as s3a://bucket/2024-*",
-        subjects=("'source.path.regex-pattern'",),
     )
 
 

@@ -178,7 +178,6 @@ def file_writer_options(spec: TableSpec, file_format: str) -> dict[str, str]:
                 spec,
                 f"option '{name}' says how text is read, and nothing is written by it",
                 "insert into a table without it, in a directory of its own",
-                subjects=(f"'{name}'",),
             )
     options = {k: v for k, v in spark_options(spec, file_format).items() if k not in _READER_ONLY}
     return {**written_timestamps(spec, file_format), **options}

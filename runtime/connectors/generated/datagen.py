@@ -76,7 +76,6 @@ def validate(spec: TableSpec) -> None:
                 spec,
                 f"option '{name}' is for a column `{column}`, which the table does not have",
                 f"did you mean 'fields.{meant}.{attribute}'?" if meant else None,
-                subjects=(f"'{name}'", column),
             )
         known[name] = DATAGEN_FIELD[attribute]
     check_options(spec, known)
@@ -106,7 +105,6 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
             "option 'number-of-rows' is missing: unbounded rows need a streaming run",
             "WITH (..., 'number-of-rows' = '1000') makes a bounded table; "
             "SET 'execution.runtime-mode' = 'automatic' lets it stream",
-            subjects=("'number-of-rows'",),
         )
     rows = GeneratedRows(n_rows, _seed(values), now=f"{time.time_ns() // 1_000_000 * 1_000}L")
     return _made(counted_rows(spark, spec, n_rows), fields, rows)

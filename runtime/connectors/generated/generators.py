@@ -164,7 +164,6 @@ def _sequence(field: Field, rows: GeneratedRows) -> str:
                 field.spec,
                 f"option '{field.prefix}.kind' is 'sequence', which has no last row to stretch to",
                 "give 'number-of-rows', or compute the time from a sequence of numbers",
-                subjects=("'sequence'", f"'{field.prefix}.kind'"),
             )
         # Evenly from the first row to the last; in DECIMAL, for the product may not fit a BIGINT.
         steps = max(1, rows.n_rows - 1)
@@ -176,7 +175,6 @@ def _sequence(field: Field, rows: GeneratedRows) -> str:
             field.spec,
             f"option '{field.prefix}.kind' is 'sequence'",
             f"{field.type.simpleString().upper()} can only be random",
-            subjects=("'sequence'", f"'{field.prefix}.kind'"),
         )
     start, end = _sequence_bounds(field)
     bits = _INTEGERS.get(type(field.type), 64)

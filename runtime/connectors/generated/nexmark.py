@@ -78,7 +78,6 @@ def validate(spec: TableSpec) -> None:
             spec,
             f"option 'next-event.rate' is {values['next-event.rate']}, 'first-event.rate' {first}",
             "give one rate: events come evenly here",
-            subjects=("'first-event.rate'", "'next-event.rate'"),
         )
     _base_us(spec, values)
 
@@ -101,7 +100,6 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
             "option 'events.num' is missing: unbounded events need a streaming run",
             "WITH (..., 'events.num' = '100000') makes a bounded table; "
             "SET 'execution.runtime-mode' = 'automatic' lets it stream",
-            subjects=("'events.num'",),
         )
     return _events(counted_rows(spark, spec, n_events), spec)
 

@@ -97,14 +97,9 @@ def validate(spec: TableSpec) -> None:
             "option 'sink.delivery-guarantee' cannot be 'exactly-once': Spark's client writes "
             "without transactions",
             "confluent-kafka has them: pip install 'sqlwin[kafka]', and leave 'kafka.client' out",
-            subjects=("'exactly-once'", "'sink.delivery-guarantee'"),
         )
     if ("topic" in values) == ("topic-pattern" in values):
-        raise bad_option(
-            spec,
-            "it needs 'topic' or 'topic-pattern', and not both",
-            subjects=("'topic-pattern'", "'topic'"),
-        )
+        raise bad_option(spec, "it needs 'topic' or 'topic-pattern', and not both")
     if "format" not in values and "value.format" not in values:
         raise missing_option(spec, "format", f"one of {', '.join(MESSAGE_FORMATS)}")
     for name in ("format", "value.format", "key.format"):
@@ -112,16 +107,12 @@ def validate(spec: TableSpec) -> None:
         if found.lower() not in MESSAGE_FORMATS:
             meant = nearest(found, MESSAGE_FORMATS)
             hint = f"did you mean '{meant}'?" if meant else f"it reads {', '.join(MESSAGE_FORMATS)}"
-            raise bad_option(
-                spec, f"there is no format '{found}' for Kafka", hint, subjects=(f"'{found}'",)
-            )
+            raise bad_option(spec, f"there is no format '{found}' for Kafka", hint)
     if not physical_columns(spec):
         raise bad_option(spec, "it needs columns", "messages do not say what they hold")
     key = key_fields(spec)
     if key and "key.format" not in values:
-        raise bad_option(
-            spec, "'key.fields' needs 'key.format'", subjects=("'key.format'", "'key.fields'")
-        )
+        raise bad_option(spec, "'key.fields' needs 'key.format'")
     known = {c.name for c in physical_columns(spec)}
     for name in key:
         if name not in known:
@@ -130,15 +121,9 @@ def validate(spec: TableSpec) -> None:
                 spec,
                 f"'key.fields' names `{name}`, which is no column",
                 f"did you mean '{meant}'?" if meant else None,
-                subjects=("'key.fields'", name),
             )
     if value_format(spec) == "raw" and len(value_fields(spec)) != 1:
-        raise bad_option(
-            spec,
-            "format 'raw' has one column",
-            "its message is not taken apart",
-            subjects=("'raw'",),
-        )
+        raise bad_option(spec, "format 'raw' has one column", "its message is not taken apart")
     _check_start(spec, values)
     _check_avro(spec, values)
     if client_of(spec) == PYTHON:
@@ -151,7 +136,6 @@ def _check_avro(spec: TableSpec, values: dict[str, str]) -> None:
             spec,
             f"'key.format' cannot be '{CONFLUENT}': keys are not read by a schema registry",
             "METADATA FROM 'key' gives the whole key as BYTES",
-            subjects=("'key.format'", f"'{CONFLUENT}'"),
         )
     if value_format(spec) != CONFLUENT:
         return
@@ -161,7 +145,6 @@ def _check_avro(spec: TableSpec, values: dict[str, str]) -> None:
             spec,
             f"format '{CONFLUENT}' is read by confluent-kafka alone",
             "pip install 'sqlwin[kafka]', and leave 'kafka.client' out",
-            subjects=(f"'{CONFLUENT}'",),
         )
 
 
@@ -178,7 +161,6 @@ def _check_client(spec: TableSpec, values: dict[str, str]) -> None:
                 spec,
                 f"option '{name}' is of Spark's client alone",
                 "'kafka.client' = 'spark' takes it",
-                subjects=(f"'{name}'",),
             )
     for name, check in _CHECKS.items():
         value = values.get(name.lower())
@@ -194,22 +176,14 @@ def _check_start(spec: TableSpec, values: dict[str, str]) -> None:
         mode = values.get(f"scan.{scan}.mode", "").lower()
         option = f"scan.{scan}.{wanted}"
         if mode == wanted.removesuffix("-millis") and option not in values:
-            raise bad_option(
-                spec,
-                f"'scan.{scan}.mode' = '{mode}' needs '{option}'",
-                subjects=(f"'{option}'", f"'{mode}'", f"'scan.{scan}.mode'"),
-            )
+            raise bad_option(spec, f"'scan.{scan}.mode' = '{mode}' needs '{option}'")
     if (offsets := values.get("scan.startup.specific-offsets")) is not None:
         parts = [p.strip() for p in offsets.split(";") if p.strip()]
         if not parts or not all(OFFSET.fullmatch(p) for p in parts):
             hint = "it must be such as 'partition:0,offset:42;partition:1,offset:300'"
             raise wrong_value(spec, "scan.startup.specific-offsets", offsets, hint)
         if "topic" not in values or ";" in values["topic"]:
-            raise bad_option(
-                spec,
-                "'scan.startup.specific-offsets' works for one 'topic'",
-                subjects=("'topic'", "'scan.startup.specific-offsets'"),
-            )
+            raise bad_option(spec, "'scan.startup.specific-offsets' works for one 'topic'")
 
 
 def is_unbounded(spec: TableSpec) -> bool:
@@ -316,7 +290,6 @@ def messages(rows: DataFrame, spec: TableSpec) -> DataFrame:
             spec,
             f"format '{CONFLUENT}' is read, and not written",
             "json and csv are written; of Avro what 'format' = 'avro' is",
-            subjects=(f"'{CONFLUENT}'",),
         )
     columns = [encoded(value_fields(spec), value_format(spec), spec).alias("value")]
     if key:

@@ -123,10 +123,7 @@ def _translated(spec: TableSpec) -> dict[str, str]:
     for name, value in said.items():
         if name in _REFUSED:
             raise bad_option(
-                spec,
-                f"option '{_PREFIX}{name}' is of the Java client alone",
-                _BY_SPARK,
-                subjects=(f"'{_PREFIX}{name}'",),
+                spec, f"option '{_PREFIX}{name}' is of the Java client alone", _BY_SPARK
             )
         if name == "sasl.jaas.config":
             config |= _of_jaas(spec, value)
@@ -157,7 +154,6 @@ def _of_jaas(spec: TableSpec, text: str) -> dict[str, str]:
             'username="..." password="...";\', with one of '
             f"{', '.join(_JAAS_NAMES)}; or give 'properties.sasl.username' and "
             "'properties.sasl.password'",
-            subjects=(f"'{option}'",),
         )
     names = _JAAS_NAMES[module]
     config = {"sasl.oauthbearer.method": "oidc"} if module == "OAuthBearerLoginModule" else {}
@@ -170,7 +166,6 @@ def _of_jaas(spec: TableSpec, text: str) -> dict[str, str]:
                 spec,
                 f"option '{option}' sets {found[1]}, which only the Java client has",
                 _BY_SPARK,
-                subjects=(f"'{option}'",),
             )
     return config
 
@@ -190,7 +185,6 @@ def _pem_truststore(spec: TableSpec, said: Mapping[str, str], location: str) -> 
             "reads",
             "give the certificates as a PEM file (keytool -exportcert -rfc), with "
             "'properties.ssl.truststore.type' = 'PEM'; or " + _BY_SPARK,
-            subjects=(f"'{_PREFIX}ssl.truststore.location'",),
         )
     return location
 
@@ -206,5 +200,4 @@ def _keystore(spec: TableSpec, said: Mapping[str, str], location: str) -> dict[s
         f"option '{_PREFIX}ssl.keystore.location' is a store of type {kind}, which only Java reads",
         "make it a store of PKCS12 (keytool -importkeystore -deststoretype PKCS12), with "
         "'properties.ssl.keystore.type' = 'PKCS12'; or " + _BY_SPARK,
-        subjects=(f"'{_PREFIX}ssl.keystore.location'",),
     )

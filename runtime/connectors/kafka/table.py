@@ -188,7 +188,7 @@ def sink_options(spec: TableSpec) -> dict[str, str]:
     values = option_values(spec)
     topic = values.get("topic", "")
     if not topic or ";" in topic:
-        raise bad_option(spec, "it is written to, and so needs one 'topic'", subjects=("'topic'",))
+        raise bad_option(spec, "it is written to, and so needs one 'topic'")
     options = _properties(spec)
     for of_consumers in ("kafka.group.id", "kafka.auto.offset.reset"):
         options.pop(of_consumers, None)

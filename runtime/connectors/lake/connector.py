@@ -189,7 +189,6 @@ def validate_iceberg(spec: TableSpec) -> None:
             spec,
             "option 'path' says where the table is, or a catalog does",
             "give 'path', or 'catalog-type', 'uri' and 'catalog-table'",
-            subjects=("'path'",),
         )
     _check_time_travel(spec)
     check_columns(spec)
@@ -209,7 +208,6 @@ def _check_time_travel(spec: TableSpec) -> None:
             spec,
             f"options '{given[0]}' and '{given[1]}' do not go together",
             f"leave '{given[1]}' out",
-            subjects=(f"'{given[1]}'", f"'{given[0]}'"),
         )
 
 

@@ -19,6 +19,8 @@ _UNITS_US = {
     "ms milli millis millisecond milliseconds": 1_000,
     "µs us micro micros microsecond microseconds": 1,
 }
+# In messages; an apostrophe is no quote
+_QUOTED, _NAMED = re.compile(r"(?<!\w)'[^']+'"), re.compile(r"`([^`]+)`")
 _SIZE = re.compile(r"\s*([1-9]\d*)\s*([kmgt]?)b?(?:ytes)?\s*", re.IGNORECASE)
 _UNIT_US = {label: us for labels, us in _UNITS_US.items() for label in labels.split()} | {"": 1_000}
 
@@ -144,7 +146,7 @@ def check_options(spec: TableSpec, known: Mapping[str, Option], other: Iterable[
     for name, value in spec.options:
         folded = name.lower()
         if folded in seen:
-            raise bad_option(spec, f"option '{name}' is given twice", subjects=(f"'{name}'",))
+            raise bad_option(spec, f"option '{name}' is given twice")
         seen[folded] = value
         if folded in free:
             continue
@@ -170,11 +172,16 @@ def option_values(spec: TableSpec) -> dict[str, str]:
 
 
 def bad_option(
-    spec: TableSpec, what: str, hint: str | None = None, subjects: tuple[str, ...] = ()
+    spec: TableSpec, what: str, hint: str | None = None, subjects: tuple[str, ...] | None = None
 ) -> CatalogError:
-    """The error for an option of `spec`; `subjects` are those of `what`."""
-    quoted = [each for each in subjects if each.startswith("'")]
-    names = [each for each in subjects if each not in quoted]
+    """The error for an option of `spec`.
+
+    Its subjects are the options and values that stand in quotes in `what`, the last one first, as
+    `option 'a' is 'b'` is about `'b'`, and then names in backticks; `subjects` are instead of those
+    in quotes.
+    """
+    quoted = _QUOTED.findall(what)[::-1] if subjects is None else subjects
+    names = _NAMED.findall(what)
     return CatalogError(
         f"table `{spec.name}` (connector '{spec.connector}'): {what}",
         hint=hint,
@@ -185,7 +192,7 @@ def bad_option(
 
 def missing_option(spec: TableSpec, name: str, hint: str | None = None) -> CatalogError:
     """The error for an option that the table needs."""
-    return bad_option(spec, f"option '{name}' is missing", hint, subjects=(f"'{name}'",))
+    return bad_option(spec, f"option '{name}' is missing", hint)
 
 
 def wrong_value(spec: TableSpec, name: str, value: str | None, hint: str) -> CatalogError:
@@ -199,4 +206,4 @@ def unknown_option(spec: TableSpec, name: str, known: Iterable[str]) -> CatalogE
     names = list(known)
     meant = nearest(name, names)
     hint = f"did you mean '{meant}'?" if meant else f"it has: {', '.join(sorted(names)[:25])}"
-    return bad_option(spec, f"there is no option '{name}'", hint, subjects=(f"'{name}'",))
+    return bad_option(spec, f"there is no option '{name}'", hint)

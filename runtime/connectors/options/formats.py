@@ -163,7 +163,6 @@ def check_message_options(
                 "a computed column can say what values mean, such as NULLIF(a, 'n/a')"
                 if bare in ONLY_READ
                 else "leave it out",
-                subjects=(f"'{name}'",),
             )
     check_options(spec, {**known, **by_format}, [*other, *names])
 

@@ -70,7 +70,6 @@ def registry_of(spec: TableSpec) -> Mapping[str, str]:
                 spec,
                 f"option '{_PREFIX}{store}' is a store that only Java reads",
                 "give it as a PEM file: name.pem",
-                subjects=(f"'{_PREFIX}{store}'",),
             )
     names = {
         "url": "url",

@@ -20,7 +20,7 @@ from runtime.connectors.lake.table import (
     missing_extra,
     plain_values,
 )
-from runtime.connectors.options.checks import bad_option, option_values
+from runtime.connectors.options.checks import option_values, wrong_value
 from runtime.errors import ExecutionError
 from runtime.scan.lake import LakeColumn, LakeFile, Snapshot
 from runtime.scan.pruning import ValueRange
@@ -136,9 +136,7 @@ def chosen_time(spec: TableSpec, text: str, zone: str) -> datetime:
         found = datetime.fromisoformat(text.strip())
         return found if found.tzinfo is not None else found.replace(tzinfo=ZoneInfo(zone))
     except (ValueError, KeyError) as error:
-        raise bad_option(
-            spec, f"option 'timestamp' is '{text}'", f"{error}", subjects=(f"'{text}'",)
-        ) from error
+        raise wrong_value(spec, "timestamp", text, str(error)) from error
 
 
 def _version_at(spec: TableSpec, table: DeltaTable, text: str, zone: str) -> int:

@@ -97,7 +97,6 @@ def write_delta(
                 spec,
                 f"option '{option}' chooses what is read, and the table is written as it is now",
                 "insert into a table without it",
-                subjects=(f"'{option}'",),
             )
     spark = dataframe.sparkSession
     try:

@@ -57,7 +57,6 @@ def write_iceberg(
                 "give 'catalog-type', 'uri' and 'catalog-table' instead"
                 if option == "path"
                 else "insert into a table without it",
-                subjects=(f"'{option}'",),
             )
     catalog = open_catalog(spec)
     from pyiceberg.exceptions import NoSuchTableError
