@@ -62,9 +62,12 @@ _BY_NAME: dict[str, DataType] = {
 }
 # A column beside those of a file of text: the record, if it is broken
 BROKEN_RECORD = "_sqlwin_broken_record"
-_QUOTED = re.compile(r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`|--[^\n]*")
 _ONLY_PROCTIME = re.compile(r"PROCTIME\s*\(\s*\)", re.IGNORECASE)
-_PROCTIME = re.compile(r"\bPROCTIME\s*\(", re.IGNORECASE)
+# A call of it, or what may hold its name: texts, quoted names and comments
+_PROCTIME = re.compile(
+    r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`|--[^\n]*|(?P<call>\bPROCTIME\s*\()",
+    re.IGNORECASE,
+)
 
 
 def physical_columns(spec: TableSpec) -> list[TableColumn]:
@@ -266,13 +269,7 @@ def proctime_columns(spec: TableSpec) -> frozenset[str]:
 
 def _as_spark(expression: str) -> str:
     """The text with PROCTIME() as Spark has it: the time at which a batch starts."""
-
-    def replaced(found: re.Match[str]) -> str:
-        return "CURRENT_TIMESTAMP(" if found["call"] else found[0]
-
-    return re.sub(
-        f"{_QUOTED.pattern}|(?P<call>{_PROCTIME.pattern})", replaced, expression, flags=re.I
-    )
+    return _PROCTIME.sub(lambda m: "CURRENT_TIMESTAMP(" if m["call"] else m[0], expression)
 
 
 def spelled_type(data_type: DataType) -> str:

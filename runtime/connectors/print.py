@@ -117,20 +117,17 @@ def _java(value: object, data_type: DataType) -> str:
     return str(value)
 
 
-def _local(value: dt.datetime) -> str:
+def _local(value: dt.datetime, *, has_seconds: bool = False) -> str:
     """LocalDateTime.toString: seconds only if there are any, then 3 or 6 digits."""
+    timespec = "seconds" if has_seconds or value.second else "minutes"
     if value.microsecond:
-        return value.isoformat(
-            timespec="microseconds" if value.microsecond % 1000 else "milliseconds"
-        )
-    return value.isoformat(timespec="seconds" if value.second else "minutes")
+        timespec = "microseconds" if value.microsecond % 1000 else "milliseconds"
+    return value.isoformat(timespec=timespec)
 
 
 def _instant(value: dt.datetime) -> str:
     """Instant.toString: seconds always, then 3 or 6 digits, and Z."""
-    if value.microsecond:
-        return _local(value) + "Z"
-    return value.isoformat(timespec="seconds") + "Z"
+    return _local(value, has_seconds=True) + "Z"
 
 
 def _double(value: float) -> str:

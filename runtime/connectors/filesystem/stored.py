@@ -217,21 +217,19 @@ def _rows(
 ) -> pa.Table:
     """The parts of files, a row each: tasks get theirs alone."""
     rows = [
-        (
-            number,
-            part.file.path,
-            part.start,
-            part.stop,
-            part.file.n_bytes,
-            part.file.modified_ns,
-            json.dumps(dict(partitions.get(part.file.path, ()))),
-        )
+        {
+            "split": number,
+            "path": part.file.path,
+            "start": part.start,
+            "stop": part.stop,
+            "n_bytes": part.file.n_bytes,
+            "modified_ns": part.file.modified_ns,
+            "partitions": json.dumps(dict(partitions.get(part.file.path, ()))),
+        }
         for number, split in enumerate(splits)
         for part in split
     ]
-    columns = zip(*rows, strict=True)
-    arrays = [pa.array(c, f.type) for c, f in zip(columns, _PARTS, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=_PARTS)
+    return pa.Table.from_pylist(rows, schema=_PARTS)
 
 
 def _reader(

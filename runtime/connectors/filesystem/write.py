@@ -100,10 +100,9 @@ def write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int:
     if files is not None and is_local_path(path):
         if file_format == "parquet" and not (partitions or parallelism):
             in_workers = arrow_files(rows, options)
+    n_rows = 0
     try:
-        if in_workers is not None:
-            count = in_workers.count
-        else:
+        if in_workers is None:
             dataframe = rows.dataframe
             if parallelism:
                 dataframe = dataframe.repartition(int(parallelism))
@@ -114,18 +113,19 @@ def write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int:
             if files is None:
                 writer.mode("overwrite" if overwrite else "append").save(path)
                 return count()
-
         assert files is not None
         if is_local_path(path):
             finish_replacing(os.path.realpath(path))
         clear_batches(files, path)
 
         def write(hidden: str) -> list[str]:
+            nonlocal n_rows
             if in_workers is not None:
-                in_workers.write(hidden)
+                n_rows = in_workers.write(hidden)
             else:
                 writer.mode("append").save(as_uri(hidden))
-            return all_written(spark, spec, files, path, hidden, file_format, count())
+                n_rows = count()
+            return all_written(spark, spec, files, path, hidden, file_format, n_rows)
 
         is_dynamic = options.get("partitionOverwriteMode", "").lower() == "dynamic"
         by_partition = bool(partitions) and is_dynamic
@@ -134,7 +134,7 @@ def write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int:
             _swap(write, path, files)
         else:
             _publish(write, batch_writer(files, path), replaces=replaces, by_partition=by_partition)
-        return count()
+        return n_rows
     except PySparkException as error:
         if error.getCondition() in NO_AVRO:
             raise missing_package(spec, "writes Avro", AVRO_PACKAGE) from error

@@ -11,7 +11,7 @@ import errno
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -38,7 +38,7 @@ _WRITTEN_DDL = "name string, n_rows bigint, errno int"
 _WRITTEN = pa.schema([("name", pa.string()), ("n_rows", pa.int64()), ("errno", pa.int32())])
 
 
-@dataclass
+@dataclass(frozen=True)
 class ArrowFiles:
     """Writes rows to a directory of this machine, as Parquet.
 
@@ -46,16 +46,14 @@ class ArrowFiles:
         rows: the rows.
         schema: of the files.
         codec: Arrow's name of it.
-        n_rows: how many have been written.
     """
 
     rows: ArrowRows
     schema: pa.Schema
     codec: str
-    n_rows: int = field(default=0, init=False)
 
-    def write(self, directory: str) -> None:
-        """Write all rows to a directory.
+    def write(self, directory: str) -> int:
+        """Write all rows to a directory; how many there are.
 
         Raises:
             OSError: it cannot be written to.
@@ -65,19 +63,15 @@ class ArrowFiles:
         for each in written:
             if each.errno is not None:
                 raise OSError(each.errno, os.strerror(each.errno), directory)
-        # of those without rows one is enough to say which columns there are
-        filled = [each for each in written if each.n_rows] or written[:1]
-        for each in written:
-            if each in filled:
+        n_rows: int = sum(each.n_rows for each in written)
+        for number, each in enumerate(written):
+            # of those without rows one is enough to say which columns there are
+            if each.n_rows or (number == 0 and not n_rows):
                 os.rename(f"{directory}/.{each.name}", f"{directory}/{each.name}")
             else:
                 os.remove(f"{directory}/.{each.name}")
         (Path(directory) / "_SUCCESS").touch()
-        self.n_rows = sum(each.n_rows for each in written)
-
-    def count(self) -> int:
-        """How many rows have been written."""
-        return self.n_rows
+        return n_rows
 
 
 def arrow_files(rows: BatchRows, options: dict[str, str]) -> ArrowFiles | None:

@@ -3,13 +3,9 @@
 Every value is a function of (seed, column, row number), worked out by Spark's own expressions: so
 neither the number of partitions nor the order in which they run changes a row.
 
-Options: `number-of-rows` (without it, and without a sequence, the table is unbounded);
-`rows-per-second` (of an unbounded table, 10000 by default); `rows-per-batch` (how many rows of a
-bounded table make a micro-batch); `seed`; and for a field f: `fields.f.kind` (random,
-sequence), `.min`, `.max` (numbers; also dates and timestamps), `.length` (strings, bytes, arrays),
-`.var-len`, `.start`, `.end` (of a sequence; for timestamps the first and the last row's),
-`.max-past` (dates and timestamps: how far before now), `.null-rate`. Fields of a row are
-`fields.f.x`, elements of an array `fields.f.element`.
+Options: `options.known.DATAGEN`, and of a field f `fields.f.` with DATAGEN_FIELD behind it. Fields
+of a row are `fields.f.x`, elements of an array `fields.f.element`. A sequence of timestamps goes
+evenly from the first row's to the last one's.
 """
 
 from __future__ import annotations

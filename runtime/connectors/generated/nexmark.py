@@ -4,12 +4,8 @@ Columns, any of them and in any order: `event_type` (0 person, 1 auction, 2 bid)
 `auction`, `bid`, of which the one that the event is about is not NULL; of a row's fields only those
 declared are made. Without declared columns the table has all of them.
 
-Options, as Flink's connector of that name has them: `events.num` (0, as by default: unbounded),
-`first-event.rate` and `next-event.rate` (events a second of event time; one rate),
-`person.proportion`, `auction.proportion`, `bid.proportion`, `bid.hot-ratio.auctions`,
-`bid.hot-ratio.bidders`, `auction.hot-ratio.sellers`, `person.avg-size`, `auction.avg-size`,
-`bid.avg-size`. Ours: `base-time` (that of the first event), `seed`, `rows-per-batch` (how many
-events of a bounded table make a micro-batch). Unbounded events come at that rate.
+Options (`options.known.NEXMARK`) are those of Flink's connector of that name, and `base-time`,
+`seed` and `rows-per-batch`. Unbounded events come at their rate.
 """
 
 from __future__ import annotations

@@ -1,11 +1,6 @@
 """The connector 'kafka': Flink's options, on librdkafka or on Spark's own Kafka source and sink.
 
-Options: `topic` (several with ;) or `topic-pattern`, `properties.*` (Kafka's own), `format` (json,
-csv, raw, avro), `key.format`, `key.fields`, `key.fields-prefix`, `value.fields-include`,
-`scan.startup.mode` with `scan.startup.specific-offsets` and `.timestamp-millis`,
-`scan.bounded.mode`, `kafka.client` (python, spark); and Spark's `maxOffsetsPerTrigger`,
-`minPartitions`, `failOnDataLoss`.
-Metadata columns: topic, partition, offset, timestamp, timestamp-type, headers, key.
+Options: `options.known.KAFKA`; of Spark's own `table.SPARK_OPTIONS`.
 """
 
 from __future__ import annotations

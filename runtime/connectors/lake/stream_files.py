@@ -183,6 +183,5 @@ def _constant(text: str | None, type_: pa.DataType) -> pa.Scalar:
         return pa.scalar(None, type_)
     if pa.types.is_timestamp(type_):
         plain = text.removesuffix("Z").replace("T", " ")
-        naive = pa.scalar(plain).cast(pa.timestamp("us"))
-        return pa.scalar(naive.value, pa.int64()).cast(pa.timestamp("us")).cast(type_)
+        return pa.scalar(plain).cast(pa.timestamp("us")).cast(type_)
     return pa.scalar(text).cast(type_)

@@ -392,10 +392,10 @@ with sqlwin.connect(master="local[2, 2]") as session:
     twice = Twice(**vars(result.arrow_rows))
     Path(target).mkdir()
     writer = arrow_files(replace(BatchRows.of(result.dataframe), arrow=twice), {})
-    writer.write(target)
+    n_rows = writer.write(target)
     found = ds.dataset([str(path) for path in Path(target).glob("part-*")]).to_table()
     n_hidden = len(list(Path(target).glob(".part-*.parquet")))
-    print(writer.count(), found.num_rows, sum(found["n"].to_pylist()), n_hidden > 0)
+    print(n_rows, found.num_rows, sum(found["n"].to_pylist()), n_hidden > 0)
 """
 
 
