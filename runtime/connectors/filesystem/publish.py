@@ -370,9 +370,11 @@ def finish_replacing(path: str) -> None:
     """Finish or remove what an INSERT OVERWRITE left beside a directory of this machine.
 
     It was killed then. A new directory is put in the place of the old one when it is complete, and
-    the old one is moved away before; so where the place is empty, the new one is.
+    the old one is moved away before; so where the place is empty, the new one is. Of a symbolic
+    link it is the place that the link points to.
     """
     files = LocalFiles()
+    path = os.path.realpath(path)
     above, _, name = path.rpartition("/")
     pattern = re.compile(rf"{re.escape(f'.{name}.')}[0-9a-f]{{12}}(?P<old>\.old)?")
     found = [each for each in files.names_in(above or "/") if pattern.fullmatch(each)]

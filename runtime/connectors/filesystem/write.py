@@ -115,7 +115,7 @@ def write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int:
                 return count()
         assert files is not None
         if is_local_path(path):
-            finish_replacing(os.path.realpath(path))
+            finish_replacing(path)
         clear_batches(files, path)
 
         def write(hidden: str) -> list[str]:
