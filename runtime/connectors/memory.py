@@ -64,7 +64,8 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
     schema = declared_schema(spec, physical_columns(spec))
     if not tables:
         return spark.createDataFrame([], schema)
-    found = spark.createDataFrame(pa.concat_tables(tables))
+    # what one INSERT has no NULL in another one may have
+    found = spark.createDataFrame(pa.concat_tables(tables, promote_options="default"))
     return found.to(schema) if spec.columns else found
 
 

@@ -152,6 +152,13 @@ def test_the_latest_rows_are_fetched_whatever_their_columns_are_called(spark: Sp
     assert [row["a`t"].year for row in latest.tables()["t"].to_pylist()] == [2026, 2025, 2024]
 
 
+def test_rows_in_memory_may_have_nulls_or_none(spark: SparkSession):
+    spec = keeping_rows(table("memory", "a BIGINT"))
+    for query in ("SELECT 1L", "SELECT CAST(NULL AS BIGINT)"):
+        write_table(spark.sql(query), spec, overwrite=False)
+    assert sorted(read_table(spark, spec).toArrow()["a"].to_pylist(), key=str) == [1, None]
+
+
 # A table of each connector that can be written
 WRITTEN = {
     "filesystem": table("filesystem", "a BIGINT", path="t.parquet"),
