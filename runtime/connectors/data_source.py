@@ -53,7 +53,9 @@ def source_format(spec: TableSpec) -> tuple[str, dict[str, str]]:
 def is_unbounded(spec: TableSpec) -> bool:
     """Whether the source is read as a stream."""
     said = option_values(spec).get(_UNBOUNDED)
-    return source_format(spec)[0].lower() in _ONLY_STREAMS if said is None else said == "true"
+    if said is None:
+        return source_format(spec)[0].lower() in _ONLY_STREAMS
+    return said.lower() == "true"
 
 
 def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:

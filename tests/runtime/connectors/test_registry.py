@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
-from runtime.connectors.registry import CONNECTORS
+from runtime.connectors.registry import CONNECTORS, is_unbounded, validate_table
 from tests.goldens import ROOT
+from tests.runtime.connectors.tables import table
 
 
 @pytest.mark.parametrize("name", CONNECTORS)
@@ -28,3 +29,10 @@ def test_what_there_is_is_known_without_importing_any() -> None:
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "['runtime.connectors.connector', 'runtime.connectors.blackhole']\n"
+
+
+@pytest.mark.parametrize("value", ["true", "TRUE", "false"])
+def test_a_source_of_sparks_is_unbounded_where_its_option_says_so(value: str) -> None:
+    spec = table("spark", format="delta", source__unbounded=value)
+    validate_table(spec)
+    assert is_unbounded(spec) == (value.lower() == "true")
