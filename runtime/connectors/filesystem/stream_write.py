@@ -91,14 +91,10 @@ def compaction(values: Mapping[str, str]) -> Compaction | None:
     """What the options of a table say of it; None: each micro-batch is published by itself."""
     if values.get("auto-compaction", "false").lower() != "true":
         return None
-    n_bytes = bytes_of(values.get("compaction.file-size", ""))
-    wait_us = duration_us(values.get("sink.rolling-policy.rollover-interval", ""))
-    chosen = Compaction()
-    return replace(
-        chosen,
-        n_bytes=chosen.n_bytes if n_bytes is None else n_bytes,
-        wait_s=chosen.wait_s if wait_us is None else wait_us / 1e6,
-    )
+    n_bytes = bytes_of(values.get("compaction.file-size", "128 mb"))
+    wait_us = duration_us(values.get("sink.rolling-policy.rollover-interval", "1 min"))
+    assert n_bytes is not None and wait_us is not None, "validate_table() has seen to it"
+    return Compaction(n_bytes, wait_us / 1e6)
 
 
 def open_batches(dataframe: DataFrame, spec: TableSpec, writer: StreamWriter) -> WriteBatch:

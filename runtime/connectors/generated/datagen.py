@@ -102,7 +102,8 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
             "WITH (..., 'number-of-rows' = '1000') makes a bounded table; "
             "SET 'execution.runtime-mode' = 'automatic' lets it stream",
         )
-    rows = GeneratedRows(n_rows, _seed(values), now=f"{time.time_ns() // 1_000_000 * 1_000}L")
+    seed = int(values["seed"]) if "seed" in values else secrets.randbits(63)
+    rows = GeneratedRows(n_rows, seed, now=f"{time.time_ns() // 1_000_000 * 1_000}L")
     return _made(counted_rows(spark, spec, n_rows), fields, rows)
 
 
@@ -122,7 +123,7 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
         n_rows=n_rows,
     )
     # A stream that is started again makes the same rows, also where no seed is given.
-    seed = _seed(values) if "seed" in values else zlib.crc32(repr(spec).encode())
+    seed = int(values["seed"]) if "seed" in values else zlib.crc32(repr(spec).encode())
     rows = GeneratedRows(n_rows, seed, now="at_us")
     return _made(row_numbers(spark, spec, pace), fields, rows)
 
@@ -143,10 +144,6 @@ def _length(fields: list[Field]) -> int | None:
     if (said := fields[0].options.get("number-of-rows")) is not None:
         lengths.append(int(said))
     return min(lengths, default=None)
-
-
-def _seed(values: dict[str, str]) -> int:
-    return int(values["seed"]) if "seed" in values else secrets.randbits(63)
 
 
 def _made(numbers: DataFrame, fields: list[Field], rows: GeneratedRows) -> DataFrame:

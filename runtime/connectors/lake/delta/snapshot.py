@@ -298,9 +298,9 @@ def _ranges(actions: pa.Table, column: LakeColumn, n_rows: list[int | None]) -> 
     found: dict[str, list[Any]] = {}
     for which in ("min", "max", "null_count"):
         if which in actions.column_names:
-            field = _field(actions[which].combine_chunks(), stored)
-            if field is not None:
-                found[which] = plain_values(field)
+            struct = actions[which].combine_chunks()
+            if struct.type.get_field_index(stored) >= 0:
+                found[which] = plain_values(pc.struct_field(struct, stored))
     none: list[Any] = [None] * len(n_rows)
     is_known = column.type in (*_RANGED, *_TIMES)
     lows = found.get("min", none) if is_known else none
@@ -319,7 +319,3 @@ def _ranges(actions: pa.Table, column: LakeColumn, n_rows: list[int | None]) -> 
             high += cut_off
         ranges.append(ValueRange(low, high, nulls, n, has_nan=column.type == "double"))
     return ranges
-
-
-def _field(struct: pa.StructArray, name: str) -> pa.Array | None:
-    return pc.struct_field(struct, name) if struct.type.get_field_index(name) >= 0 else None

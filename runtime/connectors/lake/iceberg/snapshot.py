@@ -418,6 +418,7 @@ def _comparison(
     function: str, column: Expression, constant: Expression, names: dict[str, str]
 ) -> BooleanExpression | None:
     from pyiceberg import expressions as E
+    from pyiceberg.expressions.literals import DateLiteral, TimestampLiteral, literal
 
     if not (isinstance(column, ColumnRef) and isinstance(constant, Constant)):
         return None
@@ -431,17 +432,11 @@ def _comparison(
         ">": E.GreaterThan,
         ">=": E.GreaterThanOrEqual,
     }
-    made: BooleanExpression = makes[function](name, literal_value(constant))
+    types: dict[str, Any] = {
+        "date": DateLiteral,
+        "timestamp": TimestampLiteral,
+        "timestamp_ntz": TimestampLiteral,
+    }
+    value = types.get(constant.type, literal)(constant.value)
+    made: BooleanExpression = makes[function](name, value)
     return made
-
-
-def literal_value(constant: Constant) -> Any:
-    """A constant as a literal of pyiceberg's."""
-    from pyiceberg.expressions.literals import DateLiteral, TimestampLiteral, literal
-
-    value: Any = constant.value
-    if constant.type == "date":
-        return DateLiteral(value)
-    if constant.type.startswith("timestamp"):
-        return TimestampLiteral(value)
-    return literal(value)

@@ -24,12 +24,10 @@ from runtime.connectors.options.checks import bad_option, option_values
 from runtime.connectors.writing import compute
 from runtime.errors import CatalogError, ExecutionError
 from runtime.spark.clusters import check_seen_by_all
-from runtime.spec.scan import PartitionValue
 from runtime.spec.table import TableSpec
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
-    from pyiceberg.schema import Schema
     from pyiceberg.table import Table, Transaction
 
 # What a snapshot says of the stream whose micro-batch it has
@@ -60,6 +58,7 @@ def write_iceberg(
             )
     catalog = open_catalog(spec)
     from pyiceberg.exceptions import NoSuchTableError
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
 
     name = table_name(spec)
     try:
@@ -93,9 +92,9 @@ def write_iceberg(
     )
     rows = rows_of_table(dataframe, spec, columns)
     is_new = not os.path.exists(location)
-    mark, files = write_parquet(
-        rows, directory, arrow_schema(schema), partitions, _beside, keeps=True
-    )
+    # all files are in one directory: manifests say which partition they are of
+    arrow = schema_to_pyarrow(schema)
+    mark, files = write_parquet(rows, directory, arrow, partitions, lambda _: "", keeps=True)
     said = {} if batch is None else {_WRITER: batch[0], _BATCH: str(batch[1])}
     try:
         commit_files(transaction, files, table, overwrite=overwrite, properties=said)
@@ -118,13 +117,6 @@ def last_batch(table: Table, writer: str) -> int:
         if snapshot.summary is not None and snapshot.summary.get(_WRITER) == writer
     ]
     return max(found, default=-1)
-
-
-def arrow_schema(schema: Schema) -> Any:
-    """The columns as files have them, with their numbers."""
-    from pyiceberg.io.pyarrow import schema_to_pyarrow
-
-    return schema_to_pyarrow(schema)
 
 
 def commit_files(
@@ -241,8 +233,3 @@ def _partitions(transaction: Transaction) -> tuple[str, ...]:
                 f"it is partitioned by {field.transform} of a column, which sqlwin does not write"
             )
     return tuple(metadata.schema().find_field(field.source_id).name for field in fields)
-
-
-def _beside(values: Sequence[PartitionValue]) -> str:
-    """All files are in one directory: manifests say which partition they are of."""
-    return ""

@@ -5,9 +5,10 @@ import pickle
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.transforms import IdentityTransform
 
-from runtime.connectors.lake.iceberg.write import arrow_schema, commit_files, last_batch
+from runtime.connectors.lake.iceberg.write import commit_files, last_batch
 from runtime.connectors.lake.parquet_files import NewFiles, file_task
 from tests.runtime.connectors.lake.delta.test_snapshot import as_set, compare
 from tests.runtime.connectors.lake.iceberg.test_snapshot import (
@@ -25,7 +26,7 @@ def put(table, rows, partitions=(), overwrite=False, properties=None):
     sort = [(name, "ascending") for name in partitions]
     rows = rows.take(pc.sort_indices(rows, sort)) if sort else rows
     directory = table.location().removeprefix("file://") + "/data"
-    schema = arrow_schema(table.schema())
+    schema = schema_to_pyarrow(table.schema())
     files = NewFiles(directory, "mark", schema, tuple(partitions), lambda values: "", True)
     task = file_task(files)
     written = [
