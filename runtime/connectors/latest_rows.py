@@ -1,4 +1,4 @@
-"""The rows that a stream emitted last, for whoever looks at it."""
+"""The rows that a stream emitted last, for the page of what runs."""
 
 from __future__ import annotations
 

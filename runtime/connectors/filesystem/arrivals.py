@@ -1,4 +1,4 @@
-"""Looks at new files of a stream before they are read: whether they are there in whole.
+"""Checks that new files of a stream are complete before they are read.
 
 Spark leaves out a file without a byte, and never comes back to it; one that is cut short fails in
 a task, under no name of a table. How long a file is Spark asks when it plans a micro-batch, and

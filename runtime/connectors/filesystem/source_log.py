@@ -112,7 +112,7 @@ class SourceLog:
                 for name in self._files.names_in(below)
                 if (match := _ENTRY.fullmatch(name)) and int(match[1]) > last
             ]
-            # other sources keep other things there
+            # sources of other kinds have other files there
             shown = [f"{below}/{name}" for name, _ in later if not name.startswith(".")]
             if all(any(self._entries(path)) for path in shown):
                 found += [f"{below}/{name}" for name, _ in later]

@@ -60,7 +60,7 @@ def split_batches(
             system = files_at(spark, path)
             if not is_glob(path, system) and not system.is_file(path):
                 tables.append(Directory(spec.name, system, path, partial(reachable, spec, path)))
-    return Parts(log, tables).missing if tables else None
+    return PartialBatches(log, tables).missing if tables else None
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,8 @@ class Directory:
     explained: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
-class Parts:
-    """What a stream has read a part of.
+class PartialBatches:
+    """The micro-batches of other writers of which a stream has read only some files.
 
     Args:
         log: what Spark has planned to read.
@@ -129,7 +129,7 @@ def _missing(files: Files, path: str, read: dict[Group, set[str]]) -> set[Group]
             before[group] = names
         elif commit.batch == group[1]:
             missing = [name for name in commit.files or () if name.rpartition("/")[2] not in names]
-            # of a micro-batch that is there in whole, somebody may have deleted files
+            # of a micro-batch that is complete, somebody may have deleted files
             if any(not commit.is_whole or files.exists(f"{path}/{name}") for name in missing):
                 found.add(group)
     if before:

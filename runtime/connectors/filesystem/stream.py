@@ -1,7 +1,7 @@
 """Files as a stream: those that are there, and with `source.monitor-interval` those that come.
 
-A file is read once, when it has appeared in whole: whoever writes files for a stream writes them
-under another name, or in another directory, and then moves them in.
+A file is read once, and has to be complete when it appears: programs that write files for a stream
+write them under another name, or in another directory, and then move them in.
 """
 
 from __future__ import annotations

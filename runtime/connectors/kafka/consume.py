@@ -41,7 +41,7 @@ _OF_GROUPS = (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.COORDINATOR_NOT_
 
 
 @dataclass(frozen=True)
-class Taken:
+class ConsumedMessages:
     """Messages of one range, one at least.
 
     Attributes:
@@ -77,7 +77,7 @@ class Taken:
         return pa.array(found, type=type_)
 
 
-class _Held:
+class _Buffer:
     """What has been consumed of a range and not been handed out."""
 
     def __init__(self, reading: Reading, source: Range) -> None:
@@ -102,11 +102,11 @@ class _Held:
         has_gaps = len(between) != len(messages)
         self._offsets.append([message.offset() for message in messages] if has_gaps else between)
 
-    def taken(self, *, all_of_it: bool = False) -> Iterator[Taken]:
-        """What is held, where it is enough for a record batch, or all that is left."""
+    def taken(self, *, all_of_it: bool = False) -> Iterator[ConsumedMessages]:
+        """What is buffered, where it is enough for a record batch, or all that is left."""
         is_enough = len(self._rows) >= _BATCH_MESSAGES or self._n_bytes >= _BATCH_BYTES
         if self._rows and (is_enough or all_of_it):
-            found = Taken(self._source, self._rows, self._offsets or None)
+            found = ConsumedMessages(self._source, self._rows, self._offsets or None)
             self._empty()
             yield found
 
@@ -117,7 +117,7 @@ def read_range(client: Client, reading: Reading, wanted: Range) -> Iterator[pa.R
         yield record_batch(messages, reading)
 
 
-def in_turn(reading: Reading, ranges: Sequence[Range]) -> Iterator[Taken]:
+def read_ranges(reading: Reading, ranges: Sequence[Range]) -> Iterator[ConsumedMessages]:
     """The messages of ranges, one range after the other, as `messages_of` gives them.
 
     Two consumers take turns: one fetches the beginning of the next range while the other is read,
@@ -155,7 +155,7 @@ def _assign(client: Client, wanted: Range) -> None:
 
 def messages_of(
     client: Client, reading: Reading, wanted: Range, *, is_assigned: bool = False
-) -> Iterator[Taken]:
+) -> Iterator[ConsumedMessages]:
     """The messages from one offset up to another, each once, some thousand at a time.
 
     Args:
@@ -168,7 +168,7 @@ def messages_of(
         ExecutionError: messages are lost, or Kafka does not answer.
     """
     position = wanted.start
-    held = _Held(reading, wanted)
+    buffer = _Buffer(reading, wanted)
     if not is_assigned:
         _assign(client, wanted)
     last_sign = time.monotonic()
@@ -191,7 +191,7 @@ def messages_of(
             if _is_plain(arrived, position, wanted.end):
                 last_sign = time.monotonic()
                 position = arrived[-1].offset() + 1
-                held.add(arrived)
+                buffer.add(arrived)
                 arrived = []
             for message in arrived:
                 error = message.error()
@@ -201,22 +201,22 @@ def messages_of(
                     last_sign = time.monotonic()
                     position = message.offset() + 1
                     if position <= wanted.end:
-                        held.add([message])
+                        buffer.add([message])
                 elif error.code() == KafkaError._PARTITION_EOF:
                     # what is missing before the end are marks of transactions, or compacted
                     ended_at = message.offset()
                     position = max(position, ended_at)
                     last_sign = time.monotonic()
                 elif error.code() in _GONE:
-                    position = _go_on(client, reading, wanted, position)
+                    position = _first_available(client, reading, wanted, position)
                 elif error.code() not in _OF_GROUPS:
                     client.check(error, has_time=has_time)
-            yield from held.taken()
+            yield from buffer.taken()
     finally:
         client.kafka.unassign()
         if has_collector:
             gc.enable()
-    yield from held.taken(all_of_it=True)
+    yield from buffer.taken(all_of_it=True)
 
 
 def _is_plain(arrived: list[Any], position: int, end: int) -> bool:
@@ -226,7 +226,7 @@ def _is_plain(arrived: list[Any], position: int, end: int) -> bool:
     return bool(position <= arrived[0].offset() and arrived[-1].offset() < end)
 
 
-def _go_on(client: Client, reading: Reading, wanted: Range, position: int) -> int:
+def _first_available(client: Client, reading: Reading, wanted: Range, position: int) -> int:
     """Where messages are there again, after some that are no more."""
     place = wanted.topic, wanted.partition
     client.kafka.unassign()
@@ -240,7 +240,7 @@ def _go_on(client: Client, reading: Reading, wanted: Range, position: int) -> in
     return first
 
 
-def record_batch(messages: Taken, reading: Reading) -> pa.RecordBatch:
+def record_batch(messages: ConsumedMessages, reading: Reading) -> pa.RecordBatch:
     """Columns of messages, and the fields in them if they are decoded here."""
     how, n_rows = reading.decoding, len(messages.rows)
     fields = _fields(messages, reading)
@@ -257,7 +257,7 @@ def record_batch(messages: Taken, reading: Reading) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, names=names)
 
 
-def table_rows(messages: Taken, reading: Reading) -> pa.RecordBatch:
+def table_rows(messages: ConsumedMessages, reading: Reading) -> pa.RecordBatch:
     """The columns of the table that `reading` wants; where Spark decodes values, the messages.
 
     Args:
@@ -288,7 +288,7 @@ def table_rows(messages: Taken, reading: Reading) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, names=[name for name, _ in reading.wanted])
 
 
-def _fields(messages: Taken, reading: Reading) -> list[pa.Array] | None:
+def _fields(messages: ConsumedMessages, reading: Reading) -> list[pa.Array] | None:
     """The columns in values of messages; None if Spark decodes them.
 
     Raises:

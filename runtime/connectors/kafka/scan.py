@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from runtime.connectors.kafka.connector import PYTHON, client_of, columns_of
 from runtime.connectors.kafka.decode import CSV, JSON
 from runtime.connectors.kafka.offsets import SPLIT, Range, Reading, portions
-from runtime.connectors.kafka.source import as_spark_has_them, ranges, ranges_there
+from runtime.connectors.kafka.source import available_ranges, ranges, with_timestamps
 from runtime.connectors.kafka.table import METADATA, key_fields, reading_of, value_format
 from runtime.connectors.options.checks import option_values
 from runtime.connectors.options.formats import spark_options
@@ -107,7 +107,7 @@ def portions_of(spec: TableSpec, n_tasks: int) -> list[tuple[Range, ...]]:
         ExecutionError: there is no such topic, or Kafka does not answer.
     """
     reading = reading_of(spec, is_stream=False)
-    return portions(ranges_there(reading), n_tasks, reading.min_partitions)
+    return portions(available_ranges(reading), n_tasks, reading.min_partitions)
 
 
 def decoded_by_spark(
@@ -126,7 +126,7 @@ def decoded_by_spark(
     """
     others = [name for name in rows.columns if name != message]
     numbered = [F.col(quoted(name)).alias(f"${number}") for number, name in enumerate(others)]
-    flat = as_spark_has_them(rows.select(f"{quoted(message)}.*", *numbered))
+    flat = with_timestamps(rows.select(f"{quoted(message)}.*", *numbered))
     names = [SPLIT, *(f"${number}" for number in range(len(others)))]
     made = columns_of(flat, spec, beside=names)
     return made.select(*map(quoted, [*(c.name for c in columns), *names]))

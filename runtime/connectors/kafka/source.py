@@ -144,14 +144,14 @@ def read_table(reading: Reading, wanted: Sequence[Range]) -> Iterator[pa.RecordB
     Raises:
         ExecutionError: messages are lost, or Kafka does not answer.
     """
-    from runtime.connectors.kafka.consume import in_turn, table_rows
+    from runtime.connectors.kafka.consume import read_ranges, table_rows
 
     with _about(reading):
-        for messages in in_turn(reading, wanted):
+        for messages in read_ranges(reading, wanted):
             yield table_rows(messages, reading)
 
 
-def ranges_there(reading: Reading) -> list[Range]:
+def available_ranges(reading: Reading) -> list[Range]:
     """What a batch reads that begins now.
 
     Raises:
@@ -168,7 +168,7 @@ class _BatchReader(DataSourceReader):
         self._reading = reading
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [_Part(each) for each in ranges_there(self._reading)]
+        return [_Part(each) for each in available_ranges(self._reading)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(self._reading, partition)
@@ -307,7 +307,7 @@ class KafkaSource(DataSource):
 
 def messages(spark: SparkSession, reading: Reading, *, is_stream: bool) -> DataFrame:
     """Messages with the columns that Spark's own Kafka source gives them, as far as wanted."""
-    return as_spark_has_them(_loaded(spark, reading, is_stream))
+    return with_timestamps(_loaded(spark, reading, is_stream))
 
 
 def ranges(spark: SparkSession, reading: Reading) -> DataFrame:
@@ -318,7 +318,7 @@ def ranges(spark: SparkSession, reading: Reading) -> DataFrame:
     return _loaded(spark, reading, is_stream=True, **{BRINGS_RANGES: "true"})
 
 
-def as_spark_has_them(found: DataFrame) -> DataFrame:
+def with_timestamps(found: DataFrame) -> DataFrame:
     """Messages of `Reading.columns` with times of Spark's."""
     if "at_ms" not in found.columns:
         return found

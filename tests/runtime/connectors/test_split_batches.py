@@ -10,7 +10,7 @@ import pytest
 import sqlwin
 from runtime.commits import Commit, remove_commit, write_commit
 from runtime.connectors.filesystem.source_log import SourceLog
-from runtime.connectors.filesystem.split_batches import Directory, Parts
+from runtime.connectors.filesystem.split_batches import Directory, PartialBatches
 from runtime.files import LocalFiles
 
 FILES = LocalFiles()
@@ -28,7 +28,7 @@ class Reading:
 
     def start(self) -> None:
         table = Directory("t", FILES, str(self.table))
-        self.parts = Parts(SourceLog(FILES, str(self.checkpoint)), [table])
+        self.parts = PartialBatches(SourceLog(FILES, str(self.checkpoint)), [table])
 
     def there(self, *names: str) -> None:
         for name in names:

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from runtime.connectors.kafka.client import Client
-from runtime.connectors.kafka.consume import in_turn, read_range
+from runtime.connectors.kafka.consume import read_range, read_ranges
 from runtime.connectors.kafka.decode import Decoding
 from runtime.connectors.kafka.offsets import (
     Offsets,
@@ -83,15 +83,15 @@ def test_ranges_of_a_task_come_in_their_order_and_each_message_once(
             sent[topic, partition] = values
     asked = reading(broker, "turn-a", "turn-b")
     ranges = [part for task in portions(batch_ranges(client, asked), 1, 4) for part in task]
-    found = [(each.source, each.values()) for each in in_turn(asked, ranges)]
+    found = [(each.source, each.values()) for each in read_ranges(asked, ranges)]
     assert [source for source, _ in found] == ranges
     for source, messages in found:
         assert messages == sent[source.topic, source.partition][source.start : source.end]
     assert sum(len(messages) for _, messages in found) == 6 * 700
-    assert list(in_turn(asked, [])) == []
+    assert list(read_ranges(asked, [])) == []
     broken = [ranges[0], Range("turn-b", 1, 900, 901), ranges[1]]
     with pytest.raises(ExecutionError, match="topic 'turn-b', partition 1: messages are lost"):
-        list(in_turn(asked, broken))
+        list(read_ranges(asked, broken))
 
 
 class Answers:
