@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -150,6 +151,22 @@ def test_the_latest_rows_are_fetched_whatever_their_columns_are_called(spark: Sp
     )
     latest.fetch("t", rows)
     assert [row["a`t"].year for row in latest.tables()["t"].to_pylist()] == [2026, 2025, 2024]
+
+
+def test_a_commit_that_the_disk_does_not_take_leaves_no_file(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    spec = table("delta", "a BIGINT", path=f"{tmp_path}/t")
+    write_table(spark.range(1), spec, overwrite=False)
+    there = sorted((tmp_path / "t").rglob("*"))
+    monkeypatch.setattr("runtime.connectors.lake.delta.write.commit_version", full)
+    with pytest.raises(ExecutionError, match="no space left"):
+        write_table(spark.range(1, 2), spec, overwrite=False)
+    assert sorted((tmp_path / "t").rglob("*")) == there
+    assert rows(spark, spec) == [(0,)]
 
 
 def test_rows_in_memory_may_have_nulls_or_none(spark: SparkSession):

@@ -126,9 +126,11 @@ def write_delta(
         mark, files = write_parquet(rows, path, arrow, partitions, directory_of)
         try:
             commit_version(table, path, schema, partitions, files, overwrite, properties)
-        except DeltaError as error:
+        except (DeltaError, OSError) as error:
             if not is_committed(path, mark):
                 remove_files(path, mark)
+                if isinstance(error, OSError):
+                    raise
                 raise broken_table(spec, error) from error
     finally:
         if is_new and os.path.isdir(path) and not os.listdir(path):
