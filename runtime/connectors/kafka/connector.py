@@ -71,6 +71,12 @@ _CHECKS = {
     "minPartitions": whole_number(1),
     "failOnDataLoss": switch().check,
 }
+# Options that another one needs where it has a value
+_NEEDED = {
+    "scan.startup.specific-offsets": ("scan.startup.mode", "specific-offsets"),
+    "scan.startup.timestamp-millis": ("scan.startup.mode", "timestamp"),
+    "scan.bounded.timestamp-millis": ("scan.bounded.mode", "timestamp"),
+}
 
 
 def validate(spec: TableSpec) -> None:
@@ -166,12 +172,9 @@ def _check_client(spec: TableSpec, values: dict[str, str]) -> None:
 
 
 def _check_start(spec: TableSpec, values: dict[str, str]) -> None:
-    for scan, wanted in (("startup", "specific-offsets"), ("startup", "timestamp-millis"),
-                         ("bounded", "timestamp-millis")):  # fmt: skip
-        mode = values.get(f"scan.{scan}.mode", "").lower()
-        option = f"scan.{scan}.{wanted}"
-        if mode == wanted.removesuffix("-millis") and option not in values:
-            raise bad_option(spec, f"'scan.{scan}.mode' = '{mode}' needs '{option}'")
+    for option, (name, mode) in _NEEDED.items():
+        if values.get(name, "").lower() == mode and option not in values:
+            raise bad_option(spec, f"'{name}' = '{mode}' needs '{option}'")
     if (offsets := values.get("scan.startup.specific-offsets")) is not None:
         parts = [p.strip() for p in offsets.split(";") if p.strip()]
         if not parts or not all(OFFSET.fullmatch(p) for p in parts):

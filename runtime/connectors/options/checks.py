@@ -73,9 +73,8 @@ def whole_number(least: int, most: int = 2**63 - 1) -> Check:
 
     def check(value: str) -> str | None:
         is_number = re.fullmatch(r"[+-]?\d+", value.strip()) is not None
-        return (
-            None if is_number and least <= int(value) <= most else f"a whole number from {least} on"
-        )
+        fits = is_number and least <= int(value) <= most
+        return None if fits else f"a whole number from {least} on"
 
     return check
 
