@@ -10,13 +10,14 @@ from __future__ import annotations
 from runtime.connectors.columns import check_columns, physical_columns
 from runtime.connectors.connector import Connector
 from runtime.connectors.filesystem.read import METADATA, read
-from runtime.connectors.filesystem.stream import is_unbounded, stream
+from runtime.connectors.filesystem.stream import stream
 from runtime.connectors.filesystem.stream_write import open_batches
 from runtime.connectors.filesystem.write import write_files, write_rows
 from runtime.connectors.options.checks import (
     bad_option,
     check_options,
     idle_options,
+    is_monitored,
     missing_option,
     option_values,
     unknown_option,
@@ -105,7 +106,7 @@ CONNECTOR = Connector(
     validate,
     read,
     stream,
-    is_unbounded,
+    is_monitored,
     streams_bounded=True,
     write=write_files,
     write_arrow=write_rows,

@@ -35,7 +35,7 @@ from runtime.connectors.filesystem.read import (
 )
 from runtime.connectors.filesystem.stored import UNREAD_ROWS, UnreadRows
 from runtime.connectors.filesystem.text import allow_encoding, text_reading
-from runtime.connectors.options.checks import duration_us, option_values
+from runtime.connectors.options.checks import duration_us, is_monitored, option_values
 from runtime.connectors.options.formats import (
     SELF_DESCRIBING,
     STREAM_OPTIONS,
@@ -55,11 +55,6 @@ _POLL_S = 0.05
 
 # Of these the path alone is read
 _FILES_DDL = "path string, modificationTime timestamp, length bigint, content binary"
-
-
-def is_unbounded(spec: TableSpec) -> bool:
-    """Whether the directory is watched for new files."""
-    return "source.monitor-interval" in option_values(spec)
 
 
 def monitor_interval_us(spec: TableSpec) -> int | None:
@@ -94,7 +89,7 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
     options = spark_options(spec, file_format)
     allow_encoding(spark, options)
     origin = resolve(spark, values["path"])
-    files = reachable_files(spark, spec, origin, is_awaited=is_unbounded(spec))
+    files = reachable_files(spark, spec, origin, is_awaited=is_monitored(spec))
     if isinstance(files, StoredFiles):
         return _stored_stream(spark, spec, origin, files)
     if files is not None:

@@ -23,6 +23,7 @@ from runtime.connectors.lake.table import LakeTable, UnreadableError, read_lake_
 from runtime.connectors.options.checks import (
     bad_option,
     check_options,
+    is_monitored,
     option_values,
 )
 from runtime.connectors.options.known import DELTA, ICEBERG
@@ -194,11 +195,6 @@ def validate_iceberg(spec: TableSpec) -> None:
     check_columns(spec)
 
 
-def is_unbounded(spec: TableSpec) -> bool:
-    """Whether new versions are looked for."""
-    return _MONITOR in option_values(spec)
-
-
 def _check_time_travel(spec: TableSpec) -> None:
     """Refuse options of which each chooses what is read."""
     values = option_values(spec)
@@ -216,7 +212,7 @@ DELTA_CONNECTOR = Connector(
     validate_delta,
     _read,
     _stream,
-    is_unbounded,
+    is_monitored,
     streams_bounded=True,
     write=write_delta,
     overwrites=True,
@@ -228,7 +224,7 @@ ICEBERG_CONNECTOR = Connector(
     validate_iceberg,
     _read,
     _stream,
-    is_unbounded,
+    is_monitored,
     streams_bounded=True,
     write=write_iceberg,
     overwrites=True,

@@ -17,7 +17,7 @@ from runtime.connectors.columns import find_column, physical_columns, pick
 from runtime.connectors.connector import register_source
 from runtime.connectors.lake.places import TablePlace
 from runtime.connectors.lake.table import has_fields
-from runtime.connectors.options.checks import option_values
+from runtime.connectors.options.checks import is_monitored, option_values
 from runtime.errors import ExecutionError
 from runtime.scan.files import NotScannable
 from runtime.scan.lake import LakeColumn, read_footers, stored_names
@@ -123,7 +123,7 @@ def stream_of(
         table=spec.name,
         path="" if place is None else place.path,
         options=json.dumps([o for o in spec.options if o[0].lower() not in _OF_STREAMS]),
-        until="" if "source.monitor-interval" in values else str(newest),
+        until="" if is_monitored(spec) else str(newest),
         skips=values.get("skip-change-commits", "false").lower(),
     ).load()
     if not spec.columns:

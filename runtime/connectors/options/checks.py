@@ -170,6 +170,11 @@ def option_values(spec: TableSpec) -> dict[str, str]:
     return {name.lower(): value for name, value in spec.options}
 
 
+def is_monitored(spec: TableSpec) -> bool:
+    """Whether new files or versions of a table are looked for, which makes it unbounded."""
+    return "source.monitor-interval" in option_values(spec)
+
+
 def bad_option(
     spec: TableSpec, what: str, hint: str | None = None, subjects: tuple[str, ...] | None = None
 ) -> CatalogError:
