@@ -83,7 +83,7 @@ class Connector:
         explain: what an error of Spark's means for a table of it; None: nothing special.
         split: the number of the split that a row is of, from 0 on: an INT of Spark SQL over the
             columns of a table; raises CatalogError where they do not say it. None: there are none.
-        has_splits: whether tasks that read a table themselves know that number; None: they do not.
+        has_splits: whether tasks that read a table themselves know that number.
         keep: makes what a new table holds in this process, for as long as there is the table;
             None: it holds nothing.
     """
@@ -104,7 +104,7 @@ class Connector:
     idle_options: frozenset[str] = frozenset()
     explain: Explain | None = None
     split: Callable[[TableSpec], str] | None = None
-    has_splits: Callable[[TableSpec], bool] | None = None
+    has_splits: Callable[[TableSpec], bool] = lambda spec: False
     keep: Callable[[], object] | None = None
 
 

@@ -155,8 +155,7 @@ def split_sql(spec: TableSpec) -> str | None:
 
 def has_splits(spec: TableSpec) -> bool:
     """Whether tasks that read a table themselves know the number of the split that a row is of."""
-    has = connector_of(spec).has_splits
-    return has is not None and has(spec)
+    return connector_of(spec).has_splits(spec)
 
 
 def streams_bounded(spec: TableSpec) -> bool:
@@ -173,20 +172,7 @@ def read_table(spark: SparkSession, spec: TableSpec) -> DataFrame:
         ExecutionError: the data is not there or cannot be read.
         SetupError: a package of Spark's is missing.
     """
-    connector = connector_of(spec)
-    spec = _own_options(spec)
-    connector.validate(spec)
-    if connector.read is None and connector.stream is not None:
-        raise CatalogError(
-            f"table `{spec.name}` is unbounded: connector '{spec.connector}' is read as a stream",
-            subjects=(f"'{spec.connector}'", spec.name),
-            hint="SET 'execution.runtime-mode' = 'automatic'",
-        )
-    if connector.read is None:
-        raise _only_a_sink(spec)
-    # with the statement at hand, the caller can say more than `translate`
-    with explained_errors(connector, spec) if connector.explain else nullcontext():
-        return add_computed(connector.read(spark, spec), spec)
+    return _read(spark, spec, is_stream=False)
 
 
 def read_stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
@@ -198,13 +184,29 @@ def read_stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
         ExecutionError: the data is not there or cannot be read.
         SetupError: a package of Spark's is missing.
     """
+    return _read(spark, spec, is_stream=True)
+
+
+def _read(spark: SparkSession, spec: TableSpec, *, is_stream: bool) -> DataFrame:
     connector = connector_of(spec)
     spec = _own_options(spec)
     connector.validate(spec)
-    if connector.stream is None:
-        raise _only_a_sink(spec)
+    read = connector.stream if is_stream else connector.read
+    if read is None and connector.stream is not None:
+        raise CatalogError(
+            f"table `{spec.name}` is unbounded: connector '{spec.connector}' is read as a stream",
+            subjects=(f"'{spec.connector}'", spec.name),
+            hint="SET 'execution.runtime-mode' = 'automatic'",
+        )
+    if read is None:
+        raise CatalogError(
+            f"table `{spec.name}` cannot be read: connector '{spec.connector}' is only a sink",
+            subjects=(f"'{spec.connector}'", spec.name),
+            hint="INSERT INTO writes to it",
+        )
+    # with the statement at hand, the caller can say more than `translate`
     with explained_errors(connector, spec) if connector.explain else nullcontext():
-        return add_computed(connector.stream(spark, spec), spec)
+        return add_computed(read(spark, spec), spec)
 
 
 def check_writable(spec: TableSpec, *, overwrite: bool) -> None:
@@ -275,11 +277,3 @@ def _own_options(spec: TableSpec) -> TableSpec:
             spec, f"option '{LATE_ROWS}' is empty", "it must be drop or the name of a table"
         )
     return replace(spec, options=tuple(o for o in spec.options if o[0].lower() != LATE_ROWS))
-
-
-def _only_a_sink(spec: TableSpec) -> CatalogError:
-    return CatalogError(
-        f"table `{spec.name}` cannot be read: connector '{spec.connector}' is only a sink",
-        subjects=(f"'{spec.connector}'", spec.name),
-        hint="INSERT INTO writes to it",
-    )
