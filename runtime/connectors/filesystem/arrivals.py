@@ -71,7 +71,7 @@ def arrivals_check(
     def check(batch: int) -> None:
         listed = arrived(log, batch) if tables else {}
         for begin, spec, is_shown, is_text in tables:
-            found = [path for path in listed if path.startswith(begin) and is_shown(path)]
+            found = [path for path in listed if f"{path}/".startswith(begin) and is_shown(path)]
 
             def look_at(path: str, spec: TableSpec = spec, is_text: bool = is_text) -> None:
                 found = _status(path, spec) if is_text else _await_whole(path, spec)

@@ -30,9 +30,9 @@ def is_glob(path: str, files: Files = _LOCAL) -> bool:
 
 
 def fixed_part(path: str) -> str:
-    """What the files below a resolved path or glob all begin with."""
+    """What the files below a resolved path or glob, with a slash behind them, all begin with."""
     match = _GLOB.search(path)
-    return path if match is None else path[: match.start()]
+    return f"{path.rstrip('/')}/" if match is None else path[: match.start()]
 
 
 def expand(path: str, files: Files = _LOCAL) -> list[str]:

@@ -188,6 +188,24 @@ def test_a_file_that_has_grown_since_it_was_listed_is_refused(
         again(0)
 
 
+def test_files_are_not_taken_for_those_of_a_table_whose_name_theirs_begins_with(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = tmp_path / "in2" / "a.csv"
+    path.parent.mkdir()
+    path.write_text("1\n")
+    os.utime(path, (1, 1))
+    specs = [
+        table("filesystem", "k BIGINT", path=f"{tmp_path}/{name}", format=file_format)
+        for name, file_format in (("in", "parquet"), ("in2", "csv"))
+    ]
+    entry = json.dumps({"path": f"file://{path}", "timestamp": 1_000, "batchId": 0})
+    for name, lines in (("offsets/0", '{}\n{"logOffset":0}'), ("sources/0/0", entry)):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(f"v1\n{lines}")
+    arrivals_check(spark, specs, SourceLog(LocalFiles(), str(tmp_path)))(0)
+
+
 def test_the_files_of_a_micro_batch_are_those_that_spark_has_logged(tmp_path: Path) -> None:
     def log(name: str, *lines: object) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
