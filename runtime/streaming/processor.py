@@ -233,7 +233,7 @@ class WindowProcessor(StatefulProcessor):
         if isinstance(spec, GeneralSpec):
             return GeneralGroup(spec, store).process(batch)
         numbers = self._spec.numbers
-        place = Place(spec.by or (), len(numbers), numbers.index(group))
+        place = Place(spec.common.by or (), len(numbers), numbers.index(group))
         return process(
             store, partial(_operator, spec), batch, MemoryBound(place, self._spec.bucket_bytes)
         )
@@ -266,7 +266,7 @@ class WindowProcessor(StatefulProcessor):
 
     def _status(self, status: Status, clock_us: int | None) -> Row:
         marks = status.watermarks
-        rules = self._spec.operator.rules
+        rules = self._spec.operator.common.rules
         sources = [
             Row(watermark_us=source.watermark_us, is_idle=is_idle(source, rules, clock_us))
             for source in marks.sources

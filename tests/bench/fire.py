@@ -45,7 +45,7 @@ from runtime.spec.windows import (
     SessionWindow,
     Tumble,
 )
-from runtime.streaming.operators.base import MicroBatch, Status
+from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
 from runtime.streaming.operators.buckets import MemoryBound, process
 from runtime.streaming.operators.session import SessionOperator, SessionSpec
 from runtime.streaming.operators.updates import FireRule, UpdateRules
@@ -68,29 +68,29 @@ WINDOWS: dict[str, tuple[AlignedWindow | None, UpdateRules | None]] = {
     "HOP 1 min / 1 d": (Hop(MINUTE, 1440 * MINUTE), None),
     "HOP 1 min / 1 h, lateness 1 h": (
         Hop(MINUTE, 60 * MINUTE),
-        UpdateRules(60 * MINUTE, None, None, "$row_kind"),
+        UpdateRules(60 * MINUTE, None, None),
     ),
     "HOP 1 min / 1 h, early": (
         Hop(MINUTE, 60 * MINUTE),
-        UpdateRules(0, FireRule(delay_us=0), None, "$row_kind"),
+        UpdateRules(0, FireRule(delay_us=0), None),
     ),
     "CUMULATE 1 min / 1 h": (Cumulate(MINUTE, 60 * MINUTE), None),
     "CUMULATE 1 min / 1 d": (Cumulate(MINUTE, 1440 * MINUTE), None),
     "CUMULATE 1 min / 1 d, lateness 1 h": (
         Cumulate(MINUTE, 1440 * MINUTE),
-        UpdateRules(60 * MINUTE, None, None, "$row_kind"),
+        UpdateRules(60 * MINUTE, None, None),
     ),
     "TUMBLE 1 min, lateness 1 h": (
         Tumble(MINUTE),
-        UpdateRules(60 * MINUTE, None, None, "$row_kind"),
+        UpdateRules(60 * MINUTE, None, None),
     ),
     "TUMBLE 1 min, early": (
         Tumble(MINUTE),
-        UpdateRules(0, FireRule(delay_us=0), None, "$row_kind"),
+        UpdateRules(0, FireRule(delay_us=0), None),
     ),
     "TUMBLE 1 min, lateness 1 d": (
         Tumble(MINUTE),
-        UpdateRules(1440 * MINUTE, None, None, "$row_kind"),
+        UpdateRules(1440 * MINUTE, None, None),
     ),
     "SESSION 30 min": (None, None),
 }
@@ -204,9 +204,7 @@ def main() -> None:
 def _spec(window: AlignedWindow, updates: UpdateRules | None) -> WindowSpec:
     """What an INSERT by itself does."""
     aggregation = WindowAggregation(window, ("key",), "$slice_end", ACCUMULATORS)
-    return WindowSpec(
-        one_reader(aggregation, ACCUMULATORS), "$rows", 1, updates=updates, by=("key",)
-    )
+    return WindowSpec(one_reader(aggregation, ACCUMULATORS), KeyGroupSpec(1, by=("key",)), updates)
 
 
 def _set_spec(windows: Sequence[AlignedWindow]) -> WindowSpec:
@@ -223,7 +221,7 @@ def _set_spec(windows: Sequence[AlignedWindow]) -> WindowSpec:
         for number, window in enumerate(windows)
     )
     shared = SharedSpec(readers, ("key",), "$slice_end", ACCUMULATORS)
-    return WindowSpec(shared, "$rows", 1, by=("key",))
+    return WindowSpec(shared, KeyGroupSpec(1, by=("key",)))
 
 
 def _fires(spec: WindowSpec, options: argparse.Namespace) -> Iterator[_Fire]:
@@ -286,7 +284,7 @@ def _sessions(options: argparse.Namespace) -> Iterator[_Fire]:
     """The same for SESSION of 30 min: of all keys in turn some have a row in a micro-batch."""
     window, partials = SessionWindow(30 * MINUTE, ("key",)), _SESSION_PARTIALS
     aggregation = WindowAggregation(window, ("key",), "$slice_end", partials)
-    spec = SessionSpec(aggregation, partials, "$rows", 1, by=("key",))
+    spec = SessionSpec(aggregation, partials, KeyGroupSpec(1, by=("key",)))
     bound = MemoryBound(Place(("key",), 1, 0), options.bucket_mb << 20)
     store, rng = Blobs(), np.random.default_rng(5)
     n_turns = max(1, options.keys // options.rows)

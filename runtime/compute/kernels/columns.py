@@ -123,6 +123,17 @@ def int64_values(column: pa.Array) -> Int64Array:
     return _fixed_width(column, column.type.to_pandas_dtype()).astype(np.int64, copy=False)
 
 
+def int64_column(table: pa.Table, name: str) -> Int64Array:
+    """The values of a column of a table, as `int64_values` has them."""
+    return int64_values(one_chunk(table.column(name)))
+
+
+def with_values(table: pa.Table, name: str, values: AnyArray) -> pa.Table:
+    """A table with other values in one of its columns."""
+    index = table.schema.get_field_index(name)
+    return table.set_column(index, table.schema.field(index), pa.array(values))
+
+
 def float64_values(column: pa.Array) -> npt.NDArray[np.float64]:
     """The values of a floating-point column; what stands in place of NULLs is arbitrary."""
     if not pa.types.is_float64(column.type):

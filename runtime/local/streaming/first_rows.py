@@ -6,7 +6,14 @@ import numpy as np
 import pyarrow as pa
 
 from runtime.compute.buffer import Rows
-from runtime.compute.kernels.columns import Int64Array, distinct_codes, int64_values, one_chunk
+from runtime.compute.kernels.columns import (
+    Int64Array,
+    distinct_codes,
+    int64_column,
+    int64_values,
+    one_chunk,
+    with_values,
+)
 from runtime.compute.kernels.ranks import order_codes, ranked_rows
 from runtime.compute.kernels.slots import slice_slots
 from runtime.compute.windows.aligned import slice_assigner
@@ -78,15 +85,13 @@ class FirstRowsOfSlices:
         places = _first_places(self._first, slot, columns)
         ends = int64_values(slices).tolist()
         n_more = np.array([self._gone.pop(end, 0) for end in ends], np.int64)
-        counts = int64_values(one_chunk(table.column(self._row_count)))
+        counts = int64_column(table, self._row_count)
         np.add.at(n_more, slot, counts)
         np.subtract.at(n_more, slot[places], counts[places])
         kept_counts = counts[places]
         kept_slots, carriers = np.unique(slot[places], return_index=True)
         kept_counts[carriers] += n_more[kept_slots]
-        index = table.schema.get_field_index(self._row_count)
-        kept = table.take(pa.array(places))
-        return kept.set_column(index, table.schema.field(index), pa.array(kept_counts))
+        return with_values(table.take(pa.array(places)), self._row_count, kept_counts)
 
 
 def _first_places(first: FirstRows, slot: Int64Array, columns: dict[str, pa.Array]) -> Int64Array:

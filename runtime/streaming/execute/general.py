@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
@@ -25,7 +24,7 @@ from runtime.names import quoted
 from runtime.spark.workers import prepare_worker
 from runtime.spec.stream import KEEP, PROCESSING_TIME, SOURCE, TIME, WATERMARK
 from runtime.spec.stream_steps import StreamRowsStep
-from runtime.streaming.execute.output import MARKS, decoded_output, operator_output, watermark_rules
+from runtime.streaming.execute.output import MARKS, common_spec, decoded_output, operator_output
 from runtime.streaming.execute.steps import streaming_dataframe
 from runtime.streaming.general.key_group import POSITION, GeneralSpec
 from runtime.streaming.general.operator import WindowJob
@@ -81,14 +80,10 @@ def general_stream(
         job,
         keys,
         schema,
-        len(step.sources),
-        watermark_rules(step, options),
+        common_spec(step, options, number, keys),
         step.time_zone,
         options.cells_per_group,
         n_places // len(numbers),
-        run=secrets.token_hex(4),
-        owner=options.owner_of(number),
-        by=keys,
     )
     messages = map_in_arrow(
         rows, _to_groups(keys, len(step.sources), numbers, heads, n_places), MESSAGE_DDL

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ from runtime.spark.workers import prepare_worker
 from runtime.spec.local import Streaming
 from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK
 from runtime.spec.stream_steps import StreamRowsStep
+from runtime.streaming.operators.base import KeyGroupSpec
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.processor import OUTPUT_DDL, OperatorSpec, ProcessorSpec, WindowProcessor
 from runtime.streaming.watermarks import WatermarkRules
@@ -74,7 +76,7 @@ def operator_output(
     for key, value in _STATE_SETTINGS.items():
         messages.sparkSession.conf.set(key, value)
     import_what_was_sent(messages.sparkSession)
-    numbers, heads = options.numbers_of_groups(bool(operator.by))
+    numbers, heads = options.numbers_of_groups(bool(operator.common.by))
     spec = ProcessorSpec(
         operator, types, step.time_zone, numbers, heads, options.bucket_bytes, names
     )
@@ -83,17 +85,28 @@ def operator_output(
     return groups.transformWithState(processor, OUTPUT_DDL, "Append", "None")
 
 
-def watermark_rules(step: Streaming | StreamRowsStep, options: StreamOptions) -> WatermarkRules:
-    """How the operator behind a step makes its watermark of those of its sources."""
+def common_spec(
+    step: Streaming | StreamRowsStep, options: StreamOptions, number: int, by: tuple[str, ...]
+) -> KeyGroupSpec:
+    """What the operator behind a step has in common with all others.
+
+    Args:
+        step: what makes its messages.
+        options: how the stream runs.
+        number: that of the operator in the query.
+        by: the columns by whose values keys are in key groups.
+    """
     is_bare = step.is_cascade
     if isinstance(step, Streaming):
         # processing time is never idle, nor does it jump
         is_bare |= any(source.time_type == "proctime" for source in step.sources)
-    return WatermarkRules(
+    rules = WatermarkRules(
         options.watermark_policy,
         None if is_bare else options.idle_timeout_us,
         None if is_bare else options.max_jump_us,
     )
+    owner, run = options.owner_of(number), secrets.token_hex(4)
+    return KeyGroupSpec(len(step.sources), rules, run, owner, by)
 
 
 def decoded_output(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -12,12 +11,11 @@ from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 
 from runtime.frames.aggregations import windows_schema
 from runtime.frames.views import Bounded, sql_dataframe
-from runtime.local.streaming.stage import ROW_COUNT
 from runtime.spec.steps import BatchWindowsStep, SqlStep, Step
 from runtime.spec.stream import KEEP, LATE_ROW, WATERMARK
 from runtime.spec.stream_steps import StreamReader, StreamSharedStep
 from runtime.streaming.execute.local_stage import stream_local_stage
-from runtime.streaming.execute.output import MARKS, decoded_output, operator_output, watermark_rules
+from runtime.streaming.execute.output import MARKS, common_spec, decoded_output, operator_output
 from runtime.streaming.execute.steps import merged_partials, streaming_dataframe
 from runtime.streaming.operators.window import WindowSpec
 from runtime.streaming.options import StreamOptions
@@ -81,12 +79,7 @@ def shared_windows(
     plan = stage.plan
     operator = WindowSpec(
         SharedSpec(step.readers, local.keys, local.slice_end, merged_partials(plan)),
-        ROW_COUNT,
-        len(local.mode.sources),
-        watermark_rules(local.mode, options),
-        run=secrets.token_hex(4),
-        owner=options.owner_of(0),
-        by=plan.grouped_by,
+        common_spec(local.mode, options, 0, plan.grouped_by),
     )
     output = operator_output(stage.messages, operator, local.mode, options)
     for number in range(len(step.readers)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -29,7 +28,7 @@ from runtime.spec.stream_steps import (
 from runtime.spec.windows import SessionWindow
 from runtime.streaming.changes import KeptNames
 from runtime.streaming.execute.local_stage import stream_local_stage
-from runtime.streaming.execute.output import decoded_output, operator_output, watermark_rules
+from runtime.streaming.execute.output import common_spec, decoded_output, operator_output
 from runtime.streaming.execute.whole_windows import join, rank, regroup
 from runtime.streaming.operators.session import SessionSpec
 from runtime.streaming.operators.updates import UpdateRules
@@ -131,46 +130,24 @@ def _operator_spec(
     plan: LocalPlan,
     options: StreamOptions,
 ) -> SessionSpec | WindowSpec:
-    local, owner = step.input, options.owner_of(step.number)
-    n_sources, run = len(local.mode.sources), secrets.token_hex(4)
+    local = step.input
     # all is under the names that state has; what is emitted goes by the order of its columns
     names = options.names_of(step.number)
     aggregation = _in_state(aggregation, names)
     partials = tuple(_renamed(each, names) for each in merged_partials(plan))
     by = tuple(map(names.of, plan.grouped_by))
+    common = common_spec(local.mode, options, step.number, by)
     is_processing_time = any(source.time_type == "proctime" for source in local.mode.sources)
-    rules = watermark_rules(local.mode, options)
     if isinstance(aggregation.window, SessionWindow):
-        return SessionSpec(
-            aggregation,
-            partials,
-            ROW_COUNT,
-            n_sources,
-            rules,
-            is_processing_time,
-            run,
-            owner,
-            by,
-            names.sources,
-        )
+        return SessionSpec(aggregation, partials, common, is_processing_time, names.sources)
     updates = None
     if options.emits_updates:
-        updates = UpdateRules(
-            options.allowed_lateness_us,
-            options.early_fire,
-            options.late_fire,
-            ROW_KIND,
-        )
+        updates = UpdateRules(options.allowed_lateness_us, options.early_fire, options.late_fire)
     return WindowSpec(
         one_reader(aggregation, partials, names.sources),
-        ROW_COUNT,
-        n_sources,
-        rules,
+        common,
         updates,
         is_processing_time,
-        run,
-        owner,
-        by,
         names.generation,
     )
 

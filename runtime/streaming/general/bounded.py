@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType, TimestampNTZType
 
-from runtime.compute.kernels.columns import int64_values, one_chunk
+from runtime.compute.kernels.columns import int64_column
 from runtime.frames.blobs import numbered
 from runtime.frames.wall_clock import wall_clock_us_sql
 from runtime.names import quoted
@@ -81,7 +81,7 @@ def _run(
 
 def _emissions(job: WindowJob, key: Any, table: pa.Table) -> Iterator[Emission]:
     table = table.sort_by(_TIME)
-    times_us = int64_values(one_chunk(table.column(_TIME))).tolist()
+    times_us = int64_column(table, _TIME).tolist()
     inside = [name for name in table.column_names if name not in (_TIME, _NO_KEY)]
     operator = GeneralWindowOperator(job)
     for batch in table.select(inside).to_batches(max_chunksize=1024):

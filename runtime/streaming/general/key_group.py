@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import int64_values, one_chunk
+from runtime.compute.kernels.columns import int64_column
 from runtime.spec.stream import TIME
 from runtime.spec.windows import WINDOW_TIME_LAG_US
 from runtime.streaming.general.operator import (
@@ -34,16 +34,17 @@ from runtime.streaming.general.operator import (
 )
 from runtime.streaming.general.rows import own_key, results_batch
 from runtime.streaming.general.stored import CellFacts, decode_cell, encode_cell
-from runtime.streaming.operators.base import Emitted, KeyGroupOperator, MicroBatch, Output
-from runtime.streaming.state.blobs import BlobStore, Owner, known_blob
+from runtime.streaming.operators.base import (
+    Emitted,
+    KeyGroupOperator,
+    KeyGroupSpec,
+    MicroBatch,
+    Output,
+)
+from runtime.streaming.state.blobs import BlobStore, known_blob
 from runtime.streaming.state.cells import Cell, Cells, cell_of
 from runtime.streaming.wall_clock import wall_watermark_us
-from runtime.streaming.watermarks import (
-    WatermarkRules,
-    Watermarks,
-    emitted_by_sessions_us,
-    later_us,
-)
+from runtime.streaming.watermarks import Watermarks, emitted_by_sessions_us, later_us
 
 # The column with the place of a row's key among the positions of all key groups
 POSITION = "$position"
@@ -62,27 +63,21 @@ class GeneralSpec:
         job: windows, triggers and functions.
         keys: the key columns.
         schema: what is emitted: the keys, `window_start`, `window_end`, the columns of a result.
-        n_sources: how many sources have watermarks.
-        rules: how these make the operator's watermark.
+        common: what all operators have.
         time_zone: the zone of the wall clock that windows are on.
         n_cells: how many cells an older sqlwin had, by which names of cells go.
         n_positions: how many positions the keys of a key group have.
         cell_bytes: a cell of more bytes is cut.
-        run, owner, by: as in `runtime.streaming.operators.base.KeyGroupSpec`.
     """
 
     job: WindowJob
     keys: tuple[str, ...]
     schema: pa.Schema
-    n_sources: int
-    rules: WatermarkRules
+    common: KeyGroupSpec
     time_zone: str
     n_cells: int = 64
     n_positions: int = 64
     cell_bytes: int = _CELL_BYTES
-    run: str = ""
-    owner: Owner | None = None
-    by: tuple[str, ...] | None = None
 
 
 class GeneralGroup(KeyGroupOperator):
@@ -94,7 +89,7 @@ class GeneralGroup(KeyGroupOperator):
     """
 
     def __init__(self, spec: GeneralSpec, store: BlobStore) -> None:
-        super().__init__(spec, store)
+        super().__init__(spec.common, store)
         self._spec = spec
         self._cells = {
             cell_of(name, spec.n_cells): CellFacts(*kept)
@@ -182,10 +177,10 @@ class GeneralGroup(KeyGroupOperator):
             return {}
         table = pa.concat_tables(some)
         spec = self._spec
-        positions = int64_values(one_chunk(table.column(POSITION)).cast(pa.int64()))
+        positions = int64_column(table, POSITION)
         cells = Cells(self._cells, spec.n_positions)
         number, of = cells.cells_of(positions % spec.n_positions)
-        times = int64_values(one_chunk(table.column(TIME)))
+        times = int64_column(table, TIME)
         order = np.lexsort((times, number, of))
         table, number, of = table.take(pa.array(order)), number[order], of[order]
         is_new = (np.diff(number, prepend=-1) != 0) | (np.diff(of, prepend=-1) != 0)
@@ -301,7 +296,7 @@ def _reached(timer_us: int | None, now_us: int | None) -> bool:
 
 def _values(rows: pa.Table) -> Iterator[tuple[dict[str, object], int, int]]:
     """Rows as functions get them, their times and the positions of their keys."""
-    times_us = int64_values(one_chunk(rows.column(TIME))).tolist()
+    times_us = int64_column(rows, TIME).tolist()
     positions = rows.column(POSITION).to_pylist()
     place = 0
     for batch in rows.drop_columns([TIME, POSITION]).to_batches(max_chunksize=_MAX_ROWS):

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
@@ -93,8 +93,9 @@ class Output:
 Emitted = Generator[Output, None, Sequence[int]]
 
 
-class KeyGroupSpec(Protocol):
-    """What the specs of all operators have.
+@dataclass(frozen=True)
+class KeyGroupSpec:
+    """What the specs of all operators have in common; the same for all key groups.
 
     Attributes:
         n_sources: how many sources have watermarks.
@@ -105,27 +106,18 @@ class KeyGroupSpec(Protocol):
             nobody asks.
     """
 
-    @property
-    def n_sources(self) -> int: ...  # noqa: D102
-
-    @property
-    def rules(self) -> WatermarkRules: ...  # noqa: D102
-
-    @property
-    def run(self) -> str: ...  # noqa: D102
-
-    @property
-    def owner(self) -> Owner | None: ...  # noqa: D102
-
-    @property
-    def by(self) -> tuple[str, ...] | None: ...  # noqa: D102
+    n_sources: int
+    rules: WatermarkRules = field(default_factory=WatermarkRules)
+    run: str = ""
+    owner: Owner | None = None
+    by: tuple[str, ...] | None = None
 
 
 class KeyGroupOperator(ABC):
     """An operator of one key group.
 
     Args:
-        spec: what it does.
+        common: what it has in common with other operators.
         store: its state.
 
     Raises:
@@ -137,14 +129,14 @@ class KeyGroupOperator(ABC):
         facts: what it has written of what it remembers, as JSON has it.
     """
 
-    def __init__(self, spec: KeyGroupSpec, store: BlobStore) -> None:
-        self._common = spec
+    def __init__(self, common: KeyGroupSpec, store: BlobStore) -> None:
+        self._common = common
         self._store = store
         blob = store.get(FACTS)
         self._known: dict[str, Any] = {} if blob is None else decode_facts(blob)
-        if spec.owner is not None and self._known:
-            spec.owner.check(self._known)
-        self._watermarks = watermarks_of(self._known, spec.n_sources, spec.run)
+        if common.owner is not None and self._known:
+            common.owner.check(self._known)
+        self._watermarks = watermarks_of(self._known, common.n_sources, common.run)
         self.most_bytes = 0
         self.enough_bytes: int | None = None
         self.facts: dict[str, Any] = {}

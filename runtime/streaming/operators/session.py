@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -38,21 +38,26 @@ from runtime.compute.arrow.blobs import pieces
 from runtime.compute.kernels.columns import (
     BoolArray,
     Int64Array,
-    from_buffer,
-    int64_values,
-    one_chunk,
+    int64_column,
+    with_values,
 )
 from runtime.compute.kernels.compact import merge_equal_slices
 from runtime.compute.kernels.keys import encode_keys
 from runtime.compute.kernels.session import find_sessions, merge_sessions
 from runtime.local.streaming.messages import LateRows
+from runtime.local.streaming.stage import ROW_COUNT
 from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.stream import LATE_ROW, TIME
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
-from runtime.streaming.operators.base import Emitted, KeyGroupOperator, MicroBatch, Output
+from runtime.streaming.operators.base import (
+    Emitted,
+    KeyGroupOperator,
+    KeyGroupSpec,
+    MicroBatch,
+    Output,
+)
 from runtime.streaming.state.blobs import (
     BlobStore,
-    Owner,
     checked,
     decode_table,
     encode_state,
@@ -62,7 +67,7 @@ from runtime.streaming.state.blobs import (
 )
 from runtime.streaming.state.key_sets import marks_of
 from runtime.streaming.state.table_cache import CACHE, unique_name
-from runtime.streaming.watermarks import WatermarkRules, Watermarks, emitted_by_sessions_us
+from runtime.streaming.watermarks import Watermarks, emitted_by_sessions_us
 
 # With so many runs of chunks some are made one when the next one comes.
 MANY_RUNS = 16
@@ -80,26 +85,15 @@ class SessionSpec:
     Attributes:
         aggregation: window, keys, what is merged.
         partials: the accumulators by their partial columns, as the local stage makes them.
-        row_count: the name of a partial column with the number of rows, BIGINT, behind the
-            accumulators' columns.
-        n_sources: how many sources have watermarks.
-        rules: how these make the operator's watermark.
+        common: what all operators have.
         is_processing_time: whether the rows' time is the processing time: then none is late.
-        run: the name of this run of the stream, unlike those in which nobody watched the sources.
-        owner: the checkpoint that the state is part of; None: nobody asks.
-        by: as in `runtime.streaming.operators.base.KeyGroupSpec`.
         sources: of columns that older state may lack, those that they are computed from.
     """
 
     aggregation: WindowAggregation
     partials: tuple[Accumulator, ...]
-    row_count: str
-    n_sources: int
-    rules: WatermarkRules = field(default_factory=WatermarkRules)
+    common: KeyGroupSpec
     is_processing_time: bool = False
-    run: str = ""
-    owner: Owner | None = None
-    by: tuple[str, ...] | None = None
     sources: tuple[tuple[str, str], ...] = ()
 
 
@@ -135,7 +129,7 @@ class SessionOperator(KeyGroupOperator):
     """
 
     def __init__(self, spec: SessionSpec, store: BlobStore) -> None:
-        super().__init__(spec, store)
+        super().__init__(spec.common, store)
         window = spec.aggregation.window
         assert isinstance(window, SessionWindow)
         self._spec = spec
@@ -163,7 +157,7 @@ class SessionOperator(KeyGroupOperator):
                 is_taken = may_end.take(self._marks(new))
                 if not is_taken.all():
                     rest = new.filter(pa.array(~is_taken))
-                    left.append(rest.drop_columns([self._spec.row_count]))
+                    left.append(rest.drop_columns([ROW_COUNT]))
                     new = new.filter(pa.array(is_taken))
             table, n_rows = self._together(old, new)
             if table is not None and len(table):
@@ -182,14 +176,14 @@ class SessionOperator(KeyGroupOperator):
             if left:
                 self._append(pa.concat_tables(left))
         elif new is not None:
-            self._append(new.drop_columns([self._spec.row_count]))
+            self._append(new.drop_columns([ROW_COUNT]))
         return [n_late]
 
     def _earliest_end(self, new: pa.Table | None) -> int:
         """No session ends before."""
         last = [chunk.last_us for chunk in self._chunks]
         if new is not None:
-            last.append(int(_times(new, LAST_TIME).min()))
+            last.append(int(int64_column(new, LAST_TIME).min()))
         return min(last) + self._window.gap_us if last else np.iinfo(np.int64).max
 
     def _together(
@@ -199,8 +193,8 @@ class SessionOperator(KeyGroupOperator):
         counts = [np.zeros(len(table), np.int64) for table in old]
         tables = list(old)
         if new is not None:
-            counts.append(_times(new, self._spec.row_count))
-            tables.append(new.drop_columns([self._spec.row_count]))
+            counts.append(int64_column(new, ROW_COUNT))
+            tables.append(new.drop_columns([ROW_COUNT]))
         if not tables:
             return None, np.zeros(0, np.int64)
         self._note_bytes(*tables)
@@ -213,10 +207,12 @@ class SessionOperator(KeyGroupOperator):
         for chunk in self._chunks:
             if chunk.last_us <= old_enough:
                 table = self._table(chunk)
-                is_old = (_times(table, LAST_TIME) <= old_enough) & self._is_there(chunk, table)
-                may_end[_times(table, _MARK)[is_old]] = True
+                is_old = (int64_column(table, LAST_TIME) <= old_enough) & self._is_there(
+                    chunk, table
+                )
+                may_end[int64_column(table, _MARK)[is_old]] = True
         if new is not None:
-            may_end[self._marks(new)[_times(new, LAST_TIME) <= old_enough]] = True
+            may_end[self._marks(new)[int64_column(new, LAST_TIME) <= old_enough]] = True
         if candidates is not None:
             may_end[self._marks(candidates)] = True
         return may_end
@@ -231,7 +227,7 @@ class SessionOperator(KeyGroupOperator):
         if closed is None or not tables:
             return None
         table = pa.concat_tables(tables)
-        may_be = _times(table, TIME) <= closed - self._window.gap_us
+        may_be = int64_column(table, TIME) <= closed - self._window.gap_us
         return table.filter(pa.array(may_be)) if may_be.any() else None
 
     def _sessions(
@@ -242,10 +238,10 @@ class SessionOperator(KeyGroupOperator):
         Behind the sessions of the partials come those of candidates, which change none: each is
         among the rows of a partial.
         """
-        first_us, last_us = _times(table, FIRST_TIME), _times(table, LAST_TIME)
+        first_us, last_us = int64_column(table, FIRST_TIME), int64_column(table, LAST_TIME)
         keys = table.select(self._window.partition)
         if candidates is not None:
-            time_us = _times(candidates, TIME)
+            time_us = int64_column(candidates, TIME)
             first_us, last_us = (np.concatenate([each, time_us]) for each in (first_us, last_us))
             keys = pa.concat_tables([keys, candidates.select(self._window.partition)])
         partition, _ = encode_keys(keys.columns, len(first_us))
@@ -263,9 +259,7 @@ class SessionOperator(KeyGroupOperator):
         """One partial for each session and key of those that are still open."""
         # Sessions of a partition differ in their first time, which distinguishes them.
         name = self._spec.aggregation.slice_end
-        index = table.schema.get_field_index(name)
-        first = from_buffer(session_first_us, None, pa.int64(), len(session_first_us))
-        table = table.set_column(index, table.schema.field(index), first)
+        table = with_values(table, name, session_first_us)
         n_keys = len(self._spec.aggregation.keys)
         open_partials = table.filter(pa.array(is_open))
         return merge_equal_slices(open_partials, n_keys, name, self._spec.partials)
@@ -295,7 +289,7 @@ class SessionOperator(KeyGroupOperator):
         # in order of time, so that those that may end are in few of the chunks
         for piece in pieces(table.sort_by(FIRST_TIME)):
             blob = encode_state(piece)
-            first_us, last_us = (int(_times(piece, t).min()) for t in (FIRST_TIME, LAST_TIME))
+            first_us, last_us = (int(int64_column(piece, t).min()) for t in (FIRST_TIME, LAST_TIME))
             name = unique_name()
             self._store.put(name, blob)
             CACHE.put(name, self._with_marks(piece))
@@ -319,7 +313,7 @@ class SessionOperator(KeyGroupOperator):
         for place, chunk in reversed(list(enumerate(self._chunks))):
             table = self._table(chunk)
             is_there = self._is_there(chunk, table)
-            is_taken = is_marked.take(_times(table, _MARK)) & is_there
+            is_taken = is_marked.take(int64_column(table, _MARK)) & is_there
             if not is_taken.any():
                 continue
             tables.append(table.filter(pa.array(is_taken)).drop_columns([_MARK]))
@@ -336,7 +330,7 @@ class SessionOperator(KeyGroupOperator):
             self._store.remove(chunk.taken)
         taken = unique_name()
         self._store.put(taken, versioned(np.packbits(~is_there).tobytes()))
-        times = (int(_times(table, name)[is_there].min()) for name in (FIRST_TIME, LAST_TIME))
+        times = (int(int64_column(table, name)[is_there].min()) for name in (FIRST_TIME, LAST_TIME))
         first_us, last_us = times
         n_rows = int(np.count_nonzero(is_there))
         return replace(chunk, n_rows=n_rows, first_us=first_us, last_us=last_us, taken=taken)
@@ -410,11 +404,5 @@ def _late(candidates: pa.Table, is_late: BoolArray, missed_us: int) -> Iterator[
 def _not_before(table: pa.Table, time_us: int) -> pa.Table:
     """Partials of which no time is before one: where time was set back, rows are of now."""
     for name in (FIRST_TIME, LAST_TIME):
-        index = table.schema.get_field_index(name)
-        times = pa.array(np.maximum(_times(table, name), time_us))
-        table = table.set_column(index, table.schema.field(index), times)
+        table = with_values(table, name, np.maximum(int64_column(table, name), time_us))
     return table
-
-
-def _times(table: pa.Table, name: str) -> Int64Array:
-    return int64_values(one_chunk(table.column(name)))

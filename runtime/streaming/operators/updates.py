@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import int64_values, one_chunk
+from runtime.compute.kernels.columns import int64_column
 from runtime.compute.kernels.keys import encode_keys
 from runtime.spec.aggregates import WindowAggregation
-from runtime.spec.stream import FINAL_US
+from runtime.spec.stream import FINAL_US, ROW_KIND
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.changed_keys import FIRST_WINDOW, ChangedKeys
 from runtime.streaming.state.key_sets import KeySet
@@ -56,13 +56,11 @@ class UpdateRules:
         allowed_lateness_us: for so long after the watermark passed its end a window takes rows.
         early: windows are emitted before their end; None: not.
         late: how often windows that take late rows are emitted; None: with every micro-batch.
-        row_kind: the name of the column that is put before the others, STRING.
     """
 
     allowed_lateness_us: int
     early: FireRule | None
     late: FireRule | None
-    row_kind: str
 
 
 @dataclass(frozen=True)
@@ -229,7 +227,7 @@ class UpdateLog:
         changed = within(moment.changed, self._computed_us, FINAL_US) if before else moment.changed
         self._changed = union([*self._changed, *changed])
         for table, n_results in moment.new if before else ():
-            first = int64_values(one_chunk(table.column(FIRST_WINDOW)))
+            first = int64_column(table, FIRST_WINDOW)
             is_before = pa.array(first <= self._computed_us)
             self._changed_keys.add(table.filter(is_before), before, n_results)
         self._pending += moment.n_new
@@ -266,7 +264,7 @@ class UpdateLog:
         """
         if old.num_rows == 0:
             kinds = pa.repeat(pa.scalar(INSERT), new.num_rows)
-            table = new.add_column(0, self._rules.row_kind, kinds)
+            table = new.add_column(0, ROW_KIND, kinds)
             yield from table.combine_chunks().to_batches()
             return new
         both = pa.concat_tables([old, new]).combine_chunks()
@@ -285,6 +283,6 @@ class UpdateLog:
         rows, kinds = rows[kinds >= 0], kinds[kinds >= 0]
         names = pa.array([INSERT, UPDATE_BEFORE, UPDATE_AFTER], pa.string())
         table = both.take(pa.array(rows))
-        table = table.add_column(0, self._rules.row_kind, names.take(pa.array(kinds)))
+        table = table.add_column(0, ROW_KIND, names.take(pa.array(kinds)))
         yield from table.combine_chunks().to_batches()
         return new.filter(pa.array(changed))

@@ -16,16 +16,17 @@ each of these readers it takes the steps that Flink's slicing window operator ta
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_values, one_chunk
+from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_column, with_values
 from runtime.compute.kernels.merge import merge_slices
 from runtime.local.streaming.messages import SLICE_END, LateRows
+from runtime.local.streaming.stage import ROW_COUNT
 from runtime.spec.stream import FINAL_US, LATE_ROW
 from runtime.spec.windows import (
     CalendarCumulate,
@@ -34,9 +35,15 @@ from runtime.spec.windows import (
     Hop,
     is_overlapping,
 )
-from runtime.streaming.operators.base import Emitted, KeyGroupOperator, MicroBatch, Output
+from runtime.streaming.operators.base import (
+    Emitted,
+    KeyGroupOperator,
+    KeyGroupSpec,
+    MicroBatch,
+    Output,
+)
 from runtime.streaming.operators.updates import Moment, UpdateLog, UpdateRules
-from runtime.streaming.state.blobs import BlobStore, Owner
+from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.changed_keys import FIRST_WINDOW, LAST_WINDOW
 from runtime.streaming.state.contents import blobs_of
 from runtime.streaming.state.key_sets import KeySet
@@ -46,7 +53,7 @@ from runtime.streaming.state.shared_slices import Reader, SharedSpec, SliceLevel
 from runtime.streaming.state.slices import slices_between
 from runtime.streaming.state.spans import Slices, Spans
 from runtime.streaming.state.totals import RunningTotals
-from runtime.streaming.watermarks import WatermarkRules, Watermarks, closed_until_us, later_us
+from runtime.streaming.watermarks import Watermarks, closed_until_us, later_us
 
 
 @dataclass(frozen=True)
@@ -55,27 +62,16 @@ class WindowSpec:
 
     Attributes:
         shared: the readers and the partials that they share.
-        row_count: the name of a partial column with the number of rows, BIGINT, behind the
-            accumulators' columns.
-        n_sources: how many sources have watermarks.
-        rules: how these make the operator's watermark.
+        common: what all operators have.
         updates: when windows are emitted again, of the only reader; None: each once.
         is_processing_time: whether the time of the only reader's rows is it: then none is late.
-        run: the name of this run of the stream, unlike those in which nobody watched the sources.
-        owner: the checkpoint that the state is part of; None: nobody asks.
-        by: as in `runtime.streaming.operators.base.KeyGroupSpec`.
         generation: goes up where windows or accumulators change with a restart.
     """
 
     shared: SharedSpec
-    row_count: str
-    n_sources: int
-    rules: WatermarkRules = field(default_factory=WatermarkRules)
+    common: KeyGroupSpec
     updates: UpdateRules | None = None
     is_processing_time: bool = False
-    run: str = ""
-    owner: Owner | None = None
-    by: tuple[str, ...] | None = None
     generation: int = 0
 
 
@@ -92,7 +88,7 @@ class WindowOperator(KeyGroupOperator):
     """
 
     def __init__(self, spec: WindowSpec, store: BlobStore) -> None:
-        super().__init__(spec, store)
+        super().__init__(spec.common, store)
         self._spec = spec
         # of one reader the slices are there by themselves, without the set of readers
         self._has_levels = len(spec.shared.readers) > 1
@@ -208,7 +204,7 @@ class WindowOperator(KeyGroupOperator):
         if closed is None or before.combined_us is None:
             return
         for table in candidates:
-            ends = int64_values(one_chunk(table.column(SLICE_END)))
+            ends = int64_column(table, SLICE_END)
             for number, reader in enumerate(self._slices.readers):
                 is_late = _is_late(reader, ends, closed)
                 if is_late.any():
@@ -223,9 +219,9 @@ class WindowOperator(KeyGroupOperator):
         n_late = [0] * len(self._slices.readers)
         n_rows = 0
         for table in tables:
-            counts = int64_values(one_chunk(table.column(self._spec.row_count)))
+            counts = int64_column(table, ROW_COUNT)
             n_rows += int(counts.sum())
-            plain = table.drop_columns([self._spec.row_count])
+            plain = table.drop_columns([ROW_COUNT])
             if closed is not None and table.num_rows:
                 plain = self._moved(plain, closed)
                 ends = self._ends(plain)
@@ -253,8 +249,7 @@ class WindowOperator(KeyGroupOperator):
         if not is_moved.any():
             return table
         ends = np.where(is_moved, np.maximum(ends, reader.assigner.next_window_end(closed)), ends)
-        index = table.schema.get_field_index(self._spec.shared.slice_end)
-        return table.set_column(index, table.schema.field(index), pa.array(ends))
+        return with_values(table, self._spec.shared.slice_end, ends)
 
     def _fire(
         self, number: int, new: Sequence[pa.Table], moment: Moment
@@ -404,7 +399,7 @@ class WindowOperator(KeyGroupOperator):
         return any((reader.first_window_end(self._ends(table)) <= fired).any() for table in new)
 
     def _ends(self, table: pa.Table) -> Int64Array:
-        return int64_values(one_chunk(table.column(self._spec.shared.slice_end)))
+        return int64_column(table, self._spec.shared.slice_end)
 
     def _facts(self) -> dict[str, Any]:
         levels = self._slices.facts()

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import int64_values, one_chunk
+from runtime.compute.kernels.columns import int64_column
 from runtime.compute.kernels.keys import encode_keys
 from runtime.streaming.state.blobs import BlobStore, decode_table, encode_state, known_blob
 from runtime.streaming.state.key_sets import KeySet
@@ -93,10 +93,7 @@ class ChangedKeys:
         for rows in self._rows:
             if _meets(rows, ends):
                 table = self._table(rows)
-                first, last = (
-                    int64_values(one_chunk(table.column(name)))
-                    for name in (FIRST_WINDOW, LAST_WINDOW)
-                )
+                first, last = (int64_column(table, name) for name in (FIRST_WINDOW, LAST_WINDOW))
                 is_in = (first <= ends[1]) & (last > ends[0])
                 found.append(table if is_in.all() else table.filter(pa.array(is_in)))
         return KeySet(found, self._keys)

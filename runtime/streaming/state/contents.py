@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_values, one_chunk
+from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_column, one_chunk
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.compute.windows.assigner import SliceAssigner
 from runtime.spec.identity import KeptAccumulator, KeptOperator, window_of_fields
@@ -167,7 +167,7 @@ class Decoder:
 
     def _of_slices(self, table: pa.Table, members: int) -> pa.Table:
         name = _SLICE_END if self.operator is None else self.operator.slice_end
-        ends = int64_values(one_chunk(table.column(name)))
+        ends = int64_column(table, name)
         starts = self._slice_starts(ends, members)
         times = {SLICE_START: starts, SLICE_END: pa.array(ends).cast(_TIME)}
         table = self._named(table.drop_columns([name]), times)
@@ -178,7 +178,7 @@ class Decoder:
         return table
 
     def _of_sessions(self, table: pa.Table) -> pa.Table:
-        first, last = (int64_values(one_chunk(table.column(n))) for n in (FIRST_TIME, LAST_TIME))
+        first, last = (int64_column(table, name) for name in (FIRST_TIME, LAST_TIME))
         window = None if self.operator is None else window_of_fields(self.operator.window)
         ends = pa.nulls(len(last), _TIME)
         if isinstance(window, SessionWindow):
@@ -236,7 +236,7 @@ def _slice_starts(assigner: SliceAssigner, window: AlignedWindow, ends: Int64Arr
 def _of_results(table: pa.Table, ranges: Sequence[tuple[int, int]]) -> pa.Table:
     columns = [(name.strip("$"), one_chunk(table.column(name))) for name in table.column_names]
     found = _table(columns)
-    ends = int64_values(one_chunk(found.column(WINDOW_END)))
+    ends = int64_column(found, WINDOW_END)
     counts = np.zeros(len(ends), np.bool_)
     for after, until in ranges:
         counts |= (ends > after) & (ends <= until)

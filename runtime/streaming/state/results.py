@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from runtime.compute.accumulators.segments import run_starts
 from runtime.compute.arrow.blobs import pieces
-from runtime.compute.kernels.columns import Int64Array, int64_values, one_chunk
+from runtime.compute.kernels.columns import Int64Array, int64_column
 from runtime.compute.kernels.keys import encode_keys
 from runtime.spec.stream import FINAL_US
 from runtime.streaming.state.blobs import BlobStore, encode_state
@@ -218,7 +218,7 @@ class KeptResults:
             CACHE.remove(name)
 
     def _ends(self, table: pa.Table) -> Int64Array:
-        return int64_values(one_chunk(table.column(self._window_end)))
+        return int64_column(table, self._window_end)
 
 
 def runs_of(facts: Mapping[str, Any]) -> list[list[Part]]:

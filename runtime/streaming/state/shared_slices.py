@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_values, one_chunk
+from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_column, with_values
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.compute.windows.assigner import SliceAssigner
 from runtime.spec.aggregates import Accumulator, WindowAggregation
@@ -117,9 +117,8 @@ class Reader:
         if self.is_alone:
             return table
         table = table.select(self._columns)
-        index = table.schema.get_field_index(self._slice_end)
-        ends = pa.array(self.own_end(_ends(table, self._slice_end)))
-        return table.set_column(index, table.schema.field(index), ends)
+        ends = self.own_end(int64_column(table, self._slice_end))
+        return with_values(table, self._slice_end, ends)
 
     def own_table(self, table: pa.Table) -> pa.Table:
         """Shared partials under the names and on the slices of the aggregation."""
@@ -216,7 +215,7 @@ class SliceLevels:
             closed_us: windows that end no later take no rows any more.
             among: the readers that they are for.
         """
-        ends = _ends(table, self._spec.slice_end)
+        ends = int64_column(table, self._spec.slice_end)
         needed_by = np.zeros(len(ends), np.int64)
         for number in _numbers(among):
             reader, alone = self.readers[number], 1 << number
@@ -356,9 +355,8 @@ class _Level:
         if self.assigner is None:
             self.state.append(table)
             return
-        ends = self.assigner.slice_end(_ends(table, self.slice_end) - 1)
-        index = table.schema.get_field_index(self.slice_end)
-        self.state.append(table.set_column(index, table.schema.field(index), pa.array(ends)))
+        ends = self.assigner.slice_end(int64_column(table, self.slice_end) - 1)
+        self.state.append(with_values(table, self.slice_end, ends))
 
 
 @cache
@@ -368,10 +366,6 @@ def common_slices(slices: tuple[Tumble, ...]) -> Tumble:
     apart = (each.offset_us - first.offset_us for each in slices)
     width = gcd(*(each.size_us for each in slices), *apart)
     return Tumble(width, first.offset_us % width)
-
-
-def _ends(table: pa.Table, slice_end: str) -> Int64Array:
-    return int64_values(one_chunk(table.column(slice_end)))
 
 
 def _numbers(members: int) -> list[int]:

@@ -20,9 +20,9 @@ from runtime.compute.arrow.blobs import MAX_BLOB_BYTES, pieces
 from runtime.compute.kernels.columns import (
     BoolArray,
     Int64Array,
-    int64_values,
-    one_chunk,
+    int64_column,
     table_bytes,
+    with_values,
 )
 from runtime.compute.kernels.compact import merge_equal_slices
 from runtime.compute.windows.aligned import slice_assigner
@@ -198,7 +198,7 @@ class SliceState:
         """Keep more partials; slices may have some already."""
         if table.num_rows == 0:
             return
-        ends = int64_values(one_chunk(table.column(self._slice_end)))
+        ends = int64_column(table, self._slice_end)
         n_slices = int(ends.max() - ends.min()) // self._narrow_us + 1
         self._append(table, ends, self._width_of(_MANY_ROWS * n_slices // len(ends) + 1))
 
@@ -264,14 +264,13 @@ class SliceState:
         if not old or (len(old) == 1 and old[0][1].first_us == old[0][1].last_us):
             return
         table = pa.concat_tables(each for slab, chunk in old for each in self._taken(slab, [chunk]))
-        ends = int64_values(one_chunk(table.column(self._slice_end)))
+        ends = int64_column(table, self._slice_end)
         is_live = self._windows.last_window_end(ends) > until_us
         if not is_live.all():
             # those of an older maximal window in a chunk that was not dropped yet
             table, ends = table.filter(pa.array(is_live)), ends[is_live]
         ends = np.maximum(ends, until_us)
-        index = table.schema.get_field_index(self._slice_end)
-        table = table.set_column(index, table.schema.field(index), pa.array(ends))
+        table = with_values(table, self._slice_end, ends)
         is_later = ends > until_us
         if is_later.any():
             # a chunk of several slices holds some that are not closed yet
@@ -293,7 +292,7 @@ class SliceState:
     def _write(self, slab: _Slab, table: pa.Table) -> None:
         for piece in pieces(table):
             blob = encode_state(piece)
-            ends = int64_values(one_chunk(piece.column(self._slice_end)))
+            ends = int64_column(piece, self._slice_end)
             chunk = Chunk(
                 unique_name(), piece.num_rows, len(blob), int(ends.min()), int(ends.max())
             )
@@ -353,7 +352,7 @@ def slices_between(
     """Of partials those of slices with `after_us` < slice end <= `until_us`."""
     found = []
     for table in tables:
-        ends = int64_values(one_chunk(table.column(slice_end)))
+        ends = int64_column(table, slice_end)
         is_in = (ends > after_us) & (ends <= until_us)
         if is_in.any():
             found.append(table if is_in.all() else table.filter(pa.array(is_in)))

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from runtime.compute.arrow.blobs import pieces
-from runtime.compute.kernels.columns import Int64Array, int64_values, one_chunk
+from runtime.compute.kernels.columns import Int64Array, int64_column, with_values
 from runtime.compute.kernels.compact import merge_equal_slices
 from runtime.spec.aggregates import Accumulator
 from runtime.streaming.state.blobs import BlobStore, encode_state
@@ -144,9 +144,7 @@ class Spans:
         if not parts:
             return None
         table = pa.concat_tables(parts)
-        index = table.schema.get_field_index(self._slice_end)
-        ends = pa.array(np.full(table.num_rows, end_us, np.int64))
-        return table.set_column(index, table.schema.field(index), ends)
+        return with_values(table, self._slice_end, np.full(table.num_rows, end_us, np.int64))
 
     def _written(self, after_us: int, until_us: int, number: int, table: pa.Table | None) -> Span:
         names, n_bytes = [], 0
@@ -219,7 +217,7 @@ class Spans:
         return [*self._spans_only(), *self._patches]
 
     def _ends(self, table: pa.Table) -> Int64Array:
-        return int64_values(one_chunk(table.column(self._slice_end)))
+        return int64_column(table, self._slice_end)
 
 
 def needs(span: Span, patch: Span) -> bool:

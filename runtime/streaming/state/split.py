@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from runtime.compute.arrow.blobs import pieces
-from runtime.compute.kernels.columns import int64_values, one_chunk
+from runtime.compute.kernels.columns import int64_column
 from runtime.compute.kernels.keys import bucket_of
 from runtime.errors import ExecutionError
 from runtime.spec.windows import FIRST_TIME, LAST_TIME
@@ -282,10 +282,7 @@ class _Splitter:
                 table = table.filter(pa.array(is_there))
             for number, part in self._parts(table):
                 new, n_bytes = self._put(number, part)
-                first, last = (
-                    int(int64_values(one_chunk(part.column(time))).min())
-                    for time in (FIRST_TIME, LAST_TIME)
-                )
+                first, last = (int(int64_column(part, t).min()) for t in (FIRST_TIME, LAST_TIME))
                 found[number].append([new, part.num_rows, n_bytes, first, last, run, None])
         for own, of_group in zip(self._facts, found, strict=True):
             own["chunks"] = of_group

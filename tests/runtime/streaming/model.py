@@ -18,7 +18,7 @@ from runtime.compute.buffer import Rows, WindowBuffer
 from runtime.local.streaming.messages import MESSAGE_SCHEMA, EndOfInput, SourceProgress, decode
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.windows import Cumulate, Hop, Tumble
-from runtime.streaming.operators.base import MicroBatch, Status
+from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
 from runtime.streaming.operators.buckets import MemoryBound, process
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
 from runtime.streaming.state.blobs import Owner
@@ -117,15 +117,16 @@ class Stream:
         """
         spec = WindowSpec(
             one_reader(aggregation(self.window), PARTIALS),
-            "$rows",
-            self.n_sources,
-            self.rules,
+            KeyGroupSpec(
+                self.n_sources,
+                self.rules,
+                self.run,
+                self.owner,
+                None if self.bound is None else KEYS,
+            ),
             self.updates,
             self.is_processing_time,
-            self.run,
-            self.owner,
-            by=None if self.bound is None else KEYS,
-            generation=self.generation,
+            self.generation,
         )
         if progress is None:
             progress = [(0, watermark, watermark)] if watermark is not None else []

@@ -18,6 +18,7 @@ from runtime.local.streaming.messages import (
     encode,
 )
 from runtime.spec.windows import Tumble
+from runtime.streaming.operators.base import KeyGroupSpec
 from runtime.streaming.operators.window import WindowSpec
 from runtime.streaming.processor import ProcessorSpec, WindowProcessor
 from runtime.streaming.state.shared_slices import one_reader
@@ -32,7 +33,7 @@ class Task:
     """A task of Spark's, with the state of its key groups, which live on."""
 
     def __init__(self, states: dict[int, dict[Any, Any]], type_: str = "timestamp_ntz") -> None:
-        operator = WindowSpec(one_reader(aggregation(WINDOW), PARTIALS), "$rows", 1)
+        operator = WindowSpec(one_reader(aggregation(WINDOW), PARTIALS), KeyGroupSpec(1))
         self.processor = WindowProcessor(
             ProcessorSpec(operator, (type_,), "UTC", tuple(range(10)), HEADS, 1 << 20)
         )

@@ -34,8 +34,7 @@ from runtime.streaming.general.triggers import (
     EarlyAndLateTrigger,
     EventTimeTrigger,
 )
-from runtime.streaming.operators.base import MicroBatch, Status
-from runtime.streaming.watermarks import WatermarkRules
+from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
 from tests.runtime.streaming.model import Memory
 
 MS = 1_000
@@ -54,8 +53,7 @@ class Group:
     """A key group that is made anew for every micro-batch, as workers do; times in ms."""
 
     def __init__(self, job: WindowJob, delay: int = 0, cell_bytes: int = 1 << 20) -> None:
-        rules = WatermarkRules()
-        self._spec = GeneralSpec(job, ("k",), SCHEMA, 1, rules, "UTC", cell_bytes=cell_bytes)
+        self._spec = GeneralSpec(job, ("k",), SCHEMA, KeyGroupSpec(1), "UTC", cell_bytes=cell_bytes)
         self.store = Memory()
         self._delay = delay
         self.status: Status | None = None

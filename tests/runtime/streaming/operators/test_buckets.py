@@ -69,7 +69,7 @@ def gives_the_same(whole: Any, cut: Any, batches: list[tuple[Any, ...]]) -> list
 @pytest.mark.parametrize("lateness", [None, 30_000])
 def test_windows(window: Any, lateness: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spans, "FEW_ROWS", 0)
-    updates = None if lateness is None else UpdateRules(lateness * MS, None, None, "kind")
+    updates = None if lateness is None else UpdateRules(lateness * MS, None, None)
     whole, cut = (Stream(window, updates=updates) for _ in range(2))
     cut.bound = MemoryBound(ALONE, FEW_BYTES)
     found = gives_the_same(whole, cut, random_batches(3))

@@ -19,7 +19,7 @@ def stream(window, lateness, late=None):
 
 
 def rules(lateness, late=None):
-    return UpdateRules(lateness * MS, None, late, "$row_kind")
+    return UpdateRules(lateness * MS, None, late)
 
 
 def test_a_window_that_was_closed_stays_so_with_more_lateness():

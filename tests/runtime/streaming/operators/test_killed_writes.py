@@ -40,9 +40,9 @@ WINDOWS = {
 }
 LATENESS = 30_000
 RULES = {
-    "early": UpdateRules(0, FireRule(delay_us=0), None, "$row_kind"),
-    "late": UpdateRules(LATENESS * MS, None, None, "$row_kind"),
-    "both": UpdateRules(LATENESS * MS, FireRule(rows=3), FireRule(rows=2), "$row_kind"),
+    "early": UpdateRules(0, FireRule(delay_us=0), None),
+    "late": UpdateRules(LATENESS * MS, None, None),
+    "both": UpdateRules(LATENESS * MS, FireRule(rows=3), FireRule(rows=2)),
 }
 
 QUICK = (("tumble", "early"), ("running", "late"))

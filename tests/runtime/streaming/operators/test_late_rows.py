@@ -14,11 +14,11 @@ from runtime.local.streaming.stage import LocalPlan, LocalTask
 from runtime.spec.aggregates import Merge, MergeOp
 from runtime.spec.stream import FINAL_US, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
 from runtime.spec.windows import Cumulate, Hop, Tumble
-from runtime.streaming.operators.base import MicroBatch, Status
+from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
 from runtime.streaming.operators.updates import UpdateRules
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
 from runtime.streaming.state.shared_slices import one_reader
-from runtime.streaming.watermarks import WatermarkRules, closed_until_us
+from runtime.streaming.watermarks import closed_until_us
 from tests.reference import windows_of
 from tests.runtime.streaming.model import (
     KEYS,
@@ -55,11 +55,8 @@ class Stream:
                 (None,) * 4, SCHEMA,
             ), 1, (0,), (0,), keeps_late_rows=True,
         )  # fmt: skip
-        updates = UpdateRules(lateness * MS, None, None, "$row_kind") if lateness else None
-        rules = WatermarkRules()
-        self.spec = WindowSpec(
-            one_reader(aggregation(window), PARTIALS), "$rows", 1, rules, updates
-        )
+        updates = UpdateRules(lateness * MS, None, None) if lateness else None
+        self.spec = WindowSpec(one_reader(aggregation(window), PARTIALS), KeyGroupSpec(1), updates)
         self.lateness = lateness
         self.knows = knows
         self.store = Memory()

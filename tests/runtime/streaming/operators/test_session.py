@@ -15,7 +15,7 @@ from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.stream import FINAL_US
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
 from runtime.streaming.operators import session
-from runtime.streaming.operators.base import MicroBatch, Status
+from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
 from runtime.streaming.operators.buckets import MemoryBound
 from runtime.streaming.operators.session import SessionOperator, SessionSpec
 from runtime.streaming.state.blobs import decode_facts, encode_facts
@@ -72,10 +72,8 @@ class Stream:
         spec = SessionSpec(
             aggregation,
             PARTIALS,
-            "$rows",
-            1,
-            is_processing_time=self.is_processing_time,
-            by=None if self.bound is None else self.partition,
+            KeyGroupSpec(1, by=None if self.bound is None else self.partition),
+            self.is_processing_time,
         )
         us = FINAL_US if watermark == "end" else watermark and watermark * MS
         progress = []

@@ -15,7 +15,7 @@ from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.stream import FINAL_US, LATE_ROW
 from runtime.spec.stream_steps import StreamReader
 from runtime.spec.windows import Cumulate, Hop, Tumble
-from runtime.streaming.operators.base import MicroBatch, Status
+from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
 from runtime.streaming.state import slices, spans
 from runtime.streaming.state.blobs import decode_facts
@@ -83,7 +83,7 @@ class Shared:
         shared = SharedSpec(self.readers, KEYS, "$slice_end", PARTIALS)
         mark = None if watermark is None else watermark * MS
         progress = [] if mark is None else [SourceProgress(0, mark, mark, 1)]
-        return self._process(WindowSpec(shared, "$rows", 1, by=KEYS), rows, progress)
+        return self._process(WindowSpec(shared, KeyGroupSpec(1, by=KEYS)), rows, progress)
 
     def _process(self, spec, rows, progress):
         assigner = slice_assigner(self.slices)
@@ -109,7 +109,7 @@ class Shared:
     def end(self):
         """The end of input."""
         shared = SharedSpec(self.readers, KEYS, "$slice_end", PARTIALS)
-        return self._process(WindowSpec(shared, "$rows", 1, by=KEYS), [], [EndOfInput()])
+        return self._process(WindowSpec(shared, KeyGroupSpec(1, by=KEYS)), [], [EndOfInput()])
 
     @property
     def n_rows(self):

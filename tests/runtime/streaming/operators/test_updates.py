@@ -29,7 +29,7 @@ WINDOWS = [
 
 
 def rules(lateness=LATENESS, early=None, late=None):
-    return UpdateRules(lateness * MS, early, late, "$row_kind")
+    return UpdateRules(lateness * MS, early, late)
 
 
 class Changelog:

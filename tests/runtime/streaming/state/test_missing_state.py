@@ -41,7 +41,7 @@ def of_general():
         lambda: sliced(Tumble(10 * S)),
         lambda: sliced(Hop(5 * S, 20 * S)),
         lambda: sliced(Cumulate(5 * S, 20 * S)),
-        lambda: sliced(Tumble(10 * S), UpdateRules(3600 * S, None, None, "$row_kind")),
+        lambda: sliced(Tumble(10 * S), UpdateRules(3600 * S, None, None)),
         of_session,
         of_general,
     ],

@@ -19,7 +19,7 @@ from runtime.spec.aggregates import (
 )
 from runtime.spec.table import Column
 from runtime.spec.windows import CalendarHop, Hop
-from runtime.streaming.operators.base import MicroBatch, Status
+from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
 from runtime.streaming.state import running, slices, spans
 from runtime.streaming.state.blobs import decode_facts, encode_facts
@@ -245,7 +245,7 @@ def emitted(window, ends, few):
         patch.setattr(spans, "FEW_ROWS", few)
         random, store, found, had = np.random.default_rng(11), Memory(), [], 0
         aggregation = WindowAggregation(window, ("key",), "$slice_end", MERGED)
-        spec = WindowSpec(one_reader(aggregation, PARTIALS), "$rows", 1)
+        spec = WindowSpec(one_reader(aggregation, PARTIALS), KeyGroupSpec(1))
         for number, end in enumerate(ends):
             back = random.integers(0, 12, 40) * (random.random(40) < 0.3)
             tables = [partials(random, 40, ends[np.maximum(number - back, 0)])]

@@ -16,6 +16,7 @@ from runtime.errors import ExecutionError
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.general.assigners import SessionAssigner
 from runtime.streaming.general.operator import WindowJob
+from runtime.streaming.operators.base import KeyGroupSpec
 from runtime.streaming.operators.updates import FireRule, UpdateRules
 from runtime.streaming.state import spans
 from runtime.streaming.state.blobs import FACTS, decode_facts, encode_facts
@@ -103,13 +104,13 @@ def test_windows(
     monkeypatch.setattr(spans, "FEW_ROWS", 0)
     updates = None
     if lateness is not None or early is not None:
-        updates = UpdateRules((lateness or 0) * MS, early, None, "kind")
+        updates = UpdateRules((lateness or 0) * MS, early, None)
     for cut_at in (3, 7):
         goes_on(Stream(window, updates=updates), random_batches(cut_at), cut_at)
 
 
 def test_keys_that_wait_to_be_emitted_again() -> None:
-    at_last = UpdateRules(0, FireRule(delay_us=5000 * MS), None, "kind")
+    at_last = UpdateRules(0, FireRule(delay_us=5000 * MS), None)
     stream = Stream(Hop(10_000 * MS, 60_000 * MS), updates=at_last)
     before = [(key, 1000, 1) for key in KEYS]
     stream.micro_batch(before, 0, clock=1000)
@@ -212,6 +213,6 @@ def test_operators_write_what_their_keys_are() -> None:
     stream.micro_batch([("a", 1, 1)], 0)
     assert BY not in decode_facts(stream.store.blobs[FACTS])
     group = Group(WindowJob(SessionAssigner(20 * MS), VALUES))
-    group._spec = replace(group._spec, by=("k",))
+    group._spec = replace(group._spec, common=KeyGroupSpec(1, by=("k",)))
     list(group.batch([("a", 1, 1)]))
     assert decode_facts(group.store.blobs[FACTS])[BY] == ["k"]
