@@ -48,11 +48,9 @@ class AlignedAssigner(Assigner):
 
     @property
     def bounds(self) -> Mapping[str, Any]:
-        """The window, as `window_fields` has it."""
         return window_fields(self._window)
 
     def windows(self, value: Any, time_us: int) -> list[TimeWindow]:
-        """All windows whose slices hold the time."""
         _, ends = self._slices.window_ends(np.array([time_us], np.int64))
         starts = self._slices.window_start(ends)
         return [TimeWindow(*bounds) for bounds in zip(starts.tolist(), ends.tolist(), strict=True)]
@@ -71,7 +69,6 @@ class SessionAssigner(Assigner):
 
     @property
     def bounds(self) -> Mapping[str, Any]:
-        """The gap, where it is one for all rows."""
         return {} if callable(self.gap_us) else {"gap_us": self.gap_us}
 
     def windows(self, value: Any, time_us: int) -> list[TimeWindow]:
@@ -90,5 +87,4 @@ class GlobalAssigner(Assigner):
     """One window for everything: without a trigger of its own it never fires before the end."""
 
     def windows(self, value: Any, time_us: int) -> list[TimeWindow]:
-        """The one window."""
         return [GLOBAL_WINDOW]

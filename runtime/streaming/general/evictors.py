@@ -35,7 +35,6 @@ class CountEvictor(Evictor):
     after: bool = False
 
     def keep(self, rows: list[Row], window: TimeWindow) -> list[Row]:
-        """The last rows to come."""
         return rows[-self.n_rows :] if self.n_rows else []
 
 
@@ -47,7 +46,6 @@ class TimeEvictor(Evictor):
     after: bool = False
 
     def keep(self, rows: list[Row], window: TimeWindow) -> list[Row]:
-        """The rows near the newest time, wherever they are."""
         newest_us = max((time_us for _, time_us in rows), default=0)
         return [row for row in rows if row[1] > newest_us - self.size_us]
 
@@ -66,5 +64,4 @@ class DeltaEvictor(Evictor):
     after: bool = False
 
     def keep(self, rows: list[Row], window: TimeWindow) -> list[Row]:
-        """The rows near the last one to come."""
         return [row for row in rows if self.distance(row[0], rows[-1][0]) < self.threshold]

@@ -48,11 +48,9 @@ class ReduceFunction(WindowFunction):
     process: Process | None = None
 
     def create(self) -> Any:
-        """An empty list; with a row it has one value."""
         return []
 
     def add(self, contents: Any, row: Row) -> Any:
-        """The value and the row, reduced."""
         return [self.reduce(contents[0], row[0]) if contents else row[0]]
 
     def merge(self, first: Any, second: Any) -> Any:
@@ -60,7 +58,6 @@ class ReduceFunction(WindowFunction):
         return [self.reduce(first[0], second[0])] if first and second else first or second
 
     def results(self, key: Any, window: TimeWindow, contents: Any) -> Iterable[Any]:
-        """The value, or what `process` makes of it."""
         return contents if self.process is None else self.process(key, window, contents[0])
 
 
@@ -83,19 +80,15 @@ class AggregateFunction(WindowFunction):
     process: Process | None = None
 
     def create(self) -> Any:
-        """A new accumulator."""
         return self.zero()
 
     def add(self, contents: Any, row: Row) -> Any:
-        """The accumulator with one more row, without its time."""
         return self.accumulate(contents, row[0])
 
     def merge(self, first: Any, second: Any) -> Any:
-        """Two accumulators, combined."""
         return self.combine(first, second)
 
     def results(self, key: Any, window: TimeWindow, contents: Any) -> Iterable[Any]:
-        """The finished value, or what `process` makes of it."""
         value = contents if self.finish is None else self.finish(contents)
         return [value] if self.process is None else self.process(key, window, value)
 
@@ -111,16 +104,13 @@ class WholeWindowFunction(WindowFunction):
     process: Process
 
     def create(self) -> Any:
-        """No rows."""
         return []
 
     def add(self, contents: Any, row: Row) -> Any:
-        """The same list with one more row, without its time."""
         contents.append(row[0])
         return contents
 
     def merge(self, first: Any, second: Any) -> Any:
-        """The rows of both."""
         return first + second
 
     def results(self, key: Any, window: TimeWindow, contents: Any) -> Iterable[Any]:
@@ -135,16 +125,13 @@ class EvictingFunction(WindowFunction):
     inner: WindowFunction
 
     def create(self) -> Any:
-        """No rows."""
         return []
 
     def add(self, contents: Any, row: Row) -> Any:
-        """The same list with one more row and its time."""
         contents.append(row)
         return contents
 
     def merge(self, first: Any, second: Any) -> Any:
-        """The rows of both."""
         return first + second
 
     def results(self, key: Any, window: TimeWindow, contents: Any) -> Iterable[Any]:

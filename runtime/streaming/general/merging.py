@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from runtime.streaming.general.windows import TimeWindow
-
-# (the merged window, the windows that went in, the window under whose name the contents are kept,
-# the names of other contents that have to be merged into those)
-OnMerge = Callable[[TimeWindow, list[TimeWindow], TimeWindow, list[TimeWindow]], None]
 
 
 @dataclass
@@ -25,22 +20,20 @@ class MergingWindows:
 
     kept_as: dict[TimeWindow, TimeWindow] = field(default_factory=dict)
 
-    def add(self, window: TimeWindow, on_merge: OnMerge) -> TimeWindow:
-        """The open window that holds `window`, after everything that it touches was merged."""
-        touched = [known for known in self.kept_as if known.touches(window)]
+    def add(self, window: TimeWindow) -> tuple[TimeWindow, list[TimeWindow], list[TimeWindow]]:
+        """The open window that holds `window`, after everything that it touches was merged.
+
+        Returns:
+            That window, the windows that went in, and the names of their contents, of which the
+            first stays; none went in if it is a new one, or one that it was before.
+        """
+        touched = sorted(known for known in self.kept_as if known.touches(window))
         if not touched:
             self.kept_as[window] = window
-            return window
-        touched.sort()
+            return window, [], []
         merged = window
         for known in touched:
             merged = merged.cover(known)
         names = [self.kept_as.pop(known) for known in touched]
         self.kept_as[merged] = names[0]
-        if touched != [merged]:
-            on_merge(merged, touched, names[0], names[1:])
-        return merged
-
-    def remove(self, window: TimeWindow) -> None:
-        """Forget an open window."""
-        del self.kept_as[window]
+        return (merged, [], []) if touched == [merged] else (merged, touched, names)

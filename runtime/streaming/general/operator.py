@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 from runtime.errors import AnalysisError
@@ -12,7 +13,12 @@ from runtime.streaming.general.evictors import Evictor
 from runtime.streaming.general.functions import EvictingFunction, WindowFunction
 from runtime.streaming.general.merging import MergingWindows
 from runtime.streaming.general.timers import Owner, Timers
-from runtime.streaming.general.triggers import EventTimeTrigger, ProcessingTimeTrigger, Trigger
+from runtime.streaming.general.triggers import (
+    EventTimeTrigger,
+    ProcessingTimeTrigger,
+    Trigger,
+    TriggerContext,
+)
 from runtime.streaming.general.windows import FIRE, FOREVER_US, PURGE, TimeWindow, Verdict
 
 
@@ -208,7 +214,7 @@ class GeneralWindowOperator:
             if contents is None:
                 contents = self._function.create()
             self.state.contents[key, name] = self._function.add(contents, (value, time_us))
-            context = _WindowContext(self.state, (key, window))
+            context = self._context((key, window))
             verdict = self._trigger.on_row(value, time_us, window, context)
             yield from self._obey(verdict, key, window, name)
             self._set_clean_up(key, window)
@@ -248,7 +254,7 @@ class GeneralWindowOperator:
             if merging is None or window not in merging.kept_as:
                 return  # a timer of a window that has become part of another
             name = merging.kept_as[window]
-        context = _WindowContext(self.state, (key, window))
+        context = self._context((key, window))
         if in_processing_time:
             verdict = self._trigger.on_processing_time(time_us, window, context)
         else:
@@ -284,29 +290,24 @@ class GeneralWindowOperator:
     # -- merging -------------------------------------------------------------------------------
 
     def _merge(self, key: Any, window: TimeWindow, merging: MergingWindows) -> TimeWindow:
-        def on_merge(
-            merged: TimeWindow, parts: list[TimeWindow], name: TimeWindow, others: list[TimeWindow]
-        ) -> None:
-            memories = []
-            for part in parts:
-                owner = (key, part)
-                memories.append(dict(self.state.memories.get(owner, {})))
-                self._trigger.clear(part, _WindowContext(self.state, owner))
-                self.state.memories.pop(owner, None)
-                self._timers.forget(self._clean_up_us(part), owner)
-            self._trigger.on_merge(merged, memories, _WindowContext(self.state, (key, merged)))
-            kept = [self.state.contents.pop((key, each), None) for each in (name, *others)]
-            together = None
-            for contents in kept:
-                if contents is not None:
-                    together = (
-                        contents if together is None else self._function.merge(together, contents)
-                    )
-            if together is not None:
-                self.state.contents[key, name] = together
-            self._set_clean_up(key, merged)
-
-        return merging.add(window, on_merge)
+        """The open window that holds one, with what those held that went into it."""
+        merged, parts, names = merging.add(window)
+        if not parts:
+            return merged
+        memories = []
+        for part in parts:
+            owner = (key, part)
+            memories.append(dict(self.state.memories.get(owner, {})))
+            self._trigger.clear(part, self._context(owner))
+            self.state.memories.pop(owner, None)
+            self._timers.forget(self._clean_up_us(part), owner)
+        self._trigger.on_merge(merged, memories, self._context((key, merged)))
+        kept = [self.state.contents.pop((key, name), None) for name in names]
+        found = [contents for contents in kept if contents is not None]
+        if found:
+            self.state.contents[key, names[0]] = reduce(self._function.merge, found)
+        self._set_clean_up(key, merged)
+        return merged
 
     # -- late rows and clean-up ----------------------------------------------------------------
 
@@ -357,33 +358,21 @@ class GeneralWindowOperator:
 
     def _forget(self, key: Any, window: TimeWindow, name: TimeWindow) -> None:
         self.state.contents.pop((key, name), None)
-        self._trigger.clear(window, _WindowContext(self.state, (key, window)))
+        self._trigger.clear(window, self._context((key, window)))
         self.state.memories.pop((key, window), None)
         if self._job.assigner.merges:
             merging = self.state.merging[key]
-            merging.remove(window)
+            del merging.kept_as[window]
             if not merging.kept_as:
                 del self.state.merging[key]
 
-
-class _WindowContext:
-    """A TriggerContext: one window of one key."""
-
-    def __init__(self, state: OperatorState, owner: Owner) -> None:
-        self._state = state
-        self._owner = owner
-        self.memory = state.memories.setdefault(owner, {})
-        self.watermark_us = state.watermark_us
-        self.processing_time_us = state.clock_us
-
-    def at_event_time(self, time_us: int) -> None:
-        self._state.event_timers.set(time_us, self._owner)
-
-    def at_processing_time(self, time_us: int) -> None:
-        self._state.clock_timers.set(time_us, self._owner)
-
-    def forget_event_time(self, time_us: int) -> None:
-        self._state.event_timers.forget(time_us, self._owner)
-
-    def forget_processing_time(self, time_us: int) -> None:
-        self._state.clock_timers.forget(time_us, self._owner)
+    def _context(self, owner: Owner) -> TriggerContext:
+        state = self.state
+        return TriggerContext(
+            state.memories.setdefault(owner, {}),
+            state.watermark_us,
+            state.clock_us,
+            owner,
+            state.event_timers,
+            state.clock_timers,
+        )

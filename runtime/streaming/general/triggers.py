@@ -10,9 +10,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from runtime.errors import AnalysisError
+from runtime.streaming.general.timers import Owner, Timers
 from runtime.streaming.general.windows import (
     CONTINUE,
     FIRE,
@@ -23,30 +24,41 @@ from runtime.streaming.general.windows import (
 )
 
 
-class TriggerContext(Protocol):
+@dataclass
+class TriggerContext:
     """What a trigger knows of a window and can do about it.
 
     Attributes:
         memory: what the trigger remembers of the window.
         watermark_us: the watermark.
         processing_time_us: the processing time.
+        owner: the key and the window.
+        event_timers: timers by the watermark.
+        clock_timers: timers of processing time.
     """
 
     memory: dict[str, Any]
     watermark_us: int
     processing_time_us: int
+    owner: Owner
+    event_timers: Timers
+    clock_timers: Timers
 
     def at_event_time(self, time_us: int) -> None:
         """Call `on_event_time` once the watermark reaches this time."""
+        self.event_timers.set(time_us, self.owner)
 
     def at_processing_time(self, time_us: int) -> None:
         """Call `on_processing_time` once processing time reaches this time."""
+        self.clock_timers.set(time_us, self.owner)
 
     def forget_event_time(self, time_us: int) -> None:
         """Take `at_event_time` back."""
+        self.event_timers.forget(time_us, self.owner)
 
     def forget_processing_time(self, time_us: int) -> None:
         """Take `at_processing_time` back."""
+        self.clock_timers.forget(time_us, self.owner)
 
 
 class Trigger(ABC):
@@ -97,26 +109,22 @@ class EventTimeTrigger(Trigger):
     def on_row(
         self, value: Any, time_us: int, window: TimeWindow, context: TriggerContext
     ) -> Verdict:
-        """Fires for a late row; else sets the timer of the window's last time."""
         if window.last_us <= context.watermark_us:
             return FIRE
         context.at_event_time(window.last_us)
         return CONTINUE
 
     def on_event_time(self, time_us: int, window: TimeWindow, context: TriggerContext) -> Verdict:
-        """Fires at the window's last time."""
         return FIRE if time_us == window.last_us else CONTINUE
 
     def on_merge(
         self, window: TimeWindow, memories: list[dict[str, Any]], context: TriggerContext
     ) -> None:
-        """Sets the timer of the merged window."""
         # a merged window that is over already fires with the row that merged it
         if window.last_us > context.watermark_us:
             context.at_event_time(window.last_us)
 
     def clear(self, window: TimeWindow, context: TriggerContext) -> None:
-        """Takes that timer back."""
         context.forget_event_time(window.last_us)
 
 
@@ -126,25 +134,21 @@ class ProcessingTimeTrigger(Trigger):
     def on_row(
         self, value: Any, time_us: int, window: TimeWindow, context: TriggerContext
     ) -> Verdict:
-        """Sets the timer of the window's last time."""
         context.at_processing_time(window.last_us)
         return CONTINUE
 
     def on_processing_time(
         self, time_us: int, window: TimeWindow, context: TriggerContext
     ) -> Verdict:
-        """Fires at the window's last time."""
         return FIRE if time_us == window.last_us else CONTINUE
 
     def on_merge(
         self, window: TimeWindow, memories: list[dict[str, Any]], context: TriggerContext
     ) -> None:
-        """Sets the timer of the merged window."""
         if window.last_us > context.processing_time_us:
             context.at_processing_time(window.last_us)
 
     def clear(self, window: TimeWindow, context: TriggerContext) -> None:
-        """Takes that timer back."""
         context.forget_processing_time(window.last_us)
 
 
@@ -157,7 +161,6 @@ class CountTrigger(Trigger):
     def on_row(
         self, value: Any, time_us: int, window: TimeWindow, context: TriggerContext
     ) -> Verdict:
-        """Counts, and fires when there are enough."""
         count = context.memory.get("count", 0) + 1
         context.memory["count"] = 0 if count >= self.n_rows else count
         return FIRE if count >= self.n_rows else CONTINUE
@@ -208,95 +211,73 @@ class ContinuousTrigger(Trigger):
 
     @property
     def needs_processing_time(self) -> bool:
-        """Whether it fires in processing time."""
         return self.processing_time
 
     def on_row(
         self, value: Any, time_us: int, window: TimeWindow, context: TriggerContext
     ) -> Verdict:
-        """Sets the timers; fires for a late row."""
-        if not self.processing_time and window.last_us <= context.watermark_us:
-            return FIRE
-        if self.processing_time:
-            self._ask_processing_time(window, context.processing_time_us, context)
-            return CONTINUE
-        context.at_event_time(window.last_us)
-        self._ask(window, time_us, context)
+        now_us, at, _ = self._timers(context)
+        if window.last_us > now_us:
+            at(window.last_us)
+        elif not self.processing_time:
+            return FIRE  # a late row
+        self._set_next(now_us if self.processing_time else time_us, window, context)
         return CONTINUE
 
     def on_event_time(self, time_us: int, window: TimeWindow, context: TriggerContext) -> Verdict:
-        """Fires, and sets the next timer."""
-        if self.processing_time:
-            return CONTINUE
-        if time_us == window.last_us:
-            return FIRE
-        if time_us != context.memory.get("next"):
-            return CONTINUE
-        del context.memory["next"]
-        if context.watermark_us < FOREVER_US:
-            # at the end of input the window's own end is all that is left
-            self._ask(window, time_us, context)
-        return FIRE
+        return CONTINUE if self.processing_time else self._on_time(time_us, window, context)
 
     def on_processing_time(
         self, time_us: int, window: TimeWindow, context: TriggerContext
     ) -> Verdict:
-        """The same in processing time."""
-        if not self.processing_time:
-            return CONTINUE
-        if time_us == window.last_us:
-            return FIRE
-        if time_us != context.memory.get("next"):
-            return CONTINUE
-        del context.memory["next"]
-        if context.processing_time_us < FOREVER_US:
-            self._ask_processing_time(window, time_us, context)
-        return FIRE
+        return self._on_time(time_us, window, context) if self.processing_time else CONTINUE
 
     def on_merge(
         self, window: TimeWindow, memories: list[dict[str, Any]], context: TriggerContext
     ) -> None:
         """Goes on with the earliest of the timers."""
+        now_us, at, _ = self._timers(context)
+        if window.last_us > now_us:
+            at(window.last_us)
         times = [memory["next"] for memory in memories if "next" in memory]
-        if not self.processing_time and window.last_us > context.watermark_us:
-            context.at_event_time(window.last_us)
-        if self.processing_time and window.last_us > context.processing_time_us:
-            context.at_processing_time(window.last_us)
         if times:
             context.memory["next"] = min(times)
-            (context.at_processing_time if self.processing_time else context.at_event_time)(
-                min(times)
-            )
+            at(min(times))
 
     def clear(self, window: TimeWindow, context: TriggerContext) -> None:
-        """Takes both timers back."""
-        forget_end = (
-            context.forget_processing_time if self.processing_time else context.forget_event_time
-        )
-        forget_end(window.last_us)
+        _, _, forget = self._timers(context)
+        forget(window.last_us)
         if "next" in context.memory:
-            forget = (
-                context.forget_processing_time
-                if self.processing_time
-                else context.forget_event_time
-            )
             forget(context.memory["next"])
 
-    def _ask(self, window: TimeWindow, time_us: int, context: TriggerContext) -> None:
-        next_us = time_us - time_us % self.interval_us + self.interval_us
-        if "next" not in context.memory and next_us < window.last_us:
-            context.memory["next"] = next_us
-            context.at_event_time(next_us)
+    def _timers(
+        self, context: TriggerContext
+    ) -> tuple[int, Callable[[int], None], Callable[[int], None]]:
+        """(now, what sets a timer, what takes one back) in the time that it fires in."""
+        if self.processing_time:
+            now_us = context.processing_time_us
+            return now_us, context.at_processing_time, context.forget_processing_time
+        return context.watermark_us, context.at_event_time, context.forget_event_time
 
-    def _ask_processing_time(
-        self, window: TimeWindow, time_us: int, context: TriggerContext
-    ) -> None:
+    def _on_time(self, time_us: int, window: TimeWindow, context: TriggerContext) -> Verdict:
+        """Fires, and sets the next timer."""
+        if time_us == window.last_us:
+            return FIRE
+        if time_us != context.memory.get("next"):
+            return CONTINUE
+        del context.memory["next"]
+        now_us, *_ = self._timers(context)
+        if now_us < FOREVER_US:
+            # at the end of input the window's own end is all that is left
+            self._set_next(time_us, window, context)
+        return FIRE
+
+    def _set_next(self, time_us: int, window: TimeWindow, context: TriggerContext) -> None:
         next_us = time_us - time_us % self.interval_us + self.interval_us
-        if time_us < window.last_us:
-            context.at_processing_time(window.last_us)
-        if "next" not in context.memory:
+        if "next" not in context.memory and (self.processing_time or next_us < window.last_us):
+            _, at, _ = self._timers(context)
             context.memory["next"] = next_us
-            context.at_processing_time(next_us)
+            at(next_us)
 
 
 @dataclass(frozen=True)
@@ -313,7 +294,6 @@ class EarlyAndLateTrigger(Trigger):
 
     @property
     def needs_processing_time(self) -> bool:
-        """Whether one of the two does."""
         return any(
             part is not None and part.needs_processing_time for part in (self.early, self.late)
         )
@@ -321,15 +301,12 @@ class EarlyAndLateTrigger(Trigger):
     def on_row(
         self, value: Any, time_us: int, window: TimeWindow, context: TriggerContext
     ) -> Verdict:
-        """Asks the trigger whose turn it is."""
+        part = self._in_turn(window, context)
         if window.last_us > context.watermark_us:
             context.at_event_time(window.last_us)
-            if self.early is None:
-                return CONTINUE
-            return _fires(self.early.on_row(value, time_us, window, context))
-        if self.late is None:
+        elif part is None:
             return FIRE
-        return _fires(self.late.on_row(value, time_us, window, context))
+        return CONTINUE if part is None else FIRE & part.on_row(value, time_us, window, context)
 
     def on_event_time(self, time_us: int, window: TimeWindow, context: TriggerContext) -> Verdict:
         """Fires at the window's last time, from which on it is the late one's turn."""
@@ -340,18 +317,15 @@ class EarlyAndLateTrigger(Trigger):
             context.memory.clear()
             return FIRE
         part = self.early if time_us < window.last_us else self.late
-        if part is None:
-            return CONTINUE
-        return _fires(part.on_event_time(time_us, window, context))
+        return CONTINUE if part is None else FIRE & part.on_event_time(time_us, window, context)
 
     def on_processing_time(
         self, time_us: int, window: TimeWindow, context: TriggerContext
     ) -> Verdict:
-        """Asks the trigger whose turn it is."""
-        part = self.early if window.last_us > context.watermark_us else self.late
+        part = self._in_turn(window, context)
         if part is None:
             return CONTINUE
-        return _fires(part.on_processing_time(time_us, window, context))
+        return FIRE & part.on_processing_time(time_us, window, context)
 
     def on_merge(
         self, window: TimeWindow, memories: list[dict[str, Any]], context: TriggerContext
@@ -359,16 +333,18 @@ class EarlyAndLateTrigger(Trigger):
         """Sets the timer of the merged window; the trigger whose turn it is merges."""
         if window.last_us > context.watermark_us:
             context.at_event_time(window.last_us)
-        part = self.early if window.last_us > context.watermark_us else self.late
+        part = self._in_turn(window, context)
         if part is not None:
             part.on_merge(window, memories, context)
 
     def clear(self, window: TimeWindow, context: TriggerContext) -> None:
-        """Clears both."""
         context.forget_event_time(window.last_us)
         for part in (self.early, self.late):
             if part is not None:
                 part.clear(window, context)
+
+    def _in_turn(self, window: TimeWindow, context: TriggerContext) -> Trigger | None:
+        return self.early if window.last_us > context.watermark_us else self.late
 
 
 @dataclass(frozen=True)
@@ -379,39 +355,29 @@ class PurgingTrigger(Trigger):
 
     @property
     def needs_processing_time(self) -> bool:
-        """Whether the inner one does."""
         return self.inner.needs_processing_time
 
     def on_row(
         self, value: Any, time_us: int, window: TimeWindow, context: TriggerContext
     ) -> Verdict:
-        """The inner one's answer; FIRE becomes FIRE_AND_PURGE."""
         return _purging(self.inner.on_row(value, time_us, window, context))
 
     def on_event_time(self, time_us: int, window: TimeWindow, context: TriggerContext) -> Verdict:
-        """The inner one's answer; FIRE becomes FIRE_AND_PURGE."""
         return _purging(self.inner.on_event_time(time_us, window, context))
 
     def on_processing_time(
         self, time_us: int, window: TimeWindow, context: TriggerContext
     ) -> Verdict:
-        """The inner one's answer; FIRE becomes FIRE_AND_PURGE."""
         return _purging(self.inner.on_processing_time(time_us, window, context))
 
     def on_merge(
         self, window: TimeWindow, memories: list[dict[str, Any]], context: TriggerContext
     ) -> None:
-        """The inner one merges."""
         self.inner.on_merge(window, memories, context)
 
     def clear(self, window: TimeWindow, context: TriggerContext) -> None:
-        """Clears the inner one."""
         self.inner.clear(window, context)
 
 
 def _purging(verdict: Verdict) -> Verdict:
     return verdict | PURGE if FIRE in verdict else verdict
-
-
-def _fires(verdict: Verdict) -> Verdict:
-    return verdict & FIRE
