@@ -24,7 +24,7 @@ from runtime.errors import AnalysisError
 from runtime.names import quoted
 from runtime.spec.stream import FINAL_US, KEEP, LATE_ROW, WATERMARK
 from runtime.spec.table import LATE_ROWS, TableSpec
-from runtime.streaming.execute.local_stage import CLOSED_UNTIL, closed_until_text
+from runtime.streaming.job_properties import set_closed_until
 from runtime.streaming.status import closed_after
 
 # Columns beside those of a late row's own table: the watermark that it missed, and whose windows
@@ -116,11 +116,11 @@ def closed_until_sent(
     context = spark.sparkContext
     known = closed_before(late, batch, query)
     if known:
-        context.setLocalProperty(CLOSED_UNTIL, closed_until_text(context, known))
+        set_closed_until(context, known)
     try:
         yield
     finally:
-        context.setLocalProperty(CLOSED_UNTIL, "")
+        set_closed_until(context, {})
 
 
 def closed_before(late: LateTable, batch: int, query: StreamingQuery | None) -> dict[int, int]:

@@ -27,7 +27,7 @@ from runtime.names import quoted
 from runtime.spark.errors import translated_errors
 from runtime.spec.ranks import RankOrder
 from runtime.spec.table import TableSpec
-from runtime.streaming.held import hold_watermarks
+from runtime.streaming.job_properties import hold_watermarks
 
 Take = Callable[[pa.Table], None]
 

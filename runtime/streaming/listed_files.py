@@ -10,6 +10,7 @@ micro-batch has is in Spark's checkpoint, and the same when it is computed again
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -33,8 +34,7 @@ from runtime.streaming.source_reads import LISTED_PARTS
 _PARTS_DDL = "path string"
 # Files stay new to Spark however long ago they were written
 _NEVER = "36500d"
-_UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30}
-_UNITS["gb"] = _UNITS["g"]
+_SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30}
 
 
 # What lists now, by directory
@@ -164,18 +164,18 @@ def _parts(file: ScanFile) -> Iterator[FileRange]:
 def _limits(table: TableSpec) -> tuple[int | None, int | None]:
     """How many files, and how many bytes, a micro-batch takes at most."""
     options = file_source_options(table)
-    n_files, n_bytes = options.get("maxFilesPerTrigger"), options.get("maxBytesPerTrigger")
-    if n_bytes is not None:
-        digits = n_bytes.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ")
-        unit = n_bytes[len(digits) :].strip().lower()
-        if not digits.isdigit() or unit not in _UNITS:
-            raise ExecutionError(
-                f"table `{table.name}`: option 'max-bytes-per-trigger' is {n_bytes}",
-                hint="it must be a number of bytes, such as 500000000 or 500m",
-                subjects=(table.name,),
-            )
-        return None if n_files is None else int(n_files), int(digits) * _UNITS[unit]
-    return None if n_files is None else int(n_files), None
+    n_files, text = options.get("maxFilesPerTrigger"), options.get("maxBytesPerTrigger")
+    most_files = None if n_files is None else int(n_files)
+    if text is None:
+        return most_files, None
+    n_bytes = re.fullmatch(r"(\d+) *([kmg]?)b? *", text.lower())
+    if n_bytes is None:
+        raise ExecutionError(
+            f"table `{table.name}`: option 'max-bytes-per-trigger' is {text}",
+            hint="it must be a number of bytes, such as 500000000 or 500m",
+            subjects=(table.name,),
+        )
+    return most_files, int(n_bytes[1]) << _SHIFTS[n_bytes[2]]
 
 
 def _chunks(

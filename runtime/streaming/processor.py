@@ -8,7 +8,7 @@ time, and the others go by that too: all of a micro-batch advance by the same.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -37,7 +37,7 @@ from runtime.local.streaming.messages import (
 )
 from runtime.spark.workers import prepare_worker
 from runtime.streaming.general.key_group import GeneralGroup, GeneralSpec
-from runtime.streaming.held import watermarks_are_held
+from runtime.streaming.job_properties import watermarks_are_held
 from runtime.streaming.operators.base import KeyGroupOperator, MicroBatch, Output, Status
 from runtime.streaming.operators.buckets import MemoryBound, process
 from runtime.streaming.operators.session import SessionOperator, SessionSpec
@@ -45,8 +45,7 @@ from runtime.streaming.operators.window import WindowOperator, WindowSpec
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.buckets import Place
 from runtime.streaming.status import STATUS, STATUS_DDL
-from runtime.streaming.wall_clock import wall_watermark_us
-from runtime.streaming.watermarks import is_idle, reduced
+from runtime.streaming.watermarks import is_idle, reduced, wall_watermark_us
 
 _MS = 1_000
 # Windows of fewer bytes are not worth compressing
@@ -88,17 +87,8 @@ class ProcessorSpec:
     names: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True)
-class _HeadProgress:
-    """What a head has got for the key groups of its task.
-
-    Attributes:
-        progress: what the tasks of the local stage saw, reduced.
-        clock_us: the processing time; None: nobody needs it.
-    """
-
-    progress: tuple[Progress, ...]
-    clock_us: int | None
+# What the key groups of a task go by: what tasks of the local stage saw, and processing time
+_OfTask = tuple[Sequence[Progress], int | None]
 
 
 class WindowProcessor(StatefulProcessor):
@@ -112,7 +102,7 @@ class WindowProcessor(StatefulProcessor):
     def __init__(self, spec: ProcessorSpec, figures: TaskFigures | None = None) -> None:
         self._spec = spec
         self._figures = figures
-        self._of_head: _HeadProgress | None = None
+        self._of_head: _OfTask | None = None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Called by Spark before anything else."""
@@ -151,19 +141,10 @@ class WindowProcessor(StatefulProcessor):
                     clock_us = time_us
                 case NullTimes(n_rows):
                     n_null_times += n_rows
-        of_head = self._progress_for(key[0], progress, clock_us)
+        of_task, clock_us = self._progress_for(key[0], progress, clock_us)
         is_held = watermarks_are_held()
-        results = self._run(
-            key[0],
-            MicroBatch(
-                partials,
-                of_head.progress,
-                n_null_times,
-                of_head.clock_us,
-                candidates,
-                is_held,
-            ),
-        )
+        batch = MicroBatch(partials, of_task, n_null_times, clock_us, candidates, is_held)
+        results = self._run(key[0], batch)
         if self._figures is None:
             yield from results
             return
@@ -171,9 +152,7 @@ class WindowProcessor(StatefulProcessor):
         self._figures.add(rows_in=n_partials, seconds=time.perf_counter() - begun)
         yield from self._timed(results, self._figures)
 
-    def _progress_for(
-        self, group: int, progress: list[Progress], clock_us: int | None
-    ) -> _HeadProgress:
+    def _progress_for(self, group: int, progress: list[Progress], clock_us: int | None) -> _OfTask:
         """What a key group goes by.
 
         Args:
@@ -187,7 +166,7 @@ class WindowProcessor(StatefulProcessor):
         if group in self._spec.heads:
             if clock_us is not None:
                 progress = progress + self._processing_time_watermarks(clock_us)
-            self._of_head = _HeadProgress(tuple(reduced(progress)), clock_us)
+            self._of_head = reduced(progress), clock_us
         elif self._of_head is None or progress or clock_us is not None:
             raise ExecutionError(
                 f"key group {group} is not in the task of Spark's that it belongs to, with those "

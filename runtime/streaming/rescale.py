@@ -24,6 +24,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -90,9 +91,7 @@ def rescale(
         ExecutionError: a stream runs on it, there is nothing to be done, or it cannot be done.
     """
     directory = checkpoint.directory
-    if not is_local_path(directory):
-        return _rescaled(spark, files, checkpoint, partitions, groups_per_task)
-    with holding(directory) as is_ours:
+    with holding(directory) if is_local_path(directory) else nullcontext(True) as is_ours:
         if not is_ours:
             raise ExecutionError(
                 f"a stream runs on the checkpoint in {directory}",
@@ -325,7 +324,7 @@ def _state_rows(
         columns = [
             [{"key_group": number}] * len(some),
             [_spark_key(number, each) for each in some],
-            [_spark_value(blobs[each]) for each in some],
+            [_row(blobs[each]) for each in some],
             [STATE_NAME] * len(some),
         ]
         arrays = [pa.array(c, field.type) for c, field in zip(columns, schema, strict=True)]
@@ -339,11 +338,7 @@ def _state_rows(
 
 def _spark_key(number: int, name: str) -> bytes:
     """The key of an entry in a map of state: (the key group, the key in the map)."""
-    return _row(_row_of_int(number), _row(name.encode()))
-
-
-def _spark_value(blob: bytes) -> bytes:
-    return _row(blob)
+    return _row(struct.pack("<qii", 0, number, 0), _row(name.encode()))
 
 
 def _row(*columns: bytes) -> bytes:
@@ -355,10 +350,6 @@ def _row(*columns: bytes) -> bytes:
         body.append(column + bytes(-len(column) % 8))
         at += len(body[-1])
     return b"".join((*head, *body))
-
-
-def _row_of_int(number: int) -> bytes:
-    return struct.pack("<qii", 0, number, 0)
 
 
 def _map_key(key: bytes, number: int) -> str:

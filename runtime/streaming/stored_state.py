@@ -28,7 +28,7 @@ from runtime.spec.stream import FINAL_US
 from runtime.streaming.checkpoint import Checkpoint, committed, find_checkpoint
 from runtime.streaming.identity import Identity
 from runtime.streaming.state.blobs import FACTS, decode_facts
-from runtime.streaming.state.buckets import BUCKETS, facts_name, is_facts
+from runtime.streaming.state.buckets import facts_of_buckets, is_facts
 from runtime.streaming.state.contents import (
     Blob,
     BlobKind,
@@ -228,10 +228,9 @@ def state_rows(spark: SparkSession, state: StoredState, stored: StoredOperator) 
     contents = _contents(spark, state, stored, wanted)
     decoder = Decoder(stored.operator, stored.closed_us)
     taken = {
-        place: contents[group, blob.taken]
-        for place, blob in places.items()
+        (group, name): contents[group, blob.taken]
+        for (group, name), blob in places.items()
         if blob.taken is not None
-        for group in (place[0],)
     }
     columns = StructType()
     if sample is not None:
@@ -311,16 +310,16 @@ def _operator(
             F.when(has_facts, F.col("blob")),
         ),
     )
-    known = {(group, name): bytes(blob) for group, name, _, blob in rows if blob is not None}
-    facts = {group: decode_facts(blob) for (group, name), blob in known.items() if name == FACTS}
+    known: dict[int, dict[str, bytes]] = {}
+    for group, name, _, blob in rows:
+        if blob is not None:
+            known.setdefault(group, {})[name] = bytes(blob)
+    facts = {group: decode_facts(own[FACTS]) for group, own in known.items() if FACTS in own}
     try:
-        buckets = {
-            group: [decode_facts(known[group, facts_name(n)]) for n in range(own.get(BUCKETS, 0))]
-            for group, own in facts.items()
-        }
+        buckets = {group: facts_of_buckets(known[group], own) for group, own in facts.items()}
     except KeyError as error:
         raise ExecutionError(
-            f"the state in {checkpoint.directory} is damaged: it lacks the blob {error.args[0][1]}"
+            f"the state in {checkpoint.directory} is damaged: it lacks the blob {error.args[0]}"
         ) from error
     sizes = {(group, name): size for group, name, size, _ in rows if not is_facts(name)}
     return facts, buckets, sizes

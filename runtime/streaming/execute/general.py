@@ -64,7 +64,9 @@ def general_stream(
     Raises:
         AnalysisError: the time zone is not known to Python.
     """
-    has_processing_time = general_needs_processing_time(step, job, options)
+    may_wait = options.idle_timeout_us is not None and not step.is_cascade
+    is_processing_time = any(source.time_type == "proctime" for source in step.sources)
+    has_processing_time = is_processing_time or may_wait or job.needs_processing_time
     with temporary_view(spark, streaming_dataframe(spark, step.input, options, bounded)) as source:
         rows = spark.sql(_rows_sql(step, spark.table(source).columns, source, has_processing_time))
     rows = options.own_sources.beside(
@@ -91,15 +93,6 @@ def general_stream(
     emitted = observed(operator_output(messages, operator, step, options), number)
     results = decoded_output(emitted.where(F.col("windows").isNotNull()), result)
     return results.drop(*(mark.name for mark in MARKS))
-
-
-def general_needs_processing_time(
-    step: StreamRowsStep, job: WindowJob, options: StreamOptions
-) -> bool:
-    """Whether a job needs processing time, with rows or without."""
-    is_processing_time = any(source.time_type == "proctime" for source in step.sources)
-    may_wait = options.idle_timeout_us is not None and not step.is_cascade
-    return is_processing_time or may_wait or job.needs_processing_time
 
 
 def _rows_sql(

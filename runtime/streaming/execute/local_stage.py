@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
-from pyspark import SparkContext, TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, LongType
@@ -39,13 +37,9 @@ from runtime.spec.local import (
 )
 from runtime.spec.steps import Step
 from runtime.spec.stream import FINAL_US, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
-from runtime.streaming.held import OF_MICRO_BATCH
+from runtime.streaming.job_properties import known_closed_us
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.source_reads import read_counted
-
-# The local property of Spark's jobs in which tasks see which rows can be late: those of which no
-# window ends after a time. Where it is not set, any row may be.
-CLOSED_UNTIL = "sqlwin.closed-until"
 
 
 @dataclass(frozen=True)
@@ -165,12 +159,8 @@ def _run_local(
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
         batches = (received(batch, plan.delay_us, plan.time_key) for batch in batches)
-        if not plan.keeps_late_rows:
-            yield from LocalTask(plan).run(batches)
-            return
-        context = TaskContext.get()
-        known_us = None if context is None else known_closed_us(context, number)
-        yield from LocalTask(plan, FINAL_US if known_us is None else known_us).run(batches)
+        closed_us = known_closed_us(number) if plan.keeps_late_rows else None
+        yield from LocalTask(plan, FINAL_US if closed_us is None else closed_us).run(batches)
 
     return run
 
@@ -203,24 +193,3 @@ def _run_messages(
         yield from stage.second(batches) if is_second else stage.run(batches)
 
     return run
-
-
-def closed_until_text(context: SparkContext, closed_us: Mapping[int, int]) -> str:
-    """The value of CLOSED_UNTIL, which counts in jobs of the micro-batch that this thread runs.
-
-    Args:
-        context: Spark's.
-        closed_us: what was closed for operators, by their numbers.
-    """
-    own = [str(context.getLocalProperty(name)) for name in OF_MICRO_BATCH]
-    return json.dumps([own, list(closed_us.items())])
-
-
-def known_closed_us(context: TaskContext, number: int) -> int | None:
-    """What CLOSED_UNTIL holds for a task of an operator and its own micro-batch; None: nothing."""
-    text = context.getLocalProperty(CLOSED_UNTIL)
-    if not text:
-        return None
-    of_job, closed_us = json.loads(text)
-    own = [context.getLocalProperty(name) for name in OF_MICRO_BATCH]
-    return dict(closed_us).get(number) if None not in own and of_job == own else None

@@ -33,7 +33,6 @@ from runtime.streaming.general.operator import (
     WindowJob,
 )
 from runtime.streaming.general.rows import own_key, results_batch
-from runtime.streaming.general.stored import CellFacts, decode_cell, encode_cell
 from runtime.streaming.operators.base import (
     Emitted,
     KeyGroupOperator,
@@ -42,9 +41,13 @@ from runtime.streaming.operators.base import (
     Output,
 )
 from runtime.streaming.state.blobs import BlobStore, known_blob
-from runtime.streaming.state.cells import Cell, Cells, cell_of
-from runtime.streaming.wall_clock import wall_watermark_us
-from runtime.streaming.watermarks import Watermarks, emitted_by_sessions_us, later_us
+from runtime.streaming.state.cells import Cell, CellFacts, Cells, cell_of, decode_cell, encode_cell
+from runtime.streaming.watermarks import (
+    Watermarks,
+    emitted_by_sessions_us,
+    later_us,
+    wall_watermark_us,
+)
 
 # The column with the place of a row's key among the positions of all key groups
 POSITION = "$position"
@@ -286,8 +289,8 @@ class GeneralGroup(KeyGroupOperator):
         due = [time_us for time_us in timers if time_us is not None]
         return min(due) + WINDOW_TIME_LAG_US if due else None
 
-    def _emitted_us(self, watermarks: Watermarks) -> int | None:
-        return self._followed(watermarks)
+    def _emitted_us(self) -> int | None:
+        return self._followed(self._watermarks)
 
 
 def _reached(timer_us: int | None, now_us: int | None) -> bool:

@@ -197,9 +197,9 @@ class KeyGroupOperator(ABC):
     def _next_window_end_us(self, reader: int) -> int | None:
         """The end of the next window that waits for the watermark, if any does."""
 
-    def _emitted_us(self, watermarks: Watermarks) -> int | None:
+    def _emitted_us(self) -> int | None:
         """The watermark of what the operator emits."""
-        return watermarks.combined_us
+        return self._watermarks.combined_us
 
     def _closed_until_us(self) -> int | None:
         """Windows that end no later than this take no rows any more."""
@@ -215,6 +215,6 @@ class KeyGroupOperator(ABC):
             n_rows,
             n_bytes,
             self._next_window_end_us(reader),
-            self._emitted_us(self._watermarks),
+            self._emitted_us(),
             self._closed_until_us(),
         )

@@ -20,10 +20,10 @@ from runtime.streaming.state.blobs import (
     BlobStore,
     decode_facts,
     encode_facts,
-    known_blob,
+    lacks_blob,
     tells_of_buckets,
 )
-from runtime.streaming.state.buckets import BUCKETS, MOST, BucketStore, Place, facts_name
+from runtime.streaming.state.buckets import BUCKETS, MOST, PartStore, Place, facts_name
 from runtime.streaming.state.split import BY, split_buckets
 
 # What the facts of a key group have in common with those of its sub-buckets
@@ -62,9 +62,10 @@ def process(
     Raises:
         ExecutionError: as `KeyGroupOperator.process`; or the state lacks something.
     """
-    blob = store.get(FACTS)
+    whole = PartStore(store)
+    blob = whole.get(FACTS)
     if blob is None or not tells_of_buckets(blob):
-        operator = make(_WithFacts(store, blob))
+        operator = make(whole)
         n_buckets = bound.place.more_buckets(1, operator.most_bytes_before, bound.n_bytes)
         if n_buckets == 1:
             operator.enough_bytes = bound.n_bytes
@@ -90,8 +91,10 @@ def _buckets(
     statuses: dict[int, Status] = {}
     total, facts = 0, dict[str, Any]()
     for bucket, part in enumerate(parts):
-        known = known_blob(store, facts_name(bucket))
-        operator = make(_WithFacts(BucketStore(store, bucket), known))
+        own_store = PartStore(store, bucket)
+        if own_store.get(FACTS) is None:
+            raise lacks_blob(facts_name(bucket))
+        operator = make(own_store)
         for output in operator.process(part):
             if isinstance(output.result, Status):
                 before = statuses.get(output.reader)
@@ -152,20 +155,3 @@ def _both(one: Status | None, other: Status) -> Status:
         n_bytes=one.n_bytes + other.n_bytes,
         next_window_end_us=min((end for end in ends if end is not None), default=None),
     )
-
-
-class _WithFacts:
-    """Blobs of which the facts have been read."""
-
-    def __init__(self, store: BlobStore, facts: bytes | None) -> None:
-        self._store = store
-        self._facts = facts
-
-    def get(self, name: str) -> bytes | None:
-        return self._facts if name == FACTS else self._store.get(name)
-
-    def put(self, name: str, blob: bytes) -> None:
-        self._store.put(name, blob)
-
-    def remove(self, name: str) -> None:
-        self._store.remove(name)

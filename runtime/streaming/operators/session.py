@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -58,15 +58,15 @@ from runtime.streaming.operators.base import (
 )
 from runtime.streaming.state.blobs import (
     BlobStore,
-    checked,
+    decode_bits,
     decode_table,
-    encode_state,
+    encode_bits,
     known_blob,
-    versioned,
     with_columns,
 )
+from runtime.streaming.state.contents import SessionChunk, session_chunks
 from runtime.streaming.state.key_sets import marks_of
-from runtime.streaming.state.table_cache import CACHE, unique_name
+from runtime.streaming.state.table_cache import CACHE, remove_table, unique_name, write_table
 from runtime.streaming.watermarks import Watermarks, emitted_by_sessions_us
 
 # With so many runs of chunks some are made one when the next one comes.
@@ -97,29 +97,6 @@ class SessionSpec:
     sources: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True)
-class SessionChunk:
-    """A blob of partials in state.
-
-    Attributes:
-        name: its name.
-        n_rows: how many of the partials have not been taken.
-        n_bytes: the size of the blob.
-        first_us: the earliest first time of one of them.
-        last_us: the earliest last time of one of them.
-        run: chunks with the same were written together.
-        taken: the blob with a bit for each partial, whether it has been taken; None: none has.
-    """
-
-    name: str
-    n_rows: int
-    n_bytes: int
-    first_us: int
-    last_us: int
-    run: str
-    taken: str | None = None
-
-
 class SessionOperator(KeyGroupOperator):
     """The session operator of one key group.
 
@@ -137,7 +114,7 @@ class SessionOperator(KeyGroupOperator):
         aggregation, partials = spec.aggregation, spec.partials
         values = [name for each in partials for name in each.columns]
         self._columns = [*aggregation.keys, aggregation.slice_end, *values, _MARK]
-        self._chunks = [_chunk(*chunk) for chunk in self._known.get("chunks", ())]
+        self._chunks = session_chunks(self._known)
 
     def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:
         closed, fires = before.combined_us, after.combined_us
@@ -288,13 +265,11 @@ class SessionOperator(KeyGroupOperator):
         run = unique_name()
         # in order of time, so that those that may end are in few of the chunks
         for piece in pieces(table.sort_by(FIRST_TIME)):
-            blob = encode_state(piece)
             first_us, last_us = (int(int64_column(piece, t).min()) for t in (FIRST_TIME, LAST_TIME))
-            name = unique_name()
-            self._store.put(name, blob)
+            name, n_bytes = write_table(self._store, piece)
             CACHE.put(name, self._with_marks(piece))
             rows = piece.num_rows
-            self._chunks.append(SessionChunk(name, rows, len(blob), first_us, last_us, run))
+            self._chunks.append(SessionChunk(name, rows, n_bytes, first_us, last_us, run))
 
     def _take(self, chunks: list[SessionChunk]) -> list[pa.Table]:
         """The partials of some chunks, which are removed."""
@@ -329,20 +304,18 @@ class SessionOperator(KeyGroupOperator):
         if chunk.taken is not None:
             self._store.remove(chunk.taken)
         taken = unique_name()
-        self._store.put(taken, versioned(np.packbits(~is_there).tobytes()))
-        times = (int(int64_column(table, name)[is_there].min()) for name in (FIRST_TIME, LAST_TIME))
-        first_us, last_us = times
+        self._store.put(taken, encode_bits(~is_there))
+        first_us, last_us = (
+            int(int64_column(table, name)[is_there].min()) for name in (FIRST_TIME, LAST_TIME)
+        )
         n_rows = int(np.count_nonzero(is_there))
-        return replace(chunk, n_rows=n_rows, first_us=first_us, last_us=last_us, taken=taken)
+        return chunk._replace(n_rows=n_rows, first_us=first_us, last_us=last_us, taken=taken)
 
     def _is_there(self, chunk: SessionChunk, table: pa.Table) -> BoolArray:
         """Which partials of a chunk have not been taken."""
         if chunk.taken is None:
             return np.ones(len(table), np.bool_)
-        blob = known_blob(self._store, chunk.taken)
-        bits = np.frombuffer(blob, np.uint8, offset=checked(blob))
-        is_there: BoolArray = np.unpackbits(bits, count=len(table)) == 0
-        return is_there
+        return ~decode_bits(known_blob(self._store, chunk.taken), len(table))
 
     def _table(self, chunk: SessionChunk) -> pa.Table:
         """All partials of a chunk, taken or not, with their marks."""
@@ -359,13 +332,12 @@ class SessionOperator(KeyGroupOperator):
 
     def _remove(self, chunk: SessionChunk) -> None:
         self._chunks.remove(chunk)
-        self._store.remove(chunk.name)
-        CACHE.remove(chunk.name)
+        remove_table(self._store, chunk.name)
         if chunk.taken is not None:
             self._store.remove(chunk.taken)
 
     def _facts(self) -> dict[str, Any]:
-        return {"chunks": [astuple(chunk) for chunk in self._chunks]}
+        return {"chunks": self._chunks}
 
     def _size(self) -> tuple[int, int]:
         n_rows = sum(chunk.n_rows for chunk in self._chunks)
@@ -378,17 +350,8 @@ class SessionOperator(KeyGroupOperator):
         next_end, reached = self._earliest_end(None), self._watermarks.combined_us
         return next_end if reached is None else max(next_end, reached + 1)
 
-    def _emitted_us(self, watermarks: Watermarks) -> int | None:
-        return emitted_by_sessions_us(watermarks)
-
-
-def _chunk(
-    name: str | int, rows: int, size: int, first: int, last: int, run: str = "", taken: Any = None
-) -> SessionChunk:
-    """A chunk as it is remembered. An older sqlwin numbered them, and took numbers again."""
-    if isinstance(name, int):
-        name = run = f"s{name}"
-    return SessionChunk(name, rows, size, first, last, run, taken)
+    def _emitted_us(self) -> int | None:
+        return emitted_by_sessions_us(self._watermarks)
 
 
 def _is_numbered(name: str) -> bool:

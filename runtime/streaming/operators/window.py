@@ -335,8 +335,7 @@ class WindowOperator(KeyGroupOperator):
         running, reader = self._running[number], self._slices.readers[number]
         aggregation, slices = reader.spec.aggregation, self._slices_with(number, new)
         for end in window_ends:
-            window = running.window_again if again else running.window
-            table, n_results = window(end, slices), 0
+            table, n_results = running.window(end, slices, has_fired=bool(again)), 0
             if table is not None:
                 table = reader.named(table) if keys is None else keys.rows(reader.named(table))
                 self._note_bytes(table)

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from runtime.compute.arrow.blobs import from_blobs, to_blob
 from runtime.compute.arrow.packed import pack, unpack
-from runtime.compute.kernels.columns import table_bytes
+from runtime.compute.kernels.columns import BoolArray, table_bytes
 from runtime.errors import ExecutionError
 from runtime.streaming.damage import OF_ANOTHER, damaged
 
@@ -79,12 +80,17 @@ def known_blob(store: BlobStore, name: str) -> bytes:
     """
     blob = store.get(name)
     if blob is None:
-        raise ExecutionError(
-            f"the state in the checkpoint is damaged: it lacks the blob {name}",
-            hint="restore the checkpoint's directory from a copy, or start anew in another "
-            "'execution.checkpointing.dir'",
-        )
+        raise lacks_blob(name)
     return blob
+
+
+def lacks_blob(name: str) -> ExecutionError:
+    """The error about a blob that state should have."""
+    return ExecutionError(
+        f"the state in the checkpoint is damaged: it lacks the blob {name}",
+        hint="restore the checkpoint's directory from a copy, or start anew in another "
+        "'execution.checkpointing.dir'",
+    )
 
 
 def encode_state(table: pa.Table) -> bytes:
@@ -157,6 +163,21 @@ def decode_facts(blob: bytes) -> dict[str, Any]:
     begin = 1 if tells_of_buckets(blob) else checked(blob)
     facts: dict[str, Any] = json.loads(blob[begin:])
     return facts
+
+
+def encode_bits(bits: BoolArray) -> bytes:
+    """A bit for each row of a table, as a blob."""
+    return versioned(np.packbits(bits).tobytes())
+
+
+def decode_bits(blob: bytes, n_rows: int) -> BoolArray:
+    """The bits that `encode_bits` wrote for so many rows.
+
+    Raises:
+        ExecutionError: the blob is of another version.
+    """
+    packed = np.frombuffer(blob, np.uint8, offset=checked(blob))
+    return np.unpackbits(packed, count=n_rows).view(np.bool_)
 
 
 def versioned(contents: bytes) -> bytes:

@@ -8,7 +8,7 @@ number doubles as often as need be, and stays.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,21 +86,26 @@ def facts_of_buckets(blobs: Mapping[str, bytes], facts: Mapping[str, Any]) -> li
     return [decode_facts(blobs[facts_name(n)]) for n in range(facts.get(BUCKETS, 0))]
 
 
-class BucketStore:
-    """The blobs of a sub-bucket, as those of a key group.
+class PartStore:
+    """The blobs of a key group, or of a sub-bucket as those of a key group; facts are read once.
 
     Args:
         store: the blobs of the key group.
-        bucket: which sub-bucket.
+        bucket: which sub-bucket; None: the key group, which has none.
     """
 
-    def __init__(self, store: BlobStore, bucket: int) -> None:
+    def __init__(self, store: BlobStore, bucket: int | None = None) -> None:
         self._store = store
-        self._facts = facts_name(bucket)
+        self._facts = FACTS if bucket is None else facts_name(bucket)
+        self._known_facts: bytes | None = None
 
     def get(self, name: str) -> bytes | None:
         """See BlobStore."""
-        return self._store.get(self._facts if name == FACTS else name)
+        if name != FACTS:
+            return self._store.get(name)
+        if self._known_facts is None:
+            self._known_facts = self._store.get(self._facts)
+        return self._known_facts
 
     def put(self, name: str, blob: bytes) -> None:
         """See BlobStore."""
@@ -109,22 +114,3 @@ class BucketStore:
     def remove(self, name: str) -> None:
         """See BlobStore."""
         self._store.remove(self._facts if name == FACTS else name)
-
-
-class StoredBlobs(Mapping[str, bytes]):
-    """The blobs of a key group by their names, each read when it is asked for."""
-
-    def __init__(self, store: BlobStore) -> None:
-        self._store = store
-
-    def __getitem__(self, name: str) -> bytes:
-        blob = self._store.get(name)
-        if blob is None:
-            raise KeyError(name)
-        return blob
-
-    def __iter__(self) -> Iterator[str]:
-        raise TypeError("the names of blobs are in the facts alone")
-
-    def __len__(self) -> int:
-        raise TypeError("the names of blobs are in the facts alone")

@@ -7,12 +7,16 @@ fixed number of them, which those that there are still go by.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+from pyspark import cloudpickle
 
 from runtime.compute.kernels.columns import Int64Array
+from runtime.streaming.general.operator import OperatorState
+from runtime.streaming.state.blobs import checked, versioned
 
 # A hash of 32 bits is spread over the positions of all key groups
 _MOST_POSITIONS = 1 << 30
@@ -100,3 +104,39 @@ class Cells:
             of[is_cut] = size
             number[is_cut] = positions[is_cut] // (self._n_positions // size)
         return number, of
+
+
+@dataclass(frozen=True)
+class CellFacts:
+    """What is known of a cell without reading it.
+
+    Attributes:
+        next_event_us: its next timer by the watermark.
+        next_clock_us: its next timer of processing time, on the wall clock.
+        n_windows: how many windows it keeps something of.
+        n_bytes: the size of its blob.
+    """
+
+    next_event_us: int | None
+    next_clock_us: int | None
+    n_windows: int
+    n_bytes: int
+
+
+def encode_cell(state: OperatorState) -> tuple[bytes, CellFacts]:
+    """The blob of a cell, and what is known of it."""
+    state.n_late = 0
+    # by value, where a class is of a module that only the driver has
+    blob = versioned(cloudpickle.dumps(state))  # type: ignore[no-untyped-call]
+    timers = state.event_timers.next_us, state.clock_timers.next_us
+    return blob, CellFacts(*timers, len(state.contents), len(blob))
+
+
+def decode_cell(blob: bytes) -> OperatorState:
+    """What a cell keeps.
+
+    Raises:
+        ExecutionError: the blob is of another version.
+    """
+    state: OperatorState = pickle.loads(memoryview(blob)[checked(blob) :])
+    return state

@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from runtime.compute.kernels.columns import int64_column
 from runtime.compute.kernels.keys import encode_keys
-from runtime.streaming.state.blobs import BlobStore, decode_table, encode_state, known_blob
+from runtime.streaming.state.blobs import BlobStore, decode_table, known_blob
 from runtime.streaming.state.key_sets import KeySet
 from runtime.streaming.state.ranges import Range, union, without
-from runtime.streaming.state.table_cache import unique_name
+from runtime.streaming.state.table_cache import write_table
 
 # Columns behind the keys: the end of the oldest window that a row is in, and of the newest, int64
 FIRST_WINDOW, LAST_WINDOW = "$first_window", "$last_window"
@@ -122,10 +122,9 @@ class ChangedKeys:
             return given_up
         for rows in self._rows:
             if rows.name is None:
-                rows.name = unique_name()
                 rows.table = self._distinct([self._table(rows)])
                 rows.n_rows = rows.table.num_rows
-                self._store.put(rows.name, encode_state(rows.table))
+                rows.name, _ = write_table(self._store, rows.table)
         return []
 
     def _put_together(self) -> None:

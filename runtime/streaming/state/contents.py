@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +29,7 @@ from runtime.spec.windows import (
     SessionWindow,
     Tumble,
 )
-from runtime.streaming.state.blobs import checked, decode_table
+from runtime.streaming.state.blobs import decode_bits, decode_table
 from runtime.streaming.state.results import runs_of
 from runtime.streaming.state.shared_slices import common_slices
 from runtime.streaming.watermarks import ends_passed_us
@@ -75,12 +75,49 @@ class Blob:
     ranges: tuple[tuple[int, int], ...] = ()
 
 
+class SessionChunk(NamedTuple):
+    """A blob of partials of open sessions.
+
+    Attributes:
+        name: its name.
+        n_rows: how many of the partials have not been taken.
+        n_bytes: the size of the blob.
+        first_us: the earliest first time of one of them.
+        last_us: the earliest last time of one of them.
+        run: chunks with the same were written together.
+        taken: the blob with a bit for each partial, whether it has been taken; None: none has.
+    """
+
+    name: str
+    n_rows: int
+    n_bytes: int
+    first_us: int
+    last_us: int
+    run: str = ""
+    taken: str | None = None
+
+
+def session_chunks(facts: Mapping[str, Any]) -> list[SessionChunk]:
+    """The chunks of open sessions that facts tell of."""
+    found = []
+    for name, *others in facts.get("chunks", ()):
+        if isinstance(name, int):
+            # an older sqlwin numbered them, and took numbers again
+            name = f"s{name}"
+            others = [*others[:4], name, *others[5:]]
+        found.append(SessionChunk(name, *others))
+    return found
+
+
 def blobs_of(facts: Mapping[str, Any]) -> dict[str, Blob]:
     """The blobs of a key group by name, as its facts say."""
     found = [
         *_slices(1, facts.get("slices") or ()),
         *(each for members, slabs in facts.get("levels") or () for each in _slices(members, slabs)),
-        *map(_session, facts.get("chunks") or ()),
+        *(
+            Blob(chunk.name, BlobKind.SESSIONS, chunk.n_rows, taken=chunk.taken)
+            for chunk in session_chunks(facts)
+        ),
         *_running(facts.get("running") or {}),
         *_results(facts.get("updates") or {}),
         *(
@@ -95,14 +132,6 @@ def _slices(members: int, slabs: Sequence[Any]) -> Iterator[Blob]:
     for _, _, chunks in slabs:
         for name, n_rows, *_ in chunks:
             yield Blob(name, BlobKind.SLICES, n_rows, members)
-
-
-def _session(chunk: Sequence[Any]) -> Blob:
-    name, n_rows = chunk[0], chunk[1]
-    taken = chunk[6] if len(chunk) > 6 else None
-    return Blob(
-        f"s{name}" if isinstance(name, int) else name, BlobKind.SESSIONS, n_rows, taken=taken
-    )
 
 
 def _running(facts: Mapping[str, Any]) -> Iterator[Blob]:
@@ -155,9 +184,7 @@ class Decoder:
         """
         table = decode_table(contents)
         if taken is not None:
-            bits = np.frombuffer(taken, np.uint8, offset=checked(taken))
-            is_there = np.unpackbits(bits, count=table.num_rows) == 0
-            table = table.filter(pa.array(is_there))
+            table = table.filter(pa.array(~decode_bits(taken, table.num_rows)))
         match blob.kind:
             case BlobKind.SESSIONS:
                 return self._of_sessions(table)

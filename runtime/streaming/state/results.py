@@ -20,11 +20,11 @@ from runtime.compute.arrow.blobs import pieces
 from runtime.compute.kernels.columns import Int64Array, int64_column
 from runtime.compute.kernels.keys import encode_keys
 from runtime.spec.stream import FINAL_US
-from runtime.streaming.state.blobs import BlobStore, encode_state
+from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.key_sets import KeySet
 from runtime.streaming.state.ranges import Range, without
 from runtime.streaming.state.slices import slices_between
-from runtime.streaming.state.table_cache import CACHE, read_table, unique_name
+from runtime.streaming.state.table_cache import read_table, remove_table, write_table
 
 # A part has so many results, or those of one window.
 PART_ROWS = 1 << 12
@@ -108,14 +108,17 @@ class KeptResults:
         """
         found: list[pa.Table] = []
         for part in (part for run in self._runs for part in run):
-            after, until = max(part.after_us, ends[0]), min(part.until_us, ends[1])
-            if after < until:
-                for name in part.names:
-                    tables = slices_between(
-                        [read_table(self._store, name)], self._window_end, after, until
-                    )
-                    found += tables if keys is None else map(keys.rows, tables)
+            tables = self._tables(part, ends)
+            found += tables if keys is None else map(keys.rows, tables)
         return pa.concat_tables(found) if found else None
+
+    def _tables(self, part: Part, ends: Range) -> list[pa.Table]:
+        """The results of a part that are of the windows of a range."""
+        after, until = max(part.after_us, ends[0]), min(part.until_us, ends[1])
+        if after >= until:
+            return []
+        tables = (read_table(self._store, name) for name in part.names)
+        return slices_between(tables, self._window_end, after, until)
 
     def replace(self, ends: Range, results: pa.Table | None) -> None:
         """Put results in place of all of a range, which is not empty; None: just forget these."""
@@ -159,15 +162,8 @@ class KeptResults:
             return
         before = self._names()
         merged = [part for run in self._runs[first:] for part in run]
-        tables = [
-            table
-            for part in merged
-            for name in part.names
-            for table in slices_between(
-                [read_table(self._store, name)], self._window_end, part.after_us, part.until_us
-            )
-        ]
-        table = pa.concat_tables(tables)
+        everything = (-FINAL_US, FINAL_US)
+        table = pa.concat_tables(t for part in merged for t in self._tables(part, everything))
         self.most_bytes = max(self.most_bytes, table.nbytes)
         least = min(part.after_us for part in merged)
         self._runs[first:] = [self._written(self._newest(table), least)]
@@ -186,13 +182,10 @@ class KeptResults:
         """Results in blobs, in order of their windows, as parts behind a time."""
         parts = []
         for table in self._cut(results):
-            names = []
-            for piece in pieces(table):
-                names.append(unique_name())
-                # most are never read again, so that they are not worth a place in the cache
-                self._store.put(names[-1], encode_state(piece))
+            # most are never read again, so that they are not worth a place in the cache
+            names = tuple(write_table(self._store, piece)[0] for piece in pieces(table))
             until = int(self._ends(table).max())
-            parts.append(Part(after_us, until, tuple(names), table.num_rows))
+            parts.append(Part(after_us, until, names, table.num_rows))
             after_us = until
         return parts
 
@@ -214,8 +207,7 @@ class KeptResults:
     def _remove(self, before: set[str]) -> None:
         """Remove the blobs among some that are in no part any more."""
         for name in before - self._names():
-            self._store.remove(name)
-            CACHE.remove(name)
+            remove_table(self._store, name)
 
     def _ends(self, table: pa.Table) -> Int64Array:
         return int64_column(table, self._window_end)

@@ -147,29 +147,24 @@ class RunningAggregates(Spans):
         if last == self._last:
             self._n_results = -(-n_results // (last - first + 1))
 
-    def window(self, end_us: int, slices: Slices) -> pa.Table | None:
+    def window(self, end_us: int, slices: Slices, *, has_fired: bool = False) -> pa.Table | None:
         """The partials of a window, all of one slice of it; None if there are none.
 
         Args:
             end_us: the end of the window, which is newer than that of the one before.
             slices: reads partials.
+            has_fired: whether it is one of those that `again` gave, whose ends are any.
         """
-        number, start = self._number_of(end_us), self._start(self._number_of(end_us))
-        oldest = self._block_end(start)
-        newest = self._end(number - number % self._block - 1)
-        self._merge_many_patches()
-        parts = self._suffix(number, oldest, slices)
-        parts += self._whole_blocks(oldest, newest, slices)
-        parts += self._prefix(newest, end_us, slices)
-        return self._joined(parts, end_us)
-
-    def window_again(self, end_us: int, slices: Slices) -> pa.Table | None:
-        """The same of a window that has fired, by `again`."""
         number = self._number_of(end_us)
         oldest = self._block_end(self._start(number))
         newest = self._end(number - number % self._block - 1)
+        if not has_fired:
+            self._merge_many_patches()
         parts = self._suffix(number, oldest, slices)
-        parts += self._blocks(oldest, newest, slices)[0]
+        if has_fired:
+            parts += self._blocks(oldest, newest, slices)[0]
+        else:
+            parts += self._whole_blocks(oldest, newest, slices)
         parts += self._prefix(newest, end_us, slices)
         return self._joined(parts, end_us)
 

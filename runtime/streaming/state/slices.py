@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,10 +26,11 @@ from runtime.compute.kernels.columns import (
 )
 from runtime.compute.kernels.compact import merge_equal_slices
 from runtime.compute.windows.aligned import slice_assigner
+from runtime.compute.windows.assigner import SliceAssigner
 from runtime.spec.aggregates import Accumulator
 from runtime.spec.windows import AlignedWindow
-from runtime.streaming.state.blobs import BlobStore, encode_state, with_columns
-from runtime.streaming.state.table_cache import CACHE, read_table, unique_name
+from runtime.streaming.state.blobs import BlobStore, with_columns
+from runtime.streaming.state.table_cache import CACHE, read_table, remove_table, write_table
 
 # A window's slices lie in about so many slabs. With more of them slices are freed sooner:
 # they stay for a slab's length after the last window that needs them. With fewer a micro-batch
@@ -83,16 +84,6 @@ class _Slab:
         return sum(chunk.n_rows for chunk in self.chunks)
 
 
-class WindowEnds(Protocol):
-    """Which windows slices are in; a `SliceAssigner` is one."""
-
-    def first_window_end(self, slice_end: Int64Array) -> Int64Array:
-        """The end of the oldest window that each slice belongs to."""
-
-    def last_window_end(self, slice_end: Int64Array) -> Int64Array:
-        """The end of the newest one."""
-
-
 def slab_us(window: AlignedWindow) -> int:
     """How much time the slices of a chunk may cover."""
     return max(
@@ -123,7 +114,7 @@ class SliceState:
         self,
         store: BlobStore,
         facts: list[Any] | None,
-        windows: WindowEnds,
+        windows: SliceAssigner,
         slab_us: int,
         n_keys: int,
         slice_end: str,
@@ -291,14 +282,11 @@ class SliceState:
 
     def _write(self, slab: _Slab, table: pa.Table) -> None:
         for piece in pieces(table):
-            blob = encode_state(piece)
+            name, n_bytes = write_table(self._store, piece)
+            CACHE.put(name, piece)
             ends = int64_column(piece, self._slice_end)
-            chunk = Chunk(
-                unique_name(), piece.num_rows, len(blob), int(ends.min()), int(ends.max())
-            )
-            self._store.put(chunk.name, blob)
-            CACHE.put(chunk.name, piece)
-            slab.chunks.append(chunk)
+            bounds = int(ends.min()), int(ends.max())
+            slab.chunks.append(Chunk(name, piece.num_rows, n_bytes, *bounds))
             self._known_numbers = None
 
     def _taken(self, slab: _Slab, chunks: list[Chunk]) -> list[pa.Table]:
@@ -309,8 +297,7 @@ class SliceState:
         return tables
 
     def _remove(self, slab: _Slab, chunk: Chunk) -> None:
-        self._store.remove(chunk.name)
-        CACHE.remove(chunk.name)
+        remove_table(self._store, chunk.name)
         slab.chunks.remove(chunk)
         self._known_numbers = None
 

@@ -17,8 +17,8 @@ from runtime.compute.arrow.blobs import pieces
 from runtime.compute.kernels.columns import Int64Array, int64_column, with_values
 from runtime.compute.kernels.compact import merge_equal_slices
 from runtime.spec.aggregates import Accumulator
-from runtime.streaming.state.blobs import BlobStore, encode_state
-from runtime.streaming.state.table_cache import CACHE, read_table, unique_name
+from runtime.streaming.state.blobs import BlobStore
+from runtime.streaming.state.table_cache import CACHE, read_table, remove_table, write_table
 
 # Fewer partials are merged sooner than spans are kept
 FEW_ROWS = 1 << 14
@@ -149,11 +149,10 @@ class Spans:
     def _written(self, after_us: int, until_us: int, number: int, table: pa.Table | None) -> Span:
         names, n_bytes = [], 0
         for piece in pieces(table) if table is not None else ():
-            names.append(unique_name())
-            blob = encode_state(piece)
-            n_bytes += len(blob)
-            self._store.put(names[-1], blob)
-            CACHE.put(names[-1], piece)
+            name, size = write_table(self._store, piece)
+            CACHE.put(name, piece)
+            names.append(name)
+            n_bytes += size
         n_rows = 0 if table is None else table.num_rows
         return Span(after_us, until_us, number, n_rows, n_bytes, tuple(names))
 
@@ -207,8 +206,7 @@ class Spans:
 
     def _drop(self, span: Span) -> None:
         for name in span.names:
-            self._store.remove(name)
-            CACHE.remove(name)
+            remove_table(self._store, name)
 
     def _spans_only(self) -> list[Span]:
         return [*self._spans.values()]

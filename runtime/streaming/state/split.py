@@ -20,11 +20,10 @@ from runtime.compute.kernels.keys import bucket_of
 from runtime.errors import ExecutionError
 from runtime.spec.windows import FIRST_TIME, LAST_TIME
 from runtime.streaming.general.operator import OperatorState
-from runtime.streaming.general.stored import decode_cell, encode_cell
 from runtime.streaming.state.blobs import (
     FACTS,
     BlobStore,
-    checked,
+    decode_bits,
     decode_facts,
     decode_table,
     encode_facts,
@@ -33,14 +32,13 @@ from runtime.streaming.state.blobs import (
 from runtime.streaming.state.buckets import (
     BUCKETS,
     MOST,
-    BucketStore,
+    PartStore,
     Place,
-    StoredBlobs,
     facts_name,
     facts_of_buckets,
 )
-from runtime.streaming.state.cells import Cell, cell_of, n_positions
-from runtime.streaming.state.contents import blobs_of
+from runtime.streaming.state.cells import Cell, cell_of, decode_cell, encode_cell, n_positions
+from runtime.streaming.state.contents import SessionChunk, blobs_of, session_chunks
 from runtime.streaming.state.results import Part, facts_of, runs_of
 from runtime.streaming.state.table_cache import unique_name
 
@@ -49,7 +47,8 @@ _RESULTS = ("parts", "rows", "runs", "keys")
 # Of the facts, the columns by whose values keys are in key groups
 BY = "by"
 
-Blobs = Mapping[str, bytes]
+# The blob of a name, or None
+Get = Callable[[str], bytes | None]
 
 
 @dataclass(frozen=True)
@@ -68,13 +67,13 @@ class Split:
     cells: int
 
 
-def key_columns(blobs: Blobs) -> list[str]:
+def key_columns(blobs: Mapping[str, bytes]) -> list[str]:
     """The columns by whose values keys are in key groups; none: there is one, and it stays so.
 
     Raises:
         ExecutionError: an older sqlwin wrote it, or it lacks something.
     """
-    facts = decode_facts(_known(blobs, FACTS))
+    facts = decode_facts(_known(blobs.get, FACTS))
     if BY not in facts:
         raise ExecutionError(
             "the state in the checkpoint was written by an older sqlwin, which did not say what "
@@ -86,7 +85,7 @@ def key_columns(blobs: Blobs) -> list[str]:
     return columns
 
 
-def split_group(blobs: Blobs, group: int, split: Split) -> list[dict[str, bytes]]:
+def split_group(blobs: Mapping[str, bytes], group: int, split: Split) -> list[dict[str, bytes]]:
     """The blobs of the key groups that one becomes, in their order.
 
     Args:
@@ -99,7 +98,7 @@ def split_group(blobs: Blobs, group: int, split: Split) -> list[dict[str, bytes]
     """
     if split.into == 1:
         return [dict(blobs)]
-    facts = decode_facts(_known(blobs, FACTS))
+    facts = decode_facts(_known(blobs.get, FACTS))
     n_buckets = facts.get(BUCKETS, 1)
     if n_buckets == 1:
         return _halves(blobs, facts, group, split)
@@ -138,11 +137,12 @@ def split_buckets(store: BlobStore, facts: dict[str, Any], place: Place, n_bucke
     cut = Split(place.n_groups * max(1, before), into, into)
     # those that come last first: the facts of new ones are in the places of later old ones
     for bucket in reversed(range(max(1, before))):
-        own = BucketStore(store, bucket) if before else store
-        blobs = StoredBlobs(own)
-        known = decode_facts(_known(blobs, FACTS))
+        own = PartStore(store, bucket if before else None)
+        known = decode_facts(_known(own.get, FACTS))
         number = place.group * max(1, before) + bucket
-        splitter = _Splitter(blobs, known, number, cut, lambda _, name, blob: store.put(name, blob))
+        splitter = _Splitter(
+            own.get, known, number, cut, lambda _, name, blob: store.put(name, blob)
+        )
         for blob in blobs_of(known).values():
             store.remove(blob.name)
             if blob.taken is not None:
@@ -153,7 +153,7 @@ def split_buckets(store: BlobStore, facts: dict[str, Any], place: Place, n_bucke
 
 
 def _halves(
-    blobs: Blobs, facts: dict[str, Any], group: int, split: Split
+    blobs: Mapping[str, bytes], facts: dict[str, Any], group: int, split: Split
 ) -> list[dict[str, bytes]]:
     """The blobs of the key groups that one without sub-buckets becomes."""
     new: list[dict[str, bytes]] = [{} for _ in range(split.into)]
@@ -161,14 +161,14 @@ def _halves(
     def put(number: int, name: str, blob: bytes) -> None:
         new[number][name] = blob
 
-    splitter = _Splitter(blobs, facts, group, split, put)
+    splitter = _Splitter(blobs.get, facts, group, split, put)
     for number, of_group in enumerate(new):
         of_group[FACTS] = splitter.facts(number)
     return new
 
 
 def _together(
-    blobs: Blobs, facts: dict[str, Any], of_buckets: list[dict[str, Any]]
+    blobs: Mapping[str, bytes], facts: dict[str, Any], of_buckets: list[dict[str, Any]]
 ) -> dict[str, bytes]:
     """The blobs of a key group that some sub-buckets are.
 
@@ -187,7 +187,7 @@ def _together(
         for blob in blobs_of(each).values():
             for name in (blob.name, blob.taken):
                 if name is not None:
-                    new[name] = _known(blobs, name)
+                    new[name] = _known(blobs.get, name)
     return new
 
 
@@ -195,7 +195,7 @@ class _Splitter:
     """Cuts the state of a key group.
 
     Args:
-        blobs: its blobs.
+        get: reads its blobs.
         facts: what is remembered of it.
         group: which it is.
         split: how it is cut.
@@ -204,13 +204,13 @@ class _Splitter:
 
     def __init__(
         self,
-        blobs: Blobs,
+        get: Get,
         facts: dict[str, Any],
         group: int,
         split: Split,
         put: Callable[[int, str, bytes], None],
     ) -> None:
-        self._old = blobs
+        self._get = get
         self._group = group
         self._split = split
         self._by: list[str] = facts[BY]
@@ -222,7 +222,7 @@ class _Splitter:
         if "cells" in facts:
             self._cells(facts["cells"])
         if "chunks" in facts:
-            self._sessions(facts["chunks"])
+            self._sessions(facts)
         if "slices" in facts:
             for own, slabs in zip(self._facts, self._slabs(facts["slices"]), strict=True):
                 own["slices"] = slabs
@@ -243,7 +243,7 @@ class _Splitter:
         for own in self._facts:
             own["cells"] = {}
         for name, kept in cells.items():
-            cell, blob = cell_of(name, n_cells), _known(self._old, f"c{name}")
+            cell, blob = cell_of(name, n_cells), _known(self._get, f"c{name}")
             if cell.of < into:
                 for number, part in self._parts_of_cell(blob):
                     own_blob, own_kept = encode_cell(part)
@@ -267,23 +267,20 @@ class _Splitter:
         for number in sorted(set(numbers.values())):
             yield number, state.of_keys({key for key, own in numbers.items() if own == number})
 
-    def _sessions(self, chunks: list[list[Any]]) -> None:
+    def _sessions(self, facts: dict[str, Any]) -> None:
         """Of the chunks of open sessions what is not taken."""
-        found: list[list[list[Any]]] = [[] for _ in self._facts]
-        for chunk in chunks:
-            # an older sqlwin numbered them
-            name = f"s{chunk[0]}" if isinstance(chunk[0], int) else chunk[0]
-            run = chunk[5] if len(chunk) > 5 else name
-            table = decode_table(_known(self._old, name))
-            if len(chunk) > 6 and chunk[6] is not None:
-                blob = _known(self._old, chunk[6])
-                bits = np.frombuffer(blob, np.uint8, offset=checked(blob))
-                is_there = np.unpackbits(bits, count=table.num_rows) == 0
-                table = table.filter(pa.array(is_there))
+        found: list[list[SessionChunk]] = [[] for _ in self._facts]
+        for chunk in session_chunks(facts):
+            table = decode_table(_known(self._get, chunk.name))
+            if chunk.taken is not None:
+                is_taken = decode_bits(_known(self._get, chunk.taken), table.num_rows)
+                table = table.filter(pa.array(~is_taken))
             for number, part in self._parts(table):
                 new, n_bytes = self._put(number, part)
                 first, last = (int(int64_column(part, t).min()) for t in (FIRST_TIME, LAST_TIME))
-                found[number].append([new, part.num_rows, n_bytes, first, last, run, None])
+                found[number].append(
+                    SessionChunk(new, part.num_rows, n_bytes, first, last, chunk.run)
+                )
         for own, of_group in zip(self._facts, found, strict=True):
             own["chunks"] = of_group
 
@@ -294,7 +291,7 @@ class _Splitter:
             of_slab: list[list[pa.Table]] = [[] for _ in self._facts]
             bounds: list[list[tuple[int, int]]] = [[] for _ in self._facts]
             for name, _, _, first, last in chunks:
-                for number, part in self._parts(decode_table(_known(self._old, name))):
+                for number, part in self._parts(decode_table(_known(self._get, name))):
                     of_slab[number].append(part)
                     bounds[number].append((first, last))
             for number, parts in enumerate(of_slab):
@@ -316,11 +313,11 @@ class _Splitter:
         names = dict.fromkeys(name for run in before for part in run for name in part.names)
         new: list[dict[str, tuple[str, int]]] = [{} for _ in self._facts]
         for name in names:
-            for number, part in self._parts(decode_table(_known(self._old, name))):
+            for number, part in self._parts(decode_table(_known(self._get, name))):
                 new[number][name] = self._put(number, part)[0], part.num_rows
         changed: list[list[Any]] = [[] for _ in self._facts]
         for ranges, n_rows, n_results, name in updates.get("keys", ()):
-            for number, part in self._parts(decode_table(_known(self._old, name))):
+            for number, part in self._parts(decode_table(_known(self._get, name))):
                 n_own = -(-n_results * part.num_rows // n_rows)
                 own_name, _ = self._put(number, part)
                 changed[number].append([ranges, part.num_rows, n_own, own_name])
@@ -359,11 +356,11 @@ class _Splitter:
         return name, len(blob)
 
 
-def _known(blobs: Blobs, name: str) -> bytes:
-    try:
-        return blobs[name]
-    except KeyError as error:
-        raise _damaged(f"it lacks the blob {name}") from error
+def _known(get: Get, name: str) -> bytes:
+    blob = get(name)
+    if blob is None:
+        raise _damaged(f"it lacks the blob {name}")
+    return blob
 
 
 def _damaged(what: str) -> ExecutionError:

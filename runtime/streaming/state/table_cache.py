@@ -23,7 +23,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from runtime.compute.kernels.columns import table_bytes
-from runtime.streaming.state.blobs import BlobStore, decode_table, known_blob
+from runtime.streaming.state.blobs import BlobStore, decode_table, encode_state, known_blob
 
 
 def unique_name() -> str:
@@ -189,6 +189,19 @@ def tables_of_executor(local_directories: str, max_bytes: int) -> SharedTables |
 CACHE = TableCache(
     64 << 20, tables_of_executor(os.environ.get("SPARK_LOCAL_DIRS", ""), max_bytes=2 << 30)
 )
+
+
+def write_table(store: BlobStore, table: pa.Table) -> tuple[str, int]:
+    """Write a table to state: (the name of its blob, which no other has ever had; its size)."""
+    name, blob = unique_name(), encode_state(table)
+    store.put(name, blob)
+    return name, len(blob)
+
+
+def remove_table(store: BlobStore, name: str) -> None:
+    """Forget a table, in state and in the cache; it need not be there."""
+    store.remove(name)
+    CACHE.remove(name)
 
 
 def read_table(store: BlobStore, name: str, *, is_last: bool = False) -> pa.Table:

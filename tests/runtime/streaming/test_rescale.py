@@ -20,7 +20,7 @@ from runtime.streaming.checkpoint import (
     replace_checkpoint,
 )
 from runtime.streaming.identity import Identity
-from runtime.streaming.rescale import _blob, _map_key, _spark_key, _spark_value, rescale, split_for
+from runtime.streaming.rescale import _blob, _map_key, _row, _spark_key, rescale, split_for
 
 FILES = LocalFiles()
 QUERY = Identity("Scan(t)", {}, {})
@@ -43,7 +43,7 @@ def test_rows_of_state_are_as_spark_writes_them() -> None:
     )
     assert _spark_key(2, "facts") == facts
     assert _map_key(facts, 2) == "facts"
-    value = _spark_value(b"\x02{}")
+    value = _row(b"\x02{}")
     assert value == bytes.fromhex("00000000000000000300000010000000027b7d0000000000")
     assert _blob(value) == b"\x02{}"
     with pytest.raises(ExecutionError, match="a way that this sqlwin does not know"):

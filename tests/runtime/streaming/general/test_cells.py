@@ -14,11 +14,17 @@ from runtime.compute.kernels.keys import bucket_of
 from runtime.spec.windows import Tumble
 from runtime.streaming.general.assigners import AlignedAssigner, SessionAssigner
 from runtime.streaming.general.operator import WindowJob
-from runtime.streaming.general.stored import decode_cell, encode_cell
 from runtime.streaming.general.timers import Timers
 from runtime.streaming.general.windows import TimeWindow
 from runtime.streaming.state.blobs import FACTS, decode_facts, encode_facts
-from runtime.streaming.state.cells import Cell, Cells, cell_of, n_positions
+from runtime.streaming.state.cells import (
+    Cell,
+    Cells,
+    cell_of,
+    decode_cell,
+    encode_cell,
+    n_positions,
+)
 from runtime.streaming.state.split import BY, Split, split_group
 from tests.runtime.streaming.general.test_key_group import VALUES, Group
 from tests.runtime.streaming.state.test_split import signed

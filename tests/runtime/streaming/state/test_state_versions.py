@@ -7,7 +7,7 @@ import pytest
 
 from runtime.compute.arrow.blobs import to_blob
 from runtime.spec.windows import Cumulate, Hop, Tumble
-from runtime.streaming.state import slices as slice_state
+from runtime.streaming.state import table_cache
 from runtime.streaming.state.blobs import decode_facts, encode_facts
 from tests.runtime.streaming.model import MS, SCHEMA, Stream
 
@@ -34,10 +34,10 @@ def test_slices_that_an_earlier_version_wrote_count_in_their_windows(window, mon
     for number, (rows, watermark) in enumerate(batches):
         wanted += plain.micro_batch(rows, watermark)
         # another process, which remembers nothing
-        slice_state.CACHE.clear()
+        table_cache.CACHE.clear()
         with monkeypatch.context() as patch:
             if number < 12:
-                patch.setattr(slice_state, "encode_state", as_before)
+                patch.setattr(table_cache, "encode_state", as_before)
             found += upgraded.micro_batch(rows, watermark)
         versions |= {blob[0] for blob in upgraded.store.blobs.values()}
     assert len(wanted) > 20

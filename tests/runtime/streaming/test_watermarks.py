@@ -8,7 +8,7 @@ import pytest
 
 from runtime.scan.wall_clock import wall_clock_us
 from runtime.spec.stream import FINAL_US
-from runtime.streaming.wall_clock import wall_watermark_us
+from runtime.streaming.watermarks import wall_watermark_us
 
 ZONES = ["America/Los_Angeles", "Europe/Berlin", "Australia/Lord_Howe", "Asia/Tokyo", "UTC"]
 
