@@ -20,8 +20,10 @@ import pyarrow as pa
 
 from runtime.compute.kernels.columns import int64_column
 from runtime.compute.kernels.keys import encode_keys
+from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.stream import FINAL_US, ROW_KIND
+from runtime.spec.windows import SessionWindow
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.changed_keys import FIRST_WINDOW, ChangedKeys
 from runtime.streaming.state.key_sets import KeySet
@@ -75,7 +77,7 @@ class Moment:
         changed: the windows that new rows are in.
         new: the new rows, as `ChangedKeys` takes them, with how many windows they are in.
         n_new: how many rows came.
-        has_late: whether any of them is in a window that has fired.
+        n_late: how many of them are in a window that has fired.
         clock_us: the processing time.
     """
 
@@ -86,7 +88,7 @@ class Moment:
     changed: Sequence[Range]
     new: Sequence[tuple[pa.Table, int]]
     n_new: int
-    has_late: bool
+    n_late: int
     clock_us: int | None
 
 
@@ -113,6 +115,8 @@ class UpdateLog:
         self._rules = rules
         self._keys = aggregation.keys
         self._identity = [*aggregation.keys, aggregation.window_end]
+        assert not isinstance(aggregation.window, SessionWindow)
+        self._assigner = slice_assigner(aggregation.window)
         facts = facts or {}
         self._results = KeptResults(self._identity, aggregation.window_end, store, facts)
         self._changed: list[Range] = [(after, until) for after, until in facts.get("changed", ())]
@@ -125,7 +129,9 @@ class UpdateLog:
         self._pending: int = facts.get("pending", 0)
         self._early_at: int | None = facts.get("early")
         self._late_at: int | None = facts.get("late")
-        self._has_late: bool = facts.get("has_late", False)
+        # rows in windows that have fired, since these were emitted last; an older sqlwin, which did
+        # not count them, goes by whether there are any
+        self._n_late: int = facts.get("n_late", int(facts.get("has_late", False)))
         self.most_bytes = 0
 
     def facts(self) -> dict[str, Any]:
@@ -143,7 +149,8 @@ class UpdateLog:
             "pending": self._pending,
             "early": self._early_at,
             "late": self._late_at,
-            "has_late": self._has_late,
+            "has_late": self._n_late > 0,
+            "n_late": self._n_late,
         }
 
     def fire(self, windows: Windows, moment: Moment) -> Iterator[pa.RecordBatch]:
@@ -168,7 +175,7 @@ class UpdateLog:
             if early:
                 self._pending, self._early_at = 0, None
             if late:
-                self._has_late, self._late_at = False, None
+                self._n_late, self._late_at = 0, None
         closed = moment.closed_us[1]
         if closed is not None:
             self._changed = within(self._changed, closed, FINAL_US)
@@ -231,30 +238,28 @@ class UpdateLog:
             is_before = pa.array(first <= self._computed_us)
             self._changed_keys.add(table.filter(is_before), before, n_results)
         self._pending += moment.n_new
-        self._has_late = self._has_late or moment.has_late
+        self._n_late += moment.n_late
         if rules.early is not None and rules.early.delay_us and clock is not None:
             self._early_at = self._early_at or clock + rules.early.delay_us
-        if moment.has_late and rules.late is not None and rules.late.delay_us and clock is not None:
+        if moment.n_late and rules.late is not None and rules.late.delay_us and clock is not None:
             self._late_at = self._late_at or clock + rules.late.delay_us
 
     def _is_early_due(self, moment: Moment) -> bool:
-        rule = self._rules.early
-        return rule is not None and self._pending > 0 and self._is_due(rule, self._early_at, moment)
+        rule, n_rows = self._rules.early, self._pending
+        return rule is not None and n_rows > 0 and _is_due(rule, n_rows, self._early_at, moment)
 
     def _is_late_due(self, moment: Moment) -> bool:
-        if not self._has_late:
+        if not self._n_late:
             return False
-        # before windows are closed for good, what came late is emitted
-        last_chance = moment.closed_us[0] != moment.closed_us[1]
+        # before windows with late rows are closed for good, these are emitted
+        closed = moment.closed_us[1]
+        last_chance = closed == FINAL_US
+        if closed is not None and not last_chance:
+            changed = [*self._changed, *self._changed_keys.ranges]
+            last_end = self._assigner.previous_window_end(closed)
+            last_chance = bool(within(changed, -FINAL_US, last_end))
         rule = self._rules.late or FireRule(delay_us=0)
-        return last_chance or self._is_due(rule, self._late_at, moment)
-
-    def _is_due(self, rule: FireRule, at_us: int | None, moment: Moment) -> bool:
-        if rule.rows is not None and self._pending >= rule.rows:
-            return True
-        if rule.delay_us == 0:
-            return moment.n_new > 0
-        return at_us is not None and moment.clock_us is not None and moment.clock_us >= at_us
+        return last_chance or _is_due(rule, self._n_late, self._late_at, moment)
 
     def _changes(self, old: pa.Table, new: pa.Table) -> Generator[pa.RecordBatch, None, pa.Table]:
         """What turns the old results into the new ones, in the order of the new ones.
@@ -286,3 +291,11 @@ class UpdateLog:
         table = table.add_column(0, ROW_KIND, names.take(pa.array(kinds)))
         yield from table.combine_chunks().to_batches()
         return new.filter(pa.array(changed))
+
+
+def _is_due(rule: FireRule, n_rows: int, at_us: int | None, moment: Moment) -> bool:
+    if rule.rows is not None and n_rows >= rule.rows:
+        return True
+    if rule.delay_us == 0:
+        return moment.n_new > 0
+    return at_us is not None and moment.clock_us is not None and moment.clock_us >= at_us

@@ -157,7 +157,8 @@ class WindowOperator(KeyGroupOperator):
     def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:
         closed = self._closed_us, later_us(self._closed_us, self._passed_us(after))
         yield from self._late(batch.candidates, before, closed[0])
-        accepted, n_late, n_new = self._accepted(batch.partials, closed[0])
+        fired = before.fired_until_us()
+        accepted, n_late, n_new, n_again = self._accepted(batch.partials, closed[0], fired)
         for number, reader in enumerate(self._slices.readers):
             new = [table for members, table in accepted if members >> number & 1]
             spans = self._spans_of(number)
@@ -168,12 +169,12 @@ class WindowOperator(KeyGroupOperator):
                 moment = Moment(
                     int(first.min()),
                     int(last.max()),
-                    (before.fired_until_us(), _or_never(after.fired_until_us())),
+                    (fired, _or_never(after.fired_until_us())),
                     closed,
                     self._changed(new),
                     self._changed_keys(new),
                     n_new,
-                    self._has_late(new, before.fired_until_us()),
+                    n_again,
                     batch.clock_us,
                 )
                 for windows in self._fire(number, new, moment):
@@ -212,12 +213,17 @@ class WindowOperator(KeyGroupOperator):
                     yield Output(LateRows(rows, before.combined_us), number)
 
     def _accepted(
-        self, tables: Sequence[pa.Table], closed: int | None
-    ) -> tuple[_Accepted, list[int], int]:
-        """(partials of which some window is open, late rows of each reader, rows of the first)."""
+        self, tables: Sequence[pa.Table], closed: int | None, fired: int | None
+    ) -> tuple[_Accepted, list[int], int, int]:
+        """What of new partials is not late.
+
+        Returns:
+            Partials of which some window is open; how many rows are late for each reader; of the
+            first reader how many are not, and how many of these are in a window that has fired.
+        """
         accepted: list[tuple[int, pa.Table]] = []
         n_late = [0] * len(self._slices.readers)
-        n_rows = 0
+        n_rows = n_again = 0
         for table in tables:
             counts = int64_column(table, ROW_COUNT)
             n_rows += int(counts.sum())
@@ -226,11 +232,14 @@ class WindowOperator(KeyGroupOperator):
                 plain = self._moved(plain, closed)
                 ends = self._ends(plain)
                 for number, reader in enumerate(self._slices.readers):
-                    is_late = _is_late(reader, ends, closed)
-                    if is_late.any():
-                        n_late[number] += int(counts[is_late].sum())
+                    first, last = reader.first_window_end(ends), reader.last_window_end(ends)
+                    # rows in a gap between windows are in none, and so late for none
+                    n_late[number] += int(counts[(first <= last) & (last <= closed)].sum())
+                    if self._updates is not None and fired is not None:
+                        is_again = (first <= fired) & (first <= last) & (last > closed)
+                        n_again += int(counts[is_again].sum())
             accepted += self._slices.placed(plain, closed, self._slices.all_readers)
-        return accepted, n_late, n_rows - n_late[0]
+        return accepted, n_late, n_rows - n_late[0], n_again
 
     def _moved(self, table: pa.Table, closed: int) -> pa.Table:
         """Partials of one reader, some of closed slices moved on to the next one that is open.
@@ -389,13 +398,6 @@ class WindowOperator(KeyGroupOperator):
             table = table.append_column(FIRST_WINDOW, pa.array(first))
             found.append((table.append_column(LAST_WINDOW, pa.array(last)), n_windows))
         return found
-
-    def _has_late(self, new: Sequence[pa.Table], fired: int | None) -> bool:
-        """Whether a new row is in a window that has fired, where that is emitted again."""
-        if fired is None or self._updates is None:
-            return False
-        reader = self._slices.readers[0]
-        return any((reader.first_window_end(self._ends(table)) <= fired).any() for table in new)
 
     def _ends(self, table: pa.Table) -> Int64Array:
         return int64_column(table, self._spec.shared.slice_end)

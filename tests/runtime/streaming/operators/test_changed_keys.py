@@ -54,7 +54,7 @@ def test_a_key_that_gets_a_row_is_all_that_is_read_compared_and_written(
 
 
 @pytest.mark.parametrize("limits", [(1 << 16, 8, 0), (12, 2, 4)], ids=["plenty", "few"])
-@pytest.mark.parametrize("late", [None, FireRule(rows=9)], ids=["", "late"])
+@pytest.mark.parametrize("late", [None, FireRule(rows=2)], ids=["", "late"])
 @pytest.mark.parametrize("early", [AT_ONCE, SOME_ROWS], ids=["at once", "some rows"])
 @pytest.mark.parametrize("window", WINDOWS, ids=repr)
 def test_what_waits_to_be_emitted_again_is_emitted_when_it_is_due(

@@ -192,7 +192,7 @@ def test_late_rows_read_as_much_however_many_windows_overlap():
 
 
 def test_rows_that_wait_for_the_late_rule_are_emitted_when_it_is_due():
-    stream, log = Stream(Tumble(10 * S), updates=rules(100_000, late=FireRule(rows=7))), Changelog()
+    stream, log = Stream(Tumble(10 * S), updates=rules(100_000, late=FireRule(rows=3))), Changelog()
     log.take(stream.micro_batch([("a", 1000, 1), ("a", 11_000, 1), ("a", 21_000, 1)], 30_000))
     assert stream.micro_batch([("a", 2000, 1)], 30_000) == []
     assert stream.micro_batch([("a", 12_000, 1)], 30_000) == []
@@ -202,6 +202,29 @@ def test_rows_that_wait_for_the_late_rule_are_emitted_when_it_is_due():
         (20_000, 2),
         (30_000, 1),
     ]
+
+
+def test_late_rows_alone_count_for_the_late_rule_and_anew_after_each_time():
+    stream = Stream(Tumble(10 * S), updates=rules(100_000, late=FireRule(rows=2)))
+    assert len(stream.micro_batch([("a", n, 1) for n in range(9)], 10_000)) == 1
+    for _ in range(3):
+        assert stream.micro_batch([("a", 1, 1), ("a", 11_000, 1), ("a", 12_000, 1)], 12_000) == []
+        assert [kind for kind, *_ in stream.micro_batch([("a", 2, 1)], 12_000)] == ["-U", "+U"]
+
+
+def test_late_rows_wait_for_their_rule_while_the_watermark_moves():
+    stream = Stream(Tumble(10 * S), updates=rules(100_000, late=FireRule(delay_us=60 * S)))
+    stream.micro_batch([("a", 1, 1)], 10_000, clock=0)
+    for now in range(1000, 60_000, 1000):
+        assert stream.micro_batch([("a", 2, 1)], 10_000 + now, clock=now) == []
+    assert [row[-2] for row in stream.micro_batch([("a", 2, 1)], 71_000, clock=61_000)] == [1, 61]
+    # windows that had no late rows are closed for good
+    assert stream.micro_batch([("b", 95_000, 1)], 105_000, clock=62_000)[0][0] == "+I"
+    assert stream.micro_batch([("b", 95_000, 1)], 109_000, clock=63_000) == []
+    assert stream.micro_batch([("a", 3, 1)], 109_000, clock=64_000) == []
+    # the last chance
+    late = stream.micro_batch([], 110_000, clock=65_000)
+    assert [(row[1], row[-2]) for row in late if row[0] == "+U"] == [("a", 62), ("b", 2)]
 
 
 def test_windows_without_new_rows_are_neither_read_nor_written():
