@@ -53,6 +53,7 @@ from runtime.streaming.operators.window import WindowOperator, WindowSpec
 from runtime.streaming.state import slices
 from runtime.streaming.state.blobs import FACTS, decode_facts
 from runtime.streaming.state.buckets import BUCKETS, Place
+from runtime.streaming.state.columns import PartialColumns
 from runtime.streaming.state.shared_slices import SharedSpec, one_reader
 
 MINUTE = 60_000_000
@@ -220,7 +221,7 @@ def _set_spec(windows: Sequence[AlignedWindow]) -> WindowSpec:
         )
         for number, window in enumerate(windows)
     )
-    shared = SharedSpec(readers, ("key",), "$slice_end", ACCUMULATORS)
+    shared = SharedSpec(readers, PartialColumns(("key",), "$slice_end", ACCUMULATORS))
     return WindowSpec(shared, KeyGroupSpec(1, by=("key",)))
 
 
@@ -284,7 +285,9 @@ def _sessions(options: argparse.Namespace) -> Iterator[_Fire]:
     """The same for SESSION of 30 min: of all keys in turn some have a row in a micro-batch."""
     window, partials = SessionWindow(30 * MINUTE, ("key",)), _SESSION_PARTIALS
     aggregation = WindowAggregation(window, ("key",), "$slice_end", partials)
-    spec = SessionSpec(aggregation, partials, KeyGroupSpec(1, by=("key",)))
+    spec = SessionSpec(
+        aggregation, PartialColumns(("key",), "$slice_end", partials), KeyGroupSpec(1, by=("key",))
+    )
     bound = MemoryBound(Place(("key",), 1, 0), options.bucket_mb << 20)
     store, rng = Blobs(), np.random.default_rng(5)
     n_turns = max(1, options.keys // options.rows)

@@ -19,6 +19,7 @@ from runtime.streaming.execute.output import MARKS, common_spec, decoded_output,
 from runtime.streaming.execute.steps import merged_partials, streaming_dataframe
 from runtime.streaming.operators.window import WindowSpec
 from runtime.streaming.options import StreamOptions
+from runtime.streaming.state.columns import PartialColumns
 from runtime.streaming.state.shared_slices import SharedSpec
 from runtime.streaming.status import observed
 
@@ -77,8 +78,9 @@ def shared_windows(
         spark, local, lambda below: streaming_dataframe(spark, below, options, bounded), options
     )
     plan = stage.plan
+    columns = PartialColumns(local.keys, local.slice_end, merged_partials(plan))
     operator = WindowSpec(
-        SharedSpec(step.readers, local.keys, local.slice_end, merged_partials(plan)),
+        SharedSpec(step.readers, columns),
         common_spec(local.mode, options, 0, plan.grouped_by),
     )
     output = operator_output(stage.messages, operator, local.mode, options)

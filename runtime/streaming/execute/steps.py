@@ -34,6 +34,7 @@ from runtime.streaming.operators.session import SessionSpec
 from runtime.streaming.operators.updates import UpdateRules
 from runtime.streaming.operators.window import WindowSpec
 from runtime.streaming.options import StreamOptions
+from runtime.streaming.state.columns import PartialColumns
 from runtime.streaming.state.shared_slices import one_reader
 from runtime.streaming.status import ROWS_METRIC, observed
 
@@ -139,7 +140,8 @@ def _operator_spec(
     common = common_spec(local.mode, options, step.number, by)
     is_processing_time = any(source.time_type == "proctime" for source in local.mode.sources)
     if isinstance(aggregation.window, SessionWindow):
-        return SessionSpec(aggregation, partials, common, is_processing_time, names.sources)
+        columns = PartialColumns(aggregation.keys, aggregation.slice_end, partials, names.sources)
+        return SessionSpec(aggregation, columns, common, is_processing_time)
     updates = None
     if options.emits_updates:
         updates = UpdateRules(options.allowed_lateness_us, options.early_fire, options.late_fire)

@@ -84,12 +84,7 @@ class GeneralSpec:
 
 
 class GeneralGroup(KeyGroupOperator):
-    """The general window operator of one key group.
-
-    Args:
-        spec: what it does.
-        store: its state.
-    """
+    """The general window operator of one key group."""
 
     def __init__(self, spec: GeneralSpec, store: BlobStore) -> None:
         super().__init__(spec.common, store)

@@ -41,12 +41,11 @@ from runtime.compute.kernels.columns import (
     int64_column,
     with_values,
 )
-from runtime.compute.kernels.compact import merge_equal_slices
 from runtime.compute.kernels.keys import encode_keys
 from runtime.compute.kernels.session import find_sessions, merge_sessions
 from runtime.local.streaming.messages import LateRows
 from runtime.local.streaming.stage import ROW_COUNT
-from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.stream import LATE_ROW, TIME
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
 from runtime.streaming.operators.base import (
@@ -62,8 +61,8 @@ from runtime.streaming.state.blobs import (
     decode_table,
     encode_bits,
     known_blob,
-    with_columns,
 )
+from runtime.streaming.state.columns import PartialColumns
 from runtime.streaming.state.contents import SessionChunk, session_chunks
 from runtime.streaming.state.key_sets import marks_of
 from runtime.streaming.state.table_cache import CACHE, remove_table, unique_name, write_table
@@ -84,26 +83,19 @@ class SessionSpec:
 
     Attributes:
         aggregation: window, keys, what is merged.
-        partials: the accumulators by their partial columns, as the local stage makes them.
+        columns: those of the partials, as the local stage makes them.
         common: what all operators have.
         is_processing_time: whether the rows' time is the processing time: then none is late.
-        sources: of columns that older state may lack, those that they are computed from.
     """
 
     aggregation: WindowAggregation
-    partials: tuple[Accumulator, ...]
+    columns: PartialColumns
     common: KeyGroupSpec
     is_processing_time: bool = False
-    sources: tuple[tuple[str, str], ...] = ()
 
 
 class SessionOperator(KeyGroupOperator):
-    """The session operator of one key group.
-
-    Args:
-        spec: what it does; the window is a SESSION, and each session is emitted once.
-        store: its state.
-    """
+    """The session operator of one key group: each session is emitted once."""
 
     def __init__(self, spec: SessionSpec, store: BlobStore) -> None:
         super().__init__(spec.common, store)
@@ -111,9 +103,6 @@ class SessionOperator(KeyGroupOperator):
         assert isinstance(window, SessionWindow)
         self._spec = spec
         self._window = window
-        aggregation, partials = spec.aggregation, spec.partials
-        values = [name for each in partials for name in each.columns]
-        self._columns = [*aggregation.keys, aggregation.slice_end, *values, _MARK]
         self._chunks = session_chunks(self._known)
 
     def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:
@@ -235,11 +224,9 @@ class SessionOperator(KeyGroupOperator):
     ) -> pa.Table:
         """One partial for each session and key of those that are still open."""
         # Sessions of a partition differ in their first time, which distinguishes them.
-        name = self._spec.aggregation.slice_end
-        table = with_values(table, name, session_first_us)
-        n_keys = len(self._spec.aggregation.keys)
-        open_partials = table.filter(pa.array(is_open))
-        return merge_equal_slices(open_partials, n_keys, name, self._spec.partials)
+        columns = self._spec.columns
+        table = columns.with_ends(table, session_first_us)
+        return columns.merged([table.filter(pa.array(is_open))])
 
     def _append(self, table: pa.Table) -> None:
         """Put partials beside those that are there; now and then make fewer chunks of them."""
@@ -324,8 +311,7 @@ class SessionOperator(KeyGroupOperator):
             table = self._with_marks(decode_table(known_blob(self._store, chunk.name)))
             if not _is_numbered(chunk.name):
                 CACHE.put(chunk.name, table)
-        # it may be of a plan with other aggregates
-        return with_columns(table, self._columns, dict(self._spec.sources))
+        return self._spec.columns.of(table, _MARK)
 
     def _with_marks(self, table: pa.Table) -> pa.Table:
         return table.append_column(_MARK, pa.array(self._marks(table)))

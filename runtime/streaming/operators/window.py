@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_column, with_values
+from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_column
 from runtime.compute.kernels.merge import merge_slices
 from runtime.local.streaming.messages import SLICE_END, LateRows
 from runtime.local.streaming.stage import ROW_COUNT
@@ -50,7 +50,6 @@ from runtime.streaming.state.key_sets import KeySet
 from runtime.streaming.state.ranges import Range, union
 from runtime.streaming.state.running import RunningAggregates
 from runtime.streaming.state.shared_slices import Reader, SharedSpec, SliceLevels
-from runtime.streaming.state.slices import slices_between
 from runtime.streaming.state.spans import Slices, Spans
 from runtime.streaming.state.totals import RunningTotals
 from runtime.streaming.watermarks import Watermarks, closed_until_us, later_us
@@ -80,16 +79,12 @@ _Accepted = Sequence[tuple[int, pa.Table]]
 
 
 class WindowOperator(KeyGroupOperator):
-    """The window operator of one key group.
-
-    Args:
-        spec: what it does.
-        store: its state.
-    """
+    """The window operator of one key group."""
 
     def __init__(self, spec: WindowSpec, store: BlobStore) -> None:
         super().__init__(spec.common, store)
         self._spec = spec
+        self._columns = spec.shared.columns
         # of one reader the slices are there by themselves, without the set of readers
         self._has_levels = len(spec.shared.readers) > 1
         assert not self._has_levels or (spec.updates is None and not spec.is_processing_time)
@@ -115,20 +110,13 @@ class WindowOperator(KeyGroupOperator):
         """Those of readers whose windows overlap with many others."""
         known = self._known.get("running") or {}
         of_readers = known.get("readers", {}) if self._has_levels else {"0": known}
-        spec = self._spec.shared
         found = {}
         for number, reader in enumerate(self._slices.readers):
             window = reader.spec.aggregation.window
             if is_overlapping(window):
                 assert isinstance(window, Hop | CalendarHop)
-                found[number] = RunningAggregates(
-                    window,
-                    len(spec.keys),
-                    spec.slice_end,
-                    reader.partials,
-                    self._store,
-                    of_readers.get(str(number)),
-                )
+                facts = of_readers.get(str(number))
+                found[number] = RunningAggregates(window, reader.columns, self._store, facts)
         return found
 
     def _running_totals(self, shared: SharedSpec) -> RunningTotals | None:
@@ -137,8 +125,7 @@ class WindowOperator(KeyGroupOperator):
             return None
         window = shared.readers[0].aggregation.window
         assert isinstance(window, Cumulate | CalendarCumulate)
-        keys, facts = len(shared.keys), self._known.get("running")
-        return RunningTotals(window, keys, shared.slice_end, shared.partials, self._store, facts)
+        return RunningTotals(window, shared.columns, self._store, self._known.get("running"))
 
     @property
     def _has_totals(self) -> bool:
@@ -230,7 +217,7 @@ class WindowOperator(KeyGroupOperator):
             plain = table.drop_columns([ROW_COUNT])
             if closed is not None and table.num_rows:
                 plain = self._moved(plain, closed)
-                ends = self._ends(plain)
+                ends = self._columns.ends(plain)
                 for number, reader in enumerate(self._slices.readers):
                     first, last = reader.first_window_end(ends), reader.last_window_end(ends)
                     # rows in a gap between windows are in none, and so late for none
@@ -251,14 +238,14 @@ class WindowOperator(KeyGroupOperator):
         reader = self._slices.readers[0]
         if self._has_levels or not (self._spec.is_processing_time or reader.grows):
             return table
-        ends = self._ends(table)
+        ends = self._columns.ends(table)
         is_moved = ends <= closed
         if not self._spec.is_processing_time:
             is_moved &= reader.last_window_end(ends) > closed
         if not is_moved.any():
             return table
         ends = np.where(is_moved, np.maximum(ends, reader.assigner.next_window_end(closed)), ends)
-        return with_values(table, self._spec.shared.slice_end, ends)
+        return self._columns.with_ends(table, ends)
 
     def _fire(
         self, number: int, new: Sequence[pa.Table], moment: Moment
@@ -322,11 +309,11 @@ class WindowOperator(KeyGroupOperator):
 
     def _slices_with(self, number: int, new: Sequence[pa.Table]) -> Slices:
         """The partials of a reader between two ends of slices of its own, with new ones."""
-        slice_end, reader = self._spec.shared.slice_end, self._slices.readers[number]
+        reader = self._slices.readers[number]
 
         def slices(after_us: int, until_us: int) -> list[pa.Table]:
             kept = self._slices.between(number, after_us, until_us)
-            found = slices_between(new, slice_end, after_us, until_us)
+            found = self._columns.between(new, after_us, until_us)
             return [*kept, *map(reader.on_own_slices, found)]
 
         return slices
@@ -361,7 +348,7 @@ class WindowOperator(KeyGroupOperator):
         """The first and the last window end of what a reader reads, by chunks and new partials."""
         reader = self._slices.readers[number]
         first, last = self._slices.chunk_ends(number)
-        ends = [self._ends(table) for table in new]
+        ends = [self._columns.ends(table) for table in new]
         return (
             reader.first_window_end(np.concatenate([first, *ends])),
             reader.last_window_end(np.concatenate([last, *ends])),
@@ -371,7 +358,7 @@ class WindowOperator(KeyGroupOperator):
         """The windows that new rows are in, where windows are emitted again."""
         if self._updates is None:
             return []
-        reader, distinct = self._slices.readers[0], [np.unique(self._ends(t)) for t in new]
+        reader, distinct = self._slices.readers[0], [np.unique(self._columns.ends(t)) for t in new]
         ends = np.unique(np.concatenate([np.zeros(0, np.int64), *distinct]))
         bounds = zip(
             reader.first_window_end(ends).tolist(),
@@ -391,16 +378,13 @@ class WindowOperator(KeyGroupOperator):
         reader, found = self._slices.readers[0], []
         number_of = reader.assigner.window_number
         for table in new:
-            ends = self._ends(table)
+            ends = self._columns.ends(table)
             first, last = reader.first_window_end(ends), reader.last_window_end(ends)
             n_windows = int(np.maximum(number_of(last) - number_of(first) + 1, 0).sum())
-            table = table.select(self._spec.shared.keys)
+            table = table.select(self._columns.keys)
             table = table.append_column(FIRST_WINDOW, pa.array(first))
             found.append((table.append_column(LAST_WINDOW, pa.array(last)), n_windows))
         return found
-
-    def _ends(self, table: pa.Table) -> Int64Array:
-        return int64_column(table, self._spec.shared.slice_end)
 
     def _facts(self) -> dict[str, Any]:
         levels = self._slices.facts()

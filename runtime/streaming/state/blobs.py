@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -112,30 +112,6 @@ def decode_table(blob: bytes) -> pa.Table:
     if blob and blob[0] == _PACKED:
         return unpack(memoryview(blob)[1:])
     return from_blobs([memoryview(blob)[checked(blob) :]])
-
-
-def with_columns(
-    table: pa.Table, names: Sequence[str], sources: Mapping[str, str] | None = None
-) -> pa.Table:
-    """A table of state with these columns: those that it has, and no others.
-
-    Args:
-        table: as it was written, maybe for a plan with other aggregates.
-        names: the columns.
-        sources: of columns that it may lack, those that they are computed from as DOUBLE.
-    """
-    if table.column_names == list(names):
-        return table
-    there = set(table.column_names)
-    columns, fields = [], []
-    for name in names:
-        if name in there:
-            columns.append(table.column(name))
-            fields.append(table.schema.field(name))
-        else:
-            columns.append(table.column((sources or {})[name]).cast(pa.float64()))
-            fields.append(pa.field(name, pa.float64()))
-    return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
 
 def encode_facts(facts: dict[str, Any], *, are_in_buckets: bool = False) -> bytes:

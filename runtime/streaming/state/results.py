@@ -21,9 +21,9 @@ from runtime.compute.kernels.columns import Int64Array, int64_column
 from runtime.compute.kernels.keys import encode_keys
 from runtime.spec.stream import FINAL_US
 from runtime.streaming.state.blobs import BlobStore
+from runtime.streaming.state.columns import rows_between
 from runtime.streaming.state.key_sets import KeySet
 from runtime.streaming.state.ranges import Range, without
-from runtime.streaming.state.slices import slices_between
 from runtime.streaming.state.table_cache import read_table, remove_table, write_table
 
 # A part has so many results, or those of one window.
@@ -118,7 +118,7 @@ class KeptResults:
         if after >= until:
             return []
         tables = (read_table(self._store, name) for name in part.names)
-        return slices_between(tables, self._window_end, after, until)
+        return rows_between(tables, self._window_end, after, until)
 
     def replace(self, ends: Range, results: pa.Table | None) -> None:
         """Put results in place of all of a range, which is not empty; None: just forget these."""

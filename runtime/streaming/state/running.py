@@ -39,9 +39,10 @@ import numpy as np
 import pyarrow as pa
 
 from runtime.compute.windows.aligned import slice_assigner
-from runtime.spec.aggregates import Accumulator, CollectRows, CollectSet
+from runtime.spec.aggregates import CollectRows, CollectSet
 from runtime.spec.windows import CalendarHop, Hop, windows_per_slice
 from runtime.streaming.state.blobs import BlobStore
+from runtime.streaming.state.columns import PartialColumns
 from runtime.streaming.state.spans import MANY_PATCHES, Slices, Span, Spans, needs
 
 # A window has so many blocks at least. With more of them there are fewer suffixes to remember, and
@@ -61,27 +62,23 @@ class RunningAggregates(Spans):
 
     Args:
         window: the window.
-        n_keys: how many columns of the partials are keys.
-        slice_end: the name of the slice end column, int64 microseconds.
-        accumulators: the accumulators by their partial columns.
-        store: where spans are kept.
-        facts: what `facts` said at the end of the last micro-batch; None at first.
+        columns, store, facts: as in `Spans`.
     """
 
     def __init__(
         self,
         window: Hop | CalendarHop,
-        n_keys: int,
-        slice_end: str,
-        accumulators: tuple[Accumulator, ...],
+        columns: PartialColumns,
         store: BlobStore,
         facts: dict[str, Any] | None,
     ) -> None:
         facts = facts or {}
-        super().__init__(n_keys, slice_end, accumulators, store, facts)
+        super().__init__(columns, store, facts)
         self._assigner = slice_assigner(window)
         self._n_windows = windows_per_slice(window)
-        self._grows = any(isinstance(each, CollectSet | CollectRows) for each in accumulators)
+        self._grows = any(
+            isinstance(each, CollectSet | CollectRows) for each in columns.accumulators
+        )
         # an older sqlwin always had so many blocks, and did not write it
         self._set_block(facts.get("block", self._n_windows // _FEWEST_BLOCKS))
         # an older one had a suffix for each window

@@ -19,7 +19,7 @@ that it is in has closed. A reader by itself has one level, of its own slices.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import gcd
 from typing import Any
@@ -27,13 +27,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_column, with_values
+from runtime.compute.kernels.columns import BoolArray, Int64Array
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.compute.windows.assigner import SliceAssigner
 from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.stream_steps import StreamReader
 from runtime.spec.windows import CalendarCumulate, Cumulate, SessionWindow, Tumble, is_overlapping
 from runtime.streaming.state.blobs import BlobStore
+from runtime.streaming.state.columns import PartialColumns
 from runtime.streaming.state.slices import SliceState, slab_us
 
 _NO_ENDS: Int64Array = np.zeros(0, np.int64)
@@ -48,17 +49,11 @@ class SharedSpec:
 
     Attributes:
         readers: the aggregations.
-        keys: the key columns of the partials.
-        slice_end: the slice end column.
-        partials: the accumulators by their partial columns.
-        sources: of columns that older state may lack, those that they are computed from.
+        columns: those of the partials.
     """
 
     readers: tuple[StreamReader, ...]
-    keys: tuple[str, ...]
-    slice_end: str
-    partials: tuple[Accumulator, ...]
-    sources: tuple[tuple[str, str], ...] = ()
+    columns: PartialColumns
 
 
 def one_reader(
@@ -67,10 +62,9 @@ def one_reader(
     sources: tuple[tuple[str, str], ...] = (),
 ) -> SharedSpec:
     """What a window aggregation shares with none: partials of its own, on its own slices."""
-    keys, slice_end = aggregation.keys, aggregation.slice_end
-    names = (*keys, slice_end, *(name for each in partials for name in each.columns))
-    reader = StreamReader("", aggregation, None, tuple((name, name) for name in names))
-    return SharedSpec((reader,), keys, slice_end, partials, sources)
+    columns = PartialColumns(aggregation.keys, aggregation.slice_end, partials, sources)
+    reader = StreamReader("", aggregation, None, tuple((name, name) for name in columns.names))
+    return SharedSpec((reader,), columns)
 
 
 class Reader:
@@ -83,7 +77,7 @@ class Reader:
     Attributes:
         spec: the aggregation.
         is_alone: whether there is no other, so that the slices are its own.
-        partials: those of the shared accumulators that it reads.
+        columns: those of the shared partials that it reads.
     """
 
     def __init__(self, shared: SharedSpec, number: int) -> None:
@@ -92,10 +86,9 @@ class Reader:
         window = self.spec.aggregation.window
         assert not isinstance(window, SessionWindow)
         read = {name for name, _ in self.spec.columns}
-        self.partials = tuple(each for each in shared.partials if read.intersection(each.columns))
-        self._slice_end = shared.slice_end
-        partials = (name for each in self.partials for name in each.columns)
-        self._columns = (*shared.keys, shared.slice_end, *partials)
+        partials = shared.columns.accumulators
+        own = tuple(each for each in partials if read.intersection(each.columns))
+        self.columns = replace(shared.columns, accumulators=own)
         self.assigner = slice_assigner(window)
         self.grows = isinstance(window, Cumulate | CalendarCumulate) and self.assigner.is_shared
         self.slab_us = slab_us(window)
@@ -116,9 +109,8 @@ class Reader:
         """Shared partials that it reads, on slices of its own."""
         if self.is_alone:
             return table
-        table = table.select(self._columns)
-        ends = self.own_end(int64_column(table, self._slice_end))
-        return with_values(table, self._slice_end, ends)
+        table = table.select(self.columns.names)
+        return self.columns.with_ends(table, self.own_end(self.columns.ends(table)))
 
     def own_table(self, table: pa.Table) -> pa.Table:
         """Shared partials under the names and on the slices of the aggregation."""
@@ -215,7 +207,7 @@ class SliceLevels:
             closed_us: windows that end no later take no rows any more.
             among: the readers that they are for.
         """
-        ends = int64_column(table, self._spec.slice_end)
+        ends = self._spec.columns.ends(table)
         needed_by = np.zeros(len(ends), np.int64)
         for number in _numbers(among):
             reader, alone = self.readers[number], 1 << number
@@ -307,8 +299,9 @@ class SliceLevels:
         """The level of some readers."""
         spec = self._spec
         readers = [self.readers[number] for number in _numbers(members)]
-        partials = tuple(p for p in spec.partials if any(p in r.partials for r in readers))
-        columns = (*spec.keys, spec.slice_end, *(c for each in partials for c in each.columns))
+        partials = spec.columns.accumulators
+        read = tuple(p for p in partials if any(p in r.columns.accumulators for r in readers))
+        columns = replace(spec.columns, accumulators=read)
         if len(readers) == 1:
             assigner = readers[0].assigner
         else:
@@ -324,13 +317,10 @@ class SliceLevels:
             facts,
             assigner,
             slab,
-            len(spec.keys),
-            spec.slice_end,
-            partials,
+            columns,
             readers[0].assigner.window_end_stride_us if is_read_apart else None,
-            dict(spec.sources),
         )
-        return _Level(None if is_own else assigner, columns, spec.slice_end, state)
+        return _Level(None if is_own else assigner, columns, state)
 
 
 @dataclass(frozen=True)
@@ -340,23 +330,20 @@ class _Level:
     Attributes:
         assigner: of the slices; None: all partials are on them already.
         columns: the columns that any of the readers reads.
-        slice_end: the slice end column.
         state: where they are kept.
     """
 
     assigner: SliceAssigner | None
-    columns: tuple[str, ...]
-    slice_end: str
+    columns: PartialColumns
     state: SliceState
 
     def append(self, tables: Sequence[pa.Table]) -> None:
         """Keep partials of slices that are as fine or finer."""
-        table = pa.concat_tables([table.select(self.columns) for table in tables])
-        if self.assigner is None:
-            self.state.append(table)
-            return
-        ends = self.assigner.slice_end(int64_column(table, self.slice_end) - 1)
-        self.state.append(with_values(table, self.slice_end, ends))
+        table = pa.concat_tables([table.select(self.columns.names) for table in tables])
+        if self.assigner is not None:
+            ends = self.assigner.slice_end(self.columns.ends(table) - 1)
+            table = self.columns.with_ends(table, ends)
+        self.state.append(table)
 
 
 @cache

@@ -9,7 +9,7 @@ last window of its slices is closed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -20,16 +20,13 @@ from runtime.compute.arrow.blobs import MAX_BLOB_BYTES, pieces
 from runtime.compute.kernels.columns import (
     BoolArray,
     Int64Array,
-    int64_column,
     table_bytes,
-    with_values,
 )
-from runtime.compute.kernels.compact import merge_equal_slices
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.compute.windows.assigner import SliceAssigner
-from runtime.spec.aggregates import Accumulator
 from runtime.spec.windows import AlignedWindow
-from runtime.streaming.state.blobs import BlobStore, with_columns
+from runtime.streaming.state.blobs import BlobStore
+from runtime.streaming.state.columns import PartialColumns
 from runtime.streaming.state.table_cache import CACHE, read_table, remove_table, write_table
 
 # A window's slices lie in about so many slabs. With more of them slices are freed sooner:
@@ -100,11 +97,8 @@ class SliceState:
         facts: what `facts` said at the end of the last micro-batch; None at first.
         windows: the windows that slices are in.
         slab_us: how much time the slices of a chunk may cover.
-        n_keys: how many columns of the partials are keys.
-        slice_end: the name of the slice end column, int64 microseconds.
-        accumulators: the accumulators by their partial columns.
+        columns: those of the partials.
         narrow_us: the same where a slice has many rows; None: as above.
-        sources: of columns that older chunks may lack, those that they are computed from.
 
     Attributes:
         most_bytes: the most bytes of partials that were merged at a time, in this micro-batch.
@@ -116,22 +110,15 @@ class SliceState:
         facts: list[Any] | None,
         windows: SliceAssigner,
         slab_us: int,
-        n_keys: int,
-        slice_end: str,
-        accumulators: tuple[Accumulator, ...],
+        columns: PartialColumns,
         narrow_us: int | None = None,
-        sources: Mapping[str, str] | None = None,
     ) -> None:
         self._store = store
         self._windows = windows
         self._slab_us = slab_us
         self._is_read_apart = narrow_us is not None
         self._narrow_us = narrow_us or slab_us
-        self._n_keys = n_keys
-        self._slice_end = slice_end
-        self._accumulators = accumulators
-        self._values = [slice_end, *(name for each in accumulators for name in each.columns)]
-        self._sources = sources or {}
+        self._columns = columns
         self.most_bytes = 0
         self._slabs: dict[int, _Slab] = {
             slab: _Slab(n_merged, [*map(Chunk._make, chunks)])
@@ -176,7 +163,7 @@ class SliceState:
         """
         first, last = self.chunk_ends()
         tables = self.tables((last > after_us) & (first <= until_us), is_last=True)
-        return slices_between(tables, self._slice_end, after_us, until_us)
+        return self._columns.between(tables, after_us, until_us)
 
     def remove(self, is_removed: BoolArray) -> None:
         """Drop some chunks, by their places in `chunk_ends`."""
@@ -189,7 +176,7 @@ class SliceState:
         """Keep more partials; slices may have some already."""
         if table.num_rows == 0:
             return
-        ends = int64_column(table, self._slice_end)
+        ends = self._columns.ends(table)
         n_slices = int(ends.max() - ends.min()) // self._narrow_us + 1
         self._append(table, ends, self._width_of(_MANY_ROWS * n_slices // len(ends) + 1))
 
@@ -255,13 +242,13 @@ class SliceState:
         if not old or (len(old) == 1 and old[0][1].first_us == old[0][1].last_us):
             return
         table = pa.concat_tables(each for slab, chunk in old for each in self._taken(slab, [chunk]))
-        ends = int64_column(table, self._slice_end)
+        ends = self._columns.ends(table)
         is_live = self._windows.last_window_end(ends) > until_us
         if not is_live.all():
             # those of an older maximal window in a chunk that was not dropped yet
             table, ends = table.filter(pa.array(is_live)), ends[is_live]
         ends = np.maximum(ends, until_us)
-        table = with_values(table, self._slice_end, ends)
+        table = self._columns.with_ends(table, ends)
         is_later = ends > until_us
         if is_later.any():
             # a chunk of several slices holds some that are not closed yet
@@ -276,15 +263,13 @@ class SliceState:
 
     def _merged(self, tables: list[pa.Table]) -> pa.Table:
         self.most_bytes = max(self.most_bytes, sum(map(table_bytes, tables)))
-        return merge_equal_slices(
-            pa.concat_tables(tables), self._n_keys, self._slice_end, self._accumulators
-        )
+        return self._columns.merged(tables)
 
     def _write(self, slab: _Slab, table: pa.Table) -> None:
         for piece in pieces(table):
             name, n_bytes = write_table(self._store, piece)
             CACHE.put(name, piece)
-            ends = int64_column(piece, self._slice_end)
+            ends = self._columns.ends(piece)
             bounds = int(ends.min()), int(ends.max())
             slab.chunks.append(Chunk(name, piece.num_rows, n_bytes, *bounds))
             self._known_numbers = None
@@ -305,11 +290,7 @@ class SliceState:
         self._slabs = {end: slab for end, slab in self._slabs.items() if slab.chunks}
 
     def _table(self, chunk: Chunk, *, is_last: bool = False) -> pa.Table:
-        table = read_table(self._store, chunk.name, is_last=is_last)
-        # it may be of a plan with other aggregates
-        return with_columns(
-            table, [*table.column_names[: self._n_keys], *self._values], self._sources
-        )
+        return self._columns.of(read_table(self._store, chunk.name, is_last=is_last))
 
     def _numbers(self) -> Int64Array:
         """int64[chunks, 4]: the rows, the bytes, the first and the last slice end of each."""
@@ -331,16 +312,3 @@ def _alike(chunks: Sequence[Chunk], n_rows: int) -> list[Chunk]:
         found.append(chunk)
         n_rows += chunk.n_rows
     return found or list(chunks)
-
-
-def slices_between(
-    tables: Iterable[pa.Table], slice_end: str, after_us: int, until_us: int
-) -> list[pa.Table]:
-    """Of partials those of slices with `after_us` < slice end <= `until_us`."""
-    found = []
-    for table in tables:
-        ends = int64_column(table, slice_end)
-        is_in = (ends > after_us) & (ends <= until_us)
-        if is_in.any():
-            found.append(table if is_in.all() else table.filter(pa.array(is_in)))
-    return found

@@ -14,10 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from runtime.compute.arrow.blobs import pieces
-from runtime.compute.kernels.columns import Int64Array, int64_column, with_values
-from runtime.compute.kernels.compact import merge_equal_slices
-from runtime.spec.aggregates import Accumulator
+from runtime.spec.stream import FINAL_US
 from runtime.streaming.state.blobs import BlobStore
+from runtime.streaming.state.columns import PartialColumns
 from runtime.streaming.state.table_cache import CACHE, read_table, remove_table, write_table
 
 # Fewer partials are merged sooner than spans are kept
@@ -58,24 +57,16 @@ class Spans:
     """The spans of one key group.
 
     Args:
-        n_keys: how many columns of the partials are keys.
-        slice_end: the name of the slice end column, int64 microseconds.
-        accumulators: the accumulators by their partial columns.
+        columns: those of the partials.
         store: where spans are kept.
-        facts: what `_span_facts` said at the end of the last micro-batch; empty at first.
+        facts: what was to be remembered at the end of the last micro-batch; None at first.
     """
 
     def __init__(
-        self,
-        n_keys: int,
-        slice_end: str,
-        accumulators: tuple[Accumulator, ...],
-        store: BlobStore,
-        facts: dict[str, Any],
+        self, columns: PartialColumns, store: BlobStore, facts: dict[str, Any] | None
     ) -> None:
-        self._n_keys = n_keys
-        self._slice_end = slice_end
-        self._accumulators = accumulators
+        facts = facts or {}
+        self._columns = columns
         self._store = store
         # how many results the last window had
         self._n_results: int = facts.get("results", 0)
@@ -108,15 +99,12 @@ class Spans:
         if not spans:
             return
         newest = max(span.until_us for span in spans)
-        late = [table.filter(pa.array(self._ends(table) <= newest)) for table in tables]
-        late = [table for table in late if table.num_rows]
+        late = self._columns.between(tables, -FINAL_US, newest)
         if not late:
             return
         self._number += 1
-        table = merge_equal_slices(
-            pa.concat_tables(late), self._n_keys, self._slice_end, self._accumulators
-        )
-        ends = self._ends(table)
+        table = self._columns.merged(late)
+        ends = self._columns.ends(table)
         bounds = int(ends.min()) - 1, int(ends.max())
         self._patches.append(self._written(*bounds, self._number, table))
 
@@ -135,7 +123,7 @@ class Spans:
         """A new span of partials, which include all patches of today."""
         table = self._joined(parts, until_us)
         if table is not None:
-            table = merge_equal_slices(table, self._n_keys, self._slice_end, self._accumulators)
+            table = self._columns.merged([table])
         return self._written(after_us, until_us, self._number, table)
 
     def _joined(self, parts: list[pa.Table], end_us: int) -> pa.Table | None:
@@ -144,7 +132,7 @@ class Spans:
         if not parts:
             return None
         table = pa.concat_tables(parts)
-        return with_values(table, self._slice_end, np.full(table.num_rows, end_us, np.int64))
+        return self._columns.with_ends(table, np.full(table.num_rows, end_us, np.int64))
 
     def _written(self, after_us: int, until_us: int, number: int, table: pa.Table | None) -> Span:
         names, n_bytes = [], 0
@@ -166,10 +154,8 @@ class Spans:
         tables = self._tables(span, is_last=is_last)
         for patch in self._patches:
             if needs(span, patch):
-                for table in self._tables(patch):
-                    ends = self._ends(table)
-                    is_in = (ends > span.after_us) & (ends <= span.until_us)
-                    tables.append(table if is_in.all() else table.filter(pa.array(is_in)))
+                of_patch = self._tables(patch)
+                tables += self._columns.between(of_patch, span.after_us, span.until_us)
         return tables
 
     def _tables(self, span: Span, *, is_last: bool = False) -> list[pa.Table]:
@@ -213,9 +199,6 @@ class Spans:
 
     def _all(self) -> list[Span]:
         return [*self._spans_only(), *self._patches]
-
-    def _ends(self, table: pa.Table) -> Int64Array:
-        return int64_column(table, self._slice_end)
 
 
 def needs(span: Span, patch: Span) -> bool:

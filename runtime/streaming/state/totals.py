@@ -22,10 +22,10 @@ import numpy as np
 import pyarrow as pa
 
 from runtime.compute.windows.aligned import slice_assigner
-from runtime.spec.aggregates import Accumulator
 from runtime.spec.stream import FINAL_US
 from runtime.spec.windows import CalendarCumulate, Cumulate
 from runtime.streaming.state.blobs import BlobStore
+from runtime.streaming.state.columns import PartialColumns
 from runtime.streaming.state.spans import MANY_PATCHES, Slices, Spans
 
 
@@ -34,23 +34,17 @@ class RunningTotals(Spans):
 
     Args:
         window: the window.
-        n_keys: how many columns of the partials are keys.
-        slice_end: the name of the slice end column, int64 microseconds.
-        accumulators: the accumulators by their partial columns.
-        store: where spans are kept.
-        facts: what `facts` said at the end of the last micro-batch; None at first.
+        columns, store, facts: as in `Spans`.
     """
 
     def __init__(
         self,
         window: Cumulate | CalendarCumulate,
-        n_keys: int,
-        slice_end: str,
-        accumulators: tuple[Accumulator, ...],
+        columns: PartialColumns,
         store: BlobStore,
         facts: dict[str, Any] | None,
     ) -> None:
-        super().__init__(n_keys, slice_end, accumulators, store, facts or {})
+        super().__init__(columns, store, facts)
         self._assigner = slice_assigner(window)
         self._is_worth_it = False
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from runtime.spec.aggregates import Merge, MergeOp
 from runtime.spec.identity import KeptAccumulator, KeptKey, KeptOperator, window_fields
 from runtime.spec.windows import (
     CalendarCumulate,
@@ -20,7 +21,7 @@ from runtime.spec.windows import (
 )
 from runtime.streaming.changes import Resumed, first_whole, resumed
 from runtime.streaming.identity import Identity, difference, may_differ
-from runtime.streaming.state.blobs import with_columns
+from runtime.streaming.state.columns import PartialColumns
 
 MIN = 60_000_000
 SUM = KeptAccumulator(("t$0",), "sum", ("v",), None, "SUM(v)")
@@ -81,11 +82,13 @@ def test_a_sum_of_doubles_is_had_of_the_sum_for_good() -> None:
 
 def test_tables_of_state_get_the_columns_that_are_asked_for() -> None:
     table = pa.table({"k": [1], "$slice_end": [60], "t$0": [7], "n$0": [2]})
-    narrow = with_columns(table, ["k", "$slice_end", "n$0"])
+    narrow = PartialColumns(("k",), "$slice_end", (Merge(("n$0",), MergeOp.COUNT),)).of(table)
     assert narrow.to_pylist() == [{"k": 1, "$slice_end": 60, "n$0": 2}]
-    wide = with_columns(table, ["k", "$slice_end", "m"], {"m": "t$0"})
+    sums = (Merge(("m",), MergeOp.SUM),)
+    columns = PartialColumns(("k",), "$slice_end", sums, (("m", "t$0"),))
+    wide = columns.of(table)
     assert wide.to_pylist() == [{"k": 1, "$slice_end": 60, "m": 7.0}]
-    assert with_columns(wide, wide.column_names) is wide
+    assert columns.of(wide) is wide
 
 
 @pytest.mark.parametrize(

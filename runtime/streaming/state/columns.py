@@ -1,0 +1,84 @@
+"""The columns of partials in state, and what is done with tables by them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from runtime.compute.kernels.columns import Int64Array, int64_column, with_values
+from runtime.compute.kernels.compact import merge_equal_slices
+from runtime.spec.aggregates import Accumulator
+
+
+@dataclass(frozen=True)
+class PartialColumns:
+    """The columns of partials.
+
+    Attributes:
+        keys: the key columns.
+        slice_end: the slice end column, int64 microseconds.
+        accumulators: the accumulators by their partial columns.
+        sources: of columns that older state may lack, those that they are computed from as DOUBLE.
+    """
+
+    keys: tuple[str, ...]
+    slice_end: str
+    accumulators: tuple[Accumulator, ...]
+    sources: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All of them, in the order of a table of partials."""
+        values = (name for each in self.accumulators for name in each.columns)
+        return (*self.keys, self.slice_end, *values)
+
+    def of(self, table: pa.Table, *others: str) -> pa.Table:
+        """A table of state with these columns and `others`: those that it has, and no more.
+
+        It may have been written for a plan with other aggregates.
+        """
+        n_keys = len(self.keys)
+        names = [*table.column_names[:n_keys], *self.names[n_keys:], *others]
+        if table.column_names == names:
+            return table
+        sources, columns, fields = dict(self.sources), [], []
+        for name in names:
+            if name in table.column_names:
+                columns.append(table.column(name))
+                fields.append(table.schema.field(name))
+            else:
+                columns.append(table.column(sources[name]).cast(pa.float64()))
+                fields.append(pa.field(name, pa.float64()))
+        return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+
+    def ends(self, table: pa.Table) -> Int64Array:
+        """The slice ends of partials."""
+        return int64_column(table, self.slice_end)
+
+    def with_ends(self, table: pa.Table, ends: Int64Array) -> pa.Table:
+        """Partials with other slice ends."""
+        return with_values(table, self.slice_end, ends)
+
+    def merged(self, tables: Iterable[pa.Table]) -> pa.Table:
+        """One partial for each key and slice end, see `merge_equal_slices`."""
+        table = pa.concat_tables(tables)
+        return merge_equal_slices(table, len(self.keys), self.slice_end, self.accumulators)
+
+    def between(self, tables: Iterable[pa.Table], after_us: int, until_us: int) -> list[pa.Table]:
+        """Of partials those of slices with `after_us` < slice end <= `until_us`."""
+        return rows_between(tables, self.slice_end, after_us, until_us)
+
+
+def rows_between(
+    tables: Iterable[pa.Table], time: str, after_us: int, until_us: int
+) -> list[pa.Table]:
+    """The rows of tables with a time above the first and up to the second; none is empty."""
+    found = []
+    for table in tables:
+        times = int64_column(table, time)
+        is_in = (times > after_us) & (times <= until_us)
+        if is_in.any():
+            found.append(table if is_in.all() else table.filter(pa.array(is_in)))
+    return found
