@@ -97,9 +97,7 @@ def resumed(number: int, old: KeptOperator, new: KeptOperator) -> Resumed | str:
         return "the keys of operator {} were {}, now {}".format(number, *texts)
     if (folded(old.time[0]), old.time[1]) != (folded(new.time[0]), new.time[1]):
         return f"the time of operator {number} was {old.time[0]}, now {new.time[0]}"
-    if (change := _changed_rows(old, new)) is not None:
-        return f"operator {number} {change}"
-    if (change := _other_types(old, new)) is not None:
+    if (change := _changed_rows(old, new) or _other_types(old, new)) is not None:
         return f"operator {number} {change}"
     columns = dict(zip((key.name for key in new.keys), (key.name for key in old.keys), strict=True))
     columns[new.slice_end] = old.slice_end
@@ -244,9 +242,9 @@ def _other_window(was: Window, is_: Window) -> str | None:
         return f"{change}: sessions are not made of slices"
     if isinstance(was, Cumulate | CalendarCumulate):
         return f"{change}: what CUMULATE has closed is one slice, which cannot be taken apart"
-    if isinstance(was, Hop) and was.slide_us > was.size_us:
-        return f"{change}: rows between its windows are not kept"
-    if isinstance(was, CalendarHop) and was.slide_months > was.size_months:
+    has_gaps = isinstance(was, Hop) and was.slide_us > was.size_us
+    has_gaps |= isinstance(was, CalendarHop) and was.slide_months > was.size_months
+    if has_gaps:
         return f"{change}: rows between its windows are not kept"
     slices = _slices(was)
     if slices is None or slices != _slices(is_):

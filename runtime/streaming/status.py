@@ -197,9 +197,9 @@ def silence(status: StreamStatus, n_rows: int | None) -> str:
         return "the first micro-batch is not done yet"
     if status.incomplete and status.operators:
         return awaits_files(status)
-    waiting = [o for o in status.operators if o.next_window_end_us is not None]
-    for operator in waiting:
-        return _waits(operator)
+    for operator in status.operators:
+        if operator.next_window_end_us is not None:
+            return _waits(operator, operator.next_window_end_us)
     for operator in status.operators:
         if operator.watermark_us is None:
             return _no_watermark(operator)
@@ -220,9 +220,7 @@ def awaits_files(status: StreamStatus) -> str:
     )
 
 
-def _waits(operator: OperatorStatus) -> str:
-    end = operator.next_window_end_us
-    assert end is not None
+def _waits(operator: OperatorStatus, end: int) -> str:
     if operator.watermark_us is None:
         return _no_watermark(operator)
     ahead = seconds_text(abs(end - operator.watermark_us) / 1_000_000)
@@ -302,8 +300,7 @@ def closed_after(progress: Mapping[str, Any], number: int) -> int | None:
         number: the operator's.
     """
     metric = _metric(progress, number)
-    found: int | None = None if metric is None else metric.get("closed_us")
-    return found
+    return None if metric is None else metric.get("closed_us")
 
 
 def has_seen_end(progress: Sequence[Mapping[str, Any]], n_operators: int) -> bool:
@@ -335,12 +332,11 @@ def counted_rows(progress: Mapping[str, Any]) -> dict[str, int]:
 
 def state_sizes(progress: Mapping[str, Any], n_operators: int) -> list[tuple[int, int] | None]:
     """(partials, bytes) in the state of each window operator after a micro-batch, where known."""
-    found: list[tuple[int, int] | None] = []
-    for number in range(n_operators):
-        metric = _metric(progress, number)
-        is_known = metric is not None and metric.get("n_rows") is not None
-        found.append((metric["n_rows"], metric["n_bytes"] or 0) if metric and is_known else None)
-    return found
+    metrics = (_metric(progress, number) or {} for number in range(n_operators))
+    return [
+        None if metric.get("n_rows") is None else (metric["n_rows"], metric["n_bytes"] or 0)
+        for metric in metrics
+    ]
 
 
 def _metric(progress: Mapping[str, Any], number: int) -> dict[str, Any] | None:

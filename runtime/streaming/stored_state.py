@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import pyarrow as pa
@@ -36,6 +36,7 @@ from runtime.streaming.state.contents import (
     blobs_of,
     stored_closed_until_us,
 )
+from runtime.streaming.watermarks import later_us
 
 KEY_GROUP, STATE_WATERMARK = "key_group", "watermark"
 _ROWS_OF = (BlobKind.SLICES, BlobKind.SESSIONS)
@@ -113,14 +114,12 @@ class StoredOperator:
     @property
     def watermark_us(self) -> int | None:
         """Its watermark, which is that of all key groups."""
-        found = [facts.get("watermark") for facts in self.facts.values()]
-        return max((each for each in found if each is not None), default=None)
+        return reduce(later_us, (facts.get("watermark") for facts in self.facts.values()), None)
 
     @property
     def closed_us(self) -> int | None:
         """Windows that end no later take no rows any more."""
-        found = [stored_closed_until_us(facts) for facts in self.facts.values()]
-        return max((each for each in found if each is not None), default=None)
+        return reduce(later_us, map(stored_closed_until_us, self.facts.values()), None)
 
 
 @dataclass(frozen=True)
@@ -232,20 +231,12 @@ def state_rows(spark: SparkSession, state: StoredState, stored: StoredOperator) 
         for (group, name), blob in places.items()
         if blob.taken is not None
     }
-    columns = StructType()
-    if sample is not None:
-        first = decoder.decoded(places[sample], contents[sample], taken.get(sample))
-        columns = from_arrow_schema(first.schema, prefer_timestamp_ntz=True)
-    fields = [StructField(field.name, field.dataType) for field in columns]
-    schema = StructType(
-        [
-            *fields,
-            StructField(KEY_GROUP, IntegerType()),
-            StructField(STATE_WATERMARK, TimestampNTZType()),
-        ]
-    )
+    own = (StructField(KEY_GROUP, IntegerType()), StructField(STATE_WATERMARK, TimestampNTZType()))
     if sample is None:
-        return spark.createDataFrame([], schema)
+        return spark.createDataFrame([], StructType([*own]))
+    first = decoder.decoded(places[sample], contents[sample], taken.get(sample))
+    columns = from_arrow_schema(first.schema, prefer_timestamp_ntz=True)
+    schema = StructType([*(StructField(each.name, each.dataType) for each in columns), *own])
     marked = {group: _time(facts.get("watermark")) for group, facts in stored.facts.items()}
     decode = _decoding(decoder, places, taken, marked, schema)
     import_what_was_sent(spark)

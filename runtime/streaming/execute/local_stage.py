@@ -41,6 +41,9 @@ from runtime.streaming.job_properties import known_closed_us
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.source_reads import read_counted
 
+# What a task does with its rows, for `mapInArrow`
+Stage = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
 
 @dataclass(frozen=True)
 class RunningStage:
@@ -151,10 +154,8 @@ def _local_plan(
     return replace(plan, numbers=numbers, heads=heads)
 
 
-def _run_local(
-    plan: LocalPlan, number: int
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The local stage of an operator, for `mapInArrow`: rows to messages for the key groups."""
+def _run_local(plan: LocalPlan, number: int) -> Stage:
+    """The local stage of an operator: rows to messages for the key groups."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
@@ -167,7 +168,7 @@ def _run_local(
 
 def _run_scan(
     plan: LocalPlan, local: LocalStep[FileStreamScan, Streaming], store: Store | None
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+) -> Stage:
     """The same for a stage that reads files itself: paths to messages for the key groups."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -184,7 +185,7 @@ def _run_messages(
     reading: Reading,
     *,
     is_second: bool = False,
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+) -> Stage:
     """The same for a stage that consumes messages: ranges to messages for the key groups."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
