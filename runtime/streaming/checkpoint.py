@@ -433,26 +433,6 @@ def resumed_identity(checkpoint: Checkpoint, identity: Identity) -> Identity:
     return replace(identity, operators=tuple(each.operator for each in checkpoint.resumed))
 
 
-def _kept(identity: Identity) -> dict[str, Any]:
-    """What a stream computes and keeps, in fields."""
-    if identity.form is None:
-        return {}
-    operators = [operator.as_json() for operator in identity.operators]
-    return {
-        "version": _FORM_VERSION,
-        "operators": operators,
-        "form": identity.form,
-        "sources": identity.sources,
-    }
-
-
-def _rescaled(checkpoint: Checkpoint) -> dict[str, Any]:
-    """What only a checkpoint has that was rescaled."""
-    if checkpoint.spark_name == _SPARK:
-        return {}
-    return {"spark": checkpoint.spark_name, "cells_per_group": checkpoint.cells_per_group}
-
-
 def _write(
     files: Files,
     checkpoint: Checkpoint,
@@ -468,16 +448,27 @@ def _write(
         "writer": checkpoint.writer,
         "spark_id": checkpoint.spark_id,
         "has_ended": checkpoint.has_ended,
-        **_rescaled(checkpoint),
     }
+    if checkpoint.spark_name != _SPARK:
+        # it has been rescaled
+        found |= {"spark": checkpoint.spark_name, "cells_per_group": checkpoint.cells_per_group}
     if then is not None:
         found["next"] = {"from": then[0], **_fields(then[1])}
     _replace(files, checkpoint, json.dumps(found, indent=2) + "\n")
 
 
 def _fields(identity: Identity) -> dict[str, Any]:
+    """What a stream computes, as text, and what it computes and keeps, in fields."""
     said = {"plan": identity.plan, "tables": identity.tables, "settings": identity.settings}
-    return {"identity": said, "kept": _kept(identity)}
+    if identity.form is None:
+        return {"identity": said, "kept": {}}
+    kept = {
+        "version": _FORM_VERSION,
+        "operators": [operator.as_json() for operator in identity.operators],
+        "form": identity.form,
+        "sources": identity.sources,
+    }
+    return {"identity": said, "kept": kept}
 
 
 def _replace(files: Files, checkpoint: Checkpoint, text: str) -> None:

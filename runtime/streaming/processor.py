@@ -38,11 +38,10 @@ from runtime.local.streaming.messages import (
 from runtime.spark.workers import prepare_worker
 from runtime.streaming.general.key_group import GeneralGroup, GeneralSpec
 from runtime.streaming.job_properties import watermarks_are_held
-from runtime.streaming.operators.base import KeyGroupOperator, MicroBatch, Output, Status
+from runtime.streaming.operators.base import MicroBatch, Output, Status
 from runtime.streaming.operators.buckets import MemoryBound, process
 from runtime.streaming.operators.session import SessionOperator, SessionSpec
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
-from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.buckets import Place
 from runtime.streaming.status import STATUS, STATUS_DDL
 from runtime.streaming.watermarks import is_idle, reduced, wall_watermark_us
@@ -213,9 +212,10 @@ class WindowProcessor(StatefulProcessor):
             return GeneralGroup(spec, store).process(batch)
         numbers = self._spec.numbers
         place = Place(spec.common.by or (), len(numbers), numbers.index(group))
-        return process(
-            store, partial(_operator, spec), batch, MemoryBound(place, self._spec.bucket_bytes)
-        )
+        bound = MemoryBound(place, self._spec.bucket_bytes)
+        if isinstance(spec, SessionSpec):
+            return process(store, partial(SessionOperator, spec), batch, bound)
+        return process(store, partial(WindowOperator, spec), batch, bound)
 
     def _named(self, table: pa.Table) -> pa.Table:
         """A table under the names that state has."""
@@ -272,14 +272,6 @@ def _row(
 def _late_rows(late: LateRows, reader: int = 0) -> Iterator[Row]:
     for piece in pieces(late.rows):
         yield _row(reader, to_blob(piece), late.watermark_us)
-
-
-def _operator(spec: WindowSpec | SessionSpec, store: BlobStore) -> KeyGroupOperator:
-    match spec:
-        case SessionSpec():
-            return SessionOperator(spec, store)
-        case WindowSpec():
-            return WindowOperator(spec, store)
 
 
 class _MapStateStore:

@@ -151,12 +151,8 @@ Message = Partials | LateCandidates | LateRows | ControlMessage
 
 def encode(messages: Iterable[tuple[int, Message]]) -> pa.RecordBatch:
     """Messages with the numbers of their key groups, as a batch of MESSAGE_SCHEMA."""
-    rows = [(group, *_fields(message)) for group, message in messages]
-    columns = zip(*rows, strict=True) if rows else ([] for _ in MESSAGE_SCHEMA)
-    arrays = [
-        pa.array(values, field.type) for values, field in zip(columns, MESSAGE_SCHEMA, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=MESSAGE_SCHEMA)
+    rows = [{"key_group": group, **_fields(message)} for group, message in messages]
+    return pa.RecordBatch.from_pylist(rows, MESSAGE_SCHEMA)
 
 
 def decode(row: Any) -> Message:
@@ -183,31 +179,33 @@ def decode(row: Any) -> Message:
             return NoRows()
 
 
-# kind, rows, source, highest_us, lowest_us, n_rows
-_Fields = tuple[int, bytes | None, int | None, int | None, int | None, int | None]
-
-
-def _fields(message: Message) -> _Fields:
+def _fields(message: Message) -> dict[str, Any]:
+    """The columns that a message has, but for the key group."""
     match message:
         case Partials(rows):
-            return MessageKind.PARTIALS, _blob(rows), None, None, None, None
+            return {"kind": MessageKind.PARTIALS, "rows": _blob(rows)}
         case SourceProgress(source, highest_us, lowest_us, n_rows, split):
-            code = code_of(source, split)
-            return MessageKind.SOURCE_PROGRESS, None, code, highest_us, lowest_us, n_rows
+            return {
+                "kind": MessageKind.SOURCE_PROGRESS,
+                "source": code_of(source, split),
+                "highest_us": highest_us,
+                "lowest_us": lowest_us,
+                "n_rows": n_rows,
+            }
         case EndOfInput():
-            return MessageKind.END_OF_INPUT, None, None, None, None, None
+            return {"kind": MessageKind.END_OF_INPUT}
         case ProcessingTime(time_us):
-            return MessageKind.PROCESSING_TIME, None, None, time_us, None, None
+            return {"kind": MessageKind.PROCESSING_TIME, "highest_us": time_us}
         case NullTimes(n_rows):
-            return MessageKind.NULL_TIMES, None, None, None, None, n_rows
+            return {"kind": MessageKind.NULL_TIMES, "n_rows": n_rows}
         case LateCandidates(rows):
-            return MessageKind.LATE_CANDIDATES, _blob(rows), None, None, None, None
+            return {"kind": MessageKind.LATE_CANDIDATES, "rows": _blob(rows)}
         case LateRows(rows, watermark_us):
-            return MessageKind.LATE_ROWS, _blob(rows), None, watermark_us, None, None
+            return {"kind": MessageKind.LATE_ROWS, "rows": _blob(rows), "highest_us": watermark_us}
         case RowsRead(n_rows):
-            return MessageKind.ROWS_READ, None, None, None, None, n_rows
+            return {"kind": MessageKind.ROWS_READ, "n_rows": n_rows}
         case NoRows():
-            return MessageKind.NO_ROWS, None, None, None, None, None
+            return {"kind": MessageKind.NO_ROWS}
 
 
 def _blob(rows: pa.Table) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -163,7 +163,6 @@ class GeneralWindowOperator:
     Args:
         job: what to do.
         state: where another operator of the same job has got.
-        on_late: gets (key, value, time) of each row that is dropped as late.
         closed_us: windows whose last time is no later are gone, whatever lateness is allowed now.
     """
 
@@ -171,12 +170,10 @@ class GeneralWindowOperator:
         self,
         job: WindowJob,
         state: OperatorState | None = None,
-        on_late: Callable[[Any, Any, int], None] | None = None,
         closed_us: int | None = None,
     ) -> None:
         self.state = OperatorState() if state is None else state
         self._job = job
-        self._on_late = on_late
         self._closed_us = -FOREVER_US if closed_us is None else closed_us
         self._function = job.function
         if job.evictor is not None:
@@ -220,8 +217,6 @@ class GeneralWindowOperator:
             self._set_clean_up(key, window)
         if is_skipped and (is_late or self._is_row_late(time_us)):
             self.state.n_late += 1
-            if self._on_late is not None:
-                self._on_late(key, value, time_us)
 
     def on_watermark(self, watermark_us: int) -> Iterator[Emission]:
         """The watermark moves on; one that is behind changes nothing."""

@@ -45,30 +45,30 @@ class Timers:
 
     def tidy(self) -> None:
         """Keep nothing of timers that do not stand."""
-        if len(self._queue) == len(self.standing):
-            return
-        left = set(self.standing)
-        queue = []
-        # a timer that was taken back and set again is there twice
-        for entry in sorted(self._queue, key=itemgetter(0, 1)):
-            if (entry[0], entry[2]) in left:
-                left.discard((entry[0], entry[2]))
-                queue.append(entry)
-        self._queue = queue
+        if len(self._queue) != len(self.standing):
+            self._queue = [*self._in_order()]
 
     def of_keys(self, keys: Set[Any]) -> Timers:
         """The timers of some keys, as timers of their own."""
         found = Timers()
-        for time_us, _, owner in sorted(self._queue, key=itemgetter(0, 1)):
-            if owner[0] in keys and (time_us, owner) in self.standing:
+        for time_us, _, owner in self._in_order():
+            if owner[0] in keys:
                 found.set(time_us, owner)
         return found
 
     def add(self, other: Timers) -> None:
         """Set all timers that stand in another."""
-        for time_us, _, owner in sorted(other._queue, key=itemgetter(0, 1)):
-            if (time_us, owner) in other.standing:
-                self.set(time_us, owner)
+        for time_us, _, owner in other._in_order():
+            self.set(time_us, owner)
+
+    def _in_order(self) -> Iterator[tuple[int, int, Owner]]:
+        """What the queue has of timers that stand, in order."""
+        left = set(self.standing)
+        # a timer that was taken back and set again is there twice
+        for time_us, number, owner in sorted(self._queue, key=itemgetter(0, 1)):
+            if (time_us, owner) in left:
+                left.discard((time_us, owner))
+                yield time_us, number, owner
 
     def due(self, until_us: int) -> Iterator[tuple[int, Owner]]:
         """Timers up to a time, in order; those that are set meanwhile too."""

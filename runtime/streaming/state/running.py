@@ -180,7 +180,7 @@ class RunningAggregates(Spans):
         if n_results is not None:
             self._n_results = n_results
         # the windows that still begin in this block, behind this one
-        left = self._block - 1 - self._cell_of_start(number) % self._block
+        left = self._block - 1 - self._cell(self._start(number)) % self._block
         later = number + 2 * left + 1
         later += -later % self._stride
         block_end = self._block_end(self._block_end(self._start(number)))
@@ -345,9 +345,6 @@ class RunningAggregates(Spans):
     def _cell(self, time_us: int) -> int:
         """The number of the first window that ends behind a time."""
         return self._number_of(self._assigner.next_window_end(time_us))
-
-    def _cell_of_start(self, number: int) -> int:
-        return self._cell(self._start(number))
 
     def _block_end(self, time_us: int) -> int:
         """The end of the block that begins at a time, or that it is in."""

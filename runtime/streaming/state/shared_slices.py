@@ -207,21 +207,10 @@ class SliceLevels:
             closed_us: windows that end no later take no rows any more.
             among: the readers that they are for.
         """
-        ends = self._spec.columns.ends(table)
-        needed_by = np.zeros(len(ends), np.int64)
-        for number in _numbers(among):
-            reader, alone = self.readers[number], 1 << number
-            own = reader.own_end(ends)
-            last = reader.assigner.last_window_end(own)
-            is_needed = reader.assigner.first_window_end(own) <= last
-            if closed_us is not None:
-                is_needed &= last > closed_us
-                if reader.grows and among != alone:
-                    is_apart = is_needed & (own <= closed_us)
-                    if is_apart.any():
-                        yield alone, table.filter(pa.array(is_apart))
-                        is_needed &= ~is_apart
-            needed_by |= np.where(is_needed, alone, 0)
+        needed_by, apart = self._needed_by(self._spec.columns.ends(table), closed_us, among)
+        for alone, is_apart in apart.items():
+            if is_apart.any():
+                yield alone, table.filter(pa.array(is_apart))
         if len(needed_by) and (needed_by == needed_by[0]).all():
             if needed_by[0]:
                 yield self._home(int(needed_by[0]), among), table
@@ -256,6 +245,30 @@ class SliceLevels:
                     self._levels[1 << number].state.cumulate(until_us)
         self._levels = {m: level for m, level in self._levels.items() if level.state.n_rows}
 
+    def _needed_by(
+        self, ends: Int64Array, closed_us: int | None, among: int
+    ) -> tuple[Int64Array, dict[int, BoolArray]]:
+        """Which readers need the slices with some ends.
+
+        Returns:
+            The set of readers of each slice; and for readers whose windows grow, by the sets of
+            them alone, the slices of steps that have closed, which each has to itself.
+        """
+        needed_by = np.zeros(len(ends), np.int64)
+        apart: dict[int, BoolArray] = {}
+        for number in _numbers(among):
+            reader, alone = self.readers[number], 1 << number
+            own = reader.own_end(ends)
+            last = reader.assigner.last_window_end(own)
+            is_needed = reader.assigner.first_window_end(own) <= last
+            if closed_us is not None:
+                is_needed &= last > closed_us
+                if reader.grows and among != alone:
+                    apart[alone] = is_needed & (own <= closed_us)
+                    is_needed &= ~apart[alone]
+            needed_by |= np.where(is_needed, alone, 0)
+        return needed_by, apart
+
     def _of(self, reader: int) -> list[_Level]:
         """The levels that a reader reads."""
         return [level for members, level in self._levels.items() if members >> reader & 1]
@@ -263,17 +276,8 @@ class SliceLevels:
     def _left(self, members: int, level: _Level, closed_us: int) -> list[pa.Table]:
         """The chunks of a level that do not belong there any more; what nobody needs is dropped."""
         _, last = level.state.chunk_ends()
-        needed_by = np.zeros(len(last), np.int64)
-        is_apart: BoolArray = np.zeros(len(last), np.bool_)
-        for number in _numbers(members):
-            reader, alone = self.readers[number], 1 << number
-            own = reader.own_end(last)
-            is_needed = reader.assigner.last_window_end(own) > closed_us
-            if reader.grows and members != alone:
-                is_closed = is_needed & (own <= closed_us)
-                is_apart |= is_closed
-                is_needed &= ~is_closed
-            needed_by |= np.where(is_needed, alone, 0)
+        needed_by, apart = self._needed_by(last, closed_us, members)
+        is_apart = np.logical_or.reduce([*apart.values(), np.zeros(len(last), np.bool_)])
         stay = [m for m in np.unique(needed_by).tolist() if m and self._home(m, members) == members]
         is_gone = is_apart | ~np.isin(needed_by, stay)
         moved = level.state.tables(is_gone & (is_apart | (needed_by > 0)))
