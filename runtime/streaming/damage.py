@@ -82,7 +82,7 @@ def check_spark_files(
         ExecutionError: a file is missing, or is not what Spark wrote; or it all is of another
             checkpoint.
     """
-    _Look(files, directory, spark_directory or f"{directory}/spark").at_all(spark_id)
+    _SparkFiles(files, directory, spark_directory or f"{directory}/spark").check(spark_id)
 
 
 def uncommitted_state(files: Files, spark_directory: str, committed: int) -> list[str]:
@@ -106,8 +106,8 @@ def uncommitted_state(files: Files, spark_directory: str, committed: int) -> lis
     return found
 
 
-class _Look:
-    """A look at the files of a checkpoint.
+class _SparkFiles:
+    """The files of Spark's part of a checkpoint, to be checked.
 
     Args:
         files: the file system.
@@ -122,7 +122,7 @@ class _Look:
         paths = files.files_below(self._root.rstrip("/"))
         self._names = {path.removeprefix(self._root) for path in paths}
 
-    def at_all(self, spark_id: str | None) -> None:
+    def check(self, spark_id: str | None) -> None:
         offsets, commits = self._numbers("offsets"), self._numbers("commits")
         if spark_id is not None or offsets or commits:
             self._id(spark_id)

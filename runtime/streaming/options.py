@@ -25,7 +25,7 @@ class StreamOptions:
         fixes_partitions: whether Spark runs with that parallelism; otherwise with what is set when
             somebody starts the stream.
         own_sources: what ends the input and brings processing time.
-        owner: the checkpoint that its state is part of; None: nobody asks.
+        owner: the checkpoint that its state is part of; None: that is not checked.
         names: what the columns of operators are called in state, by the operators' numbers, where
             these go on with the state of another plan.
         idle_timeout_us: a source without rows for so long does not hold back the

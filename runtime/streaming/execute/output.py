@@ -27,6 +27,7 @@ from runtime.spec.local import Streaming
 from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK
 from runtime.spec.stream_steps import StreamRowsStep
 from runtime.streaming.operators.base import KeyGroupSpec
+from runtime.streaming.operators.whole_windows import marked_batch
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.processor import OUTPUT_DDL, OperatorSpec, ProcessorSpec, WindowProcessor
 from runtime.streaming.watermarks import WatermarkRules
@@ -126,28 +127,15 @@ def decoded_output(
     own = [StructField(field.name, field.dataType) for field in columns]
     if late is not None:
         own.append(StructField(LATE_ROW, late))
-    types = [to_arrow_type(field.dataType, timezone="UTC") for field in own]
-    schema = StructType([*own, *MARKS])
-    names = schema.names
-
-    def batch_of(arrays: list[pa.Array], is_kept: bool, marks: pa.Array) -> pa.RecordBatch:
-        n_rows = len(marks)
-        source = pa.repeat(pa.scalar(0, pa.int32()), n_rows)
-        plain = [
-            array if array.type == type_ else array.cast(type_)
-            for array, type_ in zip(arrays, types, strict=True)
-        ]
-        return pa.RecordBatch.from_arrays(
-            [*plain, pa.repeat(is_kept, n_rows), source, marks], names=names
-        )
+    schema = pa.schema([(f.name, to_arrow_type(f.dataType, timezone="UTC")) for f in own])
 
     def part_of(part: pa.RecordBatch, missed: pa.Scalar) -> pa.RecordBatch:
         n_rows = part.num_rows
         if missed.is_valid:
-            nulls = [pa.nulls(n_rows, type_) for type_ in types[:-1]]
-            return batch_of([*nulls, part.column(0)], False, pa.repeat(missed, n_rows))
-        unset = [pa.nulls(n_rows, types[-1])] if late is not None else []
-        return batch_of([*part.columns, *unset], True, pa.nulls(n_rows, pa.int64()))
+            nulls = [pa.nulls(n_rows, field.type) for field in list(schema)[:-1]]
+            return marked_batch([*nulls, part.column(0)], schema, pa.repeat(missed, n_rows))
+        unset = [pa.nulls(n_rows, schema.field(LATE_ROW).type)] if late is not None else []
+        return marked_batch([*part.columns, *unset], schema, None)
 
     def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
@@ -160,6 +148,6 @@ def decoded_output(
                         yield part_of(part, mark)
             marks = marks.filter(blobs.is_null())
             if len(marks):
-                yield batch_of([pa.nulls(len(marks), t) for t in types], False, marks)
+                yield marked_batch([pa.nulls(len(marks), f.type) for f in schema], schema, marks)
 
-    return output.mapInArrow(decode, schema)
+    return output.mapInArrow(decode, StructType([*own, *MARKS]))

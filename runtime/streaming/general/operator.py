@@ -213,7 +213,7 @@ class GeneralWindowOperator:
             self.state.contents[key, name] = self._function.add(contents, (value, time_us))
             context = self._context((key, window))
             verdict = self._trigger.on_row(value, time_us, window, context)
-            yield from self._obey(verdict, key, window, name)
+            yield from self._apply(verdict, key, window, name)
             self._set_clean_up(key, window)
         if is_skipped and (is_late or self._is_row_late(time_us)):
             self.state.n_late += 1
@@ -254,13 +254,13 @@ class GeneralWindowOperator:
             verdict = self._trigger.on_processing_time(time_us, window, context)
         else:
             verdict = self._trigger.on_event_time(time_us, window, context)
-        yield from self._obey(verdict, key, window, name)
+        yield from self._apply(verdict, key, window, name)
         if in_processing_time == self._job.is_processing_time and time_us == self._clean_up_us(
             window
         ):
             self._forget(key, window, name)
 
-    def _obey(
+    def _apply(
         self, verdict: Verdict, key: Any, window: TimeWindow, name: TimeWindow
     ) -> Iterator[Emission]:
         contents = self.state.contents.get((key, name))

@@ -103,53 +103,74 @@ class Trigger(ABC):
         context.memory.clear()
 
 
-class EventTimeTrigger(Trigger):
-    """Fires when the watermark reaches the window's last time, and for every later row at once."""
+class _TimeTrigger(Trigger):
+    """Fires when the window is over, and by the watermark for every later row at once.
+
+    Attributes:
+        processing_time: whether it is over in processing time; else by the watermark.
+    """
+
+    processing_time: bool
+
+    @property
+    def needs_processing_time(self) -> bool:
+        own = type(self).on_processing_time
+        return self.processing_time or own is not _TimeTrigger.on_processing_time
 
     def on_row(
         self, value: Any, time_us: int, window: TimeWindow, context: TriggerContext
     ) -> Verdict:
-        if window.last_us <= context.watermark_us:
+        now_us, at, _ = self._timers(context)
+        if window.last_us > now_us:
+            at(window.last_us)
+        elif not self.processing_time:
             return FIRE
-        context.at_event_time(window.last_us)
         return CONTINUE
 
     def on_event_time(self, time_us: int, window: TimeWindow, context: TriggerContext) -> Verdict:
-        return FIRE if time_us == window.last_us else CONTINUE
+        return CONTINUE if self.processing_time else self._on_time(time_us, window, context)
+
+    def on_processing_time(
+        self, time_us: int, window: TimeWindow, context: TriggerContext
+    ) -> Verdict:
+        return self._on_time(time_us, window, context) if self.processing_time else CONTINUE
 
     def on_merge(
         self, window: TimeWindow, memories: list[dict[str, Any]], context: TriggerContext
     ) -> None:
         # a merged window that is over already fires with the row that merged it
-        if window.last_us > context.watermark_us:
-            context.at_event_time(window.last_us)
+        now_us, at, _ = self._timers(context)
+        if window.last_us > now_us:
+            at(window.last_us)
 
     def clear(self, window: TimeWindow, context: TriggerContext) -> None:
-        context.forget_event_time(window.last_us)
+        _, _, forget = self._timers(context)
+        forget(window.last_us)
 
-
-class ProcessingTimeTrigger(Trigger):
-    """Fires when processing time reaches the window's last time."""
-
-    def on_row(
-        self, value: Any, time_us: int, window: TimeWindow, context: TriggerContext
-    ) -> Verdict:
-        context.at_processing_time(window.last_us)
-        return CONTINUE
-
-    def on_processing_time(
-        self, time_us: int, window: TimeWindow, context: TriggerContext
-    ) -> Verdict:
+    def _on_time(self, time_us: int, window: TimeWindow, context: TriggerContext) -> Verdict:
+        """A timer is due in the time that it fires in."""
         return FIRE if time_us == window.last_us else CONTINUE
 
-    def on_merge(
-        self, window: TimeWindow, memories: list[dict[str, Any]], context: TriggerContext
-    ) -> None:
-        if window.last_us > context.processing_time_us:
-            context.at_processing_time(window.last_us)
+    def _timers(
+        self, context: TriggerContext
+    ) -> tuple[int, Callable[[int], None], Callable[[int], None]]:
+        """(now, what sets a timer, what takes one back) in the time that it fires in."""
+        if self.processing_time:
+            now_us = context.processing_time_us
+            return now_us, context.at_processing_time, context.forget_processing_time
+        return context.watermark_us, context.at_event_time, context.forget_event_time
 
-    def clear(self, window: TimeWindow, context: TriggerContext) -> None:
-        context.forget_processing_time(window.last_us)
+
+class EventTimeTrigger(_TimeTrigger):
+    """Fires when the watermark reaches the window's last time, and for every later row at once."""
+
+    processing_time = False
+
+
+class ProcessingTimeTrigger(_TimeTrigger):
+    """Fires when processing time reaches the window's last time."""
+
+    processing_time = True
 
 
 @dataclass(frozen=True)
@@ -198,7 +219,7 @@ class DeltaTrigger(Trigger):
 
 
 @dataclass(frozen=True)
-class ContinuousTrigger(Trigger):
+class ContinuousTrigger(_TimeTrigger):
     """Fires at every multiple of an interval while there are rows, and when the window is over.
 
     Attributes:
@@ -209,55 +230,31 @@ class ContinuousTrigger(Trigger):
     interval_us: int
     processing_time: bool = False
 
-    @property
-    def needs_processing_time(self) -> bool:
-        return self.processing_time
-
     def on_row(
         self, value: Any, time_us: int, window: TimeWindow, context: TriggerContext
     ) -> Verdict:
-        now_us, at, _ = self._timers(context)
-        if window.last_us > now_us:
-            at(window.last_us)
-        elif not self.processing_time:
-            return FIRE  # a late row
-        self._set_next(now_us if self.processing_time else time_us, window, context)
+        if super().on_row(value, time_us, window, context) is FIRE:
+            return FIRE
+        from_us = context.processing_time_us if self.processing_time else time_us
+        self._set_next(from_us, window, context)
         return CONTINUE
-
-    def on_event_time(self, time_us: int, window: TimeWindow, context: TriggerContext) -> Verdict:
-        return CONTINUE if self.processing_time else self._on_time(time_us, window, context)
-
-    def on_processing_time(
-        self, time_us: int, window: TimeWindow, context: TriggerContext
-    ) -> Verdict:
-        return self._on_time(time_us, window, context) if self.processing_time else CONTINUE
 
     def on_merge(
         self, window: TimeWindow, memories: list[dict[str, Any]], context: TriggerContext
     ) -> None:
         """Goes on with the earliest of the timers."""
-        now_us, at, _ = self._timers(context)
-        if window.last_us > now_us:
-            at(window.last_us)
+        super().on_merge(window, memories, context)
         times = [memory["next"] for memory in memories if "next" in memory]
         if times:
+            _, at, _ = self._timers(context)
             context.memory["next"] = min(times)
             at(min(times))
 
     def clear(self, window: TimeWindow, context: TriggerContext) -> None:
-        _, _, forget = self._timers(context)
-        forget(window.last_us)
+        super().clear(window, context)
         if "next" in context.memory:
+            _, _, forget = self._timers(context)
             forget(context.memory["next"])
-
-    def _timers(
-        self, context: TriggerContext
-    ) -> tuple[int, Callable[[int], None], Callable[[int], None]]:
-        """(now, what sets a timer, what takes one back) in the time that it fires in."""
-        if self.processing_time:
-            now_us = context.processing_time_us
-            return now_us, context.at_processing_time, context.forget_processing_time
-        return context.watermark_us, context.at_event_time, context.forget_event_time
 
     def _on_time(self, time_us: int, window: TimeWindow, context: TriggerContext) -> Verdict:
         """Fires, and sets the next timer."""

@@ -100,10 +100,11 @@ class KeyGroupSpec:
     Attributes:
         n_sources: how many sources have watermarks.
         rules: how these make the operator's watermark.
-        run: the name of this run of the stream, unlike those in which nobody watched the sources.
-        owner: the checkpoint that the state is part of; None: nobody asks.
-        by: the columns by whose values keys are in key groups, none if all are in one; None:
-            nobody asks.
+        run: the name of this run of the stream: for how long a source is silent counts from its
+            start.
+        owner: the checkpoint that the state is part of; None: that is not checked.
+        by: the columns by whose values keys are in key groups, none if all are in one; None: they
+            are not remembered.
     """
 
     n_sources: int

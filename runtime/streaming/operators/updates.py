@@ -137,12 +137,11 @@ class UpdateLog:
     def facts(self) -> dict[str, Any]:
         """What is to be remembered for the next micro-batch, as JSON has it."""
         keys = self._changed_keys.facts()
-        are_plain = self._results.are_plain and not keys
         return {
             # a blob that is not there, at which an older sqlwin stops: those before it knew
             # parts, and those before it knew runs and keys, where there are some
             "blobs": 1,
-            **self._results.facts(are_plain=are_plain),
+            **self._results.facts(are_whole=not keys),
             "changed": self._changed,
             **({"keys": keys} if keys else {}),
             "computed": self._computed_us,

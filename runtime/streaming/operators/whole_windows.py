@@ -68,30 +68,36 @@ def evaluate_windows(
             columns = [pa.nulls(n_passing, field.type) for field in schema]
             if has_late:
                 columns[-1] = passing.column(LATE_ROW)
-            yield _with_marks(columns, schema, passing.column(WATERMARK))
+            yield marked_batch(columns, schema, passing.column(WATERMARK))
     n_kept = sum(batch.num_rows for batch in kept)
     count("rows_in", n_kept)
     if n_kept == 0:
         return
     own = schema.remove(len(schema) - 1) if has_late else schema
     for part in evaluate(pa.Table.from_batches(kept)).select(own.names).to_batches():
-        columns = [
-            column if column.type == field.type else column.cast(field.type)
-            for column, field in zip(part.columns, own, strict=True)
-        ]
-        if has_late:
-            columns.append(pa.nulls(part.num_rows, schema.field(LATE_ROW).type))
-        yield _with_marks(columns, schema, None)
+        late = [pa.nulls(part.num_rows, schema.field(LATE_ROW).type)] if has_late else []
+        yield marked_batch([*part.columns, *late], schema, None)
 
 
-def _with_marks(
+def marked_batch(
     columns: list[pa.Array], schema: pa.Schema, marks: pa.Array | None
 ) -> pa.RecordBatch:
-    n_rows = len(columns[0]) if columns else 0
+    """A batch of `schema` and KEEP, SOURCE, WATERMARK.
+
+    Args:
+        columns: the columns of `schema`, of these types or such that can be cast.
+        schema: what comes before the others.
+        marks: the watermarks of rows that are not kept; None: all are, and have none.
+    """
+    n_rows = len(columns[0]) if marks is None else len(marks)
     source = pa.repeat(pa.scalar(0, pa.int32()), n_rows)
     watermark = pa.nulls(n_rows, pa.int64()) if marks is None else marks
+    plain = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(columns, schema, strict=True)
+    ]
     return pa.RecordBatch.from_arrays(
-        [*columns, pa.repeat(marks is None, n_rows), source, watermark],
+        [*plain, pa.repeat(marks is None, n_rows), source, watermark],
         names=[*schema.names, KEEP, SOURCE, WATERMARK],
     )
 

@@ -81,18 +81,13 @@ class KeptResults:
                 self._runs[0].append(part)
         self._runs = self._runs or [[]]
 
-    @property
-    def are_plain(self) -> bool:
-        """Whether there is one run, as an older sqlwin has it."""
-        return len(self._runs) == 1
-
-    def facts(self, *, are_plain: bool) -> dict[str, Any]:
+    def facts(self, *, are_whole: bool) -> dict[str, Any]:
         """What is to be remembered for the next micro-batch, as JSON has it.
 
         Args:
-            are_plain: whether an older sqlwin may read it.
+            are_whole: whether an older sqlwin may read it, if there is one run.
         """
-        return facts_of(self._runs, are_plain=are_plain)
+        return facts_of(self._runs, are_plain=are_whole and len(self._runs) == 1)
 
     def n_rows(self, ends: Range) -> int:
         """How many results there are in the windows of a range, or fewer."""
