@@ -33,15 +33,20 @@ def local_sql(
     adds the column PROCESSING_TIME.
     """
     found = sql_projection(step, quoted(KEEP))
-    items = [
+    late = [quoted(LATE_ROW)] if step.mode.carries_late_rows else []
+    return marked_sql([select_items(found), *late], source, has_processing_time), found
+
+
+def marked_sql(items: Sequence[str], source: str, has_processing_time: bool) -> str:
+    """Spark SQL of some items of the relation `source`, with what travels in band."""
+    every = [
         quoted(KEEP),
         f"CAST({quoted(SOURCE)} AS INT) AS {quoted(SOURCE)}",
         quoted(WATERMARK),
-        select_items(found),
-        *([quoted(LATE_ROW)] if step.mode.carries_late_rows else []),
+        *items,
         *([f"{PROCESSING_TIME_SQL} AS {quoted(PROCESSING_TIME)}"] if has_processing_time else []),
     ]
-    return f"SELECT {', '.join(items)} FROM {source}", found
+    return f"SELECT {', '.join(every)} FROM {source}"
 
 
 def time_key(step: StreamLocalStep) -> str | None:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from runtime.compute.arrow.blobs import MAX_BLOB_BYTES, pieces, split_by_bucket
 from runtime.compute.buffer import Rows
 from runtime.compute.counters import count
-from runtime.compute.kernels.columns import int64_values, one_chunk
+from runtime.compute.kernels.columns import int64_values, of_type
 from runtime.compute.kernels.keys import bucket_of
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.local.stage import BufferPlan, aggregate
@@ -141,35 +141,31 @@ class LocalTask:
             if batch.num_rows == 0:
                 continue
             if self._plan.keeps_late_rows:
-                yield from self._maybe_late(batch)
+                window = self._plan.buffer.window
+                if isinstance(window, SessionWindow):
+                    yield from self._maybe_late_for_sessions(batch, window)
+                else:
+                    yield from self._maybe_late_for_slices(batch)
             yield self._plan.buffer.rows(batch)
-
-    def _maybe_late(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The rows of which no window may be open."""
-        if isinstance(self._plan.buffer.window, SessionWindow):
-            return self._maybe_late_for_sessions(batch, self._plan.buffer.window)
-        return self._maybe_late_for_slices(batch)
 
     def _maybe_late_for_sessions(
         self, batch: pa.RecordBatch, window: SessionWindow
     ) -> Iterator[pa.RecordBatch]:
-        """To the key group that has their sessions: one that is open may take them in."""
+        """The rows that no session may take, to the key group that has those that are open."""
         # a session with the row alone is the shortest that it can be in
         newest_us = max(self._closed_until_us, window.gap_us - FINAL_US) - window.gap_us
         is_candidate = int64_values(batch.column(TIME)) <= newest_us
         if not is_candidate.any():
             return
         schema = self._plan.buffer.schema
-        columns = {
-            name: _plain(batch.column(name), schema.field(name).type) for name in window.partition
-        }
+        columns = {n: of_type(batch.column(n), schema.field(n).type) for n in window.partition}
         columns |= {name: batch.column(name) for name in (TIME, LATE_ROW)}
         found = pa.table(columns).filter(pa.array(is_candidate))
         for group, rows in self._by_key_group(found):
             yield encode([(group, LateCandidates(rows))])
 
     def _maybe_late_for_slices(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """To any key group: all have one watermark."""
+        """The rows of which no window may be open, to any key group: all have one watermark."""
         assigner = slice_assigner(local_window(self._plan.buffer.window))
         ends = assigner.slice_end(int64_values(batch.column(TIME)))
         newest = assigner.last_window_end(ends)
@@ -260,8 +256,3 @@ def received(
 def _is_late(batch: pa.RecordBatch) -> pa.Array:
     """Whether a row was late for an operator below."""
     return pc.and_not(batch.column(LATE_ROW).is_valid(), batch.column(KEEP).fill_null(False))
-
-
-def _plain(column: pa.Array, type_: pa.DataType) -> pa.Array:
-    array = one_chunk(column)
-    return array if array.type == type_ else array.cast(type_)

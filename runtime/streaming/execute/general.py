@@ -18,7 +18,7 @@ from runtime.frames.blobs import map_in_arrow
 from runtime.frames.views import Bounded, temporary_view
 from runtime.frames.wall_clock import wall_clock_us_sql
 from runtime.local.streaming.messages import MESSAGE_DDL, Partials, encode
-from runtime.local.streaming.plan import PROCESSING_TIME_SQL
+from runtime.local.streaming.plan import marked_sql
 from runtime.local.streaming.progress import TaskProgress, is_first_task
 from runtime.names import quoted
 from runtime.spark.workers import prepare_worker
@@ -68,7 +68,11 @@ def general_stream(
     is_processing_time = any(source.time_type == "proctime" for source in step.sources)
     has_processing_time = is_processing_time or may_wait or job.needs_processing_time
     with temporary_view(spark, streaming_dataframe(spark, step.input, options, bounded)) as source:
-        rows = spark.sql(_rows_sql(step, spark.table(source).columns, source, has_processing_time))
+        # nothing is evaluated in rows with nothing but a watermark
+        time = "0L" if step.time is None else wall_clock_us_sql(*step.time)
+        timed = f"CASE WHEN {quoted(KEEP)} THEN {time} END AS {quoted(TIME)}"
+        names = [quoted(name) for name in spark.table(source).columns if name not in _OWN]
+        rows = spark.sql(marked_sql([timed, *names], source, has_processing_time))
     rows = options.own_sources.beside(
         rows, is_cascade=step.is_cascade, has_processing_time=has_processing_time
     )
@@ -93,24 +97,6 @@ def general_stream(
     emitted = observed(operator_output(messages, operator, step, options), number)
     results = decoded_output(emitted.where(F.col("windows").isNotNull()), result)
     return results.drop(*(mark.name for mark in MARKS))
-
-
-def _rows_sql(
-    step: StreamRowsStep, columns: list[str], source: str, has_processing_time: bool
-) -> str:
-    """The rows with TIME; nothing is evaluated in rows with nothing but a watermark."""
-    keep = quoted(KEEP)
-    time = "0L" if step.time is None else wall_clock_us_sql(*step.time)
-    own = [quoted(name) for name in columns if name not in _OWN]
-    items = [
-        keep,
-        f"CAST({quoted(SOURCE)} AS INT) AS {quoted(SOURCE)}",
-        quoted(WATERMARK),
-        f"CASE WHEN {keep} THEN {time} END AS {quoted(TIME)}",
-        *own,
-        *([f"{PROCESSING_TIME_SQL} AS {quoted(PROCESSING_TIME)}"] if has_processing_time else []),
-    ]
-    return f"SELECT {', '.join(items)} FROM {source}"
 
 
 def _to_groups(

@@ -84,14 +84,13 @@ def _emissions(job: WindowJob, key: Any, table: pa.Table) -> Iterator[Emission]:
     times_us = int64_column(table, _TIME).tolist()
     inside = [name for name in table.column_names if name not in (_TIME, _NO_KEY)]
     operator = GeneralWindowOperator(job)
-    for batch in table.select(inside).to_batches(max_chunksize=1024):
-        for value, time_us in zip(batch.to_pylist(), times_us, strict=False):
-            if job.is_processing_time:
-                yield from operator.on_processing_time(time_us)
-                yield from operator.on_row(key, value, time_us)
-                continue
+    batches = table.select(inside).to_batches(max_chunksize=1024)
+    values = (value for batch in batches for value in batch.to_pylist())
+    for value, time_us in zip(values, times_us, strict=True):
+        if job.is_processing_time:
+            yield from operator.on_processing_time(time_us)
+        else:
             # a window that ends right here is still open: the row may make a session longer
             yield from operator.on_watermark(time_us - WINDOW_TIME_LAG_US - 1)
-            yield from operator.on_row(key, value, time_us)
-        del times_us[: batch.num_rows]
+        yield from operator.on_row(key, value, time_us)
     yield from operator.on_end()

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import astuple, dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -156,17 +157,9 @@ class GeneralGroup(KeyGroupOperator):
         return emitted_by_sessions_us(watermarks) if merges else watermarks.combined_us
 
     def _results(self, emissions: Iterable[Emission]) -> Iterator[Output]:
-        waiting: list[Emission] = []
-        for emission in emissions:
-            waiting.append(emission)
-            if len(waiting) == _MAX_RESULTS:
-                yield self._batch(waiting)
-                waiting = []
-        if waiting:
-            yield self._batch(waiting)
-
-    def _batch(self, emissions: list[Emission]) -> Output:
-        return Output(results_batch(emissions, len(self._spec.keys), self._spec.schema))
+        left = iter(emissions)
+        while some := [*islice(left, _MAX_RESULTS)]:
+            yield Output(results_batch(some, len(self._spec.keys), self._spec.schema))
 
     def _by_cell(self, tables: Iterable[pa.Table]) -> dict[Cell, pa.Table]:
         """The rows of each cell, in the order of their times."""
@@ -294,10 +287,7 @@ def _reached(timer_us: int | None, now_us: int | None) -> bool:
 
 def _values(rows: pa.Table) -> Iterator[tuple[dict[str, object], int, int]]:
     """Rows as functions get them, their times and the positions of their keys."""
-    times_us = int64_column(rows, TIME).tolist()
+    batches = rows.drop_columns([TIME, POSITION]).to_batches(max_chunksize=_MAX_ROWS)
+    values = (row for batch in batches for row in batch.to_pylist())
     positions = rows.column(POSITION).to_pylist()
-    place = 0
-    for batch in rows.drop_columns([TIME, POSITION]).to_batches(max_chunksize=_MAX_ROWS):
-        for row in batch.to_pylist():
-            yield row, times_us[place], positions[place]
-            place += 1
+    yield from zip(values, int64_column(rows, TIME).tolist(), positions, strict=True)
