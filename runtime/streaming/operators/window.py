@@ -50,7 +50,7 @@ from runtime.streaming.state.key_sets import KeySet
 from runtime.streaming.state.ranges import Range, union
 from runtime.streaming.state.running import RunningAggregates
 from runtime.streaming.state.shared_slices import Reader, SharedSpec, SliceLevels
-from runtime.streaming.state.spans import Slices, Spans
+from runtime.streaming.state.spans import Slices
 from runtime.streaming.state.totals import RunningTotals
 from runtime.streaming.watermarks import Watermarks, closed_until_us, later_us
 
@@ -92,9 +92,7 @@ class WindowOperator(KeyGroupOperator):
         if not self._has_levels and self._known.get("slices"):
             levels = [[1, self._known["slices"]]]
         self._slices = SliceLevels(spec.shared, store, levels)
-        self._forget_running()
-        self._running = self._running_aggregates()
-        self._totals = self._running_totals(spec.shared)
+        self._spans = self._beside_slices()
         self._updates = None
         # With another lateness than the last run's the watermark does not say what was closed, and
         # their slices are gone. An older sqlwin did not write it.
@@ -106,40 +104,32 @@ class WindowOperator(KeyGroupOperator):
             aggregation = spec.shared.readers[0].aggregation
             self._updates = UpdateLog(spec.updates, aggregation, store, self._known.get("updates"))
 
-    def _running_aggregates(self) -> dict[int, RunningAggregates]:
-        """Those of readers whose windows overlap with many others."""
-        known = self._known.get("running") or {}
+    def _beside_slices(self) -> dict[int, RunningAggregates | RunningTotals]:
+        """What is kept beside the slices, by readers.
+
+        Those are running aggregates where windows overlap with many others, and totals of a
+        CUMULATE window of which some steps are emitted, and not closed for good. What is of other
+        windows or accumulators is dropped: slices have it all.
+        """
+        known, updates = self._known.get("running") or {}, self._spec.updates
+        blobs = blobs_of({"running": known})
+        if self._known.get("generation", 0) != self._spec.generation:
+            known = {}
         of_readers = known.get("readers", {}) if self._has_levels else {"0": known}
-        found = {}
+        has_totals = updates is not None and updates.allowed_lateness_us > 0
+        found: dict[int, RunningAggregates | RunningTotals] = {}
         for number, reader in enumerate(self._slices.readers):
-            window = reader.spec.aggregation.window
+            window, facts = reader.spec.aggregation.window, of_readers.get(str(number))
             if is_overlapping(window):
                 assert isinstance(window, Hop | CalendarHop)
-                facts = of_readers.get(str(number))
                 found[number] = RunningAggregates(window, reader.columns, self._store, facts)
-        return found
-
-    def _running_totals(self, shared: SharedSpec) -> RunningTotals | None:
-        """Those of a CUMULATE window of which some steps are emitted, and not closed for good."""
-        if not self._has_totals:
-            return None
-        window = shared.readers[0].aggregation.window
-        assert isinstance(window, Cumulate | CalendarCumulate)
-        return RunningTotals(window, shared.columns, self._store, self._known.get("running"))
-
-    @property
-    def _has_totals(self) -> bool:
-        updates, (reader, *others) = self._spec.updates, self._slices.readers
-        is_late = updates is not None and updates.allowed_lateness_us > 0
-        return is_late and reader.grows and not others
-
-    def _forget_running(self) -> None:
-        """Drop running aggregates of other windows or accumulators: slices have it all."""
-        windows = [reader.aggregation.window for reader in self._spec.shared.readers]
-        is_kept = self._has_totals or any(map(is_overlapping, windows))
-        if not is_kept or self._known.get("generation", 0) != self._spec.generation:
-            for blob in blobs_of({"running": self._known.pop("running", None)}):
+            elif has_totals and reader.grows:
+                assert isinstance(window, Cumulate | CalendarCumulate)
+                found[number] = RunningTotals(window, reader.columns, self._store, facts)
+        if not (known and found):
+            for blob in blobs:
                 self._store.remove(blob)
+        return found
 
     def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:
         closed = self._closed_us, later_us(self._closed_us, self._passed_us(after))
@@ -148,7 +138,7 @@ class WindowOperator(KeyGroupOperator):
         accepted, n_late, n_new, n_again = self._accepted(batch.partials, closed[0], fired)
         for number, reader in enumerate(self._slices.readers):
             new = [table for members, table in accepted if members >> number & 1]
-            spans = self._spans_of(number)
+            spans = self._spans.get(number)
             if spans is not None:
                 spans.add(map(reader.on_own_slices, new))
             first, last = self._window_ends(number, new)
@@ -172,10 +162,6 @@ class WindowOperator(KeyGroupOperator):
         self.most_bytes = max(self.most_bytes, self._slices.most_bytes)
         self._closed_us = closed[1]
         return n_late
-
-    def _spans_of(self, number: int) -> RunningAggregates | RunningTotals | None:
-        """What is kept beside the slices for a reader."""
-        return self._running.get(number) or self._totals
 
     def _closed_until_us(self) -> int | None:
         return self._closed_us
@@ -275,7 +261,9 @@ class WindowOperator(KeyGroupOperator):
         reader = self._slices.readers[number]
         if reader.assigner.next_window_end(ends[0]) > ends[1]:
             return
-        aggregation, running = reader.spec.aggregation, self._running.get(number)
+        aggregation, spans = reader.spec.aggregation, self._spans.get(number)
+        running = spans if isinstance(spans, RunningAggregates) else None
+        totals = spans if isinstance(spans, RunningTotals) else None
         fired, fires = moment.fired_us
         if ends[1] > fires:
             # Emitted early, many together: of them running aggregates know nothing
@@ -285,9 +273,11 @@ class WindowOperator(KeyGroupOperator):
             again = running.again(ends)
             window_ends = again or running.windows(ends, n_rows)
             if window_ends is not None:
-                yield from self._running_windows(number, window_ends, new, moment, again, keys)
+                yield from self._running_windows(
+                    number, new, keys, running, window_ends, bool(again), moment.closed_us[1]
+                )
                 return
-        slices, totals, tables, n_results = self._slices_with(number, new), self._totals, None, 0
+        slices, tables, n_results = self._slices_with(number, new), None, 0
         if totals is not None:
             tables = totals.windows(ends, n_rows, moment.closed_us[0], slices)
         if tables is None:
@@ -321,26 +311,27 @@ class WindowOperator(KeyGroupOperator):
     def _running_windows(
         self,
         number: int,
-        window_ends: Sequence[int],
         new: Sequence[pa.Table],
-        moment: Moment,
-        again: Sequence[int] | None,
         keys: KeySet | None,
+        running: RunningAggregates,
+        window_ends: Sequence[int],
+        has_fired: bool,
+        closed: int | None,
     ) -> Iterator[pa.RecordBatch]:
-        """Windows of a reader, each from its running aggregates; some have fired before."""
-        running, reader = self._running[number], self._slices.readers[number]
+        """Windows of a reader, each from its running aggregates; all or none have fired before."""
+        reader = self._slices.readers[number]
         aggregation, slices = reader.spec.aggregation, self._slices_with(number, new)
         for end in window_ends:
-            table, n_results = running.window(end, slices, has_fired=bool(again)), 0
+            table, n_results = running.window(end, slices, has_fired=has_fired), 0
             if table is not None:
                 table = reader.named(table) if keys is None else keys.rows(reader.named(table))
                 self._note_bytes(table)
                 for batch in merge_slices(table, aggregation, window_ends=(end - 1, end)):
                     n_results += batch.num_rows
                     yield batch
-            if not again:
+            if not has_fired:
                 n_all = n_results if keys is None else None
-                running.fired(end, n_all, slices, moment.closed_us[1])
+                running.fired(end, n_all, slices, closed)
 
     def _window_ends(
         self, number: int, new: Sequence[pa.Table] = ()
@@ -389,15 +380,13 @@ class WindowOperator(KeyGroupOperator):
     def _facts(self) -> dict[str, Any]:
         levels = self._slices.facts()
         if self._has_levels:
-            running = {
-                str(n): found for n, each in self._running.items() if (found := each.facts())
-            }
+            running = {str(n): found for n, each in self._spans.items() if (found := each.facts())}
             # under the name that an older sqlwin, which has none of them, cuts no key group with
             return {"levels": levels} | ({"running": {"readers": running}} if running else {})
         facts: dict[str, Any] = {"slices": levels[0][1] if levels else []}
         if self._spec.generation:
             facts["generation"] = self._spec.generation
-        spans = self._spans_of(0)
+        spans = self._spans.get(0)
         if spans is not None and (found := spans.facts()):
             facts["running"] = found
         if self._updates is not None:
@@ -406,9 +395,7 @@ class WindowOperator(KeyGroupOperator):
         return facts
 
     def _size(self) -> tuple[int, int]:
-        spans: list[Spans] = [*self._running.values()]
-        if self._totals is not None:
-            spans.append(self._totals)
+        spans = self._spans.values()
         n_rows, n_bytes = sum(s.n_rows for s in spans), sum(s.n_bytes for s in spans)
         return self._slices.n_rows + n_rows, self._slices.n_bytes + n_bytes
 
