@@ -159,25 +159,25 @@ class _SparkFiles:
         A table that is read twice has two lines, which are the same, but one log; and the logs of
         the sources behind it have other numbers than their lines.
         """
+        error = self._damage_of(range(len(lines)), lines, named_in)
+        if error is None:
+            return
+        logs = self._files.names_in(f"{self._root}sources")
+        n_logs = sum(name.isdecimal() for name in logs)
+        others = () if n_logs == len(lines) else _numberings(lines, n_logs)
+        if all(self._damage_of(numbers, lines, named_in) for numbers in others):
+            raise error
 
-        def look(numbers: Iterable[int]) -> None:
+    def _damage_of(
+        self, numbers: Iterable[int], lines: Sequence[str], named_in: str
+    ) -> ExecutionError | None:
+        """What is wrong with the logs of these numbers, if they are those of some lines."""
+        try:
             for number, line in zip(numbers, lines, strict=True):
                 self._source(number, line, named_in)
-
-        def is_whole(numbers: Iterable[int]) -> bool:
-            try:
-                look(numbers)
-            except ExecutionError:
-                return False
-            return True
-
-        try:
-            look(range(len(lines)))
-        except ExecutionError:
-            logs = self._files.names_in(f"{self._root}sources")
-            n_logs = sum(name.isdecimal() for name in logs)
-            if n_logs == len(lines) or not any(map(is_whole, _numberings(lines, n_logs))):
-                raise
+        except ExecutionError as error:
+            return error
+        return None
 
     def _source(self, number: int, line: str, named_in: str) -> None:
         """Check the log of a source, if it is one of files."""

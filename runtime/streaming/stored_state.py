@@ -96,19 +96,18 @@ class StoredOperator:
         for place, n_bytes in self.sizes.items():
             blob = self.blobs.get(place)
             if blob is not None:
-                known.setdefault(blob.kind, []).append((blob.n_rows, n_bytes))
-            elif place in marks:
-                known.setdefault(BlobKind.SESSIONS, []).append((0, n_bytes))
+                kind, n_rows = blob.kind, blob.n_rows
             else:
-                known.setdefault(BlobKind.OTHER, []).append((None, n_bytes))
-        order = list(BlobKind)
+                kind, n_rows = (BlobKind.SESSIONS, 0) if place in marks else (BlobKind.OTHER, None)
+            known.setdefault(kind, []).append((n_rows, n_bytes))
         return [
             StoredKind(
                 kind,
                 None if any(n is None for n, _ in found) else sum(n or 0 for n, _ in found),
                 sum(n_bytes for _, n_bytes in found),
             )
-            for kind, found in sorted(known.items(), key=lambda each: order.index(each[0]))
+            for kind in BlobKind
+            if (found := known.get(kind)) is not None
         ]
 
     @property
