@@ -145,6 +145,8 @@ class ListedFiles:
         self._stopped.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
+        if _listing.get(self._directory) is self:
+            del _listing[self._directory]
 
     def _unreadable(self, why: str) -> ExecutionError:
         return ExecutionError(

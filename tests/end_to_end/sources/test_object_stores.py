@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+import weakref
 from pathlib import Path
 
 import pyarrow as pa
@@ -171,3 +173,13 @@ def test_a_listing_that_fails_says_so(store: ObjectStore, tmp_path: Path) -> Non
         assert over.wait(10)
     found.stop()
     assert "spark.hadoop.fs.s3a.access.key" in str(said[0])
+
+
+def test_a_listing_that_was_stopped_is_not_kept(store: ObjectStore, tmp_path: Path) -> None:
+    found = listing(store, "kept", tmp_path, **{"source.monitor-interval": "10 ms"})
+    found.start(lambda _: None)
+    found.stop()
+    known = weakref.ref(found)
+    del found
+    gc.collect()
+    assert known() is None
