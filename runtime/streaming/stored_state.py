@@ -49,7 +49,7 @@ class StoredKind:
 
     Attributes:
         kind: what it is.
-        n_rows: how many rows; None: nobody says.
+        n_rows: how many rows; None: not known.
         n_bytes: the size of its blobs.
     """
 

@@ -30,10 +30,8 @@ MESSAGE_SCHEMA = pa.schema(
         ("n_rows", pa.int64()),
     ]
 )
-MESSAGE_DDL = (
-    "key_group int, kind int, rows binary, source int, highest_us bigint, lowest_us bigint, "
-    "n_rows bigint"
-)
+_SPARK_TYPES = {pa.int32(): "int", pa.int64(): "bigint", pa.binary(): "binary"}
+MESSAGE_DDL = ", ".join(f"{field.name} {_SPARK_TYPES[field.type]}" for field in MESSAGE_SCHEMA)
 # Below this compression brings less than its bookkeeping
 _WORTH_COMPRESSING = 4096
 

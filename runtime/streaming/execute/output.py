@@ -62,7 +62,7 @@ def operator_output(
         operator: the operator.
         step: what makes the messages.
         options: how the stream runs.
-        figures: where its tasks put what they count; None where nobody asked.
+        figures: where its tasks put what they count; None: nothing is measured.
         names: what columns of the messages are called in state.
 
     Raises:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import BooleanType, LongType, StructField, StructType
+from pyspark.sql.types import StructField, StructType
 
 from runtime.frames.aggregations import windows_schema
 from runtime.frames.views import Bounded, sql_dataframe
 from runtime.spec.steps import BatchWindowsStep, SqlStep, Step
-from runtime.spec.stream import KEEP, LATE_ROW, WATERMARK
+from runtime.spec.stream import LATE_ROW, SOURCE
 from runtime.spec.stream_steps import StreamReader, StreamSharedStep
 from runtime.streaming.execute.local_stage import stream_local_stage
 from runtime.streaming.execute.output import MARKS, common_spec, decoded_output, operator_output
@@ -91,8 +91,8 @@ def shared_windows(
     late = None
     if plan.keeps_late_rows:
         assert stage.late_row is not None
-        fields = [(LATE_ROW, stage.late_row), (KEEP, BooleanType())]
-        late = StructType([StructField(*each) for each in (*fields, (WATERMARK, LongType()))])
+        marks = [mark for mark in MARKS if mark.name != SOURCE]
+        late = StructType([StructField(LATE_ROW, stage.late_row), *marks])
     return SharedWindows(output.select("reader", "windows", "watermark_us"), schemas, late)
 
 

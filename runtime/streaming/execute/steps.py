@@ -57,7 +57,7 @@ def streaming_dataframe(
         step: the step.
         options: how it runs.
         bounded: makes DataFrames of the steps that read no stream.
-        meter: what counts at the operators; None where nobody asked.
+        meter: what counts at the operators; None: nothing is measured.
 
     Raises:
         AnalysisError: a type or the time zone is not known to the window operator.

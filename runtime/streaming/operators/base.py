@@ -62,7 +62,7 @@ class Status:
         n_rows: partials in state.
         n_bytes: the size of their blobs.
         next_window_end_us: the end of the next window that waits for the watermark, if any does.
-        emitted_us: the watermark of what the operator emits, for whoever follows.
+        emitted_us: the watermark of what the operator emits, for operators behind it.
         closed_us: windows that end no later take no rows any more.
     """
 

@@ -17,7 +17,7 @@ partitions; a micro-batch is seen as a whole:
 
 State is touched only where a session can end or a row can be late: until then new partials are put
 beside what is there. Then it is those partitions that have a partial so old that a session might
-end with it, or a row that may be late: all their partials are taken, and nobody else's. They are
+end with it, or a row that may be late: all their partials are taken, and no others. They are
 found by a mark of each partition, a hash of some bits; partitions that share one come along. A
 chunk is not written again for what was taken of it: a bit for each partial says that it is gone.
 Chunks of like size are made one when there are many, so that there never are (a log-structured
@@ -136,7 +136,10 @@ class SessionOperator(KeyGroupOperator):
                     if candidates is not None:
                         yield from _late(candidates, (end_us <= closed).take(of_candidate), closed)
                 has_ended = (end_us <= fires).take(session)
-                yield from self._sessions_out(table, has_ended & ~is_late)
+                is_out = has_ended & ~is_late
+                if is_out.any():
+                    ended = table.filter(pa.array(is_out))
+                    yield from map(Output, merge_sessions(ended, self._spec.aggregation))
                 if not has_ended.all():
                     left.append(self._merged(table, ~has_ended, first_us.take(session)))
             if left:
@@ -213,11 +216,6 @@ class SessionOperator(KeyGroupOperator):
         partition, _ = encode_keys(keys.columns, len(first_us))
         found = find_sessions(partition, first_us, last_us, self._window.gap_us)
         return found.of_partial(), found.last_us + self._window.gap_us, found.first_us
-
-    def _sessions_out(self, table: pa.Table, has_ended: BoolArray) -> Iterator[Output]:
-        if has_ended.any():
-            ended = table.filter(pa.array(has_ended))
-            yield from map(Output, merge_sessions(ended, self._spec.aggregation))
 
     def _merged(
         self, table: pa.Table, is_open: BoolArray, session_first_us: Int64Array

@@ -121,7 +121,7 @@ class UpdateLog:
         self._results = KeptResults(self._identity, aggregation.window_end, store, facts)
         self._changed: list[Range] = [(after, until) for after, until in facts.get("changed", ())]
         if facts and "changed" not in facts:
-            # of an older sqlwin, where nobody knows what has changed
+            # of an older sqlwin, which did not keep what has changed
             self._changed = [(-FINAL_US, FINAL_US)]
         self._changed_keys = ChangedKeys(self._keys, store, facts.get("keys"))
         # windows that end no later have been computed, or are among those that have changed

@@ -210,8 +210,8 @@ def _with_lone_rows(
     if join_type in ("LeftOuter", "FullOuter"):
         parts.append(pa.table({"left": lone_left, "right": pa.nulls(len(lone_left), pa.int64())}))
     if join_type in ("RightOuter", "FullOuter"):
-        nobody = pa.nulls(len(lone_right), pa.int64())
-        parts.append(pa.table({"left": nobody, "right": lone_right}))
+        no_left = pa.nulls(len(lone_right), pa.int64())
+        parts.append(pa.table({"left": no_left, "right": lone_right}))
     return pa.concat_tables(parts)
 
 

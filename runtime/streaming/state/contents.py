@@ -1,4 +1,4 @@
-"""What is in the state of a key group, for whoever looks at it: blobs, back into rows.
+"""What is in the state of a key group, to be looked at: blobs, back into rows.
 
 The operators read their own state by what the query says. Here it is read by what the checkpoint
 says of itself: the facts of a key group name the blobs, and the description of the operator names

@@ -120,7 +120,7 @@ class Spans:
         return span
 
     def _merged(self, after_us: int, until_us: int, parts: list[pa.Table]) -> Span:
-        """A new span of partials, which include all patches of today."""
+        """A new span of partials, which include all patches so far."""
         table = self._joined(parts, until_us)
         if table is not None:
             table = self._columns.merged([table])

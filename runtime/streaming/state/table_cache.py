@@ -60,7 +60,7 @@ class SharedTables:
             with pa.memory_map(os.fspath(path)) as file:
                 return pa.ipc.open_stream(file).read_all()
         except OSError:
-            return None  # never written, or deleted by whoever had no room or no use for it
+            return None  # never written, or deleted for want of room or of use
 
     def put(self, name: str, table: pa.Table) -> bool:
         """Write the file of a table; whether it could be written."""

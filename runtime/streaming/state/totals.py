@@ -117,8 +117,8 @@ class RunningTotals(Spans):
     def _base(self, end_us: int, closed_us: int | None) -> tuple[int, int] | None:
         """The newest total of the largest window of a window that ends before it does.
 
-        Steps that are closed for good are one slice: of a total that ends before they do, nobody
-        could tell what of that slice it has.
+        Steps that are closed for good are one slice: of a total that ends before they do it is not
+        known what of that slice it has.
         """
         start = self._start(end_us)
         known = [key for key in self._spans if key[0] == start and key[1] < end_us]
