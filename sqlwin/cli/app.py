@@ -17,7 +17,7 @@ from sqlwin.cli.engine import engine, run_in_engine
 from sqlwin.cli.options import (
     PageCommand,
     begin_java,
-    check_spark_options,
+    no_progress_option,
     page_option,
     serve_page,
     sql_options,
@@ -30,8 +30,6 @@ from sqlwin.console.scripts import Script, read_scripts
 
 if TYPE_CHECKING:
     from sqlwin.display.output import AtomicFile
-    from sqlwin.display.progress import ProgressBar
-    from sqlwin.session import Session
 
 # So many more objects than before have Python look for garbage; by itself it does after 700
 _OBJECTS_OF_A_COLLECTION = 50_000
@@ -155,16 +153,14 @@ def run(
       echo "SELECT 6 * 7 AS answer" | sqlwin run
     """  # noqa: D301
     scripts = read_scripts(files, expressions, params)
-    to_file = output is not None and output != "-"
-    is_terminal = not to_file and sys.stdout.isatty()
+    is_terminal = output is None and sys.stdout.isatty()
     if format is None:
-        suffix = Path(output).suffix.lower() if output is not None and to_file else ""
+        suffix = Path(output or "").suffix.lower()
         format = FORMAT_OF_SUFFIX.get(suffix, "table" if is_terminal else "csv")
     if max_rows is not None and format != "table":
         raise click.UsageError(f"--max-rows is for --format table, and the format is {format}")
     if latest and not (is_terminal and format == "table"):
         raise click.UsageError("--latest is for tables on a terminal")
-    check_spark_options(spark["master"], spark["remote"])
     found = None
     if ui_port is None and _names_slices(scripts, spark):
         from sqlwin.cli.run import results_offline
@@ -172,26 +168,31 @@ def run(
         found = results_offline(scripts, dict(spark["settings"]))
     if found is None:
         run_in_engine({**spark, "output": output, "no_progress": no_progress}, scripts)
-        begin_java(spark["master"], spark["conf"], spark["remote"])
+        begin_java(spark)
 
-    from sqlwin.cli.run import ScriptPresenter, run_scripts, show_results
+    from rich.console import Console
+
+    from sqlwin.cli.run import ScriptPresenter, opened_session, run_scripts
+    from sqlwin.display.progress import ProgressBar
     from sqlwin.display.table import DEFAULT_MAX_ROWS
 
     stream_rows = max_rows or None
     if max_rows is None and is_terminal:
         max_rows = DEFAULT_MAX_ROWS
     with ExitStack() as stack:
+        file = _output_file(stack, output)
         if found is not None:
-            file, bar = _output(stack, output if to_file else None, enabled=not no_progress)
+            bar = stack.enter_context(ProgressBar(Console(stderr=True), enabled=not no_progress))
             presenter = ScriptPresenter(format, max_rows or None, file, bar)
-            show_results(found, presenter)
+            presenter.show_all(found)
+            presenter.finish()
             return
-        file, bar, session = _open(stack, output if to_file else None, no_progress, spark)
+        session, bar = stack.enter_context(opened_session(spark, no_progress=no_progress))
         serve_page(session, ui_port)
         presenter = ScriptPresenter(
             format, max_rows or None, file, bar, stream_rows, shows_latest=latest
         )
-        run_scripts(session, scripts, presenter, bar)
+        run_scripts(session, scripts, presenter)
 
 
 @main.command(short_help="Show plans, and what running them took.")
@@ -258,32 +259,33 @@ def explain(
         spark["settings"] = [*spark["settings"], ("sqlwin.analyze.duration", duration)]
     if advise and (analyze or format not in (None, "text")):
         raise click.UsageError("--advise is text, and runs none of the queries")
-    check_spark_options(spark["master"], spark["remote"])
     scripts = read_scripts(files, expressions, params)
     options = {**spark, "output": output, "no_progress": no_progress}
     run_in_engine(options, scripts, starts=analyze or advise)
     if analyze or advise:
-        begin_java(spark["master"], spark["conf"], spark["remote"])
+        begin_java(spark)
 
     from sqlwin.cli.explain import advised_tables, explain_scripts, explained_offline
 
-    to_file = output is not None and output != "-"
     if format is None:
-        suffix = Path(output).suffix.lower() if output is not None and to_file else ""
-        format = EXPLAIN_FORMAT_OF_SUFFIX.get(suffix, "text")
+        format = EXPLAIN_FORMAT_OF_SUFFIX.get(Path(output or "").suffix.lower(), "text")
     texts = None
     if not (analyze or advise or spark["master"] or spark["remote"] or spark["conf"]):
         texts = explained_offline(scripts, dict(spark["settings"]), format)
     with ExitStack() as stack:
         if texts is None:
             run_in_engine(options, scripts)
-            file, bar, session = _open(stack, output if to_file else None, no_progress, spark)
+            from sqlwin.cli.run import opened_session
+
+            # before anything runs that would be in vain without it
+            file = _output_file(stack, output)
+            session, bar = stack.enter_context(opened_session(spark, no_progress=no_progress))
             if advise:
                 found = advised_tables(session, scripts, bar)
             else:
                 found = explain_scripts(session, scripts, bar, mode=format, analyze=analyze)
         else:
-            file = _output_file(stack, output if to_file else None)
+            file = _output_file(stack, output)
             found = iter(texts)
         n_explained = 0
         for text in found:
@@ -301,7 +303,7 @@ def explain(
 
 @main.command(short_help="Bring materialized tables up to date.")
 @click.argument("targets", nargs=-1, required=True, metavar="NAME|FILE...")
-@click.option("--no-progress", is_flag=True, help="Show no progress bar.")
+@no_progress_option
 @with_spark_options
 def refresh(targets: Sequence[str], no_progress: bool, **spark: Any) -> None:
     """Bring materialized tables up to date: what a scheduler runs every few minutes.
@@ -313,20 +315,17 @@ def refresh(targets: Sequence[str], no_progress: bool, **spark: Any) -> None:
     Of new files all rows are read, of others none. A table that is suspended is left as it is. It
     does no harm that two run at once, or that one is killed.
 
-    
+    \b
     Examples:
       sqlwin refresh lake/fares_by_minute
       sqlwin refresh fares_by_minute --set sqlwin.materialized.dir=lake
       sqlwin refresh dashboards.sql
-    """
-    check_spark_options(spark["master"], spark["remote"])
-    spark.pop("no_engine", None)
-
-    begin_java(spark["master"], spark["conf"], spark["remote"])
+    """  # noqa: D301
+    begin_java(spark)
     from sqlwin.cli.refresh import refresh_all
+    from sqlwin.cli.run import opened_session
 
-    with ExitStack() as stack:
-        _, bar, session = _open(stack, None, no_progress, spark)
+    with opened_session(spark, no_progress=no_progress) as (session, bar):
         refresh_all(session, targets, bar)
 
 
@@ -392,29 +391,6 @@ def _names_slices(scripts: Sequence[Script], spark: dict[str, Any]) -> bool:
     if any(name == "sqlwin.materialized.dir" for name, _ in spark["settings"]):
         return True
     return any("materialized" in script.text.lower() for script in scripts)
-
-
-def _open(
-    stack: ExitStack, output: str | None, no_progress: bool, spark: dict[str, Any]
-) -> tuple[AtomicFile | None, ProgressBar, Session]:
-    """The file, before anything runs that would be in vain without it; the bar; the session."""
-    from sqlwin.cli.run import opened_session
-
-    # Spark Connect does not report how far it is.
-    file, bar = _output(stack, output, enabled=not no_progress and not spark["remote"])
-    session = stack.enter_context(opened_session(bar, spark))
-    return file, bar, session
-
-
-def _output(
-    stack: ExitStack, output: str | None, *, enabled: bool
-) -> tuple[AtomicFile | None, ProgressBar]:
-    from rich.console import Console
-
-    from sqlwin.display.progress import ProgressBar
-
-    file = _output_file(stack, output)
-    return file, stack.enter_context(ProgressBar(Console(stderr=True), enabled=enabled))
 
 
 def _output_file(stack: ExitStack, output: str | None) -> AtomicFile | None:

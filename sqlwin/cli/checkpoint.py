@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from sqlwin.cli.options import check_spark_options, with_spark_options
+from sqlwin.cli.options import no_engine_option, no_progress_option, with_spark_options
 from sqlwin.console.formats import FORMATS
 
 
@@ -39,10 +39,8 @@ def checkpoint() -> None:
 )
 @with_spark_options
 @click.option("--format", type=click.Choice(FORMATS), help="How rows are written, as in run.")
-@click.option("--no-progress", is_flag=True, help="Show no progress bar.")
-@click.option(
-    "--no-engine", is_flag=True, help="Start a Spark, and leave the background engine alone."
-)
+@no_progress_option
+@no_engine_option
 @click.pass_context
 def show(
     ctx: click.Context,
@@ -100,7 +98,7 @@ def show(
     metavar="N",
     help="How many tasks the stream is to have from now on.",
 )
-@click.option("--no-progress", is_flag=True, help="Show no progress bar.")
+@no_progress_option
 @with_spark_options
 def rescale(directory: str, partitions: int, no_progress: bool, **spark: Any) -> None:
     """Spread the state of the stream with the checkpoint DIR over N tasks.
@@ -117,19 +115,10 @@ def rescale(directory: str, partitions: int, no_progress: bool, **spark: Any) ->
       sqlwin checkpoint rescale /data/checkpoints/totals --partitions 8
       sqlwin checkpoint rescale hdfs:///checkpoints/totals --partitions 64 --master yarn
     """  # noqa: D301
-    from contextlib import ExitStack
-
-    from rich.console import Console
-
     from sqlwin.cli.run import opened_session
-    from sqlwin.display.progress import ProgressBar
     from sqlwin.execution.streams.rescale import rescale_checkpoint
 
-    check_spark_options(spark["master"], spark["remote"])
-    enabled = not no_progress and not spark["remote"]
-    with ExitStack() as stack:
-        bar = stack.enter_context(ProgressBar(Console(stderr=True), enabled=enabled))
-        session = stack.enter_context(opened_session(bar, spark))
+    with opened_session(spark, no_progress=no_progress) as (session, bar):
         with bar.waiting("Rescaling"):
             done = rescale_checkpoint(session.spark, directory, partitions)
     before, after = done.before, done.after

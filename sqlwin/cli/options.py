@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -59,18 +59,20 @@ def parameter_pairs(
     return list(found.items())
 
 
-def parameter_option(command: Command) -> Command:
-    """`--param name=value`."""
-    return click.option(
-        "--param",
-        "params",
-        callback=parameter_pairs,
-        multiple=True,
-        metavar="NAME=VALUE",
-        help="The value of :NAME in the SQL. A number, TRUE, FALSE, NULL, a string in quotes, "
-        "DATE '...', TIMESTAMP '...' and INTERVAL ... are what they are in SQL, anything else is "
-        "a text. Repeatable.",
-    )(command)
+parameter_option = click.option(
+    "--param",
+    "params",
+    callback=parameter_pairs,
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="The value of :NAME in the SQL. A number, TRUE, FALSE, NULL, a string in quotes, "
+    "DATE '...', TIMESTAMP '...' and INTERVAL ... are what they are in SQL, anything else is "
+    "a text. Repeatable.",
+)
+no_progress_option = click.option("--no-progress", is_flag=True, help="Show no progress bar.")
+no_engine_option = click.option(
+    "--no-engine", is_flag=True, help="Start a Spark, and leave the background engine alone."
+)
 
 
 def _setting_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -105,50 +107,60 @@ def with_spark_options(command: Command) -> Command:
     )
 
 
-def spark_configuration(conf: Iterable[tuple[str, str]], remote: str | None) -> dict[str, str]:
-    """What `--conf` says, for a Spark of a command's own.
+def begin_java(spark: Mapping[str, Any]) -> None:
+    """Let Java start while this command imports what it needs.
 
     Args:
-        conf: keys and values.
-        remote: the Spark Connect server, if that is taken.
+        spark: the values of `with_spark_options`.
+
+    Raises:
+        click.UsageError: two ways to Spark are given.
     """
-    # Spark's own bar would be drawn over ours; a server has none
-    ours = {} if remote else {"spark.ui.showConsoleProgress": "false"}
-    return {**ours, **dict(conf)}
-
-
-def begin_java(master: str | None, conf: Iterable[tuple[str, str]], remote: str | None) -> None:
-    """Let Java start while this command imports what it needs."""
     from runtime.spark.session import begin_java
 
-    begin_java(master, spark_configuration(conf, remote), remote)
+    begin_java(spark["master"], _configuration(spark), spark["remote"])
+
+
+def connect(spark: Mapping[str, Any]) -> Session:
+    """A session on the Spark that `with_spark_options` name, with their settings."""
+    import sqlwin
+
+    return sqlwin.connect(
+        master=spark["master"],
+        conf=_configuration(spark),
+        remote=spark["remote"],
+        settings=dict(spark["settings"]),
+    )
+
+
+def _configuration(spark: Mapping[str, Any]) -> dict[str, str]:
+    if spark["master"] and spark["remote"]:
+        raise click.UsageError("give --master or --remote, not both")
+    # Spark's own bar would be drawn over ours; a server has none
+    ours = {} if spark["remote"] else {"spark.ui.showConsoleProgress": "false"}
+    return {**ours, **dict(spark["conf"])}
 
 
 def sql_options(command: Command) -> Command:
     """What every command takes that runs SQL: where it comes from, and on which Spark."""
-    command = _decorated(
-        command,
-        click.option(
-            "-o",
-            "--output",
-            type=click.Path(dir_okay=False, allow_dash=True),
-            metavar="PATH",
-            help="Write to this file. It appears when it is complete, and not before.",
-        ),
-        click.option("--no-progress", is_flag=True, help="Show no progress bar."),
-        click.option(
-            "--no-engine",
-            is_flag=True,
-            help="Start a Spark, and leave the background engine alone.",
-        ),
-    )
     return _decorated(
-        with_spark_options(command),
+        command,
         click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(allow_dash=True)),
         click.option(
             "-e", "expressions", multiple=True, metavar="SQL", help="Run this SQL. Repeatable."
         ),
         parameter_option,
+        with_spark_options,
+        click.option(
+            "-o",
+            "--output",
+            type=click.Path(dir_okay=False, allow_dash=True),
+            metavar="PATH",
+            callback=lambda ctx, param, path: None if path == "-" else path,
+            help="Write to this file. It appears when it is complete, and not before.",
+        ),
+        no_progress_option,
+        no_engine_option,
     )
 
 
@@ -182,19 +194,15 @@ def _port(ctx: click.Context, param: click.Parameter, value: str | None) -> int 
     return int(value)
 
 
-def page_option(command: Command) -> Command:
-    """`--ui`, of a PageCommand: a page of what runs."""
-    return _decorated(
-        command,
-        click.option(
-            "--ui",
-            "ui_port",
-            callback=_port,
-            metavar="[PORT]",
-            help="Serve a web page of what runs on 127.0.0.1, and metrics for Prometheus. Without "
-            "PORT: 4050, or a free one if that is taken.",
-        ),
-    )
+# Of a PageCommand
+page_option = click.option(
+    "--ui",
+    "ui_port",
+    callback=_port,
+    metavar="[PORT]",
+    help="Serve a web page of what runs on 127.0.0.1, and metrics for Prometheus. Without "
+    "PORT: 4050, or a free one if that is taken.",
+)
 
 
 def serve_page(session: Session, port: int | None) -> None:
@@ -203,16 +211,6 @@ def serve_page(session: Session, port: int | None) -> None:
         return
     page = session.ui(None if port == ANY_PORT else port)
     click.echo(f"watch it at {page.url}", err=True)
-
-
-def check_spark_options(master: str | None, remote: str | None) -> None:
-    """See that no two ways to Spark are given.
-
-    Raises:
-        click.UsageError: both are.
-    """
-    if master and remote:
-        raise click.UsageError("give --master or --remote, not both")
 
 
 def _decorated(command: Command, *decorators: Callable[[Command], Command]) -> Command:

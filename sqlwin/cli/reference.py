@@ -8,19 +8,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from itertools import chain
 
 import click
 
+from runtime.connectors.options.formats import SPARK_OPTIONS
 from sqlwin.cli.app import main
 from sqlwin.config.settings import SETTINGS, Setting, Type
-from sqlwin.help.connectors import (
-    ABILITIES,
-    CONNECTORS,
-    FORMAT_OPTIONS,
-    ConnectorHelp,
-    OptionHelp,
-)
+from sqlwin.help.connectors import ABILITIES, CONNECTORS, FORMAT_OPTIONS, OptionHelp
 from sqlwin.help.examples import STATEMENTS
 from sqlwin.help.functions import AGGREGATES, GROUP_WINDOWS, WINDOWS, describe_function
 from sqlwin.repl.commands import help_lines
@@ -42,48 +37,32 @@ aggregates. Written by `make reference` from the tables that the program itself 
 """
 
 
-@dataclass(frozen=True)
-class Variable:
-    """An environment variable that sqlwin reads."""
-
-    name: str
-    doc: str
-
-
-ENVIRONMENT = (
-    Variable("EDITOR, VISUAL", r"the editor of `\e` and of Ctrl-X Ctrl-E; vi unless set"),
-    Variable("JAVA_HOME", "the Java to run Spark with, version 17 or later"),
-    Variable("PAGER", "the pager of the prompt; less unless set, none if empty"),
-    Variable("SPARK_REMOTE", "a Spark Connect server, as `--remote`"),
-    Variable("SQLWIN_CHOSEN_PYTHON", "set by sqlwin: the PYSPARK_PYTHON that it chose itself"),
-    Variable("SQLWIN_CLASS_ARCHIVE", "`off` neither makes nor uses the archive of Spark's classes"),
-    Variable("SQLWIN_DEBUG", "`1` shows the trace of an error that nobody thought of"),
-    Variable("SQLWIN_ENGINE", "`off` uses no background engine; set `CI` does so too"),
-    Variable("SQLWIN_ENGINE_IDLE", "how long the engine stays without work, such as `1h`; 15 min"),
-    Variable("SQLWIN_HISTORY", "the file with the history of the prompt"),
-    Variable("SQLWIN_KEYS", "`emacs` or `vi`, as `--keys`"),
-    Variable("SQLWIN_LOG_FILE", "the file that Spark's log goes to"),
-    Variable("SQLWIN_PAGER", "as PAGER, and wins over it"),
-    Variable("SQLWIN_UI_TOKEN", "the token of `--ui`'s page; by default a new one each time"),
-    Variable("XDG_CACHE_HOME", "where the archive of classes is; `~/.cache` unless set"),
-    Variable("XDG_RUNTIME_DIR", "where the engine's socket is; a temporary directory unless set"),
-    Variable("XDG_STATE_HOME", "where the history is; `~/.local/state` unless set"),
-)
+# Environment variables that sqlwin reads
+ENVIRONMENT = {
+    "EDITOR, VISUAL": r"the editor of `\e` and of Ctrl-X Ctrl-E; vi unless set",
+    "JAVA_HOME": "the Java to run Spark with, version 17 or later",
+    "PAGER": "the pager of the prompt; less unless set, none if empty",
+    "SPARK_REMOTE": "a Spark Connect server, as `--remote`",
+    "SQLWIN_CHOSEN_PYTHON": "set by sqlwin: the PYSPARK_PYTHON that it chose itself",
+    "SQLWIN_CLASS_ARCHIVE": "`off` neither makes nor uses the archive of Spark's classes",
+    "SQLWIN_DEBUG": "`1` shows the trace of an error that nobody thought of",
+    "SQLWIN_ENGINE": "`off` uses no background engine; set `CI` does so too",
+    "SQLWIN_ENGINE_IDLE": "how long the engine stays without work, such as `1h`; 15 min",
+    "SQLWIN_HISTORY": "the file with the history of the prompt",
+    "SQLWIN_KEYS": "`emacs` or `vi`, as `--keys`",
+    "SQLWIN_LOG_FILE": "the file that Spark's log goes to",
+    "SQLWIN_PAGER": "as PAGER, and wins over it",
+    "SQLWIN_UI_TOKEN": "the token of `--ui`'s page; by default a new one each time",
+    "XDG_CACHE_HOME": "where the archive of classes is; `~/.cache` unless set",
+    "XDG_RUNTIME_DIR": "where the engine's socket is; a temporary directory unless set",
+    "XDG_STATE_HOME": "where the history is; `~/.local/state` unless set",
+}
 
 
 def reference() -> str:
     """The text of docs/reference.md."""
-    parts = [
-        _TITLE,
-        *_commands(),
-        *_prompt(),
-        *_statements(),
-        *_functions(),
-        *_settings(),
-        *_connectors(),
-        *_environment(),
-    ]
-    return "\n".join(parts)
+    sections = (_commands, _prompt, _statements, _functions, _settings, _connectors, _environment)
+    return "\n".join([_TITLE, *chain.from_iterable(each() for each in sections)])
 
 
 def _commands() -> Iterator[str]:
@@ -159,7 +138,10 @@ def _settings() -> Iterator[str]:
     others = [s for s in SETTINGS.values() if not s.has_effect]
     yield _table(
         ("setting", "values", "default", "meaning"),
-        ((f"`{s.name}`", _values(s), _code(s.default), s.doc) for s in working),
+        (
+            (f"`{s.name}`", _values(s), f"`{s.default}`" if s.default else "", s.doc)
+            for s in working
+        ),
     )
     if others:
         yield "Flink's, taken so that its scripts run, without effect here:\n"
@@ -171,7 +153,7 @@ def _settings() -> Iterator[str]:
 
 def _values(setting: Setting) -> str:
     if setting.type is Type.CHOICE:
-        return ", ".join(f"`{choice}`" for choice in setting.choices)
+        return _quoted(setting.choices)
     return str(setting.type)
 
 
@@ -181,38 +163,27 @@ def _connectors() -> Iterator[str]:
     yield _table(
         ("connector", *ABILITIES, "what it is"),
         (
-            (
-                f"`{c.name}`",
-                *(_yes(word in c.can) for word in ABILITIES),
-                c.summary,
-            )
+            (f"`{c.name}`", *("yes" if word in c.can else "" for word in ABILITIES), c.summary)
             for c in CONNECTORS.values()
         ),
     )
     for connector in CONNECTORS.values():
-        yield from _connector(connector)
+        yield f"### {connector.name}\n"
+        yield connector.summary[:1].upper() + connector.summary[1:] + ".\n"
+        yield f"```sql\n{connector.example}\n```\n"
+        if connector.options:
+            yield _options(connector.options)
+        if connector.name == "filesystem":
+            yield from _file_formats()
 
 
-def _connector(connector: ConnectorHelp) -> Iterator[str]:
-    yield f"### {connector.name}\n"
-    yield connector.summary[:1].upper() + connector.summary[1:] + ".\n"
-    yield f"```sql\n{connector.example}\n```\n"
-    if connector.options:
-        yield _options(connector.options)
-    if connector.name == "filesystem":
-        from runtime.connectors.options.formats import SPARK_OPTIONS
-
-        for format_, options in FORMAT_OPTIONS.items():
-            yield f"With `'format' = '{format_}'`:\n"
-            yield _options(options)
-        yield "Options of Spark's readers and writers, bare or with the format's name in front:\n"
-        yield _table(
-            ("format", "options"),
-            (
-                (f"`{name}`", ", ".join(f"`{option}`" for option in sorted(set(options))))
-                for name, options in SPARK_OPTIONS.items()
-            ),
-        )
+def _file_formats() -> Iterator[str]:
+    for format_, options in FORMAT_OPTIONS.items():
+        yield f"With `'format' = '{format_}'`:\n"
+        yield _options(options)
+    yield "Options of Spark's readers and writers, bare or with the format's name in front:\n"
+    rows = ((f"`{name}`", _quoted(sorted(set(o)))) for name, o in SPARK_OPTIONS.items())
+    yield _table(("format", "options"), rows)
 
 
 def _options(options: Iterable[OptionHelp]) -> str:
@@ -221,7 +192,7 @@ def _options(options: Iterable[OptionHelp]) -> str:
         (
             (
                 f"`{option.name}`",
-                ", ".join(f"`{value}`" for value in option.values),
+                _quoted(option.values),
                 option.doc + (" (required)" if option.required else ""),
             )
             for option in options
@@ -231,19 +202,15 @@ def _options(options: Iterable[OptionHelp]) -> str:
 
 def _environment() -> Iterator[str]:
     yield "## Environment\n"
-    yield _table(("variable", "meaning"), ((f"`{v.name}`", v.doc) for v in ENVIRONMENT))
+    yield _table(("variable", "meaning"), ((f"`{name}`", doc) for name, doc in ENVIRONMENT.items()))
 
 
 def _sentence(summary: str, text: str) -> str:
     return f"{summary}. {' '.join(text.split())}" if text else summary
 
 
-def _code(text: str) -> str:
-    return f"`{text}`" if text else ""
-
-
-def _yes(holds: bool) -> str:
-    return "yes" if holds else ""
+def _quoted(texts: Iterable[str]) -> str:
+    return ", ".join(f"`{text}`" for text in texts)
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 
 # What a script may hold beside its definitions, and is not for a refresh
 _NOT_RUN = (Explain, Insert, Query, StatementSet, Summarize)
+# What is said of tables that are not refreshed, by their status
+_LEFT_OUT = {
+    "suspended": "suspended, and left as it is",
+    "continuous": "continuous: INSERTs bring its rows",
+}
 # A directory in an object store
 _STORED = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
@@ -42,12 +47,9 @@ def refresh_all(session: Session, targets: Sequence[str], bar: ProgressBar) -> N
     """
     for target in targets:
         for name in _names(session, target):
-            status = _statuses(session)
-            if status.get(name.lower()) == "suspended":
-                click.echo(f"`{name}` is suspended, and left as it is", err=True)
-                continue
-            if status.get(name.lower()) == "continuous":
-                click.echo(f"`{name}` is continuous: INSERTs bring its rows", err=True)
+            left_out = _LEFT_OUT.get(_statuses(session).get(name.lower(), ""))
+            if left_out is not None:
+                click.echo(f"`{name}` is {left_out}", err=True)
                 continue
             started = time.monotonic()
             table = quoted(*name.split("."))
@@ -64,9 +66,9 @@ def _names(session: Session, target: str) -> list[str]:
     if is_stored or os.path.isdir(target):
         path = target.rstrip("/") if is_stored else os.path.abspath(target)
         name = os.path.basename(path)
-        opened = f"CREATE MATERIALIZED TABLE {quoted(name)} WITH ('path' = "
         if name.lower() not in _statuses(session):
-            session.execute(f"{opened}{quote_string(path)})")
+            options = f"WITH ('path' = {quote_string(path)})"
+            session.execute(f"CREATE MATERIALIZED TABLE {quoted(name)} {options}")
         return [name]
     if not Path(target).is_file():
         return [target]

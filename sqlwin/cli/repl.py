@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import Any
 
 import click
 
 from sqlwin.cli.options import (
     begin_java,
-    check_spark_options,
+    connect,
+    no_progress_option,
     parameter_option,
-    spark_configuration,
     with_spark_options,
 )
 from sqlwin.console.formats import FORMATS
 from sqlwin.console.scripts import read_scripts
-
-if TYPE_CHECKING:
-    from sqlwin.session import Session
 
 
 @click.command()
@@ -53,7 +51,7 @@ if TYPE_CHECKING:
     envvar="SQLWIN_KEYS",
     help="The keys of the prompt. Also from SQLWIN_KEYS.",
 )
-@click.option("--no-progress", is_flag=True, help="Show no progress bar.")
+@no_progress_option
 def repl(
     files: Sequence[str],
     expressions: Sequence[str],
@@ -62,10 +60,7 @@ def repl(
     max_rows: int,
     keys: str,
     no_progress: bool,
-    settings: Sequence[tuple[str, str]],
-    master: str | None,
-    conf: Sequence[tuple[str, str]],
-    remote: str | None,
+    **spark: Any,
 ) -> None:
     """Type SQL and see what it gives.
 
@@ -84,20 +79,13 @@ def repl(
                       'path' = 'queries/data/flights.parquet', 'format' = 'parquet')"
       sqlwin repl --master "local[8]" --conf spark.driver.memory=8g --keys vi
     """  # noqa: D301
-    check_spark_options(master, remote)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("sqlwin repl needs a terminal; sqlwin run takes SQL from a pipe")
     scripts = read_scripts(files, ()) if files else []
 
-    begin_java(master, conf, remote)
+    begin_java(spark)
     from sqlwin.repl.app import Repl
     from sqlwin.repl.commands import ReplOptions
 
-    def connect() -> Session:
-        import sqlwin
-
-        chosen = spark_configuration(conf, remote)
-        return sqlwin.connect(master=master, conf=chosen, remote=remote, settings=dict(settings))
-
     options = ReplOptions(format=format, max_rows=max_rows or None, keys=keys, params=dict(params))
-    Repl(connect, options, progress=not no_progress).run(scripts, expressions)
+    Repl(partial(connect, spark), options, progress=not no_progress).run(scripts, expressions)

@@ -16,7 +16,7 @@ from rich.console import Console
 from runtime.errors import SqlwinError
 from runtime.spark.jvm.class_archive import make_missing
 from runtime.spec.figures import counted
-from sqlwin.cli.options import spark_configuration
+from sqlwin.cli.options import connect
 from sqlwin.console.failures import stopped_by_signals
 from sqlwin.console.formats import elapsed, writer_of
 from sqlwin.console.scripts import Script
@@ -64,10 +64,21 @@ class ScriptPresenter:
         self._bar = bar
         self._n_results = 0
         self._n_rows = 0
+        self._begun = time.monotonic()
         if output is None:
             _use_utf8(sys.stdout)
+        self._write = sys.stdout.write if output is None else output.write
 
-    def show(self, result: Result, started: float) -> None:
+    def show_all(self, results: Iterable[Result]) -> None:
+        """Show the results of statements, each before the next statement is begun."""
+        self._bar.restart_clock()
+        started = time.monotonic()
+        for result in self._bar.watched(iter(results), "Running"):
+            self._show(result, started)
+            self._bar.restart_clock()
+            started = time.monotonic()
+
+    def _show(self, result: Result, started: float) -> None:
         """Show a result; `started` is when its statement was begun (`time.monotonic`)."""
         if result.kind in ("ok", "insert"):
             seconds = f" ({elapsed(started)})" if result.kind == "insert" else ""
@@ -86,14 +97,12 @@ class ScriptPresenter:
             self._show_table(result, started)
         else:
             columns, batches = self._rows(result, None)
-            n_rows = writer_of(self._format, self._output is not None)(
-                columns, batches, self._write
-            )
-            self._n_rows += n_rows
+            write_rows = writer_of(self._format, self._output is not None)
+            self._n_rows += write_rows(columns, batches, self._write)
         if self._output is None:
             sys.stdout.flush()
 
-    def finish(self, started: float) -> None:
+    def finish(self) -> None:
         """Give the file its name, and say so."""
         if self._output is None:
             return
@@ -101,7 +110,7 @@ class ScriptPresenter:
             click.echo(f"no statement returned rows; {self._output.path} is not written", err=True)
             return
         self._output.commit()
-        where = f"written to {self._output.path} ({elapsed(started)})"
+        where = f"written to {self._output.path} ({elapsed(self._begun)})"
         click.echo(f"{counted(self._n_rows, 'rows')} {where}", err=True)
 
     def _separate(self) -> None:
@@ -117,10 +126,10 @@ class ScriptPresenter:
             self._write("\n")
 
     def _show_table(self, result: Result, started: float) -> None:
-        limit = None if self._max_rows is None else self._max_rows + 1
         if self._output is None and result.open_stream is not None:
             self._show_stream_table(result)
             return
+        limit = None if self._max_rows is None else self._max_rows + 1
         columns, batches = self._rows(result, limit)
         if self._output is None:
             n_rows, is_cut = print_table(
@@ -190,12 +199,6 @@ class ScriptPresenter:
                 yield batch
                 sys.stdout.flush()
 
-    def _write(self, text: str) -> None:
-        if self._output is None:
-            sys.stdout.write(text)
-        else:
-            self._output.write(text)
-
 
 def results_offline(scripts: Sequence[Script], settings: Mapping[str, str]) -> list[Result] | None:
     """What scripts give that this process answers from slices; None: Spark is needed for some.
@@ -211,29 +214,11 @@ def results_offline(scripts: Sequence[Script], settings: Mapping[str, str]) -> l
         return None  # Spark says what is wrong
 
 
-def show_results(results: Iterable[Result], presenter: ScriptPresenter) -> None:
-    """Show each of `results_offline`."""
-    first_started = started = time.monotonic()
-    for result in results:
-        presenter.show(result, started)
-        started = time.monotonic()
-    presenter.finish(first_started)
-
-
-def run_scripts(
-    session: Session, scripts: Sequence[Script], presenter: ScriptPresenter, bar: ProgressBar
-) -> None:
-    """Execute every statement, each shown before the next is begun."""
-    first_started = time.monotonic()
+def run_scripts(session: Session, scripts: Sequence[Script], presenter: ScriptPresenter) -> None:
+    """Execute every statement, each shown before the next is begun; wait for their streams."""
     for script in scripts:
-        bar.restart_clock()
-        started = time.monotonic()
-        results = session.execute_iter(script.text, script.file, params=script.params)
-        for result in bar.watched(iter(results), "Running"):
-            presenter.show(result, started)
-            bar.restart_clock()
-            started = time.monotonic()
-    presenter.finish(first_started)
+        presenter.show_all(session.execute_iter(script.text, script.file, params=script.params))
+    presenter.finish()
     if session.streams.may_run:
         from sqlwin.console.streams import wait_for_streams
 
@@ -241,47 +226,44 @@ def run_scripts(
 
 
 @contextmanager
-def opened_session(bar: ProgressBar, spark: Mapping[str, Any]) -> Iterator[Session]:
-    """A session that is closed at the end; Ctrl-C cancels what Spark is doing for it.
+def opened_session(
+    spark: Mapping[str, Any], *, no_progress: bool
+) -> Iterator[tuple[Session, ProgressBar]]:
+    """A session that is closed at the end, and a bar; Ctrl-C cancels what Spark is doing.
 
     The handler is set after Spark's start, since Spark sets one of its own.
 
     Args:
-        bar: says what is waited for.
-        spark: what `spark_options` take.
+        spark: the values of `with_spark_options`.
+        no_progress: whether the bar stays invisible.
     """
-    import sqlwin
     from runtime.spark.jvm.process import let_jvm_end
     from runtime.spark.start_workers import start_workers
 
-    conf = spark_configuration(spark["conf"], spark["remote"])
-    with bar.waiting("Starting Spark"):
-        session: Session = sqlwin.connect(
-            master=spark["master"],
-            conf=conf,
-            remote=spark["remote"],
-            settings=dict(spark["settings"]),
-        )
-    start_workers(session.spark)
-    try:
-        with stopped_by_signals(lambda: cancel_jobs(session)):
-            bar.counts = spark_task_counts(session.spark, lambda: session.rows_scanned)
-            try:
-                yield session
-            except KeyboardInterrupt:
-                if session.streams.all():
-                    from sqlwin.console.streams import stop_streams
+    # Spark Connect does not report how far it is
+    with ProgressBar(Console(stderr=True), enabled=not (no_progress or spark["remote"])) as bar:
+        with bar.waiting("Starting Spark"):
+            session = connect(spark)
+        start_workers(session.spark)
+        try:
+            with stopped_by_signals(lambda: cancel_jobs(session)):
+                bar.counts = spark_task_counts(session.spark, lambda: session.rows_scanned)
+                try:
+                    yield session, bar
+                except KeyboardInterrupt:
+                    if session.streams.all():
+                        from sqlwin.console.streams import stop_streams
 
-                    stop_streams(session)
-                raise
-    finally:
-        session.close_page()
-        # Spark takes a second to stop, and the process ends here: nobody is to wait for that.
-        # Streams are to come to the end of their micro-batches, though.
-        if session.streams.may_run or not let_jvm_end():
-            session.close()
-        # For the next start, when nobody waits for this one any more.
-        make_missing()
+                        stop_streams(session)
+                    raise
+        finally:
+            session.close_page()
+            # Spark takes a second to stop, and the process ends here: nobody is to wait for that.
+            # Streams are to come to the end of their micro-batches, though.
+            if session.streams.may_run or not let_jvm_end():
+                session.close()
+            # For the next start, when nobody waits for this one any more.
+            make_missing()
 
 
 def cancel_jobs(session: Session) -> None:

@@ -169,7 +169,7 @@ def test_the_picture_of_an_aggregate_shows_what_duckdb_gives(name):
 
 
 def test_variables_of_the_environment_are_all_there():
-    named = {name for variable in ENVIRONMENT for name in variable.name.split(", ")}
+    named = {name for names in ENVIRONMENT for name in names.split(", ")}
     used = set()
     for package in ("sqlwin", "planner", "runtime"):
         for path in (ROOT / package).rglob("*.py"):
