@@ -44,8 +44,7 @@ from runtime.spec.figures import counted
 from runtime.spec.stream import ROW_KIND
 from sqlwin.display.html_table import MOST_ROWS, html_table
 from sqlwin.display.plan_page import plan_frame
-from sqlwin.display.stream_table import write_stream_table
-from sqlwin.display.table import DEFAULT_MAX_ROWS, print_table
+from sqlwin.display.table import DEFAULT_MAX_ROWS, print_table, write_stream_table
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -24,8 +24,7 @@ from sqlwin.display.output import AtomicFile
 from sqlwin.display.progress import ProgressBar
 from sqlwin.display.spark_tasks import spark_task_counts
 from sqlwin.display.status_line import StatusLine
-from sqlwin.display.stream_table import write_stream_table
-from sqlwin.display.table import print_table
+from sqlwin.display.table import print_table, write_stream_table
 
 if TYPE_CHECKING:
     from sqlwin.session import Result, Session

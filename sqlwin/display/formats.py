@@ -39,6 +39,22 @@ def cut_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield batch.slice(start, PIECE_ROWS)
 
 
+def first_rows(batches: Iterable[pa.RecordBatch], max_rows: int | None) -> pa.Table | None:
+    """The first `max_rows` rows and, if there are more, at least one of them; None: no batch."""
+    taken: list[pa.RecordBatch] = []
+    n_rows = 0
+    for batch in batches:
+        taken.append(batch)
+        n_rows += batch.num_rows
+        if max_rows is not None and n_rows > max_rows:
+            break
+    if not taken:
+        return None
+    # Names may repeat, and a schema may say less of nullability than another
+    schema = taken[0].schema
+    return pa.Table.from_batches([pa.record_batch(b.columns, schema=schema) for b in taken])
+
+
 def write_csv(columns: Sequence[str], batches: Iterable[pa.RecordBatch], write: Write) -> int:
     r"""CSV as in RFC 4180, but lines end in `\n`: a header, then a line for each row.
 
@@ -77,10 +93,9 @@ def _csv_fields(text: pa.Array) -> pa.Array:
 def write_json(columns: Sequence[str], batches: Iterable[pa.RecordBatch], write: Write) -> int:
     """A JSON array of objects, one a line."""
     n_rows = 0
-    for piece in cut_batches(batches):
-        objects = json_objects(columns, piece.columns, piece.num_rows).to_pylist()
+    for objects in _json_pieces(columns, batches):
         write(("[\n" if n_rows == 0 else ",\n") + ",\n".join(objects))
-        n_rows += piece.num_rows
+        n_rows += len(objects)
     write("\n]\n" if n_rows else "[]\n")
     return n_rows
 
@@ -90,11 +105,15 @@ def write_json_lines(
 ) -> int:
     """A JSON object on each line."""
     n_rows = 0
-    for piece in cut_batches(batches):
-        objects = json_objects(columns, piece.columns, piece.num_rows).to_pylist()
+    for objects in _json_pieces(columns, batches):
         write("\n".join(objects) + "\n")
-        n_rows += piece.num_rows
+        n_rows += len(objects)
     return n_rows
+
+
+def _json_pieces(columns: Sequence[str], batches: Iterable[pa.RecordBatch]) -> Iterator[list[str]]:
+    for piece in cut_batches(batches):
+        yield json_objects(columns, piece.columns, piece.num_rows).to_pylist()
 
 
 def write_markdown(columns: Sequence[str], batches: Iterable[pa.RecordBatch], write: Write) -> int:

@@ -46,17 +46,21 @@ def is_text(data_type: pa.DataType) -> bool:
     )
 
 
+def is_binary(data_type: pa.DataType) -> bool:
+    """Whether values of `data_type` are bytes."""
+    return bool(
+        types.is_binary(data_type)
+        or types.is_large_binary(data_type)
+        or types.is_fixed_size_binary(data_type)
+        or types.is_binary_view(data_type)
+    )
+
+
 def shown_texts(array: pa.Array, *, uniform: bool = False) -> pa.Array:
     """`array` as it is shown to users; `uniform` gives its times the same number of digits."""
     data_type = array.type
     if types.is_dictionary(data_type):
         return shown_texts(array.dictionary_decode(), uniform=uniform)
-    if types.is_timestamp(data_type):
-        return scalars.timestamp_texts(array, separator=" ", with_offset=False, uniform=uniform)
-    if types.is_time(data_type):
-        return scalars.time_texts(array, uniform=uniform)
-    if types.is_duration(data_type):
-        return scalars.duration_texts(array, iso=False)
     if is_variant(data_type):
         return _variant_texts(array)
     if _is_list(data_type):
@@ -66,7 +70,7 @@ def shown_texts(array: pa.Array, *, uniform: bool = False) -> pa.Array:
     if types.is_struct(data_type):
         names = [f"{field.name}: " for field in data_type]
         return _struct_texts(array, names, _shown_element, ", ")
-    return _flat_texts(array)
+    return _flat_texts(array, iso=False, uniform=uniform)
 
 
 def csv_texts(array: pa.Array) -> pa.Array:
@@ -76,13 +80,7 @@ def csv_texts(array: pa.Array) -> pa.Array:
         return csv_texts(array.dictionary_decode())
     if types.is_nested(data_type):
         return pc.if_else(array.is_valid(), json_texts(array), pa.scalar(None, TEXT))
-    if types.is_timestamp(data_type):
-        return scalars.timestamp_texts(array)
-    if types.is_time(data_type):
-        return scalars.time_texts(array)
-    if types.is_duration(data_type):
-        return scalars.duration_texts(array, iso=True)
-    return _flat_texts(array)
+    return _flat_texts(array, iso=True)
 
 
 def json_texts(array: pa.Array) -> pa.Array:
@@ -128,14 +126,20 @@ def is_variant(data_type: pa.DataType) -> bool:
     )
 
 
-def _flat_texts(array: pa.Array) -> pa.Array:
-    """What is the same in tables and in CSV."""
+def _flat_texts(array: pa.Array, *, iso: bool, uniform: bool = False) -> pa.Array:
+    """Values that are not nested, their times as in ISO 8601 or as SQL writes them."""
     data_type = array.type
+    if types.is_timestamp(data_type):
+        return scalars.timestamp_texts(array, iso=iso, uniform=uniform)
+    if types.is_time(data_type):
+        return scalars.time_texts(array, uniform=uniform)
+    if types.is_duration(data_type):
+        return scalars.duration_texts(array, iso=iso)
     if types.is_floating(data_type):
         return scalars.float_texts(array)
     if types.is_decimal(data_type):
         return scalars.decimal_texts(array)
-    if _is_binary(data_type):
+    if is_binary(data_type):
         return scalars.hex_texts(array)
     return scalars.other_texts(array)
 
@@ -164,7 +168,7 @@ def _json_texts(array: pa.Array) -> pa.Array:
         keys = unique_names([field.name for field in data_type])
         names = [json.dumps(key, ensure_ascii=False) + ":" for key in keys]
         return _struct_texts(array, names, json_texts, ",")
-    if _is_binary(data_type):
+    if is_binary(data_type):
         return _quoted(scalars.base64_texts(array))
     text = csv_texts(array)
     if types.is_floating(data_type):
@@ -194,15 +198,6 @@ def _quoted(text: pa.Array) -> pa.Array:
             [None if v is None else json.dumps(v, ensure_ascii=False) for v in values], TEXT
         )
     return concatenated(text_scalar('"'), text, text_scalar('"'))
-
-
-def _is_binary(data_type: pa.DataType) -> bool:
-    return bool(
-        types.is_binary(data_type)
-        or types.is_large_binary(data_type)
-        or types.is_fixed_size_binary(data_type)
-        or types.is_binary_view(data_type)
-    )
 
 
 def _is_list(data_type: pa.DataType) -> bool:

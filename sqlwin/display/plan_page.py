@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
@@ -27,8 +28,13 @@ def plan_page(document: dict[str, Any]) -> str:
         # "</script>" or "<!--" inside of the data would end the element
         "/*document*/": json.dumps(document, ensure_ascii=False).replace("<", "\\u003c"),
     }
-    marks = re.compile("|".join(re.escape(mark) for mark in contents))
-    return marks.sub(lambda mark: contents[mark.group()], part("page.html"))
+    return filled(part("page.html"), contents)
+
+
+def filled(template: str, contents: Mapping[str, str]) -> str:
+    """A template with contents in place of its marks; what looks like one within them stays."""
+    marks = re.compile("|".join(map(re.escape, contents)))
+    return marks.sub(lambda mark: contents[mark.group()], template)
 
 
 def plan_frame(document: dict[str, Any], height: int = 720) -> str:

@@ -44,10 +44,10 @@ class TaskCounts:
         running: the stages that run.
     """
 
-    stages_done: int
-    stages: int
-    tasks_done: int
-    tasks: int
+    stages_done: int = 0
+    stages: int = 0
+    tasks_done: int = 0
+    tasks: int = 0
     rows_read: int = 0
     running: tuple[StageCounts, ...] = ()
 
@@ -111,12 +111,10 @@ class ProgressBar:
         self._bar: tuple[Progress, TaskID] | None = None
         self._stages: dict[int, TaskID] = {}
         self._left = TimeLeft()
-        self._thread: threading.Thread | None = None
 
     def __enter__(self) -> ProgressBar:
         if self._enabled:
-            self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
-            self._thread.start()
+            threading.Thread(target=self._run, name="progress", daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -156,12 +154,12 @@ class ProgressBar:
         while not self._closed.wait(self._poll_seconds):
             if self._label is None or time.monotonic() - self._since < self._delay_seconds:
                 continue
-            counts = self.counts() if self.counts is not None else None
+            counts = (self.counts() if self.counts is not None else None) or TaskCounts()
             with self._lock:
                 if self._label is not None and not self._closed.is_set():
                     self._draw(self._label, counts)
 
-    def _draw(self, label: str, counts: TaskCounts | None) -> None:
+    def _draw(self, label: str, counts: TaskCounts) -> None:
         if self._bar is None:
             progress = Progress(
                 SpinnerColumn(),
@@ -179,7 +177,7 @@ class ProgressBar:
         progress, task = self._bar
         now = time.monotonic()
         details = [_clock(now - self._started)]
-        if counts is not None and counts.tasks:
+        if counts.tasks:
             details = [
                 f"{counts.tasks_done:,}/{counts.tasks:,} tasks",
                 f"{counts.stages_done}/{counts.stages} stages",
@@ -192,11 +190,11 @@ class ProgressBar:
         progress.update(
             task,
             description=label,
-            total=counts.tasks if counts is not None and counts.tasks else None,
-            completed=counts.tasks_done if counts is not None else 0,
+            total=counts.tasks or None,
+            completed=counts.tasks_done,
             detail="  ".join(details),
         )
-        self._draw_stages(progress, counts.running if counts is not None else ())
+        self._draw_stages(progress, counts.running)
         progress.refresh()
 
     def _draw_stages(self, progress: Progress, running: tuple[StageCounts, ...]) -> None:

@@ -61,16 +61,13 @@ def decimal_texts(array: pa.Array) -> pa.Array:
     return text
 
 
-def timestamp_texts(
-    array: pa.Array, *, separator: str = "T", with_offset: bool = True, uniform: bool = False
-) -> pa.Array:
-    """ISO 8601 date and time, with the offset from UTC where the type has a time zone.
+def timestamp_texts(array: pa.Array, *, iso: bool, uniform: bool = False) -> pa.Array:
+    """Date and time: `2013-01-01T05:15:00+01:00` if `iso`, else `2013-01-01 05:15:00`.
 
     Args:
         array: timestamps of any unit, with or without a time zone.
-        separator: what stands between date and time.
-        with_offset: whether the offset is shown. It is always where the zone is unknown here;
-            the time is then shown in UTC.
+        iso: with a T in between, and the offset from UTC where the type has a time zone. Where
+            that zone is unknown here, the offset is shown anyway, and the time is in UTC.
         uniform: the same number of fraction digits in all rows; else as many as each row needs.
             Digits come in threes.
     """
@@ -82,10 +79,10 @@ def timestamp_texts(
         offsets, suffix = _utc_offsets(seconds, zone or UTC)
         seconds = pc.add(seconds, offsets)
     text = _clock_texts(seconds)
-    if separator != " ":
-        text = pc.replace_substring(text, " ", separator)
+    if iso:
+        text = pc.replace_substring(text, " ", "T")
     text = _with_fraction(text, fraction, per_second, uniform)
-    if suffix is not None and (with_offset or zone is None):
+    if suffix is not None and (iso or zone is None):
         text = concatenated(text, suffix)
     return pc.if_else(array.is_valid(), text, pa.scalar(None, TEXT))
 

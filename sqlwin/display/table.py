@@ -1,20 +1,22 @@
-"""Results as a table to read: aligned, fitted to the terminal, cut after some rows."""
+"""Results to read: as a table fitted to the terminal, row by row, or a line for each value."""
 
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 from rich import box
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from runtime.spec.figures import counted
-from sqlwin.display.notation import is_number, is_text, shown_texts
+from sqlwin.display.formats import cut_batches, first_rows
+from sqlwin.display.notation import is_binary, is_number, is_text, shown_texts
 
 DEFAULT_MAX_ROWS = 40
 
@@ -25,6 +27,8 @@ MIN_TEXT_WIDTH = 12
 MIN_HEADER_WIDTH = 6
 # The widest cell where there is no terminal that would set a limit
 MAX_CELL_WIDTH = 120
+# In a table of a stream: room for values that are longer than the first ones
+_STREAM_WIDTH = 10
 # No more of a cell is looked at; far wider than any terminal
 _MAX_CELL_LENGTH = 2_000
 
@@ -73,7 +77,7 @@ def print_table(
     Returns:
         How many rows were shown, and whether there are more.
     """
-    taken = _take(batches, max_rows)
+    taken = first_rows(batches, max_rows)
     has_more = max_rows is not None and taken is not None and taken.num_rows > max_rows
     n_rows = 0
     cells: list[list[str | None]] = [[] for _ in columns]
@@ -121,7 +125,7 @@ def _print_lines(column: pa.ChunkedArray, console: Console) -> bool:
     text = column[0].as_py() or ""
     if "\n" not in text.rstrip("\n"):
         return False
-    lines = "\n".join(one_line(line) for line in text.rstrip("\n").split("\n"))
+    lines = "\n".join(map(_printable, text.rstrip("\n").split("\n")))
     console.print(Text(lines), soft_wrap=True, highlight=False)
     return True
 
@@ -181,22 +185,6 @@ def _shrink(natural: Sequence[int], floors: Sequence[int], available: int) -> tu
     return tuple(widths)
 
 
-def _take(batches: Iterable[pa.RecordBatch], max_rows: int | None) -> pa.Table | None:
-    """The first `max_rows` rows and, if there are more, at least one of them."""
-    taken: list[pa.RecordBatch] = []
-    n_rows = 0
-    for batch in batches:
-        taken.append(batch)
-        n_rows += batch.num_rows
-        if max_rows is not None and n_rows > max_rows:
-            break
-    if not taken:
-        return None
-    # Names may repeat, and a schema may say less of nullability than another
-    schema = taken[0].schema
-    return pa.Table.from_batches([pa.record_batch(b.columns, schema=schema) for b in taken])
-
-
 def _column_cells(column: pa.ChunkedArray) -> list[str | None]:
     array = column.combine_chunks()
     # What is too large for one array stays in chunks
@@ -206,8 +194,12 @@ def _column_cells(column: pa.ChunkedArray) -> list[str | None]:
 
 
 def one_line(text: str) -> str:
-    """`text` in one line, without characters that act on the terminal."""
-    return _CONTROL.sub(_control_name, text[:_MAX_CELL_LENGTH])
+    """The beginning of `text` in one line, without characters that act on the terminal."""
+    return _printable(text[:_MAX_CELL_LENGTH])
+
+
+def _printable(text: str) -> str:
+    return _CONTROL.sub(_control_name, text)
 
 
 def _control_name(match: re.Match[str]) -> str:
@@ -222,12 +214,7 @@ def _width(cell: str | None, null: str) -> int:
 
 def _shrinks(data_type: pa.DataType) -> bool:
     """Whether a cut cell of this type still says something; half a number misleads."""
-    return bool(
-        is_text(data_type)
-        or pa.types.is_nested(data_type)
-        or pa.types.is_binary(data_type)
-        or pa.types.is_large_binary(data_type)
-    )
+    return bool(is_text(data_type) or is_binary(data_type) or pa.types.is_nested(data_type))
 
 
 def _table(
@@ -288,3 +275,116 @@ def _notes(
     elif has_more:
         notes.append(f"… more rows: {more}")
     return notes
+
+
+# -- row by row ------------------------------------------------------------------------------------
+
+
+def write_stream_table(
+    columns: Sequence[str], batches: Iterable[pa.RecordBatch], console: Console
+) -> int:
+    """Print rows as they come; the header is repeated when a column has to get wider.
+
+    Args:
+        columns: names of the columns.
+        batches: the rows, in the order of the columns.
+        console: where to; lines are cut at its width if it is a terminal.
+
+    Returns:
+        How many rows there were.
+    """
+    headers = [one_line(name) for name in columns]
+    widths = [0] * len(headers)
+    n_rows = 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        cells = [
+            ["NULL" if text is None else one_line(text) for text in shown_texts(column).to_pylist()]
+            for column in batch.columns
+        ]
+        needed = [min(max(map(cell_len, column)), MAX_CELL_WIDTH) for column in cells]
+        if any(need > width for need, width in zip(needed, widths, strict=True)):
+            widths = [
+                max(width, need, cell_len(header), min(need + 2, _STREAM_WIDTH), len("NULL"))
+                for width, need, header in zip(widths, needed, headers, strict=True)
+            ]
+            _print_line(console, " │ ".join(map(set_cell_size, headers, widths)), "bold")
+            _print_line(console, "─┼─".join("─" * width for width in widths), "dim")
+        right = [is_number(type_) for type_ in batch.schema.types]
+        for row in zip(*cells, strict=True):
+            fitted = [
+                cell.rjust(width) if to_right else set_cell_size(cell, width)
+                for cell, width, to_right in zip(row, widths, right, strict=True)
+            ]
+            _print_line(console, " │ ".join(fitted), "")
+        n_rows += batch.num_rows
+        console.file.flush()
+    return n_rows
+
+
+def _print_line(console: Console, line: str, style: str) -> None:
+    if console.is_terminal:
+        console.print(Text(line.rstrip(), style=style), no_wrap=True, overflow="ellipsis")
+    else:
+        console.file.write(line.rstrip() + "\n")
+
+
+def write_vertical(
+    columns: Sequence[str],
+    batches: Iterable[pa.RecordBatch],
+    console: Console,
+    *,
+    max_rows: int | None = None,
+    null: str = "NULL",
+    more: str = "use --max-rows or --output",
+) -> tuple[int, bool]:
+    """Print rows as blocks of lines `column │ value`, long values over several lines.
+
+    Args:
+        columns: names of the columns.
+        batches: the result, its columns in the same order.
+        console: where to; its width is kept to if it is a terminal.
+        max_rows: the most rows shown; None shows all.
+        null: what stands for NULL.
+        more: how to see the rows that are not shown.
+
+    Returns:
+        How many rows were shown, and whether there are more.
+    """
+    headers = [one_line(name) for name in columns]
+    name_width = max((cell_len(header) for header in headers), default=0)
+    room = max(20, console.width - name_width - 3) if console.is_terminal else None
+    n_rows = 0
+    for piece in cut_batches(batches):
+        cells = [shown_texts(array, uniform=True).to_pylist() for array in piece.columns]
+        for row in range(piece.num_rows):
+            if max_rows is not None and n_rows == max_rows:
+                _print_wrapped(console, Text(f"… more rows: {more}", style="dim"))
+                return n_rows, True
+            n_rows += 1
+            title = f"── row {n_rows:,} "
+            _print_wrapped(
+                console, Text(title + "─" * max(3, name_width + 12 - len(title)), style="dim")
+            )
+            for header, column in zip(headers, cells, strict=True):
+                _print_value(console, header, column[row], name_width, room, null)
+    return n_rows, False
+
+
+def _print_value(
+    console: Console, header: str, cell: str | None, name_width: int, room: int | None, null: str
+) -> None:
+    name = Text(header + " " * (name_width - cell_len(header)), style="bold")
+    lines = [null] if cell is None else list(map(_printable, cell.split("\n")))
+    if room is not None:
+        lines = [part for line in lines for part in textwrap.wrap(line, room) or [""]]
+    for i, line in enumerate(lines):
+        left = name if i == 0 else Text(" " * name_width)
+        value = Text(line, style="dim" if cell is None else "")
+        _print_wrapped(console, Text.assemble(left, (" │ ", "dim"), value))
+
+
+def _print_wrapped(console: Console, text: Text) -> None:
+    text.rstrip()
+    console.print(text, soft_wrap=True, highlight=False)

@@ -15,8 +15,7 @@ from rich.text import Text
 from runtime.spec.figures import counted
 from sqlwin.console.formats import elapsed, writer_of
 from sqlwin.display.progress import ProgressBar
-from sqlwin.display.table import print_table
-from sqlwin.display.vertical import write_vertical
+from sqlwin.display.table import print_table, write_vertical
 from sqlwin.repl.commands import ReplOptions
 from sqlwin.repl.output import PARQUET
 from sqlwin.repl.programs import PagedText, PagerClosed, pager_command

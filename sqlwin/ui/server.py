@@ -35,7 +35,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from runtime.errors import SetupError
 from runtime.logs import append_once
 from runtime.redaction import DEFAULT
-from sqlwin.display.plan_page import plan_page
+from sqlwin.display.plan_page import filled, plan_page
 from sqlwin.ui.metrics import metrics_text
 from sqlwin.ui.model import ActivitySnapshot, to_json
 from sqlwin.ui.snapshot import Watched, plan_of, snapshot
@@ -244,11 +244,8 @@ def live_page() -> str:
         "/*style*/": (shared / "style.css", own / "live.css"),
         "/*script*/": (shared / "shared.js", own / "charts.js", own / "live.js"),
     }
-    marks = re.compile("|".join(re.escape(mark) for mark in parts))
-    return marks.sub(
-        lambda mark: "".join(part.read_text("utf-8") for part in parts[mark.group()]),
-        (own / "live.html").read_text("utf-8"),
-    )
+    contents = {mark: "".join(p.read_text("utf-8") for p in each) for mark, each in parts.items()}
+    return filled((own / "live.html").read_text("utf-8"), contents)
 
 
 # -- the server ------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from runtime.errors import AnalysisError
+from sqlwin.display.formats import first_rows
 from sqlwin.display.notation import is_number, shown_texts
 
 # More lines, bars and charts than these are hard to distinguish
@@ -32,12 +33,12 @@ class LineChart:
         title: the column's name.
         lines: the points of each key, seconds since 1970 and value, in the order of times; the
             keys of the largest values, in order.
-        n_more: how many keys have no line.
+        note: how many keys have no line; empty if all have one.
     """
 
     title: str
     lines: dict[str, list[tuple[float, float]]]
-    n_more: int
+    note: str
 
     @property
     def points(self) -> list[tuple[float, float]]:
@@ -54,14 +55,14 @@ class BarChart:
         bars: the totals by key, the largest first.
         low: where the axis begins, at most 0.
         high: where it ends, at least 0.
-        n_more: how many keys have no bar.
+        note: how many keys have no bar; empty if all have one.
     """
 
     title: str
     bars: dict[str, float]
     low: float
     high: float
-    n_more: int
+    note: str
 
 
 @dataclass(frozen=True)
@@ -93,9 +94,11 @@ def charts_of(columns: Sequence[str], batches: Iterable[pa.RecordBatch]) -> Char
     Raises:
         AnalysisError: there is no numeric column.
     """
-    table, is_cut = _first_rows(columns, batches)
-    if table is None:
+    taken = first_rows(batches, MOST_ROWS)
+    if taken is None or not taken.num_rows:
         return Charts((), 0, ("no rows to draw",))
+    # names may occur twice, places do not
+    table = taken.slice(0, MOST_ROWS).rename_columns(list(columns))
     time = _time_column(table)
     numbers = [i for i, field in enumerate(table.schema) if is_number(field.type)]
     if not numbers:
@@ -118,7 +121,7 @@ def charts_of(columns: Sequence[str], batches: Iterable[pa.RecordBatch]) -> Char
     notes = []
     if left_out := [columns[i] for i in numbers[MOST_CHARTS:]]:
         notes.append(f"not drawn: {', '.join(left_out)}")
-    if is_cut:
+    if taken.num_rows > MOST_ROWS:
         notes.append(f"only the first {MOST_ROWS:,} rows are drawn")
     return Charts(tuple(charts), int(table.num_rows), tuple(notes))
 
@@ -135,7 +138,7 @@ def _line_chart(
             lines.setdefault(key, []).append((t, value))
     largest = sorted(lines, key=lambda key: -sum(abs(v) for _, v in lines[key]))[:MOST_LINES]
     drawn = {key: sorted(lines[key]) for key in sorted(largest)}
-    return LineChart(title, drawn, len(lines) - len(largest))
+    return LineChart(title, drawn, _note(len(lines) - len(largest), "more keys"))
 
 
 def _bar_chart(title: str, values: Sequence[float | None], keys: Sequence[str]) -> BarChart:
@@ -149,24 +152,12 @@ def _bar_chart(title: str, values: Sequence[float | None], keys: Sequence[str]) 
         {key: totals[key] for key in largest},
         min(0.0, *totals.values()) if totals else 0.0,
         max(0.0, *totals.values()) if totals else 0.0,
-        len(totals) - len(largest),
+        _note(len(totals) - len(largest), "more"),
     )
 
 
-def _first_rows(
-    columns: Sequence[str], batches: Iterable[pa.RecordBatch]
-) -> tuple[pa.Table | None, bool]:
-    taken: list[pa.RecordBatch] = []
-    n_rows = 0
-    for batch in batches:
-        taken.append(batch.slice(0, MOST_ROWS - n_rows))
-        n_rows += batch.num_rows
-        if n_rows > MOST_ROWS:
-            break
-    if not n_rows:
-        return None, False
-    # names may occur twice, places do not
-    return pa.Table.from_batches(taken).rename_columns(list(columns)), n_rows > MOST_ROWS
+def _note(count: int, what: str) -> str:
+    return f"and {count:,} {what}, of smaller values" if count else ""
 
 
 def _time_column(table: pa.Table) -> int | None:

@@ -8,13 +8,7 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from sqlwin.display.charts.data import (
-    BarChart,
-    LineChart,
-    charts_of,
-    number_ticks,
-    time_ticks,
-)
+from sqlwin.display.charts.data import BarChart, LineChart, charts_of, number_ticks, time_ticks
 
 _WIDTH, _HEIGHT = 720, 260
 # Left, top, right, bottom: what stands beside the axes
@@ -75,8 +69,7 @@ def _line_drawing(chart: LineChart) -> str:
                 f'<circle cx="{x(t):.1f}" cy="{y(v):.1f}" r="3" fill="{color}">'
                 f"<title>{html.escape(said)}</title></circle>"
             )
-    more = _note(f"and {chart.n_more:,} more keys, of smaller values") if chart.n_more else ""
-    return _drawing(parts, _HEIGHT, chart.title) + more
+    return _drawing(parts, _HEIGHT, chart.title) + _note(chart.note)
 
 
 def _bar_drawing(chart: BarChart) -> str:
@@ -93,8 +86,8 @@ def _bar_drawing(chart: BarChart) -> str:
         )
         parts.append(_text(left - 6, top + 12, _cut(key), "end"))
         parts.append(_text(end + 6, top + 12, f"{total:,.6g}"))
-    more = _note(f"and {chart.n_more:,} more, of smaller values") if chart.n_more else ""
-    return _drawing(parts, 36 + len(chart.bars) * _BAR_HEIGHT, chart.title) + more
+    drawing = _drawing(parts, 36 + len(chart.bars) * _BAR_HEIGHT, chart.title)
+    return drawing + _note(chart.note)
 
 
 def _scale(low: float, high: float, begin: float, end: float) -> Callable[[float], float]:
@@ -145,7 +138,7 @@ def _drawing(parts: Sequence[str], height: float, title: str) -> str:
 
 
 def _note(text: str) -> str:
-    return f'<div style="opacity:.65;font-size:12px">{html.escape(text)}</div>'
+    return f'<div style="opacity:.65;font-size:12px">{html.escape(text)}</div>' if text else ""
 
 
 def _clock(seconds: float) -> str:

@@ -55,6 +55,8 @@ def write_chart(
             write(_lines(chart, columns_and_rows, is_colored))
         else:
             write(_bars(chart, columns_and_rows[0], is_colored))
+        if chart.note:
+            write(f"{chart.note}\n")
     for note in found.notes:
         write(f"{note}\n")
     return found.n_rows
@@ -78,8 +80,7 @@ def _lines(chart: LineChart, size: tuple[int, int], is_colored: bool) -> str:
     plotext.xticks(*time_ticks(min(times), max(times), max(2, size[0] // 18)))
     plotext.yticks(*number_ticks(min(points), max(points), max(2, size[1] // 3)))
     text: str = plotext.build()
-    note = f"and {chart.n_more:,} more keys, of smaller values\n" if chart.n_more else ""
-    return (text if is_colored else plotext.uncolorize(text)).rstrip("\n") + "\n" + note
+    return (text if is_colored else plotext.uncolorize(text)).rstrip("\n") + "\n"
 
 
 def _bars(chart: BarChart, width: int, is_colored: bool) -> str:
@@ -101,8 +102,7 @@ def _bars(chart: BarChart, width: int, is_colored: bool) -> str:
     )
     console.print(Text(chart.title), justify="center")
     console.print(grid)
-    note = f"and {chart.n_more:,} more, of smaller values\n" if chart.n_more else ""
-    return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n" + note
+    return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
 
 
 def _terminal_size() -> tuple[int, int]:

@@ -117,6 +117,17 @@ def test_no_rows_are_said_to_be_none():
     assert pieces == ["no rows to draw\n"]
 
 
+def test_batches_that_say_different_things_of_null_are_one_result():
+    batches = [
+        pa.RecordBatch.from_arrays(
+            [pa.array([n])], schema=pa.schema([pa.field("n", pa.int64(), nullable=nullable)])
+        )
+        for n, nullable in ((1, True), (2, False))
+    ]
+    pieces: list[str] = []
+    assert write_chart(["n"], batches, pieces.append, size=(40, 8), color=False) == 2
+
+
 def test_colours_are_for_terminals():
     assert "\x1b[" in drawn(windows(5, ["a", "b"]), color=True)
 

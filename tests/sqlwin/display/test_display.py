@@ -20,7 +20,7 @@ from sqlwin.display.formats import write_csv, write_json, write_json_lines, writ
 from sqlwin.display.notation import csv_texts, json_texts, shown_texts, unique_names
 from sqlwin.display.progress import ProgressBar, StageCounts, TaskCounts, TimeLeft
 from sqlwin.display.scalars import zone_of
-from sqlwin.display.table import GAP, fit_columns, print_table
+from sqlwin.display.table import GAP, fit_columns, print_table, write_vertical
 
 US = 1_000_000
 NEW_YEAR = 1357017300 * US  # 2013-01-01 05:15:00
@@ -429,6 +429,14 @@ def test_no_bar_is_drawn_in_a_pipe_or_if_it_is_not_wanted():
         with ProgressBar(console, enabled=enabled, **AT_ONCE) as bar, bar.waiting("Running"):
             clock.sleep(0.1)
         assert stream.getvalue() == ""
+
+
+@pytest.mark.parametrize("show", [print_table, write_vertical])
+def test_a_long_line_is_there_to_its_end_where_nothing_fits_it_to_a_width(show):
+    out = io.StringIO()
+    batch = pa.RecordBatch.from_pydict({"c": ["x" * 5_000 + "\nend"]})
+    show(["c"], [batch], Console(file=out, force_terminal=False))
+    assert out.getvalue().count("x") == 5_000
 
 
 def test_a_single_value_of_several_lines_is_printed_to_be_copied():

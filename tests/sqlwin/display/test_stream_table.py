@@ -7,7 +7,7 @@ import io
 import pyarrow as pa
 from rich.console import Console
 
-from sqlwin.display.stream_table import write_stream_table
+from sqlwin.display.table import write_stream_table
 from sqlwin.execution.streams.results import by_window
 
 
