@@ -131,6 +131,11 @@ def command(name: str, argument: str, help: str, *values: str) -> Callable[[Hand
     return add
 
 
+def command_named(name: str) -> Command | None:
+    """The command of a name or an alias."""
+    return COMMANDS.get(ALIASES.get(name, name))
+
+
 def run_command(prompt: Prompt, line: str) -> None:
     r"""Do what a line such as `\d bids` says.
 
@@ -141,7 +146,7 @@ def run_command(prompt: Prompt, line: str) -> None:
     name, _, argument = line.strip().rstrip(";").rstrip().partition(" ")
     if not name.startswith("\\"):
         name = name.lower()
-    found = COMMANDS.get(ALIASES.get(name, name))
+    found = command_named(name)
     if found is None:
         close = nearest(name, [each for each in (*COMMANDS, *ALIASES) if each[0] == name[0]])
         hint = f"did you mean {close}?" if close else r"\? lists the commands"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from runtime.errors import SqlSyntaxError
+from sqlwin.repl.completion.tokens import open_comment, typed_tokens
 
 # Words that are commands where they stand alone, and `help HOP`
 _WORDS = re.compile(r"(?:quit|exit|\?|help(?: +\w+)?) *;*", re.IGNORECASE)
@@ -66,28 +67,15 @@ def open_piece(text: str) -> str:
         >>> open_piece("SELECT (1) -- (")
         ''
     """
+    if open_comment(text) == "/*":
+        return "/*"
+    tokens = typed_tokens(text)
+    if tokens and tokens[-1].kind == "open":
+        return tokens[-1].text[0]
     stack: list[str] = []
-    i = 0
-    while i < len(text):
-        char = text[i]
-        if stack and stack[-1] in "'\"`":
-            if char == "\\" and stack[-1] != "`":
-                i += 1
-            elif char == stack[-1]:
-                stack.pop()
-        elif stack and stack[-1] == "/*":
-            if text.startswith("*/", i):
-                stack.pop()
-                i += 1
-        elif text.startswith("--", i):
-            end = text.find("\n", i)
-            i = len(text) if end < 0 else end
-        elif text.startswith("/*", i):
-            stack.append("/*")
-            i += 1
-        elif char in "'\"`([":
-            stack.append(char)
-        elif char in ")]" and stack and stack[-1] in "([":
+    for token in tokens:
+        if token.word in ("(", "["):
+            stack.append(token.word)
+        elif token.word in (")", "]") and stack:
             stack.pop()
-        i += 1
     return stack[-1] if stack else ""

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from sqlwin.repl.completion.tokens import (
     Typed,
+    after_last,
     level_from,
     open_brackets,
-    statement_at,
     typed_tokens,
 )
 from sqlwin.repl.completion.words import WINDOW_FUNCTIONS
@@ -37,7 +37,7 @@ def call_at(before: str) -> TypedCall | None:
         >>> call.name, call.parameters[call.argument]
         ('HOP', 'slide')
     """
-    tokens = statement_at(typed_tokens(before))
+    tokens = after_last(typed_tokens(before), ";")
     for bracket in reversed(open_brackets(tokens)):
         name = tokens[bracket - 1].word if bracket else ""
         parameters = parameters_of(name)
@@ -64,7 +64,7 @@ def argument_index(tokens: list[Typed], bracket: int, parameters: tuple[str, ...
     """Which argument stands at the end, by position or by its name; None if there is no such."""
     level = level_from(tokens, bracket + 1)
     index = sum(token.word == "," for token in level)
-    last = level[max((i + 1 for i, t in enumerate(level) if t.word == ","), default=0) :]
+    last = after_last(level, ",")
     if len(last) >= 2 and last[1].word == "=>":
         named = last[0].word
         for i, parameter in enumerate(parameters):

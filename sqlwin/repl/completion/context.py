@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import takewhile
 
 from sqlwin.repl.completion.call_help import argument_index, parameters_of
-from sqlwin.repl.completion.scope import RELATION_STARTS, Derived, dotted, scope_at
+from sqlwin.repl.completion.scope import (
+    RELATION_STARTS,
+    Derived,
+    dotted,
+    scope_at,
+    with_queries,
+)
 from sqlwin.repl.completion.tokens import (
     Typed,
-    in_comment,
+    after_last,
     level_from,
     open_brackets,
-    statement_at,
+    open_comment,
     typed_tokens,
 )
-from sqlwin.repl.completion.words import SHOWN, WINDOW_FUNCTIONS
+from sqlwin.repl.completion.words import DETAILS, SHOWN, WINDOW_FUNCTIONS
 
 
 class Kind(Enum):
@@ -38,7 +45,6 @@ class Kind(Enum):
     SETTING_VALUE = "the value of a setting"
     OPTION = "the name of an option of a table"
     OPTION_VALUE = "the value of an option of a table"
-    PATH = "a file"
     TYPE = "a type"
     WORDS = "one of some words"
 
@@ -68,7 +74,7 @@ class Context:
     subject: str = ""
     options: tuple[tuple[str, str], ...] = ()
     words: tuple[str, ...] = ()
-    ctes: tuple[str, ...] = field(default=())
+    ctes: tuple[str, ...] = ()
     derived: tuple[Derived, ...] = ()
 
 
@@ -76,17 +82,6 @@ _TABLE_STARTS = ("INTO", "DESCRIBE", "DESC", "OVERWRITE", "UPDATE", "TRUNCATE", 
 _CLAUSES = (
     "SELECT", "FROM", "WHERE", "BY", "HAVING", "ON", "LIMIT", "JOIN", "QUALIFY", "VALUES", "USING",
 )  # fmt: skip
-_DETAILS = (
-    "SELECT",
-    "ANALYZE",
-    "ADVISE",
-    "PLAN FOR",
-    "EXTENDED",
-    "FORMATTED",
-    "COST",
-    "INSERT INTO",
-    "WITH",
-)
 
 
 def context_at(before: str, after: str = "") -> Context:
@@ -104,41 +99,31 @@ def context_at(before: str, after: str = "") -> Context:
         if not blank:
             return Context(Kind.COMMAND, name)
         return Context(Kind.COMMAND_ARGUMENT, argument.lstrip(), subject=name)
-    if in_comment(before):
+    if open_comment(before):
         return Context(Kind.NOTHING)
-    every = typed_tokens(before)
-    tokens = statement_at(every)
-    following: list[Typed] = []
-    for token in typed_tokens(after):
-        if token.word == ";":
-            break
-        following.append(token)
+    tokens = after_last(typed_tokens(before), ";")
     prefix, quote = "", ""
     last = tokens[-1] if tokens else None
     if last is not None and last.kind == "open":
         prefix, quote, tokens = last.value, last.text[0], tokens[:-1]
     elif last is not None and last.kind in ("name", "number") and last.end == len(before):
         prefix, tokens = last.text, tokens[:-1]
-    scope = scope_at(tokens, following)
-    found = _decide(tokens, quote)
-    return Context(
-        found.kind,
-        prefix,
-        quote,
-        scope.tables,
-        scope.windowed,
-        found.subject,
-        found.options,
-        found.words,
-        _ctes(tokens),
-        scope.derived,
+    scope = scope_at(tokens, takewhile(lambda token: token.word != ";", typed_tokens(after)))
+    return replace(
+        _decide(tokens, quote),
+        prefix=prefix,
+        quote=quote,
+        tables=scope.tables,
+        windowed=scope.windowed,
+        ctes=tuple(name for name, _ in with_queries(tokens)),
+        derived=scope.derived,
     )
 
 
 def _decide(tokens: list[Typed], quote: str) -> Context:
     """The kind and its subject; everything else is filled in by the caller."""
     if not tokens:
-        return Context(Kind.NOTHING if quote in "'\"" and quote else Kind.STATEMENT)
+        return Context(Kind.NOTHING if quote in ("'", '"') else Kind.STATEMENT)
     first = tokens[0].word
     if first in ("SET", "RESET") and not (len(tokens) > 1 and tokens[1].word == "TIME"):
         return _setting(tokens)
@@ -147,7 +132,7 @@ def _decide(tokens: list[Typed], quote: str) -> Context:
         found = _in_bracket(tokens, brackets[-1])
         if found is not None:
             return found
-    if quote in ("'", '"') and quote:
+    if quote in ("'", '"'):
         return Context(Kind.NOTHING)
     if len(tokens) >= 2 and tokens[-1].word == "." and tokens[-2].kind == "name":
         return Context(Kind.COLUMN, subject=tokens[-2].value)
@@ -156,7 +141,7 @@ def _decide(tokens: list[Typed], quote: str) -> Context:
             return Context(Kind.TABLE)
         return _words(tokens, 1, SHOWN)
     if first == "EXPLAIN" and len(tokens) == 1:
-        return Context(Kind.WORDS, words=_DETAILS)
+        return Context(Kind.WORDS, words=DETAILS)
     if first == "USE":
         return _words(tokens, 1, ("CATALOG", "DATABASE"))
     return _by_clause(tokens, brackets[-1] + 1 if brackets else 0)
@@ -215,7 +200,7 @@ def _in_bracket(tokens: list[Typed], bracket: int) -> Context | None:
         return _table_option(inside)
     if tokens[0].word == "CREATE" and "TABLE" in (t.word for t in tokens[:4]):
         is_first = open_brackets(tokens)[0] == bracket and "WITH" not in (t.word for t in tokens)
-        part = inside[max((i + 1 for i, t in enumerate(inside) if t.word == ","), default=0) :]
+        part = after_last(inside, ",")
         if is_first and len(part) == 1 and part[0].kind == "name":
             return Context(Kind.TYPE)
         if is_first and not part:
@@ -229,7 +214,7 @@ def _window_argument(tokens: list[Typed], bracket: int, inside: list[Typed]) -> 
     name = tokens[bracket - 1].word
     parameters = parameters_of(name)
     index = argument_index(tokens, bracket, parameters)
-    part = inside[max((i + 1 for i, t in enumerate(inside) if t.word in (",", "=>")), default=0) :]
+    part = after_last(inside, ",", "=>")
     if index == 0:
         if part and part[-1].word == "TABLE":
             return Context(Kind.TABLE)
@@ -273,18 +258,3 @@ def _data_before(tokens: list[Typed], end: int) -> str:
         if tokens[i - 1].word == "TABLE" and tokens[i].kind == "name":
             return dotted(tokens, i)[0]
     return ""
-
-
-def _ctes(tokens: list[Typed]) -> tuple[str, ...]:
-    """Names that WITH gives to queries."""
-    if "WITH" not in (token.word for token in tokens):
-        return ()
-    return tuple(
-        tokens[i - 1].value
-        for i in range(1, len(tokens) - 1)
-        if tokens[i].word == "AS"
-        and tokens[i + 1].word == "("
-        and tokens[i - 1].kind == "name"
-        and i >= 2
-        and tokens[i - 2].word in ("WITH", ",", "RECURSIVE")
-    )

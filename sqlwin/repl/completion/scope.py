@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from sqlwin.repl.completion.tokens import Typed, open_brackets
+from sqlwin.repl.completion.tokens import Typed, level_from, open_brackets
 from sqlwin.repl.completion.words import WINDOW_FUNCTIONS
 
 RELATION_STARTS = ("FROM", "JOIN")
@@ -54,7 +54,7 @@ class Scope:
     derived: tuple[Derived, ...] = ()
 
 
-def scope_at(tokens: Sequence[Typed], following: Sequence[Typed]) -> Scope:
+def scope_at(tokens: list[Typed], following: Iterable[Typed]) -> Scope:
     """The scope of the innermost query that the cursor stands in.
 
     Args:
@@ -63,19 +63,23 @@ def scope_at(tokens: Sequence[Typed], following: Sequence[Typed]) -> Scope:
     """
     every = [*tokens, *following]
     start = 0
-    for bracket in reversed(open_brackets(list(tokens))):
+    for bracket in reversed(open_brackets(tokens)):
         if bracket + 1 < len(every) and every[bracket + 1].word in _QUERY_STARTS:
             start = bracket + 1
             break
     end = _end_of(every, start - 1) if start else len(every)
-    derived = _with_queries(every)
-    own = _query(every[start:end], "", derived)
-    return Scope(own[0], own[1], tuple(derived.values()))
+    # by name in lower case; what they read is among them
+    derived: dict[str, Derived] = {}
+    for name, bracket in with_queries(every):
+        _derive(every[bracket + 1 : _end_of(every, bracket)], name, derived)
+    tables, windowed = _query(every[start:end], "", derived)
+    return Scope(tables, windowed, tuple(derived.values()))
 
 
-def _with_queries(tokens: list[Typed]) -> dict[str, Derived]:
-    """WITH queries wherever they stand, by name in lower case; what they read is among them."""
-    found: dict[str, Derived] = {}
+def with_queries(tokens: list[Typed]) -> Iterator[tuple[str, int]]:
+    """The name of each WITH query, and the place of its opening bracket."""
+    if not any(token.word == "WITH" for token in tokens):
+        return
     for i in range(2, len(tokens) - 1):
         if (
             tokens[i].word == "AS"
@@ -83,9 +87,7 @@ def _with_queries(tokens: list[Typed]) -> dict[str, Derived]:
             and tokens[i - 1].kind == "name"
             and tokens[i - 2].word in ("WITH", ",", "RECURSIVE")
         ):
-            name = tokens[i - 1].value
-            _derive(tokens[i + 2 : _end_of(tokens, i + 1)], name, found)
-    return found
+            yield tokens[i - 1].value, i + 1
 
 
 def _derive(tokens: list[Typed], name: str, found: dict[str, Derived]) -> None:
@@ -147,36 +149,22 @@ def _alias(tokens: list[Typed], i: int) -> str:
 
 def _select_list(tokens: list[Typed]) -> tuple[tuple[str, ...], bool]:
     """(the names that a SELECT list gives, whether there is a `*` in it)."""
-    starts = [i for i, depth in _levels(tokens) if depth == 0 and tokens[i].word == "SELECT"]
-    if not starts:
-        return (), False
+    level = level_from(tokens, 0)
+    start = next((i + 1 for i, token in enumerate(level) if token.word == "SELECT"), len(level))
     names: list[str] = []
     has_star = False
-    item: list[Typed] = []
-    for i, depth in [*_levels(tokens), (len(tokens), 0)]:
-        if i <= starts[0]:
+    last: Typed | None = None
+    for token in [*level[start:], Typed("symbol", ";", 0)]:
+        if token.word != "," and token.word not in _LIST_ENDS:
+            last = token
             continue
-        word = tokens[i].word if i < len(tokens) else ";"
-        if depth == 0 and (word == "," or word in _LIST_ENDS):
-            has_star = has_star or bool(item and item[-1].word == "*")
-            if item and item[-1].kind == "name" and item[-1].word != "END":
-                names.append(item[-1].value)
-            item = []
-            if word != ",":
-                break
-            continue
-        item.append(tokens[i])
+        if last is not None and last.kind == "name" and last.word != "END":
+            names.append(last.value)
+        has_star = has_star or (last is not None and last.word == "*")
+        if token.word != ",":
+            break
+        last = None
     return tuple(dict.fromkeys(names)), has_star
-
-
-def _levels(tokens: Sequence[Typed]) -> list[tuple[int, int]]:
-    """Each token's place, and in how many brackets it stands."""
-    found, depth = [], 0
-    for i, token in enumerate(tokens):
-        depth -= token.word == ")"
-        found.append((i, depth))
-        depth += token.word == "("
-    return found
 
 
 def _end_of(tokens: Sequence[Typed], bracket: int) -> int:

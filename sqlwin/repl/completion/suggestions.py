@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from runtime.names import quoted
 from sqlwin.repl.completion.context import Context, Kind, context_at
-from sqlwin.repl.completion.scope import Derived
+from sqlwin.repl.completion.names import KnownNames
 from sqlwin.repl.completion.words import (
     CLAUSES,
     DURATIONS,
@@ -21,23 +20,6 @@ from sqlwin.repl.completion.words import (
     TYPES,
     WINDOW_FUNCTIONS,
 )
-
-Columns = Sequence[tuple[str, str]]
-
-
-class Names(Protocol):
-    """Where names come from."""
-
-    @property
-    def tables(self) -> Sequence[str]:
-        """Tables and views."""
-
-    @property
-    def functions(self) -> Sequence[str]:
-        """Functions of Spark."""
-
-    def columns(self, table: str) -> Columns:
-        """Names and types of a table's columns."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +46,7 @@ _MOST = 300
 class SqlCompleter(Completer):
     """Proposes what `suggestions` finds for the cursor's place."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: KnownNames) -> None:
         self._names = names
 
     def get_completions(
@@ -89,7 +71,7 @@ class SqlCompleter(Completer):
             )
 
 
-def suggestions(context: Context, names: Names, *, asked: bool) -> list[Suggestion]:
+def suggestions(context: Context, names: KnownNames, *, asked: bool) -> list[Suggestion]:
     """What fits the prefix, the likeliest first.
 
     Args:
@@ -99,8 +81,8 @@ def suggestions(context: Context, names: Names, *, asked: bool) -> list[Suggesti
     """
     if not asked and not context.prefix and context.kind in _NEED_PREFIX:
         return []
-    if context.kind is Kind.PATH or _takes_path(context):
-        return list(_paths(context.prefix, context.subject))
+    if _takes_path(context):
+        return list(_paths(context.prefix))
     source = _SOURCES.get(context.kind)
     return _fitting(source(context, names), context) if source is not None else []
 
@@ -140,33 +122,33 @@ def _keywords(words: Iterable[str]) -> Iterator[Suggestion]:
 # -- relations -------------------------------------------------------------------------------------
 
 
-def _tables(context: Context, names: Names) -> Iterator[Suggestion]:
+def _tables(context: Context, names: KnownNames) -> Iterator[Suggestion]:
     for cte in context.ctes:
         yield Suggestion(_quoted(cte), "WITH")
     for table in names.tables:
         yield Suggestion(".".join(_quoted(part) for part in table.split(".")), "table")
 
 
-def _relations(context: Context, names: Names) -> Iterator[Suggestion]:
+def _relations(context: Context, names: KnownNames) -> Iterator[Suggestion]:
     yield from _tables(context, names)
     yield from _window_functions(context, names)
 
 
-def _window_functions(context: Context, names: Names) -> Iterator[Suggestion]:
+def _window_functions(context: Context, names: KnownNames) -> Iterator[Suggestion]:
     from sqlwin.help.functions import WINDOWS
 
     for name in WINDOW_FUNCTIONS:
         yield Suggestion(f"{name}(TABLE ", WINDOWS[name].summary, f"{name}( )", keeps_case=False)
 
 
-def _after_relation(context: Context, names: Names) -> Iterator[Suggestion]:
+def _after_relation(context: Context, names: KnownNames) -> Iterator[Suggestion]:
     return _keywords((*CLAUSES[1:], "AS", "ON"))
 
 
 # -- columns and expressions -----------------------------------------------------------------------
 
 
-def _columns_of(context: Context, names: Names) -> Iterator[Suggestion]:
+def _columns_of(context: Context, names: KnownNames) -> Iterator[Suggestion]:
     wanted = context.subject.lower()
     for alias, table in context.tables:
         if alias.lower() == wanted or table.lower() == wanted:
@@ -179,7 +161,7 @@ def _columns_of(context: Context, names: Names) -> Iterator[Suggestion]:
             yield Suggestion(_quoted(rest), "table")
 
 
-def _expressions(context: Context, names: Names) -> Iterator[Suggestion]:
+def _expressions(context: Context, names: KnownNames) -> Iterator[Suggestion]:
     for _, table in context.tables:
         yield from _table_columns(table, names, context)
     if not context.tables:  # FROM is not typed yet: any table may be meant
@@ -195,25 +177,21 @@ def _expressions(context: Context, names: Names) -> Iterator[Suggestion]:
     yield from _keywords((*OPERATORS, *CLAUSES))
 
 
-def _functions(context: Context, names: Names) -> Iterator[Suggestion]:
+def _functions(context: Context, names: KnownNames) -> Iterator[Suggestion]:
     from sqlwin.help.functions import AGGREGATES, GROUP_WINDOWS
 
     for name, function in (AGGREGATES | GROUP_WINDOWS).items():
-        yield Suggestion(f"{name}(", function.summary, f"{name}(", keeps_case=False)
+        yield Suggestion(f"{name}(", function.summary, keeps_case=False)
     for name in names.functions:
         if name[:1].isalpha() and name.upper() not in WINDOW_FUNCTIONS:
-            yield Suggestion(f"{name.upper()}(", "function", f"{name.upper()}(", keeps_case=False)
-
-
-def _derived(context: Context) -> dict[str, Derived]:
-    return {each.name.lower(): each for each in context.derived}
+            yield Suggestion(f"{name.upper()}(", "function", keeps_case=False)
 
 
 def _table_columns(
-    table: str, names: Names, context: Context, above: frozenset[str] = frozenset()
+    table: str, names: KnownNames, context: Context, above: frozenset[str] = frozenset()
 ) -> Iterator[Suggestion]:
     """The columns of a table, WITH query or subquery; `above` are those that read it."""
-    query = _derived(context).get(table.lower())
+    query = next((each for each in context.derived if each.name.lower() == table.lower()), None)
     if query is None or table.lower() in above:
         for name, type_ in names.columns(table):
             yield Suggestion(_quoted(name), type_.lower())
@@ -234,7 +212,7 @@ _WINDOW_COLUMNS = (
 )
 
 
-def _time_columns(context: Context, names: Names) -> Iterator[Suggestion]:
+def _time_columns(context: Context, names: KnownNames) -> Iterator[Suggestion]:
     tables = [context.subject] if context.subject else [table for _, table in context.tables]
     for table in tables:
         columns = list(_table_columns(table, names, context))
@@ -242,13 +220,13 @@ def _time_columns(context: Context, names: Names) -> Iterator[Suggestion]:
         yield from times or columns
 
 
-def _descriptors(context: Context, names: Names) -> Iterator[Suggestion]:
+def _descriptors(context: Context, names: KnownNames) -> Iterator[Suggestion]:
     for column in _time_columns(context, names):
         yield Suggestion(f"DESCRIPTOR({column.text})", column.meta)
     yield Suggestion("DESCRIPTOR(", "the time column")
 
 
-def _durations(context: Context, names: Names) -> Iterator[Suggestion]:
+def _durations(context: Context, names: KnownNames) -> Iterator[Suggestion]:
     parameter = context.subject.strip("[]")
     return (Suggestion(text, parameter, keeps_case=False) for text in DURATIONS)
 
@@ -256,7 +234,7 @@ def _durations(context: Context, names: Names) -> Iterator[Suggestion]:
 # -- settings and options --------------------------------------------------------------------------
 
 
-def _settings(context: Context, names: Names) -> Iterator[Suggestion]:
+def _settings(context: Context, names: KnownNames) -> Iterator[Suggestion]:
     from sqlwin.config.settings import SETTINGS
 
     for setting in SETTINGS.values():
@@ -265,7 +243,7 @@ def _settings(context: Context, names: Names) -> Iterator[Suggestion]:
             yield Suggestion(text, setting.doc.replace("`", ""), setting.name)
 
 
-def _setting_values(context: Context, names: Names) -> Iterator[Suggestion]:
+def _setting_values(context: Context, names: KnownNames) -> Iterator[Suggestion]:
     from sqlwin.config.settings import SETTINGS, Type
 
     setting = SETTINGS.get(context.subject)
@@ -287,7 +265,7 @@ def _setting_values(context: Context, names: Names) -> Iterator[Suggestion]:
     yield from _in_quotes(values, context, "default", setting.default)
 
 
-def _options(context: Context, names: Names) -> Iterator[Suggestion]:
+def _options(context: Context, names: KnownNames) -> Iterator[Suggestion]:
     from sqlwin.help.connectors import options_of
 
     given = {name for name, _ in context.options}
@@ -297,7 +275,7 @@ def _options(context: Context, names: Names) -> Iterator[Suggestion]:
             yield Suggestion(text, option.doc, option.name)
 
 
-def _option_values(context: Context, names: Names) -> Iterator[Suggestion]:
+def _option_values(context: Context, names: KnownNames) -> Iterator[Suggestion]:
     from sqlwin.help.connectors import values_of
 
     yield from _in_quotes(values_of(context.subject, dict(context.options)), context)
@@ -314,7 +292,7 @@ def _in_quotes(
 # -- commands --------------------------------------------------------------------------------------
 
 
-def _commands(context: Context, names: Names) -> Iterator[Suggestion]:
+def _commands(context: Context, names: KnownNames) -> Iterator[Suggestion]:
     from sqlwin.repl.commands import ALIASES, COMMANDS
 
     if context.prefix.startswith("."):
@@ -327,10 +305,10 @@ def _commands(context: Context, names: Names) -> Iterator[Suggestion]:
         yield Suggestion(each.name + (" " if each.argument else ""), each.help, shown)
 
 
-def _command_arguments(context: Context, names: Names) -> Iterator[Suggestion]:
-    from sqlwin.repl.commands import ALIASES, COMMANDS
+def _command_arguments(context: Context, names: KnownNames) -> Iterator[Suggestion]:
+    from sqlwin.repl.commands import command_named
 
-    found = COMMANDS.get(ALIASES.get(context.subject, context.subject))
+    found = command_named(context.subject)
     for value in found.values if found is not None else ():
         if value == "tables":
             yield from _tables(context, names)
@@ -350,14 +328,14 @@ def _takes_path(context: Context) -> bool:
     if context.kind is Kind.OPTION_VALUE:
         return context.subject == "path" and bool(context.quote)
     if context.kind is Kind.COMMAND_ARGUMENT:
-        from sqlwin.repl.commands import ALIASES, COMMANDS
+        from sqlwin.repl.commands import command_named
 
-        found = COMMANDS.get(ALIASES.get(context.subject, context.subject))
+        found = command_named(context.subject)
         return found is not None and "paths" in found.values
     return False
 
 
-def _paths(prefix: str, subject: str) -> Iterator[Suggestion]:
+def _paths(prefix: str) -> Iterator[Suggestion]:
     """Files and directories below what is typed; the text is the whole path."""
     directory, name = os.path.split(prefix)
     try:
@@ -367,10 +345,8 @@ def _paths(prefix: str, subject: str) -> Iterator[Suggestion]:
     for entry in entries:
         if not entry.name.startswith(name) or (entry.name.startswith(".") and not name):
             continue
-        is_directory = entry.is_dir()
-        slash = "/" if is_directory else ""
-        shown = entry.name + slash
-        yield Suggestion(os.path.join(directory, entry.name) + slash, "", shown)
+        shown = entry.name + "/" * entry.is_dir()
+        yield Suggestion(os.path.join(directory, shown), "", shown)
 
 
 def _quoted(name: str) -> str:
@@ -379,7 +355,7 @@ def _quoted(name: str) -> str:
     return name if is_plain else quoted(name)
 
 
-_SOURCES: dict[Kind, Callable[[Context, Names], Iterable[Suggestion]]] = {
+_SOURCES: dict[Kind, Callable[[Context, KnownNames], Iterable[Suggestion]]] = {
     Kind.STATEMENT: lambda c, n: _keywords(STATEMENT_STARTS),
     Kind.COMMAND: _commands,
     Kind.COMMAND_ARGUMENT: _command_arguments,

@@ -52,23 +52,19 @@ def typed_tokens(text: str) -> list[Typed]:
     ]
 
 
-def in_comment(text: str) -> bool:
-    """Whether a comment is open at the end of the text."""
-    last = None
+def open_comment(text: str) -> str:
+    """What begins the comment that is open at the end of the text: `--`, `/*`, or nothing."""
+    last = ""
     for match in _TOKEN.finditer(text):
-        last = match
-    if last is None or last.lastgroup != "space":
-        return False
-    found = last.group()
-    return found.startswith("--") or (found.startswith("/*") and not found.endswith("*/"))
+        last = match.group() if match.lastgroup == "space" else ""
+    is_closed = last.endswith("*/") and len(last) >= len("/**/")
+    return last[:2] if last.startswith("--") or (last.startswith("/*") and not is_closed) else ""
 
 
-def statement_at(tokens: list[Typed]) -> list[Typed]:
-    """The tokens since the last semicolon."""
-    for i in range(len(tokens) - 1, -1, -1):
-        if tokens[i].word == ";":
-            return tokens[i + 1 :]
-    return tokens
+def after_last(tokens: list[Typed], *symbols: str) -> list[Typed]:
+    """The tokens since the last of some symbols; all if there is none."""
+    places = (i + 1 for i in reversed(range(len(tokens))) if tokens[i].word in symbols)
+    return tokens[next(places, 0) :]
 
 
 def open_brackets(tokens: list[Typed]) -> list[int]:

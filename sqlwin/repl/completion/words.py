@@ -4,31 +4,20 @@ from __future__ import annotations
 
 WINDOW_FUNCTIONS = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
 
+
+def _listed(text: str) -> tuple[str, ...]:
+    """Words and phrases, between commas."""
+    return tuple(each.strip() for each in text.split(","))
+
+
 # What a statement begins with; the longer ones are completed as a whole
-STATEMENT_STARTS = (
-    "SELECT",
-    "WITH",
-    "EXPLAIN",
-    "INSERT INTO",
-    "INSERT OVERWRITE",
-    "CREATE TABLE",
-    "CREATE TEMPORARY TABLE",
-    "CREATE VIEW",
-    "CREATE OR REPLACE VIEW",
-    "CREATE MATERIALIZED TABLE",
-    "ALTER MATERIALIZED TABLE",
-    "DESCRIBE",
-    "DROP TABLE",
-    "DROP VIEW",
-    "DROP MATERIALIZED TABLE",
-    "EXECUTE STATEMENT SET BEGIN",
-    "SET",
-    "RESET",
-    "SHOW",
-    "STOP STREAM",
-    "SUMMARIZE",
-    "USE",
-    "VALUES",
+STATEMENT_STARTS = _listed(
+    """
+    SELECT, WITH, EXPLAIN, INSERT INTO, INSERT OVERWRITE, CREATE TABLE, CREATE TEMPORARY TABLE,
+    CREATE VIEW, CREATE OR REPLACE VIEW, CREATE MATERIALIZED TABLE, ALTER MATERIALIZED TABLE,
+    DESCRIBE, DROP TABLE, DROP VIEW, DROP MATERIALIZED TABLE, EXECUTE STATEMENT SET BEGIN, SET,
+    RESET, SHOW, STOP STREAM, SUMMARIZE, USE, VALUES
+    """
 )
 
 KEYWORDS = frozenset(
@@ -50,91 +39,37 @@ KEYWORDS = frozenset(
     """.split()
 )
 
-TYPES = (
-    "ARRAY",
-    "BIGINT",
-    "BINARY",
-    "BOOLEAN",
-    "BYTES",
-    "DATE",
-    "DECIMAL",
-    "DOUBLE",
-    "FLOAT",
-    "INT",
-    "INTEGER",
-    "MAP",
-    "SMALLINT",
-    "STRING",
-    "STRUCT",
-    "TIMESTAMP",
-    "TIMESTAMP_LTZ",
-    "TIMESTAMP_NTZ",
-    "TINYINT",
-    "VARCHAR",
+TYPES = _listed(
+    """
+    ARRAY, BIGINT, BINARY, BOOLEAN, BYTES, DATE, DECIMAL, DOUBLE, FLOAT, INT, INTEGER, MAP,
+    SMALLINT, STRING, STRUCT, TIMESTAMP, TIMESTAMP_LTZ, TIMESTAMP_NTZ, TINYINT, VARCHAR
+    """
 )
-
 # What may follow in a query once its SELECT list has begun
-CLAUSES = (
-    "FROM",
-    "WHERE",
-    "GROUP BY",
-    "HAVING",
-    "ORDER BY",
-    "LIMIT",
-    "JOIN",
-    "LEFT JOIN",
-    "FULL OUTER JOIN",
-    "CROSS JOIN",
-    "UNION ALL",
+CLAUSES = _listed(
+    """
+    FROM, WHERE, GROUP BY, HAVING, ORDER BY, LIMIT, JOIN, LEFT JOIN, FULL OUTER JOIN, CROSS JOIN,
+    UNION ALL
+    """
 )
-
 # Inside of expressions
-OPERATORS = (
-    "AND",
-    "OR",
-    "NOT",
-    "IN",
-    "BETWEEN",
-    "LIKE",
-    "IS NULL",
-    "IS NOT NULL",
-    "AS",
-    "CASE WHEN",
-    "THEN",
-    "ELSE",
-    "END",
-    "DISTINCT",
-    "FILTER (WHERE",
-    "OVER (PARTITION BY",
-    "INTERVAL",
-    "CAST(",
-    "TRUE",
-    "FALSE",
-    "NULL",
-    "ASC",
-    "DESC",
+OPERATORS = _listed(
+    """
+    AND, OR, NOT, IN, BETWEEN, LIKE, IS NULL, IS NOT NULL, AS, CASE WHEN, THEN, ELSE, END, DISTINCT,
+    FILTER (WHERE, OVER (PARTITION BY, INTERVAL, CAST(, TRUE, FALSE, NULL, ASC, DESC
+    """
 )
-
-SHOWN = (
-    "TABLES",
-    "VIEWS",
-    "FUNCTIONS",
-    "MATERIALIZED TABLES",
-    "STREAMS",
-    "CREATE TABLE",
-    "CREATE VIEW",
-    "COLUMNS IN",
-    "DATABASES",
-    "CATALOGS",
+# After SHOW, and after EXPLAIN
+SHOWN = _listed(
+    """
+    TABLES, VIEWS, FUNCTIONS, MATERIALIZED TABLES, STREAMS, CREATE TABLE, CREATE VIEW, COLUMNS IN,
+    DATABASES, CATALOGS
+    """
 )
-
-DURATIONS = (
-    "INTERVAL '1' MINUTE",
-    "INTERVAL '5' MINUTES",
-    "INTERVAL '10' MINUTES",
-    "INTERVAL '15' MINUTES",
-    "INTERVAL '1' HOUR",
-    "INTERVAL '1' DAY",
-    "INTERVAL '10' SECONDS",
-    "INTERVAL '30' SECONDS",
+DETAILS = _listed("SELECT, ANALYZE, ADVISE, PLAN FOR, EXTENDED, FORMATTED, COST, INSERT INTO, WITH")
+DURATIONS = _listed(
+    """
+    INTERVAL '1' MINUTE, INTERVAL '5' MINUTES, INTERVAL '10' MINUTES, INTERVAL '15' MINUTES,
+    INTERVAL '1' HOUR, INTERVAL '1' DAY, INTERVAL '10' SECONDS, INTERVAL '30' SECONDS
+    """
 )
