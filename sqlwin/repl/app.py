@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import run_in_terminal
@@ -33,7 +33,6 @@ from sqlwin.repl.session_thread import SessionState, SessionThread
 from sqlwin.repl.statements import is_command
 
 if TYPE_CHECKING:
-    from sqlwin.display.progress import ProgressBar
     from sqlwin.repl.present import PromptPresenter
     from sqlwin.session import Session
 
@@ -63,7 +62,7 @@ class Repl:
         self.last_sql = ""
         self.next_text = ""
         self._progress = progress
-        self._screen: tuple[PromptPresenter, ProgressBar] | None = None
+        self._presenter: PromptPresenter | None = None
         self._prompt: PromptSession[str] = PromptSession(
             history=self.history,
             multiline=True,
@@ -113,8 +112,7 @@ class Repl:
 
     def say(self, text: str) -> None:
         """Print text."""
-        sys.stdout.write(text.rstrip("\n") + "\n")
-        sys.stdout.flush()
+        _write_screen(text.rstrip("\n") + "\n")
 
     def sleep(self, seconds: float) -> bool:
         """Wait; False if Ctrl-C ended it."""
@@ -154,7 +152,7 @@ class Repl:
             if future is not None and not future.done():
                 self._leave_screen()
             self._shown().is_paging = False
-            say_error_line("cancelled")
+            _say_dim("cancelled")
             return False
         except Exception as error:
             _report(error)
@@ -195,7 +193,7 @@ class Repl:
             raise
         except KeyboardInterrupt:
             self.say("")
-        except SqlwinError as error:
+        except Exception as error:
             _report(error)
         return True
 
@@ -205,10 +203,11 @@ class Repl:
         loop.call_later(_START_DELAY_SECONDS, self.thread.start)
 
     def _interrupted(self, number: int, frame: FrameType | None) -> None:
-        if self._screen is None or not self._screen[0].is_paging:  # Ctrl-C in less is for less
-            if self._screen is not None:
-                self._screen[0].show_end()
-            raise KeyboardInterrupt
+        if self._presenter is not None:
+            if self._presenter.is_paging:
+                return  # Ctrl-C in less is for less
+            self._presenter.show_end()
+        raise KeyboardInterrupt
 
     def _stopped(self, number: int, frame: FrameType | None) -> None:
         for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -229,9 +228,13 @@ class Repl:
 
     def _execute(self, session: Session, text: str, file: str | None) -> bool:
         """Run statements one after the other; False if Ctrl-C has ended one, and those after it."""
-        presenter, bar = self._shown(), self._bar()
+        from sqlwin.display.spark_tasks import spark_task_counts
+
+        presenter = self._shown()
+        bar = presenter.bar
         session.take_interrupt = self.thread.take_interrupt
-        bar.counts = bar.counts or _task_counts(session)
+        if bar.counts is None:
+            bar.counts = spark_task_counts(session.spark, lambda: session.rows_scanned)
         bar.restart_clock()
         started = time.monotonic()
         results = session.execute_iter(text, file, params=self._params_of(text))
@@ -260,21 +263,8 @@ class Repl:
         """Run a file in the background; what it shows appears above the prompt."""
 
         def work(session: Session) -> None:
-            from rich.console import Console
-
-            from sqlwin.display.progress import ProgressBar
-            from sqlwin.repl.present import PromptPresenter
-
             shown: list[str] = []
-            bar = ProgressBar(Console(), enabled=False)
-            presenter = PromptPresenter(
-                self.options,
-                bar,
-                self.thread,
-                shown.append,
-                self._keep_typed,
-                can_page=False,
-            )
+            presenter = self._new_presenter(shown.append, is_on_screen=False)
             n_statements = 0
             try:
                 params = self._params_of(script.text)
@@ -306,56 +296,48 @@ class Repl:
 
     # -- showing -------------------------------------------------------------------------------
 
-    def _bar(self) -> ProgressBar:
-        return self._opened_screen()[1]
-
     def _shown(self) -> PromptPresenter:
-        return self._opened_screen()[0]
+        """What shows results, made when it is needed: Arrow takes a while to load."""
+        if self._presenter is None:
+            self._presenter = self._new_presenter(_write_screen, is_on_screen=True)
+            self._presenter.bar.__enter__()
+        return self._presenter
 
-    def _opened_screen(self) -> tuple[PromptPresenter, ProgressBar]:
-        """The presenter and the bar, made when they are needed: Arrow takes a while to load."""
-        if self._screen is None:
-            from rich.console import Console
+    def _new_presenter(
+        self, write: Callable[[str], object], *, is_on_screen: bool
+    ) -> PromptPresenter:
+        from rich.console import Console
 
-            from sqlwin.display.progress import ProgressBar
-            from sqlwin.repl.present import PromptPresenter
+        from sqlwin.display.progress import ProgressBar
+        from sqlwin.repl.present import PromptPresenter
 
-            bar = ProgressBar(Console(stderr=True), enabled=self._progress)
-            bar.__enter__()
-            presenter = PromptPresenter(
-                self.options,
-                bar,
-                self.thread,
-                _write_screen,
-                self._keep_typed,
-                can_page=True,
-            )
-            self._screen = presenter, bar
-        return self._screen
+        bar = ProgressBar(Console(stderr=True), enabled=is_on_screen and self._progress)
+        return PromptPresenter(
+            self.options, bar, self.thread, write, self._keep_typed, can_page=is_on_screen
+        )
 
     def _leave_screen(self) -> None:
         """What does not end although it was cancelled shows nothing any more."""
-        if self._screen is not None:
-            presenter, bar = self._screen
-            presenter.mute()
-            bar.__exit__(None, None, None)
-            self._screen = None
+        if self._presenter is not None:
+            self._presenter.mute()
+            self._presenter = None
 
     def _keep_typed(self, text: str) -> None:
         """What was typed while a stream was shown is there at the next prompt."""
-        self.next_text += text
+        if text.strip():
+            self.next_text += text
 
     @contextmanager
     def _bar_while_starting(self) -> Iterator[None]:
         if self.thread.state is SessionState.READY:
             yield
             return
-        with self._bar().waiting("Starting Spark"):
+        with self._shown().bar.waiting("Starting Spark"):
             yield
 
     def _close(self) -> None:
-        if self._screen is not None:
-            self._screen[1].__exit__(None, None, None)
+        if self._presenter is not None:
+            self._presenter.bar.__exit__()
         if self.options.output is not None:
             self.options.output.close()
         self.names.stop_learning()
@@ -370,7 +352,7 @@ class Repl:
         self.thread.close()
 
 
-def say_error_line(text: str) -> None:
+def _say_dim(text: str) -> None:
     """One dim line on stderr."""
     from rich.console import Console
 
@@ -382,12 +364,6 @@ def _report(error: BaseException) -> None:
         say_error(report_text(error))
     else:
         say_unexpected(error)
-
-
-def _task_counts(session: Session) -> Any:
-    from sqlwin.display.spark_tasks import spark_task_counts
-
-    return spark_task_counts(session.spark, lambda: session.rows_scanned)
 
 
 def _write_screen(text: str) -> None:

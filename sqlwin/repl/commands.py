@@ -375,8 +375,7 @@ def _pager(prompt: Prompt, argument: str) -> None:
 
 @command(r"\null", "[TEXT]", "what NULL looks like in tables; without TEXT: NULL")
 def _null(prompt: Prompt, argument: str) -> None:
-    words = shlex.split(argument)
-    prompt.options.null = " ".join(words) if words else "NULL"
+    prompt.options.null = _unquoted(argument) or ("" if argument else "NULL")
     prompt.say(f"NULL is shown as {prompt.options.null!r}")
 
 
@@ -408,10 +407,18 @@ def _one_of(name: str, argument: str, values: tuple[str, ...]) -> str:
 
 
 def _path(argument: str, name: str) -> Path:
-    try:
-        words = shlex.split(argument)
-    except ValueError:
-        words = [argument]
-    if not words:
+    path = _unquoted(argument)
+    if not path:
         raise CommandError(f"{name} needs the name of a file")
-    return Path(" ".join(words)).expanduser()
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise CommandError(f"cannot find {path}: there is no such user") from error
+
+
+def _unquoted(argument: str) -> str:
+    """An argument without the quotes of a shell; as it is where one of them is not closed."""
+    try:
+        return " ".join(shlex.split(argument))
+    except ValueError:
+        return argument

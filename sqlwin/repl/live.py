@@ -7,7 +7,9 @@ import os
 import re
 import select
 import sys
+import termios
 import threading
+import tty
 from collections.abc import Callable, Iterator, Sequence
 from math import inf
 
@@ -45,10 +47,10 @@ def latest_places(
     Raises:
         AnalysisError: there is no such column.
     """
-    if latest == "on" and keys is None:
-        return None
     if latest == "on":
-        names = list(keys or ())
+        if keys is None:
+            return None
+        names = list(keys)
     else:
         names = [name.strip().strip("`") for name in latest.split(",")]
     known = [name.lower() for name in columns]
@@ -114,23 +116,19 @@ class LiveView:
                         self._rows.add(batch)
             self._end = ""
         finally:
-            self._finish()
+            self.close()
 
     def show_end(self) -> None:
         """Say from here on that the stream is being stopped."""
         self._end = "stopping"
 
     def close(self) -> None:
-        """Draw nothing any more, also if rows still come."""
-        self._finish()
+        """Draw it once more and then never again, also if rows still come."""
+        self._draw(is_last=True)
 
     def _draw_on(self) -> None:
         while not self._is_over.wait(_DRAW_SECONDS):
             self._draw()
-
-    def _finish(self) -> None:
-        if not self._is_over.is_set():
-            self._draw(is_last=True)
 
     def _draw(self, *, is_last: bool = False) -> None:
         """Erase what was drawn and draw what there is now."""
@@ -251,7 +249,9 @@ class Keys:
             whoever reads the terminal next.
     """
 
-    def __init__(self, key: str, pressed: Callable[[], None], typed: Callable[[str], None]) -> None:
+    def __init__(
+        self, key: str, pressed: Callable[[], None], typed: Callable[[str], object]
+    ) -> None:
         self._key = key.encode()
         self._pressed = pressed
         self._typed = typed
@@ -263,12 +263,9 @@ class Keys:
 
     def __enter__(self) -> Keys:
         try:
-            import termios
-            import tty
-
             terminal = sys.stdin.fileno()
             before = termios.tcgetattr(terminal)
-        except (ImportError, OSError, termios.error):  # no such terminal: Ctrl-C stops it too
+        except (OSError, termios.error):  # no such terminal: Ctrl-C stops it too
             return self
         self._restore = lambda: termios.tcsetattr(terminal, termios.TCSADRAIN, before)
         # What was typed before is not thrown away, neither here nor by Ctrl-C

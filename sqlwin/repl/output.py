@@ -91,4 +91,4 @@ class OutputFile:
         if self._parquet is not None:
             self._parquet.close()
         elif self.format == PARQUET:
-            self.path.unlink()  # no rows, no Parquet
+            self.path.unlink(missing_ok=True)  # no rows, no Parquet

@@ -55,10 +55,9 @@ class PromptPresenter:
         can_page: bool,
     ) -> None:
         self.is_paging = False
+        self.bar = bar
         self._thread = thread
         self._options = options
-        self._bar = bar
-        self._check = thread.check
         self._write = write
         self._keep = keep
         self._view: LiveView | None = None
@@ -93,7 +92,8 @@ class PromptPresenter:
 
     def mute(self) -> None:
         """Show nothing and read no keys any more, whatever is still running."""
-        self._write = _nowhere
+        self._write = lambda text: None
+        self.bar.__exit__()
         if self._view is not None:
             self._view.close()
         if self._keys is not None:
@@ -149,7 +149,7 @@ class PromptPresenter:
         )
         self._view = view
         try:
-            with Keys("q", self._leave_stream, self._note_typed) as self._keys:
+            with Keys("q", self._leave_stream, self._keep) as self._keys:
                 view.show(iter(result.batches()))
         finally:
             self._view = self._keys = None
@@ -174,33 +174,25 @@ class PromptPresenter:
         if self._thread.was_interrupted:
             raise Cancelled
 
-    def _note_typed(self, text: str) -> None:
-        if text.strip():
-            self._keep(text)
-
     def _leave_stream(self) -> None:
         self.show_end()
         self._thread.end()
 
     def _show_text(self, result: Result, started: float) -> None:
         """CSV, JSON and the like: written as it comes, in a pager once the screen is full."""
-        n_rows, suffix, took = 0, "", ""
         with self._paged() as paged:
 
             def write(text: str) -> None:
-                self._check()
+                self._thread.check()
                 paged.write(text)
 
             try:
                 writer = writer_of(self._options.format, to_file=False)
                 n_rows = writer(result.columns, self._batches(result, None), write)
-                took = self._took(started)
+                said = counted(n_rows, "rows") + self._took(started)
             except PagerClosed:
-                suffix = "the pager was left before the end"
-        if suffix:
-            self._say(suffix, dim=True)
-        else:
-            self._say(counted(n_rows, "rows") + took, dim=True)
+                said = "the pager was left before the end"
+        self._say(said, dim=True)
         self._check_interrupted()
 
     def _table(
@@ -257,7 +249,7 @@ class PromptPresenter:
         format = file.format or self._options.format
 
         def write(text: str) -> None:
-            self._check()
+            self._thread.check()
             file.write(text)
 
         if result.kind == "explain":
@@ -286,8 +278,8 @@ class PromptPresenter:
     # -- rows ----------------------------------------------------------------------------------
 
     def _batches(self, result: Result, limit: int | None) -> Iterator[pa.RecordBatch]:
-        for batch in self._bar.watched(iter(result.batches(limit)), "Running"):
-            self._check()
+        for batch in self.bar.watched(iter(result.batches(limit)), "Running"):
+            self._thread.check()
             yield batch
 
     def _foot(self, n_rows: int, suffix: str, started: float) -> None:
@@ -300,7 +292,3 @@ class PromptPresenter:
         console, stream = self._console(max(shutil.get_terminal_size().columns, 20))
         console.print(Text(text, style="dim" if dim else ""), soft_wrap=True)
         self._write(stream.getvalue())
-
-
-def _nowhere(text: str) -> None:
-    """Nobody looks at it."""

@@ -52,6 +52,7 @@ class SessionThread:
             with its error, and the next request tries again.
 
     Attributes:
+        session: the session, once there is one; its methods are for its thread.
         was_interrupted: whether what runs was asked to end by Ctrl-C, and took it.
     """
 
@@ -62,7 +63,7 @@ class SessionThread:
         self.failure: BaseException | None = None
         self.on_change: Callable[[], None] = lambda: None
         self._connect = connect
-        self._session: Session | None = None
+        self.session: Session | None = None
         self._requests: queue.SimpleQueue[tuple[Future[Any], Callable[[Session], Any]] | None] = (
             queue.SimpleQueue()
         )
@@ -75,11 +76,6 @@ class SessionThread:
         self._groups = (f"sqlwin-repl-{os.getpid()}-{n}" for n in itertools.count(1))
         self._group = ""
         self._thread: threading.Thread | None = None
-
-    @property
-    def session(self) -> Session | None:
-        """The session, once there is one; its methods are for its thread."""
-        return self._session
 
     @property
     def is_busy(self) -> bool:
@@ -134,7 +130,7 @@ class SessionThread:
         if future.cancel() or self._running is not future:
             return
         self._cancelled.set()
-        session, group = self._session, self._group
+        session, group = self.session, self._group
         if session is None:
             return
 
@@ -148,9 +144,7 @@ class SessionThread:
 
     def drop(self, future: Future[Any]) -> None:
         """Raise `Cancelled` in what runs, where cancelling its jobs is of no use."""
-        if self._running is not future:
-            return
-        if self._thread is not None and self._thread.ident is not None:
+        if self._running is future and self._thread is not None and self._thread.ident is not None:
             ctypes.pythonapi.PyThreadState_SetAsyncExc(
                 ctypes.c_ulong(self._thread.ident), ctypes.py_object(Cancelled)
             )
@@ -201,7 +195,7 @@ class SessionThread:
     def close(self, seconds: float = 10.0) -> None:
         """Stop Spark if it is there; whatever takes longer than `seconds` ends with the process."""
         self._requests.put(None)
-        if self._thread is not None and self._session is not None:
+        if self._thread is not None and self.session is not None:
             self._thread.join(seconds)
 
     # -- in the thread of the session ----------------------------------------------------------
@@ -225,8 +219,8 @@ class SessionThread:
                     future.set_exception(error)
             self._running = None
             self.on_change()
-        if self._session is not None:
-            self._session.close()
+        if self.session is not None:
+            self.session.close()
 
     def _do(self, future: Future[Any], work: Callable[[Session], Any]) -> None:
         self._cancelled.clear()
@@ -243,7 +237,7 @@ class SessionThread:
             result = work(session)
         except BaseException as error:
             self._running = None
-            if self._session is None:
+            if self.session is None:
                 self._fail(error)
             future.set_exception(Cancelled() if self._cancelled.is_set() else error)
             return
@@ -251,14 +245,14 @@ class SessionThread:
         future.set_result(result)
 
     def _open(self) -> Session:
-        if self._session is None:
+        if self.session is None:
             self.state = SessionState.STARTING
             self.started = time.monotonic()
-            self._session = self._connect()
-            self.name = _described(self._session)
+            self.session = self._connect()
+            self.name = _described(self.session)
             self.state = SessionState.READY
             self.on_change()
-        return self._session
+        return self.session
 
     def _fail(self, error: BaseException) -> None:
         self.state, self.failure = SessionState.FAILED, error

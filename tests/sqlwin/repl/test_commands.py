@@ -29,6 +29,17 @@ def test_words_and_the_commands_of_other_shells_do_what_is_meant(prompt):
     prompt.answers(".tabels", "there is no command .tabels", "did you mean .tables?")
 
 
+def test_what_goes_wrong_in_a_command_is_said_and_the_prompt_stays(prompt):
+    prompt.answers(r"\null it's", 'NULL is shown as "it\'s"')
+    prompt.answers(r"\null ''", "NULL is shown as ''")
+    prompt.answers(r"\null", "NULL is shown as 'NULL'")
+    prompt.answers(r"\i ~nobody-of-this-name/a.sql", "there is no such user")
+    prompt.answers(r"\o /dev/full", "rows go to /dev/full")
+    prompt.answers("rows 1;", "No space left on device")
+    prompt.answers(r"\o", "No space left on device")
+    prompt.answers("rows 2;", "2 rows (")
+
+
 @pytest.mark.parametrize("how", ["quit", "exit;", ".quit", "Quit"])
 def test_words_leave(terminal, how):
     assert terminal().leave(f"{how}\r") == 0
