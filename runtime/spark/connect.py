@@ -51,8 +51,7 @@ def connected_session(remote: str, conf: Mapping[str, str]) -> SparkSession:
         )
     address = _reached(remote)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             # not those that the caller has left in the builder's own options
             session = SparkSession.builder.remote(remote).create()
             retries: Any = import_module("pyspark.sql.connect.client.retries")

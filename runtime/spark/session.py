@@ -11,8 +11,7 @@ import re
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -27,8 +26,7 @@ from runtime.spark.connect import active_remote_session, connected_session
 from runtime.spark.defaults import chosen_settings, is_local_master, memory_of_workers
 from runtime.spark.errors import translate
 from runtime.spark.jvm.java import find_java
-from runtime.spark.jvm.process import begin as begin_jvm
-from runtime.spark.jvm.process import running_jvm
+from runtime.spark.jvm.process import begin_jvm, running_jvm
 from runtime.spark.jvm.submit import configured_defaults
 
 # What PYSPARK_PYTHON was set to from here, by this process or the one that started it
@@ -138,14 +136,13 @@ def start_session(
             return connected_session(remote, conf)
         if SparkContext._active_spark_context is not None:
             return _session_beside(SparkContext._active_spark_context, master, conf)
-        there = active_remote_session()
-        if there is not None and (master or conf):
+        if (there := active_remote_session()) is not None:
+            if not (master or conf):
+                return there
             raise SetupError(
                 "this process uses Spark Connect already, which takes no master and no settings",
                 hint="leave them out, or start another process",
             )
-        if there is not None:
-            return there
         elsewhere = None if master or is_submitted() else _remote_of_environment()
         if elsewhere:
             return connected_session(elsewhere, conf)
@@ -183,8 +180,7 @@ def begin_java(
             return
         if named != conf.get("spark.master", named):
             return  # which start_session will refuse
-        settings = new_settings(master, conf)
-        begin_jvm(find_java(), settings, is_local=is_local_master(settings["spark.master"]))
+        begin_jvm(find_java(), new_settings(master, conf))
 
 
 def _remote_of_environment() -> str | None:
@@ -202,8 +198,7 @@ def _new_session(master: str | None, conf: Mapping[str, str]) -> SparkSession:
     settings = new_settings(master, conf)
     if SparkContext._gateway is not None:
         return built(settings)
-    local = is_local_master(settings["spark.master"])
-    with running_jvm(find_java(), settings, is_local=local):
+    with running_jvm(find_java(), settings):
         return built(settings)
 
 
@@ -267,7 +262,8 @@ def built(settings: Mapping[str, str]) -> SparkSession:
     # what a session of Spark Connect has left behind that is closed
     os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
     try:
-        with _without_warnings():
+        # of an old pandas or an old Arrow, which are no concern of users
+        with warnings.catch_warnings(action="ignore"):
             return builder.getOrCreate()
     finally:
         if remote is not None:
@@ -362,11 +358,3 @@ def _session_beside(
                 hint="stop it first, or leave this setting out",
             ) from error
     return session
-
-
-@contextmanager
-def _without_warnings() -> Iterator[None]:
-    """PySpark's warnings while it starts (old pandas, old Arrow) are no concern of users."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield

@@ -26,6 +26,7 @@ from runtime.spark.jvm.process import end_jvm
 from runtime.spark.jvm.submit import archive_to_use
 from runtime.spark.session import start_session
 
+_MASTER = "local[2]"
 _MEMORY = "1g"
 # What takes longer than this hangs.
 _BASE_SECONDS = 120
@@ -47,14 +48,14 @@ def main(archive: Path) -> bool:
     with class_archive.making_lock(archive.parent) as is_alone:
         if not is_alone or class_archive.is_usable(archive):
             return False
-        if archive_to_use(java, {}, is_local=True) != archive:
+        if archive_to_use(java, {"spark.master": _MASTER}) != archive:
             # Java or Spark was replaced since this process was asked for.
             return False
         class_archive.note_try(archive)
         written = class_archive.temporary_path(archive)
         options = [*_base_options(java, archive), f"-XX:ArchiveClassesAtExit={written}"]
         spark = start_session(
-            "local[2]",
+            _MASTER,
             {
                 "spark.driver.memory": _MEMORY,
                 "spark.driver.extraJavaOptions": shlex.join([*options, "-Xlog:cds*=off"]),

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from runtime.background import start_module
 from runtime.errors import ExecutionError
 from sqlwin.engine import wire
 from sqlwin.engine.place import (
@@ -178,23 +179,11 @@ def _asked(path: Path, message: wire.Message) -> wire.Message | None:
 
 def _started(place: EnginePlace) -> socket.socket | None:
     """Start an engine in place of others that have nothing to do; a connection to it."""
-    # only here: it takes its time to import
-    import subprocess
-
-    for other in place.others():
-        _asked(other, {"command": "end"})
-    root = str(Path(__file__).parents[2])
+    for other in sockets(place.directory):
+        if other != place.socket:
+            _asked(other, {"command": "end"})
     environment = {**os.environ, SWITCH: "off"}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "sqlwin.cli.background", str(place.socket)],
-        cwd=place.directory,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    process = start_module("sqlwin.cli.background", place.socket, place.directory, environment)
     give_up = time.monotonic() + _ANSWER_SECONDS
     while time.monotonic() < give_up:
         channel = _connected(place.socket)
@@ -257,9 +246,8 @@ def _signals_passed_on(channel: socket.socket, pid: int) -> Iterator[None]:
     """Inside, signals are for the run. A second one ends this process, and the run with it."""
 
     def forward(number: int, frame: FrameType | None) -> None:
-        for each in _FORWARDED:
-            if each in replaced:
-                signal.signal(each, signal.SIG_DFL)
+        for each in replaced.keys() & set(_FORWARDED):
+            signal.signal(each, signal.SIG_DFL)
         with suppress(OSError):  # it has ended just now
             wire.send_message(channel, {"signal": number})
 

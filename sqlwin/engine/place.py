@@ -26,10 +26,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from runtime.background import is_off, is_test_or_ci, stamp
+
 SWITCH = "SQLWIN_ENGINE"
 _IDLE = "SQLWIN_ENGINE_IDLE"
 _IDLE_SECONDS = 900.0
-_NO = ("off", "0", "false", "no")
 # So long nobody tries again what has failed
 _REFUSED_SECONDS = 600
 # A path of a socket has 108 bytes on Linux, the last of which is 0
@@ -71,18 +72,10 @@ class EnginePlace:
             pass  # no such file: nothing was refused
         return None
 
-    def others(self) -> list[Path]:
-        """The sockets of this user's other engines."""
-        return [path for path in sockets(self.directory) if path != self.socket]
-
 
 def is_switched_off() -> bool:
     """Whether the environment says that no engine is to be used: in CI and in tests none is."""
-    if os.environ.get(SWITCH, "").strip().lower() in _NO:
-        return True
-    if os.environ.get("CI", "").strip().lower() not in ("", *_NO):
-        return True
-    return any(name in os.environ for name in ("PYTEST_CURRENT_TEST", "PYTEST_VERSION"))
+    return is_off(SWITCH) or is_test_or_ci()
 
 
 def idle_seconds() -> float:
@@ -155,12 +148,12 @@ def _code() -> Iterator[str]:
             with os.scandir(directory) as entries:
                 for entry in sorted(entries, key=lambda entry: entry.name):
                     if entry.name.endswith(".py"):
-                        yield _stamp(Path(entry.path))
+                        yield stamp(Path(entry.path))
     for package in ("pyspark", "click"):
         # Installing something changes the directory beside it
         found = importlib.util.find_spec(package)
         for place in (found.submodule_search_locations or ()) if found else ():
-            yield _stamp(Path(place).parent)
+            yield stamp(Path(place).parent)
 
 
 def _directories(root: Path) -> Iterator[Path]:
@@ -178,14 +171,5 @@ def _configuration(environment: Mapping[str, str]) -> Iterator[str]:
     places += [Path(environment[name]) for name in named if environment.get(name)]
     for place in places:
         if place.is_dir():
-            yield from map(_stamp, sorted(place.iterdir()))
-    java = Path(environment.get("JAVA_HOME", "")) / "bin" / "java"
-    yield _stamp(java)
-
-
-def _stamp(path: Path) -> str:
-    try:
-        found = path.stat()
-    except OSError:
-        return f"{path} missing"
-    return f"{path} {found.st_size} {found.st_mtime_ns}"
+            yield from map(stamp, sorted(place.iterdir()))
+    yield stamp(Path(environment.get("JAVA_HOME", "")) / "bin" / "java")

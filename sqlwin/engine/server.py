@@ -24,8 +24,7 @@ from runtime.errors import SqlwinError
 from runtime.logs import log_file, open_log
 from runtime.spark.defaults import is_local_master
 from runtime.spark.jvm.java import find_java
-from runtime.spark.jvm.process import StartingJvm, begin_jvm, end_jvm
-from runtime.spark.jvm.submit import usable_archive
+from runtime.spark.jvm.process import StartingJvm, end_jvm, start_jvm
 from runtime.spark.session import new_settings
 from sqlwin.engine import wire
 from sqlwin.engine.place import idle_seconds
@@ -137,9 +136,7 @@ class Engine:
         if not is_local_master(settings["spark.master"]):
             self._refuse(f"Spark's master is {settings['spark.master']}, not this machine")
             return None
-        java = find_java()
-        archive = usable_archive(java, settings, is_local=True)
-        self._starting = begin_jvm(java, settings, archive, is_local=True)
+        self._starting = start_jvm(find_java(), settings)
         for module in _LOADED:
             importlib.import_module(module)
         spark = Spark(*self._starting.answer(), settings, self._environment)

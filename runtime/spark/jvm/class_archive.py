@@ -17,17 +17,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from runtime.background import is_off, is_test_or_ci, stamp, start_module
 from runtime.spark.jvm.java import JavaRuntime
 
 _SWITCH = "SQLWIN_CLASS_ARCHIVE"
-_NO = ("off", "0", "false", "no")
 _DAY = 24 * 3600
 _KEPT_SECONDS = 30 * _DAY
 # Linux allows 128 KiB for one argument.
@@ -51,7 +50,7 @@ def archive_path(java: JavaRuntime, class_path: Sequence[str]) -> Path | None:
         class path holds more than jar files (Java archives no classes of a directory).
     """
     directory = _cache_directory()
-    if are_archives_off() or directory is None or sys.platform == "win32":
+    if is_off(_SWITCH) or directory is None or sys.platform == "win32":
         return None
     # Java takes a colon for the end of the path.
     if os.pathsep in str(directory) or len(os.pathsep.join(class_path)) > _LONGEST_CLASS_PATH:
@@ -63,15 +62,10 @@ def archive_path(java: JavaRuntime, class_path: Sequence[str]) -> Path | None:
     # An upgrade in place replaces its archive; another environment has one of its own.
     place = _digest([str(home), *sorted({str(jar.parent) for jar in jars})])
     # What the JVM compares too: an archive that it would refuse must not keep this name.
-    parts = [str(java.version), _text(home / "release"), _stamp(home / "lib" / "modules")]
-    parts += map(_stamp, sorted((home / "lib" / "server").glob("*")))
-    parts += map(_stamp, jars)
+    parts = [str(java.version), _text(home / "release"), stamp(home / "lib" / "modules")]
+    parts += map(stamp, sorted((home / "lib" / "server").glob("*")))
+    parts += map(stamp, jars)
     return directory / f"spark-{place[:8]}-{_digest(parts)[:16]}.jsa"
-
-
-def are_archives_off() -> bool:
-    """Whether the environment says that archives are neither used nor made."""
-    return os.environ.get(_SWITCH, "").strip().lower() in _NO
 
 
 def is_usable(archive: Path) -> bool:
@@ -116,7 +110,7 @@ def make_missing() -> bool:
         twice a day, since what failed once will most likely fail again; not while it is made.
     """
     archive = _missing
-    if archive is None or are_archives_off() or _is_test_or_ci() or not sys.executable:
+    if archive is None or is_off(_SWITCH) or is_test_or_ci() or not sys.executable:
         return False
     if is_usable(archive) or _was_tried_lately(archive):
         return False
@@ -127,20 +121,8 @@ def make_missing() -> bool:
         with making_lock(archive.parent) as is_free:
             if not is_free:
                 return False
-        root = str(Path(__file__).parents[3])
         environment = {k: v for k, v in os.environ.items() if k not in _NOT_PASSED_ON}
-        environment["PYTHONPATH"] = os.pathsep.join(
-            filter(None, [root, environment.get("PYTHONPATH")])
-        )
-        subprocess.Popen(
-            [sys.executable, "-P", "-m", "runtime.spark.warm_up", str(archive)],
-            cwd=archive.parent,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        start_module("runtime.spark.warm_up", archive, archive.parent, environment)
     except OSError:
         # Starting slowly is no error.
         return False
@@ -231,29 +213,15 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _stamp(path: Path) -> str:
-    try:
-        found = path.stat()
-    except OSError:
-        return f"{path} missing"
-    return f"{path} {found.st_size} {found.st_mtime_ns}"
-
-
 def seal_of(archive: Path) -> str:
     """What stands in the seal of an archive that is whole: its size and time, and its base's."""
-    return f"{_stamp(archive)}\n{_stamp(base_path(archive))}\n"
+    return f"{stamp(archive)}\n{stamp(base_path(archive))}\n"
 
 
 def _is_ours(path: Path) -> bool:
     """Classes come from there: nobody else may be able to put any in."""
     found = path.stat()
     return found.st_uid == os.geteuid() and found.st_mode & 0o022 == 0
-
-
-def _is_test_or_ci() -> bool:
-    if os.environ.get("CI", "").strip().lower() not in ("", *_NO):
-        return True
-    return any(name in os.environ for name in ("PYTEST_CURRENT_TEST", "PYTEST_VERSION"))
 
 
 def _was_tried_lately(archive: Path) -> bool:

@@ -29,12 +29,12 @@ _START_SECONDS = 120
 _CONNECTION = "connection"
 # The pipe whose end makes the JVM exit: it must live as long as this process.
 _jvm: subprocess.Popen[bytes] | None = None
-# A JVM that has been begun, and what for: the Java, Spark's configuration, whether tasks run in it
-_begun: tuple[tuple[JavaRuntime, dict[str, str], bool], StartingJvm] | None = None
+# A JVM that has been begun, and what for: the Java, and Spark's configuration
+_begun: tuple[tuple[JavaRuntime, dict[str, str]], StartingJvm] | None = None
 
 
 @contextmanager
-def running_jvm(java: JavaRuntime, conf: Mapping[str, str], *, is_local: bool) -> Iterator[None]:
+def running_jvm(java: JavaRuntime, conf: Mapping[str, str]) -> Iterator[None]:
     """Start a JVM for PySpark to connect to inside this context.
 
     The JVM dies with this process, however that ends: its standard input is a pipe from here.
@@ -42,12 +42,11 @@ def running_jvm(java: JavaRuntime, conf: Mapping[str, str], *, is_local: bool) -
     Args:
         java: what to run.
         conf: Spark's configuration, `spark.master` included.
-        is_local: the tasks run in this JVM, so nothing outside this machine connects to it.
 
     Raises:
         SetupError: the JVM does not come up.
     """
-    begin(java, conf, is_local=is_local)
+    begin_jvm(java, conf)
     starting = _take_begun()
     try:
         gateway = starting.answer()
@@ -57,12 +56,12 @@ def running_jvm(java: JavaRuntime, conf: Mapping[str, str], *, is_local: bool) -
         # The one thing that can have broken a JVM which worked when the archive was made.
         class_archive.discard(starting.archive)
         Path(f"hs_err_pid{starting.process.pid}.log").unlink(missing_ok=True)
-        gateway = begin_jvm(java, conf, None, is_local=is_local).answer()
+        gateway = start_jvm(java, conf, maps_archive=False).answer()
     with connecting_to(*gateway):
         yield
 
 
-def begin(java: JavaRuntime, conf: Mapping[str, str], *, is_local: bool) -> None:
+def begin_jvm(java: JavaRuntime, conf: Mapping[str, str]) -> None:
     """Start the JVM that `running_jvm` will be asked for, and do not wait for it.
 
     A program has modules to import that take as long as Java does. Asked once more with the same
@@ -71,18 +70,16 @@ def begin(java: JavaRuntime, conf: Mapping[str, str], *, is_local: bool) -> None
     Args:
         java: what to run.
         conf: Spark's configuration, `spark.master` included.
-        is_local: the tasks run in this JVM.
 
     Raises:
         SetupError: there is nothing to run.
     """
     global _begun
-    wanted = (java, dict(conf), is_local)
+    wanted = (java, dict(conf))
     if _begun is not None and _begun[0] == wanted:
         return
     _end_begun()
-    archive = usable_archive(java, conf, is_local=is_local)
-    _begun = wanted, begin_jvm(java, conf, archive, is_local=is_local)
+    _begun = wanted, start_jvm(java, conf)
 
 
 def _take_begun() -> StartingJvm:
@@ -208,32 +205,32 @@ class StartingJvm:
         return port, answer[8 : 8 + length].decode()
 
 
-def begin_jvm(
-    java: JavaRuntime, conf: Mapping[str, str], archive: Path | None, *, is_local: bool
+def start_jvm(
+    java: JavaRuntime, conf: Mapping[str, str], *, maps_archive: bool = True
 ) -> StartingJvm:
     """Start a JVM as `running_jvm` does, and do not wait for it.
 
     Args:
         java: what to run.
-        conf: Spark's configuration.
-        archive: the class archive to use, if any.
-        is_local: the tasks run in this JVM.
+        conf: Spark's configuration, `spark.master` included.
+        maps_archive: whether it maps the class archive, if that is there.
 
     Raises:
         SetupError: there is nothing to run.
     """
     global _jvm
+    archive = usable_archive(java, conf) if maps_archive else None
     directory = Path(tempfile.mkdtemp(prefix="sqlwin-gateway-"))
     try:
         with open_log() as log:
             log_bytes = log.tell()
-            command = command_line(java, conf, archive, is_local=is_local)
+            command = command_line(java, conf, archive)
             _jvm = subprocess.Popen(
                 masked_command(command, directory / "arguments"),
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
-                env=environment(java, directory / _CONNECTION, is_local=is_local),
+                env=environment(java, conf, directory / _CONNECTION),
                 # Ctrl-C in the terminal is for Python alone.
                 process_group=None if os.name == "nt" else 0,
                 creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),

@@ -22,6 +22,7 @@ from pyspark.find_spark_home import _find_spark_home
 from runtime.errors import SetupError
 from runtime.logs import log_file
 from runtime.redaction import DEFAULT
+from runtime.spark.defaults import is_local_master
 from runtime.spark.jvm import class_archive
 from runtime.spark.jvm.java import JavaRuntime
 
@@ -84,22 +85,22 @@ _LOG_SETTINGS = Path(__file__).parents[1] / "conf" / "log4j2.properties"
 _MAIN_CLASS = "org.apache.spark.deploy.SparkSubmit"
 
 
-def usable_archive(java: JavaRuntime, conf: Mapping[str, str], *, is_local: bool) -> Path | None:
+def usable_archive(java: JavaRuntime, conf: Mapping[str, str]) -> Path | None:
     """The class archive for a JVM, if it is there; one that is missing is noted."""
-    archive = archive_to_use(java, conf, is_local=is_local)
+    archive = archive_to_use(java, conf)
     if archive is not None and not class_archive.is_usable(archive):
         class_archive.note_missing(archive)
         return None
     return archive
 
 
-def archive_to_use(java: JavaRuntime, conf: Mapping[str, str], *, is_local: bool) -> Path | None:
+def archive_to_use(java: JavaRuntime, conf: Mapping[str, str]) -> Path | None:
     """Where the class archive is that fits this JVM, or will be; None if none can.
 
     Only for Spark's own jars, which the next start has in common with this one.
     """
     settings = {**configured_defaults(), **conf}
-    if not is_local or _has_spark_env(java) or "spark.driver.extraClassPath" in settings:
+    if not _is_local(conf) or _has_spark_env(java) or "spark.driver.extraClassPath" in settings:
         return None
     options = [
         *(settings.get(f"spark.driver.{kind}JavaOptions", "") for kind in ("default", "extra")),
@@ -177,16 +178,13 @@ def _has_spark_env(java: JavaRuntime) -> bool:
     return (_conf_directory() / "spark-env.sh").is_file() and not java.bundled
 
 
-def command_line(
-    java: JavaRuntime, conf: Mapping[str, str], archive: Path | None, *, is_local: bool
-) -> list[str]:
+def command_line(java: JavaRuntime, conf: Mapping[str, str], archive: Path | None) -> list[str]:
     """The command that starts the JVM.
 
     Args:
         java: the Java runtime.
-        conf: Spark's options, secrets among them.
+        conf: Spark's configuration, `spark.master` included, secrets among it.
         archive: the class archive to use, if any.
-        is_local: whether Spark's tasks run in this JVM.
     """
     pairs = [f"{key}={value}" for key, value in conf.items()]
     if _has_spark_env(java):
@@ -212,7 +210,7 @@ def command_line(
         f"-Xmx{settings.get('spark.driver.memory', '1g')}",
         *_JVM_FLAGS,
         _DEEP_STACKS,
-        *(_LATE_COMPILATION if is_local and (os.cpu_count() or 1) <= _FEW_CORES else ()),
+        *(_LATE_COMPILATION if _is_local(conf) and (os.cpu_count() or 1) <= _FEW_CORES else ()),
         *log_flags,
         *(class_archive.use_options(archive) if archive is not None else ()),
         *shlex.split(settings.get("spark.driver.defaultJavaOptions", "")),
@@ -221,6 +219,11 @@ def command_line(
         *submit_conf,
         *asked,
     ]
+
+
+def _is_local(conf: Mapping[str, str]) -> bool:
+    """Whether Spark's tasks run in the JVM itself: nothing outside this machine connects to it."""
+    return is_local_master(conf["spark.master"])
 
 
 def _is_secret(argument: str) -> bool:
@@ -267,7 +270,7 @@ def _class_path(settings: Mapping[str, str]) -> list[str]:
     return [place for place in places if place]
 
 
-def environment(java: JavaRuntime, connection: Path, *, is_local: bool) -> dict[str, str]:
+def environment(java: JavaRuntime, conf: Mapping[str, str], connection: Path) -> dict[str, str]:
     """The environment of the JVM, which puts the address of its gateway into `connection`."""
     variables = dict(os.environ)
     variables["SPARK_HOME"] = str(_spark_home())
@@ -276,6 +279,6 @@ def environment(java: JavaRuntime, connection: Path, *, is_local: bool) -> dict[
     variables.setdefault("SPARK_SCALA_VERSION", "2.13")
     variables["SPARK_CONNECT_MODE"] = "0"
     variables["_PYSPARK_DRIVER_CONN_INFO_PATH"] = str(connection)
-    if is_local:
+    if _is_local(conf):
         variables.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     return variables

@@ -13,6 +13,8 @@ from runtime.spark.jvm import class_archive, submit
 from runtime.spark.jvm.java import JavaRuntime
 from tests.goldens import ROOT
 
+LOCAL = {"spark.master": "local[*]"}
+
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -39,9 +41,7 @@ def outside_tests(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The commands of the processes that were started, instead of the processes."""
     commands: list[list[str]] = []
-    monkeypatch.setattr(
-        class_archive.subprocess, "Popen", lambda command, **_: commands.append(command)
-    )
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **_: commands.append(command))
     return commands
 
 
@@ -95,43 +95,42 @@ def test_a_directory_on_the_class_path_or_the_switch_leave_no_archive(tmp_path, 
 
 def test_only_a_local_spark_with_its_own_jars_and_no_plans_of_the_users_has_one(monkeypatch):
     java = JavaRuntime(Path(sys.executable), 17, bundled=False)
-    assert submit.archive_to_use(java, {}, is_local=True) is not None
-    assert submit.archive_to_use(java, {}, is_local=False) is None
+    assert submit.archive_to_use(java, LOCAL) is not None
+    assert submit.archive_to_use(java, {"spark.master": "yarn"}) is None
     for key, value in [
         ("spark.driver.extraClassPath", "/some/driver.jar"),
         ("spark.driver.extraJavaOptions", "-ea -XX:SharedArchiveFile=/mine.jsa"),
         ("spark.driver.defaultJavaOptions", "-Xshare:off"),
     ]:
-        assert submit.archive_to_use(java, {key: value}, is_local=True) is None
+        assert submit.archive_to_use(java, {**LOCAL, key: value}) is None
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:ArchiveClassesAtExit=/mine.jsa")
-    assert submit.archive_to_use(java, {}, is_local=True) is None
+    assert submit.archive_to_use(java, LOCAL) is None
 
 
 def test_the_command_line_names_the_archive_only_if_there_is_one(cache: Path):
     java = JavaRuntime(Path(sys.executable), 17, bundled=False)
     archive = archive_in(cache)
-    command = submit.command_line(
-        java, {"spark.driver.extraJavaOptions": "-ea"}, archive, is_local=True
-    )
+    conf = {**LOCAL, "spark.driver.extraJavaOptions": "-ea"}
+    command = submit.command_line(java, conf, archive)
     own = command.index(f"-XX:SharedArchiveFile={archive}")
     # The user's options come later and win.
     assert own < command.index("-ea") < command.index("org.apache.spark.deploy.SparkSubmit")
-    assert not any("Shar" in part for part in submit.command_line(java, {}, None, is_local=True))
+    assert not any("Shar" in part for part in submit.command_line(java, LOCAL, None))
 
 
 def test_few_cores_compile_late_where_spark_runs_here_and_the_users_options_win(monkeypatch):
     java = JavaRuntime(Path(sys.executable), 17, bundled=False)
     options = {"spark.driver.extraJavaOptions": "-XX:Tier4CompileThreshold=1"}
 
-    def thresholds(cores: int, *, is_local: bool) -> list[str]:
+    def thresholds(cores: int, master: str = "local[*]") -> list[str]:
         monkeypatch.setattr(submit.os, "cpu_count", lambda: cores)
-        command = submit.command_line(java, options, None, is_local=is_local)
+        command = submit.command_line(java, {**options, "spark.master": master}, None)
         return [part for part in command if part.startswith("-XX:Tier4Comp")]
 
     theirs = "-XX:Tier4CompileThreshold=1"
-    assert thresholds(2, is_local=True) == ["-XX:Tier4CompileThreshold=150000", theirs]
-    assert thresholds(16, is_local=True) == [theirs]
-    assert thresholds(2, is_local=False) == [theirs]
+    assert thresholds(2) == ["-XX:Tier4CompileThreshold=150000", theirs]
+    assert thresholds(16) == [theirs]
+    assert thresholds(2, "yarn") == [theirs]
 
 
 @pytest.mark.parametrize(
