@@ -11,7 +11,6 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
@@ -100,24 +99,18 @@ def _registered_cores(context: SparkContext, enough: int) -> int | None:
     settled = 0.0 if age > _OLD_SECONDS else _SETTLED_SECONDS
     n_executors, since = 0, time.monotonic()
     while time.monotonic() < give_up:
-        now = unless_missing(_UNKNOWN, partial(_executors, context), None)
+        # the driver is one of them
+        now = unless_missing(
+            _UNKNOWN, lambda: int(context._jsc.sc().getExecutorMemoryStatus().size()) - 1, None
+        )
         if now is None:
             return None
         if now != n_executors:
             n_executors, since = now, time.monotonic()
-        elif now and (time.monotonic() - since >= settled or _parallelism(context) >= enough):
-            return _parallelism(context)
+        elif now and (time.monotonic() - since >= settled or context.defaultParallelism >= enough):
+            return context.defaultParallelism
         time.sleep(0.1)
     return None
-
-
-def _executors(context: SparkContext) -> int:
-    # private, seen in Spark 4.3; the driver is one of them
-    return int(context._jsc.sc().getExecutorMemoryStatus().size()) - 1
-
-
-def _parallelism(context: SparkContext) -> int:
-    return int(context.defaultParallelism)
 
 
 def check_workers(spark: SparkSession, packages: Sequence[str] = tuple(_MODULES)) -> None:
@@ -135,7 +128,7 @@ def check_workers(spark: SparkSession, packages: Sequence[str] = tuple(_MODULES)
     key = (str(context.applicationId), tuple(packages))
     if key in _checked:
         return
-    n_tasks = _parallelism(context)
+    n_tasks = context.defaultParallelism
     numbers = context.parallelize(range(n_tasks), n_tasks)
     with translated_errors():
         found = numbers.mapPartitions(_lacking(packages)).collect()

@@ -181,9 +181,12 @@ def is_interruption(error: BaseException | None) -> bool:
     if error is None or isinstance(error, SqlwinError):
         return isinstance(error, QueryCancelled)
     chain = _chain(error)
-    text = "\n".join(f"{failure.java_class} {failure.text}" for failure in chain)
-    is_cut = any(name in text for name in _INTERRUPTED)
+    is_cut = any(name in _said(chain) for name in _INTERRUPTED)
     return is_cut or _machine_error(error, chain) == _CANCELLED
+
+
+def _said(chain: Sequence[Failure]) -> str:
+    return "\n".join(f"{failure.java_class} {failure.text}" for failure in chain)
 
 
 def _made(class_: type[SqlwinError], text: ErrorText) -> SqlwinError:
@@ -270,7 +273,7 @@ def _machine_error(error: BaseException, chain: Sequence[Failure]) -> ErrorText 
         return ErrorText(
             "the connection to Spark is lost: its JVM has died", f"its log is {log_file()}"
         )
-    text = "\n".join(f"{failure.java_class} {failure.text}" for failure in chain)
+    text = _said(chain)
     if "SPARK_JOB_CANCELLED" in text or "java.lang.InterruptedException" in text:
         return _CANCELLED
     if "OutOfMemoryError" in text or "UNABLE_TO_ACQUIRE_MEMORY" in text:
@@ -398,13 +401,13 @@ def _storage_error(chain: Sequence[Failure]) -> ErrorText | None:
             f"Spark cannot write its temporary files{where}: {why}",
             "--conf spark.local.dir=... names another directory",
         )
-    if what == "checkpoint":
-        return ErrorText(why, kind=ErrorKind.CHECKPOINT)
-    if what == "output":
-        return ErrorText(why, kind=ErrorKind.OUTPUT)
-    is_full = "space" in why or "quota" in why
-    hint = "spark.local.dir names another directory" if is_full else None
-    return ErrorText(why, hint) if is_full else None
+    if what is not None:
+        return ErrorText(
+            why, kind=ErrorKind.CHECKPOINT if what == "checkpoint" else ErrorKind.OUTPUT
+        )
+    if "space" in why or "quota" in why:
+        return ErrorText(why, "spark.local.dir names another directory")
+    return None
 
 
 def temporary_directory() -> str | None:
@@ -430,13 +433,10 @@ def _writer(text: str) -> str | None:
 
 
 def _placed(error: SqlwinError, chain: Sequence[Failure], sql: str | None) -> SqlwinError:
-    if sql is None:
-        return error
-    for failure in chain:
-        position = _place(failure, sql)
-        if position is not None:
-            error.position, error.sql = position, sql
-            return error
+    places = (_place(failure, sql) for failure in chain) if sql is not None else ()
+    position = next((place for place in places if place is not None), None)
+    if position is not None:
+        error.position, error.sql = position, sql
     return error
 
 
@@ -480,12 +480,9 @@ def _chain(error: BaseException) -> list[Failure]:
             return [_failure(error)]
     except Exception as secondary:
         # The JVM that would explain the error may be gone.
-        append_trace("an error could not be explained", "".join(_traces(error, secondary)))
+        traces = [*traceback.format_exception(error), *traceback.format_exception(secondary)]
+        append_trace("an error could not be explained", "".join(traces))
     return [Failure(str(error) or type(error).__name__)]
-
-
-def _traces(*errors: BaseException) -> list[str]:
-    return [line for error in errors for line in traceback.format_exception(error)]
 
 
 def _java_chain(throwable: object) -> list[Failure]:
@@ -514,13 +511,12 @@ def _json_field(thrown: Any) -> str:
 
 def _failure(error: PySparkException, java_class: str = "") -> Failure:
     text = getattr(error, "_desc", None) or str(error)
-    fragments: list[Fragment] = []
-    for context in error.getQueryContext() or []:
+    fragments = [
+        Fragment(context.startIndex(), context.stopIndex(), context.fragment())
+        for context in error.getQueryContext() or []
         # Contexts of DataFrame calls name a line of Python, not a piece of SQL.
-        if context.contextType().name == "SQL" and context.startIndex() >= 0:
-            fragments.append(
-                Fragment(context.startIndex(), context.stopIndex(), context.fragment())
-            )
+        if context.contextType().name == "SQL" and context.startIndex() >= 0
+    ]
     return Failure(
         text=text,
         condition=error.getCondition() or condition_in(text),

@@ -36,7 +36,6 @@ _ROOT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://[^/]*")
 _LOCAL = re.compile(r"file:(?:///+|/(?!/))")
 # Read at once: the footer of most files
 _READ_BYTES = 1 << 16
-# In no path: a name may have a line break
 # What Hadoop's settings are where nobody says anything
 _DEFAULTS = "core-default.xml"
 # What Spark needs beside PySpark's own package to read a store, by its kind
@@ -46,6 +45,7 @@ _PACKAGES = {
     "abfs": "org.apache.hadoop:hadoop-azure:{}",
     "hdfs": "org.apache.hadoop:hadoop-hdfs-client:{}",
 }
+# In no path: a name may have a line break
 _BETWEEN_PATHS = "\0"
 _ERROR_NUMBERS = {
     "FileNotFoundException": errno.ENOENT,
@@ -116,9 +116,7 @@ def files_at(spark: SparkSession, path: str) -> Files:
     if is_local_path(path):
         return LocalFiles()
     store = None if spark_reads(spark, path) else store_at(spark, path)
-    if store is None:
-        return HadoopFiles(spark)
-    return StoredFiles(store)
+    return HadoopFiles(spark) if store is None else StoredFiles(store)
 
 
 def writable_files_at(spark: SparkSession, path: str) -> Files:
@@ -181,11 +179,12 @@ def store_package(spark: SparkSession, path: str) -> str:
 
 def hadoop_conf(spark: SparkSession) -> Any:
     """The configuration of file systems that Spark's readers and writers of a session have."""
-    return unless_missing(
+    of_session = unless_missing(
         "settings of a session about file systems are not known to sqlwin, those of Spark are",
         lambda: spark._jsparkSession.sessionState().newHadoopConf(),
         None,
-    ) or (spark.sparkContext._jsc.hadoopConfiguration())
+    )
+    return of_session or spark.sparkContext._jsc.hadoopConfiguration()
 
 
 class HadoopFiles:
@@ -388,25 +387,17 @@ class _HadoopReader(io.RawIOBase):
         self._position = 0
 
     def readable(self) -> bool:
-        """It is."""
         return True
 
     def seekable(self) -> bool:
-        """It is."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go on at another place."""
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._n_bytes}
         self._position = start[whence] + offset
         return self._position
 
-    def tell(self) -> int:
-        """Where it goes on."""
-        return self._position
-
     def readinto(self, buffer: Any) -> int:
-        """Fill a buffer; how many bytes there were for it."""
         with _os_errors(self._path):
             self._stream.seek(self._position)
             found = bytes(self._stream.readNBytes(len(buffer)))
@@ -415,7 +406,6 @@ class _HadoopReader(io.RawIOBase):
         return len(found)
 
     def close(self) -> None:
-        """Let go of the file."""
         if not self.closed:
             self._stream.close()
         super().close()

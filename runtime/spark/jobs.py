@@ -80,17 +80,12 @@ def cancel_group(spark: Any, group: str) -> bool:
             spark.interruptTag(group)
         elif not unless_missing(
             "later jobs of a cancelled group are not cancelled",
-            lambda: _cancel_group_and_future_jobs(context, group),
+            lambda: context._jsc.sc().cancelJobGroupAndFutureJobs(group) is None,
             False,
         ):
             context.cancelJobGroup(group)
     except (Py4JError, PySparkException, OSError):
         return False
-    return True
-
-
-def _cancel_group_and_future_jobs(context: Any, group: str) -> bool:
-    context._jsc.sc().cancelJobGroupAndFutureJobs(group)
     return True
 
 

@@ -173,19 +173,16 @@ def _catalog(p: Mapping[str, str]) -> ErrorText:
     return _unknown(ErrorKind.UNKNOWN_CATALOG, "catalog", p["catalogName"], hint)
 
 
-def _name_below_catalog(p: Mapping[str, str]) -> ErrorText:
-    """The first part of a name is no catalog, so Spark asks its own one, and that refuses."""
-    first = _QUOTED.findall(p["identifier"])[0]
-    if first.lower() == _OWN_CATALOG:
-        return _table({"relationName": p["identifier"]})
-    return _catalog({"catalogName": f"`{first}`"})
+def _below_catalog(name: str, in_own: Callable[[], ErrorText]) -> ErrorText:
+    """The first part of a name is no catalog, so Spark asks its own one, and that refuses.
 
-
-def _database_below_catalog(p: Mapping[str, str]) -> ErrorText:
-    """The same of the name of a database."""
-    first = _QUOTED.findall(p["namespace"])[0]
+    Args:
+        name: the name, in backticks.
+        in_own: what is wrong where the catalog is the session's own.
+    """
+    first = _QUOTED.findall(name)[0]
     if first.lower() == _OWN_CATALOG:
-        return _database({"schemaName": p["namespace"]})
+        return in_own()
     return _catalog({"catalogName": f"`{first}`"})
 
 
@@ -372,8 +369,12 @@ _WORDS: Mapping[str, Callable[[Mapping[str, str]], ErrorText]] = {
     "UNRESOLVED_FIELD": _field,
     "TABLE_OR_VIEW_NOT_FOUND": _table,
     "CATALOG_NOT_FOUND": _catalog,
-    "REQUIRES_SINGLE_PART_NAMESPACE": _name_below_catalog,
-    "NESTED_DATABASE_UNSUPPORTED_BY_V1_SESSION_CATALOG": _database_below_catalog,
+    "REQUIRES_SINGLE_PART_NAMESPACE": lambda p: _below_catalog(
+        p["identifier"], lambda: _table({"relationName": p["identifier"]})
+    ),
+    "NESTED_DATABASE_UNSUPPORTED_BY_V1_SESSION_CATALOG": lambda p: _below_catalog(
+        p["namespace"], lambda: _database({"schemaName": p["namespace"]})
+    ),
     "SCHEMA_NOT_FOUND": _database,
     "UNRESOLVED_ROUTINE": _function,
     "PARSE_SYNTAX_ERROR": _syntax,

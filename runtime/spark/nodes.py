@@ -30,8 +30,6 @@ _SEPARATOR = "\x01"
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _UNITS: dict[str, float] = {**_SECONDS, **_BYTES, "": 1.0}
-# What is no sum: the most that any task held
-_PEAKS = ("peak memory", "data size of build side", "memory used by state")
 # The clocks of nodes: those that there are add up
 _CLOCKS = (
     "duration",
@@ -45,6 +43,8 @@ _CLOCKS = (
     "scan time",
 )
 _MEMORY = ("peak memory", "data size of build side")
+# What is no sum: the most that any task held
+_PEAKS = (*_MEMORY, "memory used by state")
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,8 @@ class SparkNode:
     @property
     def memory_bytes(self) -> int | None:
         """The most memory that it held in a task, if known."""
-        # what an Exchange calls so goes to disk
-        is_held = self.name.startswith("Broadcast")
-        names = (*_MEMORY, *(["data size"] if is_held else []))
+        # what an Exchange calls data size goes to disk
+        names = (*_MEMORY, "data size") if self.name.startswith("Broadcast") else _MEMORY
         found = [most(self.metrics[name]) for name in names if name in self.metrics]
         return round(max(found)) if found else None
 
@@ -98,9 +97,8 @@ class SparkNode:
         """Bytes that went to disk for lack of memory, if known."""
         return self._whole("spill size")
 
-    def _whole(self, *names: str) -> int | None:
-        found = [amount(self.metrics[name]) for name in names if name in self.metrics]
-        return round(sum(found)) if found else None
+    def _whole(self, name: str) -> int | None:
+        return round(amount(self.metrics[name])) if name in self.metrics else None
 
 
 def amount(text: str | None) -> float:
@@ -252,15 +250,11 @@ def _keys(plan: Sequence[SparkNode]) -> Iterator[_Key]:
 
 
 def _sums(first: dict[str, str], second: dict[str, str]) -> dict[str, str]:
-    return {
-        name: _sum(name, [each[name] for each in (first, second) if name in each])
-        for name in {**first, **second}
-    }
+    both = {name: _sum(name, first[name], second[name]) for name in first if name in second}
+    return {**first, **second, **both}
 
 
-def _sum(name: str, texts: list[str]) -> str:
-    if len(texts) == 1:
-        return texts[0]
+def _sum(name: str, *texts: str) -> str:
     total = max(map(most, texts)) if name in _PEAKS else sum(map(amount, texts))
     unit = texts[0].split("\n")[-1].split("(")[0].strip().partition(" ")[2]
     if unit in _SECONDS:

@@ -307,8 +307,7 @@ class TaggedJobs:
 
     def figures(self, tag: str) -> SparkFigures:
         """What Spark measured of the jobs that carry a tag, as `Watch.figures` has it."""
-        watch = Watch(self._spark, jobs=frozenset(self.jobs(tag)))
-        return watch.figures()
+        return Watch(self._spark, jobs=frozenset(self.jobs(tag))).figures()
 
     def _context(self) -> Any:
         return self._spark.sparkContext._jsc.sc()

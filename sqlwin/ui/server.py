@@ -18,6 +18,7 @@ import socket
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from importlib.resources import files
 from urllib.parse import quote
@@ -68,40 +69,31 @@ _HEADERS = {
 
 
 class Watchers:
-    """The sessions that a server shows, and the last snapshot of them.
-
-    Args:
-        sessions: the sessions.
-    """
+    """The sessions that a server shows, and the last snapshot of them."""
 
     def __init__(self, sessions: Sequence[Watched] = ()) -> None:
-        self._sessions = list(sessions)
+        self.sessions = list(sessions)
         self._lock = threading.Lock()
         self._last: ActivitySnapshot | None = None
         self._asked = 0.0
         self._end_was_seen = threading.Event()
         self._is_over = False
 
-    @property
-    def sessions(self) -> list[Watched]:
-        """The sessions."""
-        return list(self._sessions)
-
     def add(self, session: Watched) -> None:
         """Show one more session, if it is not shown yet."""
-        if session.activity.session not in (each.activity.session for each in self._sessions):
-            self._sessions.append(session)
+        if self.find(session.activity.session) is None:
+            self.sessions.append(session)
             self._last = None
 
     def remove(self, session: int) -> None:
         """Show a session no more, by its number."""
         if not self._is_over:
             self._last = None
-        self._sessions = [e for e in self._sessions if e.activity.session != session]
+        self.sessions = [e for e in self.sessions if e.activity.session != session]
 
     def find(self, session: int) -> Watched | None:
         """The session of a number."""
-        return next((e for e in self._sessions if e.activity.session == session), None)
+        return next((e for e in self.sessions if e.activity.session == session), None)
 
     def look(self) -> ActivitySnapshot:
         """A snapshot for a page, not older than a moment."""
@@ -124,7 +116,7 @@ class Watchers:
             ):
                 return last
             try:
-                found = snapshot(self._sessions, watches=watches)
+                found = snapshot(self.sessions, watches=watches)
             except (PySparkException, Py4JError, OSError):
                 # Spark has ended, or is about to
                 if last is None:
@@ -159,7 +151,7 @@ def application(watchers: Watchers, token: str) -> ASGIApp:
         return JSONResponse(to_json(found), headers=_HEADERS)
 
     async def metrics(request: Request) -> Response:
-        found = await run_in_threadpool(lambda: watchers.snapshot(watches=False))
+        found = await run_in_threadpool(watchers.snapshot, watches=False)
         return Response(
             metrics_text(found),
             media_type="text/plain; version=0.0.4; charset=utf-8",
@@ -170,12 +162,11 @@ def application(watchers: Watchers, token: str) -> ASGIApp:
         number = int(request.path_params["number"])
         session = watchers.find(int(request.path_params["session"]))
         document = None
-        if session is not None:
-            watched = session
-            try:
-                document = await run_in_threadpool(lambda: plan_of(watched, number))
-            except (PySparkException, Py4JError, OSError):
-                return _said("Spark has ended, and the plan was not asked for before", 410)
+        try:
+            if session is not None:
+                document = await run_in_threadpool(plan_of, session, number)
+        except (PySparkException, Py4JError, OSError):
+            return _said("Spark has ended, and the plan was not asked for before", 410)
         if document is None:
             return _said("there is no plan of this statement, or it lies back too far", 404)
         return HTMLResponse(plan_page(document), headers=_HEADERS)
@@ -303,7 +294,7 @@ def serve(session: Watched, port: int | None = None) -> Page:
         server.watchers.add(session)
         if there is None:
             server.start()
-        return Page(server, session.activity.session)
+        return Page(server, own)
 
 
 def _bound(port: int | None) -> socket.socket:
@@ -315,21 +306,20 @@ def _bound(port: int | None) -> socket.socket:
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     # a server that has just ended leaves connections behind, which are in nobody's way
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    chosen = [DEFAULT_PORT, 0] if port is None else [port]
-    for number in chosen:
-        try:
-            listening.bind((HOST, number))
+    if port is None:
+        with suppress(OSError):  # it is taken
+            listening.bind((HOST, DEFAULT_PORT))
             return listening
-        except OSError as error:
-            if number != chosen[-1]:
-                continue
-            listening.close()
-            reason = (error.strerror or str(error)).lower()
-            raise SetupError(
-                f"the page cannot be served at {HOST}:{number}: {reason}",
-                hint="give another port; without one, or with 0, a free one is taken",
-            ) from error
-    raise AssertionError("no port was tried")
+    try:
+        listening.bind((HOST, port or 0))
+    except OSError as error:
+        listening.close()
+        reason = (error.strerror or str(error)).lower()
+        raise SetupError(
+            f"the page cannot be served at {HOST}:{port or 0}: {reason}",
+            hint="give another port; without one, or with 0, a free one is taken",
+        ) from error
+    return listening
 
 
 class _Server:

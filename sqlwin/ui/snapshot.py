@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -15,8 +14,8 @@ from planner.explain.document import Document, QueryDocument, masked_document, t
 from runtime.connectors.latest_rows import LatestRows
 from runtime.redaction import Mask
 from runtime.spark.session import is_remote
-from runtime.spark.status import SparkFigures, StageProgress, TaggedJobs
-from runtime.streaming.status import OperatorStatus, StreamStatus, clock, held_back_by
+from runtime.spark.status import StageProgress, TaggedJobs
+from runtime.streaming.status import OperatorStatus, clock, held_back_by
 from sqlwin.display.notation import is_number, shown_texts
 from sqlwin.execution.activity import Activity, StatementRun, StatementState
 from sqlwin.execution.analyze import physical_tree, run_figures, with_analysis
@@ -43,16 +42,6 @@ _END_US = 2**61
 _RAN = (StatementState.DONE, StatementState.FAILED)
 
 
-class Jobs(Protocol):
-    """Spark's jobs by the tag of their statement; `runtime.spark.status.TaggedJobs` is one."""
-
-    def stages(self, tag: str) -> tuple[StageProgress, ...]:
-        """Their stages."""
-
-    def figures(self, tag: str) -> SparkFigures:
-        """What Spark measured of them."""
-
-
 @dataclass(frozen=True)
 class Watched:
     """A session that is watched.
@@ -69,7 +58,7 @@ class Watched:
 
     activity: Activity
     streams: Streams
-    jobs: Jobs | None
+    jobs: TaggedJobs | None
     mask: Callable[[], Mask]
     time_zone: Callable[[], str]
     spark: str = ""
@@ -79,14 +68,7 @@ class Watched:
 def watched_session(
     activity: Activity, streams: Streams, spark: SparkSession, mask: Callable[[], Mask]
 ) -> Watched:
-    """A session as it is watched.
-
-    Args:
-        activity: its statements.
-        streams: its streams.
-        spark: its Spark session.
-        mask: what looks secret in it.
-    """
+    """A session as it is watched, of what `Watched` has and its Spark session."""
     remote = is_remote(spark)
     return Watched(
         activity,
@@ -166,18 +148,14 @@ def _stream(session: Watched, stream: Stream, now: float, *, watches: bool) -> S
         busy_seconds=totals.seconds,
         phases=totals.phases,
         waits_for=mask(waits_for(stream, state, status)).strip("-"),
-        operators=_operators(status, now),
+        operators=tuple(
+            _operator(number, operator, status.incomplete, now)
+            for number, operator in enumerate(status.operators)
+        ),
         points=thinned(points, _MOST_POINTS),
         latest=tuple(latest_view(into, rows) for into, rows in latest.tables().items()),
         latest_problem=mask(latest.problem),
         checkpoint=mask(stream.checkpoint.directory) if setup.keeps_checkpoint else "",
-    )
-
-
-def _operators(status: StreamStatus, now: float) -> tuple[OperatorView, ...]:
-    return tuple(
-        _operator(number, operator, status.incomplete, now)
-        for number, operator in enumerate(status.operators)
     )
 
 
@@ -313,14 +291,11 @@ def plan_of(session: Watched, number: int) -> dict[str, object] | None:
     None if the statement has none, or is not kept any more.
     """
     run = session.activity.find(number)
-    if run is None:
-        return None
-    mask = session.mask().text
-    if run.document is not None:
-        return run.document
+    if run is None or run.document is not None:
+        return None if run is None else run.document
     if not run.plans:
         return None
-    zone = session.time_zone()
+    mask, zone = session.mask().text, session.time_zone()
     queries = [
         masked_document(query_document(plan, plan.sql.strip(), zone), mask)
         for plan in list(run.plans)
@@ -331,7 +306,7 @@ def plan_of(session: Watched, number: int) -> dict[str, object] | None:
     return document
 
 
-def _with_figures(query: QueryDocument, jobs: Jobs, run: StatementRun) -> QueryDocument:
+def _with_figures(query: QueryDocument, jobs: TaggedJobs, run: StatementRun) -> QueryDocument:
     """The document of a query with what Spark measured of its jobs, if there are any."""
     figures, record = jobs.figures(run.record.tag), run.record
     if not figures.stages:
