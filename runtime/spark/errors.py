@@ -126,10 +126,10 @@ def translate(error: BaseException, sql: str | None = None) -> SqlwinError:
     )
     if text is not None:
         failed = QueryCancelled if text == _CANCELLED else ExecutionError
-        return _placed(_made(failed, text), chain, sql)
+        return _with_position(_as_error(failed, text), chain, sql)
     for failure in chain:
         if failure.condition and (text := error_text(failure.condition, failure.parameters)):
-            return _placed(_made(_class(error, failure), text), chain, sql)
+            return _with_position(_as_error(_error_class(error, failure), text), chain, sql)
     for failure in chain:
         if failure.condition and failure.condition not in ("STREAM_FAILED", "TASK_WRITE_FAILED"):
             # Bugs of Spark's and conditions without a name of their own are unknown.
@@ -138,8 +138,8 @@ def translate(error: BaseException, sql: str | None = None) -> SqlwinError:
             text = first_sentence(failure.text)
             if "SUBQUERY" in failure.condition:
                 text = text._replace(kind=ErrorKind.SUBQUERY)
-            return _placed(_made(_class(error, failure), text), chain, sql)
-    return _unknown(error, chain)
+            return _with_position(_as_error(_error_class(error, failure), text), chain, sql)
+    return _unknown_error(error, chain)
 
 
 def why_unwritable(error: BaseException) -> str | None:
@@ -181,15 +181,15 @@ def is_interruption(error: BaseException | None) -> bool:
     if error is None or isinstance(error, SqlwinError):
         return isinstance(error, QueryCancelled)
     chain = _chain(error)
-    is_cut = any(name in _said(chain) for name in _INTERRUPTED)
+    is_cut = any(name in _full_text(chain) for name in _INTERRUPTED)
     return is_cut or _machine_error(error, chain) == _CANCELLED
 
 
-def _said(chain: Sequence[Failure]) -> str:
+def _full_text(chain: Sequence[Failure]) -> str:
     return "\n".join(f"{failure.java_class} {failure.text}" for failure in chain)
 
 
-def _made(class_: type[SqlwinError], text: ErrorText) -> SqlwinError:
+def _as_error(class_: type[SqlwinError], text: ErrorText) -> SqlwinError:
     """The error, with what its message names: Spark has that in its text alone."""
     names: tuple[str, ...] = ()
     if issubclass(class_, AnalysisError) or "`" in text.message:
@@ -199,7 +199,7 @@ def _made(class_: type[SqlwinError], text: ErrorText) -> SqlwinError:
     return class_(text.message, hint=text.hint, kind=text.kind, subjects=names)
 
 
-def _class(error: BaseException, failure: Failure) -> type[SqlwinError]:
+def _error_class(error: BaseException, failure: Failure) -> type[SqlwinError]:
     if isinstance(error, ParseException):
         return SqlSyntaxError
     if (failure.condition or "").split(".")[0] in _CATALOG:
@@ -207,7 +207,7 @@ def _class(error: BaseException, failure: Failure) -> type[SqlwinError]:
     return AnalysisError if isinstance(error, AnalysisException) else ExecutionError
 
 
-def _unknown(error: BaseException, chain: Sequence[Failure]) -> SqlwinError:
+def _unknown_error(error: BaseException, chain: Sequence[Failure]) -> SqlwinError:
     texts = [first_sentence(failure.text).message for failure in chain]
     # "Job aborted" and the like say nothing: the innermost cause that says something does.
     informative = [text for text in texts if text and "aborted" not in text]
@@ -215,7 +215,7 @@ def _unknown(error: BaseException, chain: Sequence[Failure]) -> SqlwinError:
     trace = "".join(traceback.format_exception(error))
     append_trace(message, f"{trace}\n" + "\n".join(failure.text for failure in chain))
     hint = f"the full report is in {log_file()}"
-    return _made(ExecutionError, ErrorText(message or type(error).__name__, hint))
+    return _as_error(ExecutionError, ErrorText(message or type(error).__name__, hint))
 
 
 # Errors of certain kinds -------------------------------------------------------------------------
@@ -273,7 +273,7 @@ def _machine_error(error: BaseException, chain: Sequence[Failure]) -> ErrorText 
         return ErrorText(
             "the connection to Spark is lost: its JVM has died", f"its log is {log_file()}"
         )
-    text = _said(chain)
+    text = _full_text(chain)
     if "SPARK_JOB_CANCELLED" in text or "java.lang.InterruptedException" in text:
         return _CANCELLED
     if "OutOfMemoryError" in text or "UNABLE_TO_ACQUIRE_MEMORY" in text:
@@ -393,7 +393,7 @@ def _storage_error(chain: Sequence[Failure]) -> ErrorText | None:
     if reason is None:
         return None
     why = _STORAGE[reason]
-    what = _writer(text[text.index(reason) :]) or _writer(text)
+    what = _writer_in(text[text.index(reason) :]) or _writer_in(text)
     if what == "spill":
         directory = temporary_directory()
         where = "" if directory is None else f" in {directory}"
@@ -422,7 +422,7 @@ def temporary_directory() -> str | None:
         return None
 
 
-def _writer(text: str) -> str | None:
+def _writer_in(text: str) -> str | None:
     places = [
         (text.index(mark), what) for what, marks in _WRITERS for mark in marks if mark in text
     ]
@@ -432,15 +432,15 @@ def _writer(text: str) -> str | None:
 # Where in the SQL --------------------------------------------------------------------------------
 
 
-def _placed(error: SqlwinError, chain: Sequence[Failure], sql: str | None) -> SqlwinError:
-    places = (_place(failure, sql) for failure in chain) if sql is not None else ()
+def _with_position(error: SqlwinError, chain: Sequence[Failure], sql: str | None) -> SqlwinError:
+    places = (_position(failure, sql) for failure in chain) if sql is not None else ()
     position = next((place for place in places if place is not None), None)
     if position is not None:
         error.position, error.sql = position, sql
     return error
 
 
-def _place(failure: Failure, sql: str) -> Position | None:
+def _position(failure: Failure, sql: str) -> Position | None:
     for fragment in failure.fragments:
         text = fragment.text
         if not text:

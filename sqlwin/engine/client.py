@@ -99,16 +99,16 @@ def run(
     place = find_place()
     if place is None or place.why_refused() is not None:
         return None
-    channel = _connected(place.socket)
+    channel = _connect(place.socket)
     if channel is None and waiting is None:
         return None
     with waiting() if channel is None and waiting is not None else nullcontext():
-        channel = channel or _started(place)
+        channel = channel or _start_engine(place)
         if channel is None:
             return None
-        pid = _handed_over(channel, arguments, scripts, conf)
+        pid = _submit(channel, arguments, scripts, conf)
     with channel:
-        return None if pid is None else _accompanied(channel, pid)
+        return None if pid is None else _wait_for_exit(channel, pid)
 
 
 def start() -> str | None:
@@ -117,7 +117,7 @@ def start() -> str | None:
     if place is None:
         return "there is no directory for its socket"
     place.refused.unlink(missing_ok=True)
-    channel = _connected(place.socket) or _started(place)
+    channel = _connect(place.socket) or _start_engine(place)
     if channel is None:
         return place.why_refused() or "it ended at once"
     with channel:
@@ -139,7 +139,7 @@ def status() -> list[wire.Message]:
     place = find_place()
     found = []
     for path in [] if place is None else sockets(place.directory):
-        said = _asked(path, {"command": "status"})
+        said = _request(path, {"command": "status"})
         if said is not None:
             found.append({**said, "ours": place is not None and path == place.socket})
     return found
@@ -149,10 +149,10 @@ def stop() -> list[wire.Message]:
     """Let each engine of this user's end, once it has nothing to run; what they said."""
     place = find_place()
     paths = [] if place is None else sockets(place.directory)
-    return [said for path in paths if (said := _asked(path, {"command": "end"})) is not None]
+    return [said for path in paths if (said := _request(path, {"command": "end"})) is not None]
 
 
-def _connected(path: Path) -> socket.socket | None:
+def _connect(path: Path) -> socket.socket | None:
     """A connection to an engine; None if there is none."""
     channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -164,9 +164,9 @@ def _connected(path: Path) -> socket.socket | None:
         return None
 
 
-def _asked(path: Path, message: wire.Message) -> wire.Message | None:
+def _request(path: Path, message: wire.Message) -> wire.Message | None:
     """The answer of an engine; None if there is none."""
-    channel = _connected(path)
+    channel = _connect(path)
     if channel is None:
         return None
     with channel:
@@ -177,16 +177,16 @@ def _asked(path: Path, message: wire.Message) -> wire.Message | None:
             return None
 
 
-def _started(place: EnginePlace) -> socket.socket | None:
+def _start_engine(place: EnginePlace) -> socket.socket | None:
     """Start an engine in place of others that have nothing to do; a connection to it."""
     for other in sockets(place.directory):
         if other != place.socket:
-            _asked(other, {"command": "end"})
+            _request(other, {"command": "end"})
     environment = {**os.environ, SWITCH: "off"}
     process = start_module("sqlwin.cli.background", place.socket, place.directory, environment)
     give_up = time.monotonic() + _ANSWER_SECONDS
     while time.monotonic() < give_up:
-        channel = _connected(place.socket)
+        channel = _connect(place.socket)
         if channel is not None:
             return channel
         if process.poll() is not None:
@@ -195,7 +195,7 @@ def _started(place: EnginePlace) -> socket.socket | None:
     return None
 
 
-def _handed_over(
+def _submit(
     channel: socket.socket,
     arguments: Sequence[str],
     scripts: Sequence[tuple[str, str | None]],
@@ -225,10 +225,10 @@ def _handed_over(
     return pid if isinstance(pid, int) else None
 
 
-def _accompanied(channel: socket.socket, pid: int) -> int:
+def _wait_for_exit(channel: socket.socket, pid: int) -> int:
     """Let the run begin, and wait for its end; its exit code."""
     channel.settimeout(None)
-    with _signals_passed_on(channel, pid):
+    with _forward_signals(channel, pid):
         try:
             wire.send_message(channel, {"go": True})
             answer, _ = wire.receive(channel)
@@ -242,7 +242,7 @@ def _accompanied(channel: socket.socket, pid: int) -> int:
 
 
 @contextmanager
-def _signals_passed_on(channel: socket.socket, pid: int) -> Iterator[None]:
+def _forward_signals(channel: socket.socket, pid: int) -> Iterator[None]:
     """Inside, signals are for the run. A second one ends this process, and the run with it."""
 
     def forward(number: int, frame: FrameType | None) -> None:

@@ -92,14 +92,14 @@ class EngineRun:
         command = socket.socket(fileno=files[0])
         command.settimeout(None)  # the engine has set one
         with command:
-            if self._is_taken(attached, command, request, files[1:]):
-                self._carry_out(attached, command, request)
+            if self._accepts(attached, command, request, files[1:]):
+                self._run_command(attached, command, request)
             else:
                 attached.leave()
         wire.send_message(self._engine, {"done": True})
         return 0
 
-    def _is_taken(
+    def _accepts(
         self, attached: Attached, command: socket.socket, request: wire.Message, files: list[int]
     ) -> bool:
         """Become what the command is; whether that is possible, and the command wants to go on."""
@@ -107,7 +107,7 @@ class EngineRun:
             if not all(map(attached.can_change, request["conf"])):
                 wire.send_message(command, {"declined": True})
                 return False
-            _take_over(request, files, self._spark.environment)
+            _adopt_state_of(request, files, self._spark.environment)
             attached.begin(Path.cwd())
             wire.send_message(command, {"ready": os.getpid()})
             wire.receive(command)
@@ -115,10 +115,12 @@ class EngineRun:
             return False
         return True
 
-    def _carry_out(self, attached: Attached, command: socket.socket, request: wire.Message) -> None:
+    def _run_command(
+        self, attached: Attached, command: socket.socket, request: wire.Message
+    ) -> None:
         ended = threading.Event()
         listener = threading.Thread(
-            target=_pass_signals, args=(command, ended), name="sqlwin-command", daemon=True
+            target=_receive_signals, args=(command, ended), name="sqlwin-command", daemon=True
         )
         listener.start()
         code = self._exit_code(request["arguments"])
@@ -127,10 +129,10 @@ class EngineRun:
         finally:
             # where Spark is gone too, which the command has said by then
             ended.set()
-            self._say_end(command, code)
+            self._report_exit(command, code)
         attached.leave()
 
-    def _say_end(self, command: socket.socket, code: int) -> None:
+    def _report_exit(self, command: socket.socket, code: int) -> None:
         # Whoever reads what was printed is at the end of it now
         for number in (0, 1, 2):
             os.dup2(os.open(os.devnull, os.O_RDWR), number)
@@ -162,7 +164,7 @@ class EngineRun:
         return code if isinstance(code, int) else 0
 
 
-def _take_over(request: wire.Message, files: list[int], before: Mapping[str, str]) -> None:
+def _adopt_state_of(request: wire.Message, files: list[int], before: Mapping[str, str]) -> None:
     """Take the command's directory, environment, streams and signals.
 
     Args:
@@ -193,7 +195,7 @@ def _take_over(request: wire.Message, files: list[int], before: Mapping[str, str
         signal.signal(number, signal.SIG_IGN)
 
 
-def _pass_signals(command: socket.socket, ended: threading.Event) -> None:
+def _receive_signals(command: socket.socket, ended: threading.Event) -> None:
     """Let signals of the command be this process's; when it is gone, so is this one.
 
     A terminal that hangs up is what a command is most like that is gone.

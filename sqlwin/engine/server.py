@@ -154,7 +154,7 @@ class Engine:
                 if channel is self._listener:
                     self._accept()
                 else:
-                    self._hear()
+                    self._read_message()
         return None
 
     def _terminate(self, number: int, frame: FrameType | None) -> None:
@@ -180,7 +180,7 @@ class Engine:
             self._waiting.close()
         return EngineRun(theirs, spark, is_first, self._main)
 
-    def _hear(self) -> None:
+    def _read_message(self) -> None:
         """Take what the run has to say."""
         child = self._child
         assert child is not None
@@ -200,9 +200,9 @@ class Engine:
             self._refuse(message["failed"])
         if child.is_ready and not child.is_busy and self._waiting is not None:
             waiting, self._waiting = self._waiting, None
-            self._give(child, waiting)
+            self._dispatch(child, waiting)
 
-    def _give(self, child: _Child, command: _Waiting) -> None:
+    def _dispatch(self, child: _Child, command: _Waiting) -> None:
         """Let the run have a command, or let that know that there is a run."""
         with suppress(OSError):  # the command is gone, or the run, which shows when it is read
             if command.files:
@@ -247,7 +247,7 @@ class Engine:
                 case _:
                     self._idle_seconds = request.get("idle", self._idle_seconds)
                     if child is not None and child.is_ready:
-                        self._give(child, command)
+                        self._dispatch(child, command)
                     else:
                         self._waiting = command
                     return None
