@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import click
@@ -31,28 +32,22 @@ def run_in_engine(
         arguments,
         [(script.text, script.file) for script in scripts],
         [key for key, _ in options["conf"]],
-        _waiting(options["no_progress"]) if starts else None,
+        partial(_starting_bar, options["no_progress"]) if starts else None,
     )
     if code is not None:
         sys.exit(code)
 
 
-def _waiting(no_progress: bool) -> Callable[[], AbstractContextManager[object]]:
+@contextmanager
+def _starting_bar(no_progress: bool) -> Iterator[None]:
     """Shows that Spark starts."""
+    from rich.console import Console
 
-    def bar() -> AbstractContextManager[object]:
-        from contextlib import ExitStack
+    from sqlwin.display.progress import ProgressBar
 
-        from rich.console import Console
-
-        from sqlwin.display.progress import ProgressBar
-
-        stack = ExitStack()
-        progress = stack.enter_context(ProgressBar(Console(stderr=True), enabled=not no_progress))
-        stack.enter_context(progress.waiting("Starting Spark"))
-        return stack
-
-    return bar
+    progress = ProgressBar(Console(stderr=True), enabled=not no_progress)
+    with progress, progress.waiting("Starting Spark"):
+        yield
 
 
 @click.group(short_help="Show, start or stop the background engine.")

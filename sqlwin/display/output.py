@@ -50,9 +50,6 @@ class AtomicFile:
     def __enter__(self) -> AtomicFile:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.discard()
-
     def write(self, text: str) -> None:
         """Append `text`."""
         try:
@@ -74,7 +71,7 @@ class AtomicFile:
             raise self._failed(error) from error
         self._temporary = None
 
-    def discard(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """Remove what was written, unless it was committed."""
         try:
             self.stream.close()

@@ -47,7 +47,7 @@ class PagedText:
         rows: int,
         write: Callable[[str], object],
         command: list[str] | None,
-        on_page: Callable[[bool], None] = lambda is_open: None,
+        on_page: Callable[[bool], None],
     ) -> None:
         self._on_page = on_page
         self._rows = rows
@@ -61,7 +61,17 @@ class PagedText:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        """Show what is held, or wait until the reader leaves the pager."""
+        if self._pager is None:
+            self._write("".join(self._held))
+            return
+        try:
+            if self._pager.stdin is not None:
+                self._pager.stdin.close()
+        except BrokenPipeError:
+            pass  # left before the end
+        self._pager.wait()
+        self._on_page(False)
 
     def write(self, text: str) -> None:
         """Append text.
@@ -96,20 +106,6 @@ class PagedText:
             self._n_lines = 0
         else:
             self._send(held)
-
-    def close(self) -> None:
-        """Show what is held, or wait until the reader leaves the pager."""
-        if self._pager is None:
-            self._write("".join(self._held))
-            self._held = []
-            return
-        try:
-            if self._pager.stdin is not None:
-                self._pager.stdin.close()
-        except BrokenPipeError:
-            pass  # left before the end
-        self._pager.wait()
-        self._on_page(False)
 
     def _send(self, text: str) -> None:
         assert self._pager is not None and self._pager.stdin is not None

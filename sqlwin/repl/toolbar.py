@@ -28,9 +28,7 @@ def continuation(width: int, line: int, wrapped: int) -> StyleAndTextTuples:
     if wrapped:
         return [("class:prompt.more", " " * width)]
     lines = get_app().current_buffer.document.lines[:line]
-    mark = {"'": "'", '"': '"', "`": "`", "(": "(", "[": "[", "/*": "*"}.get(
-        open_piece("\n".join(lines)), "-"
-    )
+    mark = (open_piece("\n".join(lines)) or "-")[-1]
     return [("class:prompt.more", f"{mark}> ".rjust(width))]
 
 
