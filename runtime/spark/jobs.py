@@ -187,7 +187,10 @@ class _SideBySide(Generic[T]):
                 while self._n_ended < len(threads) and any(each.is_alive() for each in threads):
                     self._changed.wait(_JOIN_S)
         except BaseException:
-            self._stop()
+            with self._changed:
+                self._stops = True
+                self._changed.notify_all()
+            _cancel_tagged(self._spark, self._tag)
             # Not by `join`: before Python 3.13 a thread whose join an exception has interrupted
             # counts as ended, and the process would end before what it writes is taken back.
             while self._is_working():
@@ -223,11 +226,14 @@ class _SideBySide(Generic[T]):
                 outcome = Outcome(self._works[number]())
             except Exception as error:
                 outcome = Outcome(error=error)
+            # at once, or another thread would begin what is to come after this one
             with self._changed:
                 self._outcomes[number] = outcome
+                is_first = not outcome.done and not self._stops
+                self._stops = self._stops or not outcome.done
                 self._changed.notify_all()
-            if not outcome.done:
-                self._stop()
+            if is_first:
+                _cancel_tagged(self._spark, self._tag)
 
     def _next(self) -> int | None:
         """The first work that nothing holds up; None if there is none left."""
@@ -239,14 +245,6 @@ class _SideBySide(Generic[T]):
                         return number
                 self._changed.wait()
             return None
-
-    def _stop(self) -> None:
-        with self._changed:
-            if self._stops:
-                return
-            self._stops = True
-            self._changed.notify_all()
-        _cancel_tagged(self._spark, self._tag)
 
 
 def _tag_jobs(spark: SparkSession, tag: str) -> None:

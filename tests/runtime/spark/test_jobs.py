@@ -9,7 +9,7 @@ import time
 import pytest
 from pyspark.sql import SparkSession
 
-from runtime.spark.jobs import run_side_by_side
+from runtime.spark.jobs import Outcome, run_side_by_side
 
 
 def test_an_interrupt_waits_until_the_work_has_cleaned_up(spark: SparkSession) -> None:
@@ -37,3 +37,20 @@ def test_an_interrupt_waits_until_the_work_has_cleaned_up(spark: SparkSession) -
         run_side_by_side(spark, [work], [set()])
     assert cleaned.is_set()
     interrupting.join()
+
+
+def test_what_comes_after_a_work_that_fails_is_never_begun(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(outcome: Outcome[None]) -> bool:
+        time.sleep(0.3)  # so that the other thread would have the time to begin something
+        return outcome.error is None
+
+    def failing() -> None:
+        time.sleep(0.3)  # until the other thread waits for it
+        raise ValueError("no")
+
+    monkeypatch.setattr(Outcome, "done", property(slow))
+    first, second = run_side_by_side(spark, [failing, lambda: None], [set(), {0}])
+    assert isinstance(first.error, ValueError)
+    assert not second.begun
