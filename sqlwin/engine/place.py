@@ -94,8 +94,8 @@ def idle_seconds() -> float:
 
 
 def find_place() -> EnginePlace | None:
-    """Where the engine for this process is; None where there can be none."""
-    directory = private_directory()
+    """Where the engine for this process is; None where there can be none, as but on Linux."""
+    directory = private_directory() if sys.platform == "linux" else None
     if directory is None:
         return None
     place = EnginePlace(directory, _identity(os.environ))

@@ -85,6 +85,13 @@ def test_the_directory_is_for_its_user_alone(runtime: Path) -> None:
     assert private_directory() != directory
 
 
+def test_on_other_systems_than_linux_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert find_place() is None
+    assert client.status() == client.stop() == []
+
+
 def test_ci_and_the_switch_turn_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("CI", "SQLWIN_ENGINE", "PYTEST_CURRENT_TEST", "PYTEST_VERSION"):
         monkeypatch.delenv(variable, raising=False)
