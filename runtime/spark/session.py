@@ -20,11 +20,11 @@ from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from runtime.errors import SetupError, SqlwinError
+from runtime.errors import SetupError
 from runtime.redaction import remember_settings
 from runtime.spark.connect import active_remote_session, connected_session
 from runtime.spark.defaults import chosen_settings, is_local_master, memory_of_workers
-from runtime.spark.errors import translate
+from runtime.spark.errors import translate, translated_errors
 from runtime.spark.jvm.java import find_java
 from runtime.spark.jvm.process import begin_jvm, running_jvm
 from runtime.spark.jvm.submit import configured_defaults
@@ -146,15 +146,14 @@ def start_session(
         elsewhere = None if master or is_submitted() else _remote_of_environment()
         if elsewhere:
             return connected_session(elsewhere, conf)
-        try:
-            if is_submitted():
-                return _submitted_session(master, conf)
-            return _new_session(master, conf)
-        except SqlwinError:
-            raise
-        except Exception as error:
-            cause = translate(error, None)
-            raise SetupError(f"Spark did not start: {cause.message}", hint=cause.hint) from error
+        start = _submitted_session if is_submitted() else _new_session
+        with translated_errors(_not_started):
+            return start(master, conf)
+
+
+def _not_started(error: Exception) -> SetupError:
+    cause = translate(error)
+    return SetupError(f"Spark did not start: {cause.message}", hint=cause.hint)
 
 
 def begin_java(

