@@ -263,7 +263,7 @@ class HadoopFiles:
                 self._system(new).delete(self._path(complete), False)
                 self.rename(path, complete)
                 self._system(new).delete(self._path(new), False)
-                self.rename(complete, new)
+                self._finish_replacing(complete, new)
 
     def open(self, path: str) -> BinaryIO:
         """A file to be read at any place."""
@@ -338,8 +338,16 @@ class HadoopFiles:
         complete = _beside(path, "new")
         if not self._is_there(complete):
             return False
-        self.rename(complete, path)
+        self._finish_replacing(complete, path)
         return True
+
+    def _finish_replacing(self, complete: str, path: str) -> None:
+        """Give a complete file its name, unless another process has done so at the same time."""
+        try:
+            self.rename(complete, path)
+        except OSError:
+            if self._is_there(complete) or not self._is_there(path):
+                raise
 
     def _paths(self, statuses: Any) -> list[str]:
         """The paths of a Java array of files, which come over in one call, not in three a file."""

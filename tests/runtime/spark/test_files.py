@@ -30,6 +30,15 @@ class FailsBehindDelete(HadoopFiles):
         super().rename(path, new)
 
 
+class Overtaken(HadoopFiles):
+    """Another process finishes what this one is about to finish."""
+
+    def rename(self, path: str, new: str) -> None:
+        if path.endswith(".new"):
+            super().rename(path, new)
+        super().rename(path, new)
+
+
 def test_paths_without_a_scheme_are_on_the_default_file_system_of_the_session(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,6 +88,19 @@ def test_a_replacement_that_was_cut_short_is_finished_by_whoever_reads(
     assert not (tmp_path / "x").exists()
     assert files.exists(path)
     assert files.read_text(path) == "two"
+
+
+def test_two_processes_may_finish_a_replacement_at_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    files, path = HadoopFiles(spark), as_uri(f"{tmp_path}/x")
+    files.write_text(path, "one")
+    Overtaken(spark, replaces=False).write_text(path, "two")
+    assert files.read_text(path) == "two"
+    with pytest.raises(OSError, match="killed"):
+        FailsBehindDelete(spark, replaces=False).write_text(path, "three")
+    assert Overtaken(spark).exists(path)
+    assert files.read_text(path) == "three"
 
 
 def test_what_java_raises_about_a_file_is_an_error_of_the_system(
