@@ -6,16 +6,7 @@ from typing import Any, ClassVar
 
 from prompt_toolkit.styles import Style
 from pygments.lexer import RegexLexer, bygroups, words
-from pygments.token import (
-    Comment,
-    Keyword,
-    Name,
-    Number,
-    Operator,
-    Punctuation,
-    String,
-    Text,
-)
+from pygments.token import Comment, Keyword, Name, Number, Operator, Punctuation, String, Text
 
 from sqlwin.repl.completion.words import KEYWORDS, TYPES, WINDOW_FUNCTIONS
 

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlwin.repl.completion.tokens import (
-    Typed,
-    after_last,
-    level_from,
-    open_brackets,
-    typed_tokens,
-)
+from sqlwin.repl.completion.tokens import Typed, after_last, level_from, open_brackets, typed_tokens
 from sqlwin.repl.completion.words import WINDOW_FUNCTIONS
 
 

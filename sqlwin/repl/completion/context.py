@@ -7,13 +7,7 @@ from enum import Enum
 from itertools import takewhile
 
 from sqlwin.repl.completion.call_help import argument_index, parameters_of
-from sqlwin.repl.completion.scope import (
-    RELATION_STARTS,
-    Derived,
-    dotted,
-    scope_at,
-    with_queries,
-)
+from sqlwin.repl.completion.scope import RELATION_STARTS, Derived, dotted, scope_at, with_queries
 from sqlwin.repl.completion.tokens import (
     Typed,
     after_last,
