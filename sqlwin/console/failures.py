@@ -8,7 +8,7 @@ import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -24,8 +24,13 @@ SQL_IS_WRONG = 1
 FAILED_WHILE_RUNNING = 3
 # What is said of a signal; of SIGHUP nothing, whose terminal is gone
 _SAID: dict[int, str] = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+# Signals that ask a process to end
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # As of a program that does not mind the signal, so that `set -o pipefail` sees it
 READER_LEFT = 128 + signal.SIGPIPE
+
+
+Handler = Callable[[int, FrameType | None], None]
 
 
 class Stopped(KeyboardInterrupt):
@@ -65,23 +70,37 @@ def stopped_by_signals(before: Callable[[], None]) -> Iterator[None]:
     """
 
     def stop(number: int, frame: FrameType | None) -> None:
-        for each in replaced:
-            signal.signal(each, signal.SIG_DFL)
+        end_at_next_signal()
         before()
         raise Stopped(number)
 
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    # A program started by nohup, or in the background of a script, keeps on ignoring signals.
-    replaced = {n: signal.getsignal(n) for n in numbers if signal.getsignal(n) != signal.SIG_IGN}
+    with signals_handled(dict.fromkeys(ENDING, stop)):
+        yield
+
+
+@contextmanager
+def signals_handled(handlers: Mapping[signal.Signals, Handler]) -> Iterator[None]:
+    """Inside, signals have these handlers, but for signals that the process ignores.
+
+    A program started by nohup, or in the background of a script, keeps on ignoring them.
+    """
+    replaced = {n: signal.getsignal(n) for n in handlers if signal.getsignal(n) != signal.SIG_IGN}
     for number in replaced:
-        signal.signal(number, stop)
+        signal.signal(number, handlers[number])
     try:
         yield
     finally:
         for number, handler in replaced.items():
-            # After the first signal the default stays, for what is still to be cleaned up.
-            if signal.getsignal(number) == stop:
+            # After `end_at_next_signal` the default stays, for what is still to be cleaned up.
+            if signal.getsignal(number) == handlers[number]:
                 signal.signal(number, handler)
+
+
+def end_at_next_signal() -> None:
+    """Let the next signal that asks the process to end do so at once, unless it is ignored."""
+    for number in ENDING:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
 
 
 @contextmanager
@@ -114,11 +133,9 @@ def _report(error: BaseException, stop: KeyboardInterrupt | None) -> int:
         # What is still in the buffer must not be tried again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return READER_LEFT
-    if isinstance(error, SqlwinError):
-        say_error(report_text(error))
-        is_running = isinstance(error, ExecutionError | SetupError)
-        return FAILED_WHILE_RUNNING if is_running else SQL_IS_WRONG
-    say_unexpected(error)
+    say_failure(error)
+    if isinstance(error, SqlwinError) and not isinstance(error, ExecutionError | SetupError):
+        return SQL_IS_WRONG
     return FAILED_WHILE_RUNNING
 
 
@@ -155,8 +172,11 @@ def say_error(text: str) -> None:
     Console(stderr=True).print(report, soft_wrap=True, highlight=False)
 
 
-def say_unexpected(error: BaseException) -> None:
-    """Say on stderr that an error came which nobody thought of, and where its trace is."""
+def say_failure(error: BaseException) -> None:
+    """Say on stderr what went wrong; of an error that nobody thought of, where its trace is."""
+    if isinstance(error, SqlwinError):
+        say_error(report_text(error))
+        return
     said = str(error).strip().splitlines() or ["no message"]
     say_error(
         f"unexpected {type(error).__name__}: {DEFAULT.text(said[0])[:300]}\n"

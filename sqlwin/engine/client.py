@@ -19,6 +19,7 @@ from typing import Any
 
 from runtime.background import start_module
 from runtime.errors import ExecutionError
+from sqlwin.console.failures import ENDING, end_at_next_signal, signals_handled
 from sqlwin.engine import wire
 from sqlwin.engine.place import (
     SWITCH,
@@ -40,8 +41,7 @@ _NEEDS_OWN_SPARK = re.compile(
     r"|/dev/(fd/|std|tty)|/proc/self/",
     re.IGNORECASE,
 )
-_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_CAN_BE_IGNORED = (*_FORWARDED, signal.SIGPIPE)
+_CAN_BE_IGNORED = (*ENDING, signal.SIGPIPE)
 
 
 def unfit(options: Mapping[str, Any], texts: Sequence[str]) -> str | None:
@@ -246,8 +246,7 @@ def _forward_signals(channel: socket.socket, pid: int) -> Iterator[None]:
     """Inside, signals are for the run. A second one ends this process, and the run with it."""
 
     def forward(number: int, frame: FrameType | None) -> None:
-        for each in replaced.keys() & set(_FORWARDED):
-            signal.signal(each, signal.SIG_DFL)
+        end_at_next_signal()
         with suppress(OSError):  # it has ended just now
             wire.send_message(channel, {"signal": number})
 
@@ -257,12 +256,5 @@ def _forward_signals(channel: socket.socket, pid: int) -> Iterator[None]:
             os.kill(os.getpid(), signal.SIGSTOP)  # until the shell says go on
             os.kill(pid, signal.SIGCONT)
 
-    handlers = {**dict.fromkeys(_FORWARDED, forward), signal.SIGTSTP: pause}
-    replaced = {n: signal.getsignal(n) for n in handlers if signal.getsignal(n) != signal.SIG_IGN}
-    for number in replaced:
-        signal.signal(number, handlers[number])
-    try:
+    with signals_handled({**dict.fromkeys(ENDING, forward), signal.SIGTSTP: pause}):
         yield
-    finally:
-        for number, handler in replaced.items():
-            signal.signal(number, handler)

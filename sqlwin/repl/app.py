@@ -20,7 +20,13 @@ from prompt_toolkit.lexers import PygmentsLexer
 
 from runtime.errors import SqlwinError
 from runtime.spec.figures import counted
-from sqlwin.console.failures import Stopped, report_text, say_error, say_unexpected
+from sqlwin.console.failures import (
+    Stopped,
+    end_at_next_signal,
+    report_text,
+    say_failure,
+    signals_handled,
+)
 from sqlwin.console.scripts import Script
 from sqlwin.repl import commands, toolbar
 from sqlwin.repl.commands import ReplOptions
@@ -93,21 +99,15 @@ class Repl:
             signal.SIGTERM: self._stopped,
             signal.SIGHUP: self._stopped,
         }
-        # a program that was started by nohup keeps on ignoring signals
-        heeded = [n for n in handlers if signal.getsignal(n) != signal.SIG_IGN]
-        previous = {number: signal.signal(number, handlers[number]) for number in heeded}
         try:
-            for script in files:
-                self._preload(script)
-            for text in expressions:
-                self.run_sql(text)
-            while self._turn():
-                pass
+            with signals_handled(handlers):
+                for script in files:
+                    self._preload(script)
+                for text in expressions:
+                    self.run_sql(text)
+                while self._turn():
+                    pass
         finally:
-            for number, handler in previous.items():
-                # after the first signal to end the default stays: a second one ends all at once
-                if signal.getsignal(number) == handlers[number]:
-                    signal.signal(number, handler)
             self._close()
 
     def say(self, text: str) -> None:
@@ -155,7 +155,7 @@ class Repl:
             _say_dim("cancelled")
             return False
         except Exception as error:
-            _report(error)
+            say_failure(error)
             return False
         finally:
             self.names.learn_soon()
@@ -194,7 +194,7 @@ class Repl:
         except KeyboardInterrupt:
             self.say("")
         except Exception as error:
-            _report(error)
+            say_failure(error)
         return True
 
     def _start_soon(self) -> None:
@@ -210,9 +210,7 @@ class Repl:
         raise KeyboardInterrupt
 
     def _stopped(self, number: int, frame: FrameType | None) -> None:
-        for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(each) != signal.SIG_IGN:
-                signal.signal(each, signal.SIG_DFL)
+        end_at_next_signal()
         app = self._prompt.app
         if not app.is_running or app.loop is None:
             raise Stopped(number)
@@ -357,13 +355,6 @@ def _say_dim(text: str) -> None:
     from rich.console import Console
 
     Console(stderr=True).print(text, style="dim", highlight=False)
-
-
-def _report(error: BaseException) -> None:
-    if isinstance(error, SqlwinError):
-        say_error(report_text(error))
-    else:
-        say_unexpected(error)
 
 
 def _write_screen(text: str) -> None:

@@ -200,9 +200,7 @@ def _quit(prompt: Prompt, argument: str) -> None:
 
 @command(r"\d", "[NAME]", "list tables and views, or describe one", "tables")
 def _describe(prompt: Prompt, argument: str) -> None:
-    prompt.run_sql(
-        f"DESCRIBE {argument.rstrip(';')};" if argument else "SHOW TABLES;", is_typed=False
-    )
+    prompt.run_sql(f"DESCRIBE {argument};" if argument else "SHOW TABLES;", is_typed=False)
 
 
 @command(r"\d+", "NAME", "the statement that would make a table or view again", "tables")
