@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import secrets
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
@@ -52,14 +54,12 @@ class AtomicFile:
 
     def write(self, text: str) -> None:
         """Append `text`."""
-        try:
+        with writing(self.path):
             self.stream.write(text)
-        except OSError as error:
-            raise self._failed(error) from error
 
     def commit(self) -> None:
         """Give the file its name, with all that was written."""
-        try:
+        with writing(self.path):
             self.stream.flush()
             if self._temporary is not None:
                 # Else a crash of the machine could leave an empty file under the name.
@@ -67,22 +67,31 @@ class AtomicFile:
             self.stream.close()
             if self._temporary is not None:
                 self._temporary.replace(self._target)
-        except OSError as error:
-            raise self._failed(error) from error
         self._temporary = None
 
     def __exit__(self, *_: object) -> None:
         """Remove what was written, unless it was committed."""
         try:
-            self.stream.close()
-        except OSError as error:
+            with writing(self.path):
+                self.stream.close()
+        except ExecutionError:
             # The text that could not be flushed is thrown away in any case; a pipe's is not.
             if self._temporary is None:
-                raise self._failed(error) from error
+                raise
         finally:
             if self._temporary is not None:
                 self._temporary.unlink(missing_ok=True)
                 self._temporary = None
 
-    def _failed(self, error: OSError) -> ExecutionError:
-        return ExecutionError(f"cannot write {self.path}: {error.strerror or error}")
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Raise what goes wrong with a file inside, such as a full disk, as an error of sqlwin's.
+
+    Raises:
+        ExecutionError: the file cannot be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise ExecutionError(f"cannot write {path}: {error.strerror or error}") from error

@@ -337,7 +337,10 @@ class Repl:
         if self._presenter is not None:
             self._presenter.bar.__exit__()
         if self.options.output is not None:
-            self.options.output.close()
+            try:
+                self.options.output.close()
+            except SqlwinError as error:
+                say_failure(error)
         self.names.stop_learning()
         session = self.thread.session
         if session is not None and session.streams.running():

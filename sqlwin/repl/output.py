@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from runtime.errors import SetupError, SqlwinError
 from sqlwin.console.formats import FORMAT_OF_SUFFIX
+from sqlwin.display.output import writing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,7 +27,8 @@ class OutputFile:
         format: its format; None: as \format says.
 
     Raises:
-        SetupError: it cannot be written.
+        SetupError: it cannot be made.
+        ExecutionError: it cannot be written, for instance since the disk is full.
     """
 
     def __init__(self, path: Path) -> None:
@@ -53,7 +55,8 @@ class OutputFile:
             raise SetupError(
                 f"{self.path} takes rows alone, as Parquet", hint=r"\o ends that, or \o plan.txt"
             )
-        self._text.write(text)
+        with writing(self.path):
+            self._text.write(text)
 
     def write_parquet(self, columns: Sequence[str], batches: Iterator[pa.RecordBatch]) -> int:
         """Append rows as Parquet; how many.
@@ -68,27 +71,31 @@ class OutputFile:
         for batch in batches:
             named = pa.table(batch.columns, names=list(columns))
             if self._parquet is None:
-                self._parquet = parquet.ParquetWriter(self.path, named.schema)
+                with writing(self.path):
+                    self._parquet = parquet.ParquetWriter(self.path, named.schema)
             if self._parquet.schema != named.schema:
                 raise SqlwinError(
                     f"{self.path} has rows with other columns, and a Parquet file has one set of "
                     "them",
                     hint=r"give the result a file of its own: \o other.parquet",
                 )
-            self._parquet.write_table(named)
+            with writing(self.path):
+                self._parquet.write_table(named)
             n_rows += named.num_rows
         return n_rows
 
     def flush(self) -> None:
         """Have text that was written reach the file."""
         if self._text is not None:
-            self._text.flush()
+            with writing(self.path):
+                self._text.flush()
 
     def close(self) -> None:
         """Nothing more is written."""
-        if self._text is not None:
-            self._text.close()
-        if self._parquet is not None:
-            self._parquet.close()
-        elif self.format == PARQUET:
-            self.path.unlink(missing_ok=True)  # no rows, no Parquet
+        with writing(self.path):
+            if self._text is not None:
+                self._text.close()
+            if self._parquet is not None:
+                self._parquet.close()
+            elif self.format == PARQUET:
+                self.path.unlink(missing_ok=True)  # no rows, no Parquet

@@ -35,8 +35,8 @@ def test_what_goes_wrong_in_a_command_is_said_and_the_prompt_stays(prompt):
     prompt.answers(r"\null", "NULL is shown as 'NULL'")
     prompt.answers(r"\i ~nobody-of-this-name/a.sql", "there is no such user")
     prompt.answers(r"\o /dev/full", "rows go to /dev/full")
-    prompt.answers("rows 1;", "No space left on device")
-    prompt.answers(r"\o", "No space left on device")
+    prompt.answers("rows 1;", "error: cannot write /dev/full: No space left on device")
+    prompt.answers(r"\o", "error: cannot write /dev/full: No space left on device")
     prompt.answers("rows 2;", "2 rows (")
 
 
