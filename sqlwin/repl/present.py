@@ -108,25 +108,17 @@ class PromptPresenter:
         width, height = shutil.get_terminal_size()
         vertical = self._options.vertical
         if vertical != "on":
-            text, n_rows, is_cut = self._table(result.columns, batches, _UNBOUNDED)
+            text, n_rows, is_cut = self._rendered(print_table, result, batches, _UNBOUNDED)
             # the line below the names is as wide as the table
             needed = max(cell_len(Text.from_ansi(line).plain) for line in text.split("\n")[:2])
             if needed > width and vertical == "auto":
                 vertical = "on"
             elif needed > width and not self._pages():
-                text, n_rows, is_cut = self._table(result.columns, batches, width)
+                text, n_rows, is_cut = self._rendered(print_table, result, batches, width)
                 needed = width
         if vertical == "on":
-            console, stream = self._console(width)
-            n_rows, is_cut = write_vertical(
-                result.columns,
-                batches,
-                console,
-                max_rows=limit,
-                null=self._options.null,
-                more=_MORE,
-            )
-            text, needed = stream.getvalue(), width
+            text, n_rows, is_cut = self._rendered(write_vertical, result, batches, width)
+            needed = width
         is_long = text.count("\n") > height - _PROMPT_LINES
         if (is_long or needed > width) and self._pages():
             self._page(text, at_once=True)
@@ -195,17 +187,18 @@ class PromptPresenter:
         self._say(said, dim=True)
         self._check_interrupted()
 
-    def _table(
-        self, columns: Sequence[str], batches: Sequence[pa.RecordBatch], width: int
+    def _rendered(
+        self,
+        show: Callable[..., tuple[int, bool]],
+        result: Result,
+        batches: Sequence[pa.RecordBatch],
+        width: int,
     ) -> tuple[str, int, bool]:
+        """What `print_table` or `write_vertical` prints, and what it returns."""
         console, stream = self._console(width)
-        n_rows, is_cut = print_table(
-            columns,
-            batches,
-            console,
-            max_rows=self._options.max_rows,
-            null=self._options.null,
-            more=_MORE,
+        max_rows, null = self._options.max_rows, self._options.null
+        n_rows, is_cut = show(
+            result.columns, batches, console, max_rows=max_rows, null=null, more=_MORE
         )
         text = "\n".join(line.rstrip() for line in stream.getvalue().split("\n"))
         return text, n_rows, is_cut
