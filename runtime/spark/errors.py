@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -229,17 +230,16 @@ def worker_error(chain: Sequence[Failure]) -> ErrorText | None:
             continue
         lines = text[text.rindex(_TRACEBACK) :].splitlines()[1:]
         for number, line in enumerate(lines):
-            match = _RAISED.match(line)
-            if match is None:
-                continue
-            rest: list[str] = []
-            for following in lines[number + 1 :]:
-                # of data sources in Python Spark adds its state to the text
-                if not following.strip() or _AFTER_TEXT.match(following):
-                    break
-                rest.append(following.strip())
-            return _text_by_python(match.group(1), match.group(2), match.group(3) or "", rest)
+            if match := _RAISED.match(line):
+                following = takewhile(_is_of_message, lines[number + 1 :])
+                rest = [each.strip() for each in following]
+                return _text_by_python(match[1], match[2], match[3] or "", rest)
     return None
+
+
+def _is_of_message(line: str) -> bool:
+    """Whether a line goes on with a message: for data sources in Python Spark adds its state."""
+    return bool(line.strip()) and not _AFTER_TEXT.match(line)
 
 
 def _text_by_python(module: str, name: str, message: str, rest: Sequence[str]) -> ErrorText:

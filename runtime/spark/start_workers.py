@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
@@ -33,13 +34,11 @@ def start_workers(spark: SparkSession) -> threading.Thread | None:
     cores = context.defaultParallelism
 
     def start() -> None:
-        try:
+        # The session was closed, or what ails Spark shows in the first statement's own error.
+        with suppress(Py4JError, PySparkException, OSError):
             context.setJobDescription("start Python workers")
             rows = spark.range(cores, numPartitions=cores)
             rows.mapInArrow(_with_imports, rows.schema).count()
-        except (Py4JError, PySparkException, OSError):
-            # The session was closed, or what ails Spark shows in the first statement's own error.
-            return
 
     thread = threading.Thread(target=start, name="sqlwin-workers", daemon=True)
     thread.start()

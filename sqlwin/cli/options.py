@@ -28,9 +28,8 @@ def pairs(
     for value in values:
         key, equals, text = value.partition("=")
         if not equals or not key.strip():
-            raise click.BadParameter(
-                f"{DEFAULT.text(value)!r} is not of the form key=value", ctx, param
-            )
+            said = f"{DEFAULT.text(value)!r} is not of the form key=value"
+            raise click.BadParameter(said, ctx, param)
         found.append((key.strip(), text.strip()))
     return found
 
@@ -50,9 +49,8 @@ def parameter_pairs(
     for value in values:
         name, equals, text = value.partition("=")
         if not equals or not _NAME.fullmatch(name):
-            raise click.BadParameter(
-                f"{DEFAULT.text(value)!r} is not of the form name=value", ctx, param
-            )
+            said = f"{DEFAULT.text(value)!r} is not of the form name=value"
+            raise click.BadParameter(said, ctx, param)
         if name in found:
             raise click.BadParameter(f"{name} is given twice", ctx, param)
         found[name] = text

@@ -23,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,11 +66,9 @@ class EnginePlace:
 
     def why_refused(self) -> str | None:
         """Why an engine could not be had a short while ago; None: it can be tried."""
-        try:
+        with suppress(OSError):  # no such file: nothing was refused
             if time.time() - self.refused.stat().st_mtime < _REFUSED_SECONDS:
                 return self.refused.read_text(encoding="utf-8")
-        except OSError:
-            pass  # no such file: nothing was refused
         return None
 
 

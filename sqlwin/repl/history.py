@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
@@ -45,17 +46,13 @@ class PromptHistory(FileHistory):
 
     def load_history_strings(self) -> Iterable[str]:
         """The entries, the newest first."""
-        try:
+        with suppress(OSError):  # removed while it was used: nothing to remember
             yield from super().load_history_strings()
-        except OSError:
-            return  # removed while it was used: nothing to remember
 
     def store_string(self, string: str) -> None:
         """Write an entry; one that cannot be written is remembered in this run only."""
-        try:
+        with suppress(OSError):
             super().store_string(string)
-        except OSError:
-            return
 
     def forget_oldest(self) -> None:
         """Cut the file to the newest entries when it has grown to twice as many."""

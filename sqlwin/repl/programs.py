@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from runtime.errors import SetupError
@@ -65,11 +66,9 @@ class PagedText:
         if self._pager is None:
             self._write("".join(self._held))
             return
-        try:
+        with suppress(BrokenPipeError):  # left before the end
             if self._pager.stdin is not None:
                 self._pager.stdin.close()
-        except BrokenPipeError:
-            pass  # left before the end
         self._pager.wait()
         self._on_page(False)
 

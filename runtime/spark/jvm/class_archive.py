@@ -20,7 +20,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from runtime.background import is_off, is_test_or_ci, stamp, start_module
@@ -80,20 +80,15 @@ def is_usable(archive: Path) -> bool:
 
 def use_options(archive: Path) -> list[str]:
     """What makes a JVM use the archive, and say nothing if it does not fit after all."""
-    try:
+    with suppress(OSError):  # then it counts as unused, and is made again some day
         os.utime(seal_path(archive))
-    except OSError:
-        # Then it counts as unused, and is made again some day.
-        pass
     return [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:cds*=off"]
 
 
 def discard(archive: Path) -> None:
     """Let no JVM use this archive again."""
-    try:
+    with suppress(OSError):
         seal_path(archive).unlink(missing_ok=True)
-    except OSError:
-        return
 
 
 def note_missing(archive: Path | None) -> None:
