@@ -60,7 +60,6 @@ class SessionThread:
         self.state = SessionState.STARTING
         self.started = time.monotonic()
         self.name = "Spark"
-        self.failure: BaseException | None = None
         self.on_change: Callable[[], None] = lambda: None
         self._connect = connect
         self.session: Session | None = None
@@ -203,8 +202,8 @@ class SessionThread:
     def _run(self) -> None:
         try:
             self._open()
-        except BaseException as error:
-            self._fail(error)
+        except BaseException:  # what is asked for tries again, and says what is wrong
+            self._fail()
         while True:
             future: Future[Any] | None = None
             try:
@@ -238,7 +237,7 @@ class SessionThread:
         except BaseException as error:
             self._running = None
             if self.session is None:
-                self._fail(error)
+                self._fail()
             future.set_exception(Cancelled() if self._cancelled.is_set() else error)
             return
         self._running = None
@@ -254,8 +253,8 @@ class SessionThread:
             self.on_change()
         return self.session
 
-    def _fail(self, error: BaseException) -> None:
-        self.state, self.failure = SessionState.FAILED, error
+    def _fail(self) -> None:
+        self.state = SessionState.FAILED
         self.on_change()
 
 
