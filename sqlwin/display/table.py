@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -378,7 +377,7 @@ def _print_value(
     name = Text(header + " " * (name_width - cell_len(header)), style="bold")
     lines = [null] if cell is None else list(map(_printable, cell.split("\n")))
     if room is not None:
-        lines = [part for line in lines for part in textwrap.wrap(line, room) or [""]]
+        lines = [part.plain for line in lines for part in Text(line).wrap(console, room)]
     for i, line in enumerate(lines):
         left = name if i == 0 else Text(" " * name_width)
         value = Text(line, style="dim" if cell is None else "")

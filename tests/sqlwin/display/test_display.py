@@ -439,6 +439,17 @@ def test_a_long_line_is_there_to_its_end_where_nothing_fits_it_to_a_width(show):
     assert out.getvalue().count("x") == 5_000
 
 
+def test_wide_characters_are_broken_where_the_terminal_would_break_them():
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, color_system=None, width=40)
+    value = "漢字" * 30 + " and so on, word by word, to the end\n\n  indented"
+    write_vertical(["c"], [pa.RecordBatch.from_pydict({"c": [value]})], console)
+    lines = out.getvalue().splitlines()
+    assert max(map(cell_len, lines)) <= 40
+    assert "".join(line.partition("│ ")[2] for line in lines[1:]).startswith("漢字" * 30)
+    assert lines[-2:] == ["  │", "  │   indented"]
+
+
 def test_a_single_value_of_several_lines_is_printed_to_be_copied():
     sql = "CREATE TABLE t (\n  a INT COMMENT 'a\x1b[31m'\n)"
     out = io.StringIO()
