@@ -78,13 +78,6 @@ class SliceAssigner(ABC):
         """
 
     @abstractmethod
-    def expired_slices(self, window_end: int) -> Int64Array:
-        """Ends of the slices that no window after the one ending at `window_end` needs.
-
-        Only those that this very window is the last to need, oldest first; maybe none.
-        """
-
-    @abstractmethod
     def window_ends_sql(self, time_us_sql: str) -> str:
         """Spark SQL: array<bigint> with the ends of all windows of a row, oldest first.
 

@@ -118,10 +118,6 @@ class CalendarSlices(SliceAssigner):
     def block(self, slice_end: Int64Array) -> Int64Array:
         return self._inner.block(self._months.of(slice_end))
 
-    def expired_slices(self, window_end: int) -> Int64Array:
-        (month,) = self._months.of(np.array([window_end])).tolist()
-        return self._months.start(self._inner.expired_slices(month))
-
     def window_ends_sql(self, time_us_sql: str) -> str:
         months = self._inner.window_ends_sql(self._months.of_sql(time_us_sql))
         return f"TRANSFORM({months}, m -> {self._months.start_sql('m')})"
@@ -191,13 +187,6 @@ class CalendarStepSlices(SliceAssigner):
 
     def block(self, slice_end: Int64Array) -> Int64Array:
         return self._period(slice_end - 1)
-
-    def expired_slices(self, window_end: int) -> Int64Array:
-        start, end = self._bounds(self._period(np.array([window_end - 1])))
-        if window_end < end[0]:
-            return np.array([], dtype=np.int64)
-        steps = np.arange(start[0] + self._step, window_end, self._step, dtype=np.int64)
-        return np.append(steps, window_end)
 
     def window_ends_sql(self, time_us_sql: str) -> str:
         start, end = self._bounds_sql(time_us_sql)

@@ -94,13 +94,6 @@ class HopSlices(_EvenWindowEnds):
     def window_start_sql(self, window_end_sql: str) -> str:
         return f"({window_end_sql}) - {self._size}L"
 
-    def expired_slices(self, window_end: int) -> Int64Array:
-        window_start = window_end - self._size
-        ends = [window_start + self._rest] if self._rest else []
-        if self._slide <= self._size:
-            ends.append(window_start + self._slide)
-        return np.array(ends, dtype=np.int64)
-
     def window_ends_sql(self, time_us_sql: str) -> str:
         first = _next_sql(time_us_sql, self._end_offset, self._slide)
         last = f"{_floor_sql(time_us_sql, self._start_offset, self._slide)} + {self._size}L"
@@ -156,13 +149,6 @@ class CumulateSlices(_EvenWindowEnds):
 
     def window_start_sql(self, window_end_sql: str) -> str:
         return _floor_sql(f"({window_end_sql}) - 1L", self._offset, self._size)
-
-    def expired_slices(self, window_end: int) -> Int64Array:
-        following = window_end - self._offset
-        if following % self._size:
-            return np.array([], dtype=np.int64)
-        start = window_end - self._size + self._step
-        return np.arange(start, window_end + 1, self._step, dtype=np.int64)
 
     def window_ends_sql(self, time_us_sql: str) -> str:
         first = self.slice_end_sql(time_us_sql)

@@ -71,17 +71,6 @@ def test_the_next_window_end_is_the_first_one_after_the_time(window, t):
     assert assigner.next_window_end(found) == found + assigner.window_end_stride_us
 
 
-@given(windows, st.integers(-300, 300))
-def test_a_slice_expires_with_its_last_window(window, t):
-    assigner = slice_assigner(window)
-    window_end = assigner.next_window_end(t)
-    around = np.arange(window_end - 100, window_end + 100)
-    slices = np.unique(assigner.slice_end(around))
-    first, last = assigner.first_window_end(slices), assigner.last_window_end(slices)
-    expected = slices[(last == window_end) & (first <= last)]
-    assert assigner.expired_slices(window_end).tolist() == expected.tolist()
-
-
 @given(windows, times)
 def test_slices_are_shared_if_some_row_belongs_to_several_windows(window, ts):
     is_shared = slice_assigner(window).is_shared

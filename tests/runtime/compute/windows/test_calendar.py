@@ -7,7 +7,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.compute.kernels.merge import merge_slices
@@ -16,7 +16,7 @@ from runtime.compute.windows.aligned import slice_assigner
 from runtime.errors import AnalysisError
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.windows import DAY_US, CalendarCumulate, CalendarHop, CalendarTumble
-from tests.reference import month_start, windows_of
+from tests.reference import windows_of
 
 HOUR_US = DAY_US // 24
 
@@ -90,18 +90,6 @@ def test_the_next_window_end_is_the_first_one_after_the_time(window, t):
     assert assigner.previous_window_end(t) == assigner.previous_window_end(found - 1) <= t
     # nothing ends between: the windows that hold the time and end first end no earlier
     assert all(end >= found for _, end in windows_of(window, t))
-
-
-@given(windows, times)
-@example(CalendarCumulate(1, 0, 7 * DAY_US), month_start(13) - 1)
-def test_a_slice_expires_with_its_last_window(window, t):
-    assigner = slice_assigner(window)
-    window_end = assigner.next_window_end(t)
-    span = range(window_end - 900 * DAY_US, window_end + 40 * DAY_US, 4 * HOUR_US)
-    slices = np.unique(assigner.slice_end(np.array(span)))[1:]
-    first, last = assigner.first_window_end(slices), assigner.last_window_end(slices)
-    expected = slices[(last == window_end) & (first <= last)]
-    assert assigner.expired_slices(window_end).tolist() == expected.tolist()
 
 
 @given(windows, st.lists(times, min_size=1, max_size=30))
