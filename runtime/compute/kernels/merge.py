@@ -17,7 +17,6 @@ from runtime.compute.kernels.window_ranges import WindowRanges, cumulated_from
 from runtime.compute.values.distinct import distinct_aggregates
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.compute.windows.assigner import SliceAssigner
-from runtime.compute.windows.between import WindowsBetween
 from runtime.spec.aggregates import Accumulator, OfValues, WindowAggregation, WithResult
 from runtime.spec.windows import (
     AlignedWindow,
@@ -92,10 +91,8 @@ def merge_slices(
     if isinstance(window, SessionWindow):
         raise TypeError("merge_slices merges slices of aligned windows, not sessions")
     assigner = slice_assigner(window)
-    if window_ends is not None:
-        assigner = WindowsBetween(assigner, *window_ends)
     schema = merged_schema(table.schema, spec)
-    for slices in group_slices(table, spec, assigner, part_rows):
+    for slices in group_slices(table, spec, assigner, window_ends, part_rows):
         yield from _windows(slices, spec.accumulators, window, assigner, schema, max_rows)
 
 

@@ -76,6 +76,7 @@ def group_slices(
     table: pa.Table,
     spec: WindowAggregation,
     assigner: SliceAssigner,
+    window_ends: tuple[int, int] | None = None,
     part_rows: int = PART_ROWS,
 ) -> Iterator[Slices]:
     """Group the partials of one bucket by key and slice, some keys at a time.
@@ -88,18 +89,24 @@ def group_slices(
             slices count to the window's slice that they lie in.
         spec: which columns are keys, slice end and accumulators.
         assigner: the slice assigner of the window.
+        window_ends: which windows are emitted, see `merge_slices`.
         part_rows: about how many rows a part has.
 
     Yields:
-        The slices that belong to some window; every key is in one part only.
+        The slices that belong to some window that is emitted; every key is in one part only.
     """
     if table.num_rows == 0:
         return
     slot, slot_end = _slots(table.column(spec.slice_end), assigner)
     first, last = assigner.first_window_end(slot_end), assigner.last_window_end(slot_end)
+    if window_ends is not None:
+        after_us, until_us = window_ends
+        first = np.maximum(first, assigner.next_window_end(after_us))
+        last = np.minimum(last, assigner.previous_window_end(until_us))
     in_window = first <= last
     if not in_window.all():
-        yield from group_slices(table.filter(pa.array(in_window[slot])), spec, assigner, part_rows)
+        table = table.filter(pa.array(in_window[slot]))
+        yield from group_slices(table, spec, assigner, window_ends, part_rows)
         return
     first, last = assigner.window_number(first), assigner.window_number(last)
     origin = int(first.min())

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.compute.windows.aligned import slice_assigner
-from runtime.compute.windows.between import WindowsBetween
 from runtime.errors import AnalysisError
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from tests.reference import windows_of
@@ -109,8 +108,6 @@ def test_sql_expressions_compute_what_the_arrays_do(window):
     assert run(assigner.slice_end_sql("t")) == assigner.slice_end(ts).tolist()
     ends = run(assigner.window_ends_sql("t"))
     assert ends == [[end for _, end in windows_of(window, t)] for t in ts.tolist()]
-    within = run(WindowsBetween(assigner, -20, 15).window_ends_sql("t"))
-    assert within == [[end for end in row if -20 < end <= 15] for row in ends]
 
 
 def test_a_paired_hop_is_cut_where_windows_start_and_where_they_end():
