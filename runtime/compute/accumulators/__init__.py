@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 
-from runtime.compute.accumulators.base import ColumnarAccumulator
-from runtime.compute.accumulators.bits import bit_accumulator
+from runtime.compute.accumulators.base import ColumnarAccumulator, NumberFold, unsupported
 from runtime.compute.accumulators.extrema import extremum_accumulator
 from runtime.compute.accumulators.moments import Moments
 from runtime.compute.accumulators.ordered import FirstOrLast
 from runtime.compute.accumulators.sums import sum_accumulator
 from runtime.compute.accumulators.user import UserAccumulator
 from runtime.spec.aggregates import Accumulator, Merge, MergeMoments, MergeOp, Pick, UserDefined
+
+_BITWISE: dict[MergeOp, tuple[np.ufunc, int]] = {
+    MergeOp.BIT_AND: (np.bitwise_and, -1),
+    MergeOp.BIT_OR: (np.bitwise_or, 0),
+    MergeOp.BIT_XOR: (np.bitwise_xor, 0),
+}
 
 
 def accumulator(spec: Accumulator, types: Sequence[pa.DataType]) -> ColumnarAccumulator:
@@ -33,7 +39,9 @@ def accumulator(spec: Accumulator, types: Sequence[pa.DataType]) -> ColumnarAccu
         case Merge(op=MergeOp.MIN | MergeOp.MAX as op):
             return extremum_accumulator(op, types[0])
         case Merge(op=op):
-            return bit_accumulator(op, types[0], spec.columns[0])
+            if not pa.types.is_signed_integer(types[0]):
+                raise unsupported(op.upper(), types[0], spec.columns[0], "integers")
+            return NumberFold(*_BITWISE[op], types[0])
         case Pick():
             return FirstOrLast(spec.is_last, types)
         case MergeMoments():

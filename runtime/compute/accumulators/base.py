@@ -5,13 +5,22 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from runtime.compute.accumulators.segments import Segments, accumulate_rows
-from runtime.compute.kernels.columns import AnyArray, BoolArray, Int64Array
+from runtime.compute.kernels.columns import (
+    AnyArray,
+    BoolArray,
+    Int64Array,
+    float64_array,
+    float64_values,
+    int64_array,
+    int64_values,
+    one_chunk,
+    validity,
+)
 from runtime.errors import ExecutionError
 
 
@@ -104,16 +113,18 @@ class InvertibleAccumulator(ColumnarAccumulator):
 
 
 class ElementwiseAccumulator(ColumnarAccumulator):
-    """An accumulator whose arrays are each combined by one numpy ufunc."""
+    """An accumulator whose arrays are each combined by one numpy ufunc.
+
+    Attributes:
+        ufunc: the ufunc.
+        identity_value: what changes nothing when `ufunc` combines it with an element.
+    """
 
     ufunc: np.ufunc
-
-    @abstractmethod
-    def identity_value(self, array: AnyArray) -> Any:
-        """What changes nothing when `ufunc` combines it with an element of `array`."""
+    identity_value: float
 
     def identity(self, state: AccumulatorState) -> AccumulatorState:
-        values = tuple(np.full(1, self.identity_value(v), v.dtype) for v in state.values)
+        values = tuple(np.full(1, self.identity_value, v.dtype) for v in state.values)
         n_valid = None if state.n_valid is None else np.zeros(1, np.int64)
         return replace(state, values=values, n_valid=n_valid)
 
@@ -140,11 +151,38 @@ class ElementwiseAccumulator(ColumnarAccumulator):
         n_valid = state.n_valid
         if n_valid is not None:
             n_valid = segments.scan_sums(n_valid, reverse)
-        identities = [self.identity_value(v) for v in state.values]
+        identities = [self.identity_value] * len(state.values)
         with np.errstate(all="ignore"):
             scan_rows = accumulate_rows(self.ufunc)
             values = segments.scan(state.values, identities, scan_rows, reverse)
         return replace(state, values=tuple(values), n_valid=n_valid)
+
+
+class NumberFold(ElementwiseAccumulator):
+    """A ufunc over numbers, and what is stored as integers: NULL for a group of NULLs only.
+
+    Narrow numbers are combined in 64 bits; integers keep their sign there, so that what comes of
+    bitwise operations is narrow again.
+
+    Args:
+        ufunc: the ufunc.
+        identity_value: what changes nothing when `ufunc` combines it with an element.
+        type_: the type of the result.
+    """
+
+    def __init__(self, ufunc: np.ufunc, identity_value: float, type_: pa.DataType) -> None:
+        self.ufunc = ufunc
+        self.identity_value = identity_value
+        self._type = type_
+
+    def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> AccumulatorState:
+        column = one_chunk(columns[0])
+        values_of = float64_values if pa.types.is_floating(column.type) else int64_values
+        return row_state(values_of(column), validity(column), self.identity_value)
+
+    def to_arrow(self, state: AccumulatorState) -> list[pa.Array]:
+        column_of = float64_array if pa.types.is_floating(self._type) else int64_array
+        return [column_of(state.values[0], state.valid, self._type)]
 
 
 def _rows(array: AnyArray, index: Int64Array | slice) -> AnyArray:
@@ -152,9 +190,14 @@ def _rows(array: AnyArray, index: Int64Array | slice) -> AnyArray:
     return array[index] if isinstance(index, slice) else array.take(index)
 
 
-def without_nulls(values: AnyArray, valid: BoolArray | None, instead: Any) -> AnyArray:
+def without_nulls(values: AnyArray, valid: BoolArray | None, instead: float) -> AnyArray:
     """`values` with `instead` where they are NULL."""
     return values if valid is None else np.where(valid, values, instead)
+
+
+def row_state(values: AnyArray, valid: BoolArray | None, instead: float) -> AccumulatorState:
+    """The state of rows with a value each, `instead` where it is NULL."""
+    return AccumulatorState((without_nulls(values, valid, instead),), count_valid(valid))
 
 
 def count_valid(valid: BoolArray | None) -> Int64Array | None:

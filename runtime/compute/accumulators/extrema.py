@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,18 +11,13 @@ from runtime.compute.accumulators.base import (
     AccumulatorState,
     ColumnarAccumulator,
     ElementwiseAccumulator,
-    count_valid,
-    without_nulls,
+    NumberFold,
+    row_state,
 )
 from runtime.compute.kernels.columns import (
-    AnyArray,
     Int64Array,
     decimal_array,
     decimal_words,
-    float64_array,
-    float64_values,
-    int64_array,
-    int64_values,
     integer_storage,
     one_chunk,
     ranks,
@@ -33,63 +27,18 @@ from runtime.compute.kernels.columns import (
 INT64 = np.iinfo(np.int64)
 
 
-class _Extremum(ElementwiseAccumulator):
-    def __init__(self, is_max: bool, type_: pa.DataType) -> None:
-        self._is_max = is_max
-        self._type = type_
-        self.ufunc = np.maximum if is_max else np.minimum
-
-    def identity_value(self, array: AnyArray) -> Any:
-        return INT64.min if self._is_max else INT64.max
-
-
-class IntegerExtremum(_Extremum):
-    """MIN or MAX of what is stored as integers: numbers, booleans, dates, times, intervals."""
-
-    def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> AccumulatorState:
-        column = one_chunk(columns[0])
-        valid = validity(column)
-        values = int64_values(column)
-        return AccumulatorState(
-            (without_nulls(values, valid, self.identity_value(values)),), count_valid(valid)
-        )
-
-    def to_arrow(self, state: AccumulatorState) -> list[pa.Array]:
-        return [int64_array(state.values[0], state.valid, self._type)]
-
-
-class DoubleExtremum(_Extremum):
-    """MIN or MAX of FLOAT or DOUBLE.
-
-    numpy's maximum hands NaN on and its fmin passes it over, which is just what "NaN is the
-    largest" asks for.
-    """
-
-    def __init__(self, is_max: bool, type_: pa.DataType) -> None:
-        super().__init__(is_max, type_)
-        self.ufunc = np.maximum if is_max else np.fmin
-
-    def identity_value(self, array: AnyArray) -> float:
-        return -np.inf if self._is_max else np.nan
-
-    def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> AccumulatorState:
-        column = one_chunk(columns[0])
-        valid = validity(column)
-        values = float64_values(column)
-        return AccumulatorState(
-            (without_nulls(values, valid, self.identity_value(values)),), count_valid(valid)
-        )
-
-    def to_arrow(self, state: AccumulatorState) -> list[pa.Array]:
-        return [float64_array(state.values[0], state.valid, self._type)]
-
-
-class RankedExtremum(_Extremum):
+class RankedExtremum(ElementwiseAccumulator):
     """MIN or MAX of types without numbers in order: strings, binaries, wide decimals.
 
     Values: the rank of each value among the distinct ones; `lookup` leads back. Rank 0 is NULL.
     Decimals that fit int64 are compared as they are, without `lookup`.
     """
+
+    def __init__(self, is_max: bool, type_: pa.DataType) -> None:
+        self._is_max = is_max
+        self._type = type_
+        self.ufunc = np.maximum if is_max else np.minimum
+        self.identity_value = INT64.min if is_max else INT64.max
 
     def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> AccumulatorState:
         column = one_chunk(columns[0])
@@ -110,27 +59,26 @@ class RankedExtremum(_Extremum):
         column = state.lookup[0].take(pa.array(rank))
         return [column if column.type == self._type else column.cast(self._type)]
 
-    @staticmethod
-    def _fits_int64(words: Int64Array) -> bool:
-        return np.array_equal(words[:, 1], words[:, 0] >> 63)
-
     def _from_narrow_decimals(self, column: pa.Array) -> AccumulatorState | None:
         valid = validity(column)
         words = decimal_words(column)
         if valid is not None:
             words = np.where(valid[:, None], words, 0)
-        if not self._fits_int64(words):
+        if not np.array_equal(words[:, 1], words[:, 0] >> 63):
             return None
-        values = np.ascontiguousarray(words[:, 0])
-        values = without_nulls(values, valid, self.identity_value(values))
-        return AccumulatorState((values,), count_valid(valid))
+        return row_state(np.ascontiguousarray(words[:, 0]), valid, self.identity_value)
 
 
 def extremum_accumulator(kind: str, type_: pa.DataType) -> ColumnarAccumulator:
     """The accumulator for `min` or `max` over a partial column of `type_`."""
     is_max = kind == "max"
     if integer_storage(type_) is not None:
-        return IntegerExtremum(is_max, type_)
+        if is_max:
+            return NumberFold(np.maximum, INT64.min, type_)
+        return NumberFold(np.minimum, INT64.max, type_)
     if pa.types.is_floating(type_):
-        return DoubleExtremum(is_max, type_)
+        # maximum hands NaN on and fmin passes it over, as is right where NaN is the largest
+        if is_max:
+            return NumberFold(np.maximum, -np.inf, type_)
+        return NumberFold(np.fmin, np.nan, type_)
     return RankedExtremum(is_max, type_)

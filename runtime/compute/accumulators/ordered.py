@@ -14,7 +14,6 @@ from runtime.compute.accumulators.base import (
 )
 from runtime.compute.accumulators.extrema import INT64
 from runtime.compute.kernels.columns import (
-    AnyArray,
     Int64Array,
     distinct_codes,
     int64_values,
@@ -37,12 +36,9 @@ class FirstOrLast(ElementwiseAccumulator):
     """
 
     def __init__(self, is_last: bool, types: Sequence[pa.DataType]) -> None:
-        self._is_last = is_last
         self._type = types[-1]
         self.ufunc = np.maximum if is_last else np.minimum
-
-    def identity_value(self, array: AnyArray) -> int:
-        return INT64.min if self._is_last else INT64.max
+        self.identity_value = INT64.min if is_last else INT64.max
 
     def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> AccumulatorState:
         arrays = [one_chunk(column) for column in columns]
@@ -60,13 +56,13 @@ class FirstOrLast(ElementwiseAccumulator):
         if n_order * len(ascending) > INT64.max:
             order, _ = _dense(order)
         codes = order * len(ascending) + value
-        codes = without_nulls(codes, validity(arrays[0]), self.identity_value(codes))
+        codes = without_nulls(codes, validity(arrays[0]), self.identity_value)
         return AccumulatorState((codes,), None, (ascending,))
 
     def to_arrow(self, state: AccumulatorState) -> list[pa.Array]:
         codes: Int64Array = state.values[0]
         (ascending,) = state.lookup
-        rank = np.where(codes == self.identity_value(codes), 0, codes % len(ascending))
+        rank = np.where(codes == self.identity_value, 0, codes % len(ascending))
         column = ascending.take(pa.array(rank))
         return [column if column.type == self._type else column.cast(self._type)]
 

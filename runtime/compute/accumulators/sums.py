@@ -19,6 +19,7 @@ from runtime.compute.accumulators.base import (
     ColumnarAccumulator,
     ElementwiseAccumulator,
     InvertibleAccumulator,
+    NumberFold,
     count_valid,
     unsupported,
     without_nulls,
@@ -31,7 +32,6 @@ from runtime.compute.kernels.columns import (
     decimal_array,
     decimal_words,
     float64_array,
-    float64_values,
     int64_array,
     int64_values,
     one_chunk,
@@ -53,6 +53,7 @@ class IntegerSum(ElementwiseAccumulator, InvertibleAccumulator):
     """
 
     ufunc = np.add
+    identity_value = 0
 
     def __init__(self, type_: pa.DataType, column: str) -> None:
         self._type = type_
@@ -78,9 +79,6 @@ class IntegerSum(ElementwiseAccumulator, InvertibleAccumulator):
             return [int64_array(sums, state.valid, self._type)]
         except pa.ArrowInvalid:
             raise _overflow(_TYPE_NAMES.get(str(self._type), "BIGINT"), self._column) from None
-
-    def identity_value(self, array: AnyArray) -> int:
-        return 0
 
     def scan(
         self, state: AccumulatorState, segments: Segments, reverse: bool = False
@@ -156,32 +154,6 @@ class DecimalSum(IntegerSum):
         return [decimal_array(low, high, state.valid, self._type)]
 
 
-class DoubleSum(ElementwiseAccumulator):
-    """SUM of FLOAT or DOUBLE, added in double precision, never subtracted.
-
-    NaN and infinity in one group therefore stay in that group.
-    """
-
-    ufunc = np.add
-
-    def __init__(self, type_: pa.DataType) -> None:
-        self._type = type_
-
-    def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> AccumulatorState:
-        column = one_chunk(columns[0])
-        valid = validity(column)
-        return AccumulatorState(
-            (without_nulls(float64_values(column), valid, -0.0),), count_valid(valid)
-        )
-
-    def to_arrow(self, state: AccumulatorState) -> list[pa.Array]:
-        return [float64_array(state.values[0], state.valid, self._type)]
-
-    def identity_value(self, array: AnyArray) -> float:
-        # 0.0 would turn a sum of -0.0 into 0.0.
-        return -0.0
-
-
 def sum_accumulator(kind: str, type_: pa.DataType, column: str) -> ColumnarAccumulator:
     """The accumulator for `sum` or `count` over a partial column of `type_`."""
     if kind == "count" and pa.types.is_signed_integer(type_):
@@ -193,7 +165,8 @@ def sum_accumulator(kind: str, type_: pa.DataType, column: str) -> ColumnarAccum
     if pa.types.is_decimal128(type_):
         return DecimalSum(type_, column)
     if pa.types.is_floating(type_):
-        return DoubleSum(type_)
+        # NaN and infinity stay in their group, and 0.0 would turn a sum of -0.0 into 0.0
+        return NumberFold(np.add, -0.0, type_)
     raise unsupported("SUM", type_, column, "integers, decimals, FLOAT and DOUBLE")
 
 

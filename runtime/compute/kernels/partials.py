@@ -144,7 +144,7 @@ def _reduce(
         order, starts = groups.runs()
         return merge.reduce_runs(merge.take(state, order), starts)
     values = tuple(
-        groups.reduce(merge.ufunc, array, merge.identity_value(array)) for array in state.values
+        groups.reduce(merge.ufunc, array, merge.identity_value) for array in state.values
     )
     # Of the rows of a group it only matters whether any is valid.
     n_valid = None if state.n_valid is None else groups.count(state.n_valid > 0)
@@ -226,7 +226,7 @@ def _winners(
     pick = accumulator(spec, [column.type for column in taken])
     assert isinstance(pick, ElementwiseAccumulator)
     (codes,) = pick.from_arrow(taken).values
-    best = np.full(n_groups, pick.identity_value(codes), codes.dtype)
+    best = np.full(n_groups, pick.identity_value, codes.dtype)
     group = group_of_row[candidates]
     pick.ufunc.at(best, group, codes)
     winners: Int64Array = candidates[codes == best[group]]
