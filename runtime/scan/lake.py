@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
-from runtime.compute.arrow.types import arrow_type
 from runtime.scan.files import NotScannable
-from runtime.scan.metadata import find_misfit, read_footer
+from runtime.scan.metadata import find_misfit, is_flat, of_footers, read_footer
 from runtime.scan.pruning import ValueRange, can_be_true, range_of_value
 from runtime.scan.stores import Store
-from runtime.spec.expressions import Expression, columns_of
+from runtime.spec.expressions import Expression
 from runtime.spec.scan import PartitionValue, ScanFile, ScanSource
 from runtime.spec.table import Column
 
 _FIELD_ID = b"PARQUET:field_id"
-_READERS = 16
 
 
 @dataclass(frozen=True)
@@ -70,7 +66,6 @@ class Snapshot:
         columns: the columns, those of partitions among them, in their order.
         partition_columns: names of the columns whose values the log says, file by file.
         files: the files.
-        n_pruned: how many more there are, in which no row can pass the filters.
     """
 
     path: str
@@ -78,7 +73,6 @@ class Snapshot:
     columns: tuple[LakeColumn, ...]
     partition_columns: tuple[str, ...]
     files: tuple[LakeFile, ...]
-    n_pruned: int = 0
 
     @property
     def in_files(self) -> tuple[LakeColumn, ...]:
@@ -92,7 +86,7 @@ class Snapshot:
             for file in self.files
             if all(can_be_true(condition, self._ranges(file).get) for condition in filters)
         )
-        return replace(self, files=kept, n_pruned=self.n_pruned + len(self.files) - len(kept))
+        return replace(self, files=kept)
 
     def _ranges(self, file: LakeFile) -> dict[str, ValueRange]:
         n_rows = 1 if file.n_rows is None else file.n_rows
@@ -121,31 +115,23 @@ def scan_source_of(
         store: the object store that the files are in; None: they are on this machine.
     """
     known = {column.name.lower(): column for column in snapshot.columns}
-    names = {name.lower() for name in snapshot.partition_columns}
+    names = [name.lower() for name in snapshot.partition_columns]
     in_files: list[Column] = []
     in_names: list[Column] = []
     for column in columns:
         if column.name.lower() not in known:
             return NotScannable(f"{column.name} is a field of a column")
-        try:
-            is_nested = pa.types.is_nested(arrow_type(column.type))
-        except KeyError:
-            is_nested = True
-        if is_nested:
+        if not is_flat(column.type):
             return NotScannable(f"column {column.name} is {column.type.upper()}")
         (in_names if column.name.lower() in names else in_files).append(column)
-    used = {name for condition in filters for name in columns_of(condition)}
-    kept = snapshot.pruned(filters) if used else snapshot
-    footers = read_footers([file.path for file in kept.files], store)
+    kept = snapshot.pruned(filters).files
+    footers = read_footers([file.path for file in kept], store)
     if isinstance(footers, NotScannable):
         return footers
-    positions = [
-        [name.lower() for name in snapshot.partition_columns].index(column.name.lower())
-        for column in in_names
-    ]
+    positions = [names.index(column.name.lower()) for column in in_names]
+    wanted = [known[column.name.lower()] for column in in_files]
     files, n_rows = [], 0
-    for file, footer in zip(kept.files, footers, strict=True):
-        wanted = [known[column.name.lower()] for column in in_files]
+    for file, footer in zip(kept, footers, strict=True):
         stored = stored_names(footer, wanted, file.needed)
         if isinstance(stored, NotScannable):
             return NotScannable(f"{stored.reason} in {file.path}")
@@ -167,13 +153,9 @@ def read_footers(
     paths: Sequence[str], store: Store | None = None
 ) -> list[pq.FileMetaData] | NotScannable:
     """The footers of files, read in parallel; the first that cannot be says why."""
-    opened = []
-    with ThreadPoolExecutor(_READERS) as readers:
-        for footer in readers.map(lambda path: read_footer(ScanFile(path), store), paths):
-            if isinstance(footer, NotScannable):
-                return footer
-            opened.append(footer)
-    return opened
+    footers = of_footers([*map(ScanFile, paths)], lambda file: read_footer(file, store), store)
+    unread = (footer for footer in footers if isinstance(footer, NotScannable))
+    return next(unread, footers)
 
 
 def stored_names(
@@ -198,13 +180,11 @@ def stored_names(
     found: list[str | None] = []
     for column in columns:
         if column.field_id is not None and by_id:
-            found.append(by_id.get(column.field_id))
-            if found[-1] is None and column.name in needed:
-                return NotScannable(f"column {column.name} is missing")
-            continue
-        if column.field_id is not None and not column.stored:
+            names = [by_id[column.field_id]] if column.field_id in by_id else []
+        elif column.field_id is not None and not column.stored:
             return NotScannable(f"column {column.name} has neither a number nor a name")
-        names = [name for each in column.stored for name in spelled.get(each.lower(), [])]
+        else:
+            names = [name for each in column.stored for name in spelled.get(each.lower(), [])]
         if len(names) > 1:
             return NotScannable(f"column {column.name} has several spellings")
         if not names and column.name in needed:

@@ -40,6 +40,26 @@ _SPARK_VERSION = b"org.apache.spark.version"
 _LEGACY_MARKS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _CALENDAR_TYPES = ("date", "timestamp", "timestamp_ntz")
 
+# Spark's types of columns without a logical type, by their physical ones
+_PHYSICAL_TYPES = {
+    "BOOLEAN": "boolean",
+    "FLOAT": "float",
+    "DOUBLE": "double",
+    "INT96": "timestamp",
+    "INT32": "int",
+    "INT64": "bigint",
+    "BYTE_ARRAY": "binary",
+}
+# What pyarrow may hand a column out as; one of another type, as its very own alone
+_ARROW_KINDS = {
+    "decimal": (pa.types.is_decimal,),
+    "timestamp": (pa.types.is_timestamp,),
+    "timestamp_ntz": (pa.types.is_timestamp,),
+    "date": (pa.types.is_date,),
+    "string": (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+    "binary": (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view),
+}
+
 
 class _Footers:
     """The footers that were read last, up to so many bytes of them."""
@@ -125,10 +145,9 @@ def of_footers(
 def _is_remembered(file: ScanFile) -> bool:
     """Whether the footer of a file of this machine is in memory."""
     try:
-        status = os.stat(file.path)
+        return _footers.get(_footer_key(file, None)) is not None
     except OSError:
         return False
-    return _footers.get((file.path, status.st_size, status.st_mtime_ns)) is not None
 
 
 def are_too_many(n_misfits: int, n_files: int) -> bool:
@@ -212,7 +231,7 @@ def find_stream_source(
         store: as in `find_source`.
     """
     for column in columns:
-        if not _is_flat(column.type):
+        if not is_flat(column.type):
             return NotScannable(f"column {column.name} is {column.type.upper()}")
     if store is None and not any(map(_holds_anything, roots)):
         return ScanSource(path, (), tuple(columns))
@@ -223,11 +242,8 @@ def find_stream_source(
     if listing.partition_columns:
         return NotScannable("names of directories make partition columns")
     files = [ScanFile(file, (), (), *listing.stamps.get(file, ())) for file, _ in listing.files]
-    step = max(1, len(files) // _SAMPLED_FILES)
-    with ThreadPoolExecutor(_READERS) as readers:
-        footers = list(
-            readers.map(lambda file: read_footer(file, store), sampled := files[::-step])
-        )
+    sampled = files[:: -max(1, len(files) // _SAMPLED_FILES)]
+    footers = of_footers(sampled, lambda file: read_footer(file, store), store)
     for file, footer in zip(sampled, footers, strict=True):
         if isinstance(footer, NotScannable):
             return footer
@@ -242,8 +258,10 @@ def find_misfit(
 ) -> NotScannable | None:
     """Why columns of a file cannot be scanned as the table's types; None if they can."""
     found = _file_columns(footer)
+    schema = pa.struct(list(footer.schema.to_arrow_schema()))
     for column in columns:
-        problem = _problem(footer, found, column)
+        indices = found.get(column.name.lower(), [])
+        problem = _problem(footer, indices, schema, column)
         if problem is not None:
             return NotScannable(f"column {column.name} {problem} in {path}")
     return None
@@ -255,13 +273,13 @@ def present_columns(footer: pq.FileMetaData, columns: Sequence[Column]) -> tuple
     return tuple(column for column in columns if column.name.lower() in found)
 
 
-def column_index(footer: pq.FileMetaData, name: str) -> int | None:
-    """The index of the one column of a file that has this name in upper or lower case.
+def column_indices(footer: pq.FileMetaData) -> dict[str, int]:
+    """The indices of the columns of a file, by their names in lower case.
 
-    `column.field` is a field of a struct.
+    `column.field` is a field of a struct. Columns whose names differ in case alone are left out.
     """
-    indices = _file_columns(footer).get(name.lower(), [])
-    return indices[0] if len(indices) == 1 else None
+    found = _file_columns(footer).items()
+    return {name: indices[0] for name, indices in found if len(indices) == 1}
 
 
 def spark_type(column: pq.ColumnSchema) -> str | None:
@@ -273,19 +291,9 @@ def spark_type(column: pq.ColumnSchema) -> str | None:
     kind, physical = logical["Type"], column.physical_type
     if kind == "Decimal":
         return f"decimal({column.precision},{column.scale})"
+    if kind == "None":
+        return _PHYSICAL_TYPES.get(physical)
     match physical, kind:
-        case "BOOLEAN", "None":
-            return "boolean"
-        case "FLOAT", "None":
-            return "float"
-        case "DOUBLE", "None":
-            return "double"
-        case "INT96", "None":
-            return "timestamp"
-        case "INT32", "None":
-            return "int"
-        case "INT64", "None":
-            return "bigint"
         case "INT32" | "INT64", "Int":
             names = {8: "tinyint", 16: "smallint", 32: "int", 64: "bigint"}
             return names.get(logical["bitWidth"]) if logical["isSigned"] else None
@@ -297,48 +305,45 @@ def spark_type(column: pq.ColumnSchema) -> str | None:
             return "timestamp" if logical["isAdjustedToUTC"] else "timestamp_ntz"
         case "BYTE_ARRAY", "String":
             return "string"
-        case "BYTE_ARRAY", "None":
-            return "binary"
     return None
 
 
 def read_footer(file: ScanFile, store: Store | None = None) -> pq.FileMetaData | NotScannable:
     """The footer of a file; that of a file that did not change is remembered."""
-    path = file.path
-    key = (path, file.n_bytes, file.modified_ns)
     try:
-        if store is None:
-            status = os.stat(path)
-            key = (path, status.st_size, status.st_mtime_ns)
+        key = _footer_key(file, store)
     except OSError as error:
-        return _unreadable(path, error)
-    # of a file that was not listed nobody knows whether it changed
-    is_known = store is None or file.n_bytes > 0
-    known = _footers.get(key) if is_known else None
+        return _unreadable(file.path, error)
+    known = _footers.get(key)
     if known is not None:
         return known
-    footer = open_footer(path, store)
-    if is_known and not isinstance(footer, NotScannable):
+    footer = open_footer(file.path, store)
+    # of a file of a store that was not listed nobody knows whether it changes
+    if key[1] and not isinstance(footer, NotScannable):
         _footers.add(key, footer)
     return footer
 
 
+def _footer_key(file: ScanFile, store: Store | None) -> tuple[str, int, int]:
+    """What changes with a file: its path, its bytes, and when it was written, in ns since 1970.
+
+    Raises:
+        OSError: there is no such file on this machine.
+    """
+    if store is not None:
+        return file.path, file.n_bytes, file.modified_ns
+    status = os.stat(file.path)
+    return file.path, status.st_size, status.st_mtime_ns
+
+
 def open_footer(path: str, store: Store | None = None) -> pq.FileMetaData | NotScannable:
     """The footer of a file, which is not remembered."""
-    if store is not None:
-        return _stored_footer(path, store)
-    try:
-        footer = pq.read_metadata(path)
-        if footer.serialized_size != _footer_bytes(path):
-            # A signature follows: columns are encrypted, and pyarrow ends the process if asked
-            # about one of them.
-            return NotScannable(f"{path} has encrypted columns")
-        return footer
-    except (OSError, pa.ArrowException) as error:
-        return _unreadable(path, error)
-
-
-def _stored_footer(path: str, store: Store) -> pq.FileMetaData | NotScannable:
+    if store is None:
+        try:
+            with pa.OSFile(path) as file:
+                return footer_of(file, path)
+        except OSError as error:
+            return _unreadable(path, error)
     try:
         with explained(store, path), open_stored(store, path) as file:
             return footer_of(file, path)
@@ -347,10 +352,10 @@ def _stored_footer(path: str, store: Store) -> pq.FileMetaData | NotScannable:
 
 
 def footer_of(file: pa.NativeFile, path: str) -> pq.FileMetaData | NotScannable:
-    """The footer of an open file of a store, which is asked once for it if it is not long.
+    """The footer of an open file, which is read at once if it is not long.
 
     Raises:
-        OSError: the store does not give it.
+        OSError: the file cannot be read.
     """
     n_bytes = file.size()
     n_read = min(n_bytes, _TAIL_BYTES)
@@ -365,6 +370,8 @@ def footer_of(file: pa.NativeFile, path: str) -> pq.FileMetaData | NotScannable:
     except (OSError, pa.ArrowException) as error:
         return _unreadable(path, error)
     if footer.serialized_size != n_footer - 8:
+        # A signature follows: columns are encrypted, and pyarrow ends the process if asked about
+        # one of them.
         return NotScannable(f"{path} has encrypted columns")
     return footer
 
@@ -380,18 +387,12 @@ def _holds_anything(root: str) -> bool:
     return not os.path.isdir(root) or any(not is_hidden(name) for name in os.listdir(root))
 
 
-def _is_flat(type_: str) -> bool:
+def is_flat(type_: str) -> bool:
+    """Whether a type of Spark's is neither nested nor one that Arrow lacks."""
     try:
         return not pa.types.is_nested(arrow_type(type_))
     except KeyError:
         return False
-
-
-def _footer_bytes(path: str) -> int:
-    """The length of a file's footer, which the file says in the 8 bytes at its end."""
-    with open(path, "rb") as file:
-        file.seek(-8, os.SEEK_END)
-        return int.from_bytes(file.read(4), "little")
 
 
 def _file_columns(footer: pq.FileMetaData) -> dict[str, list[int]]:
@@ -407,32 +408,39 @@ def _file_columns(footer: pq.FileMetaData) -> dict[str, list[int]]:
     return columns
 
 
-def _problem(footer: pq.FileMetaData, found: dict[str, list[int]], wanted: Column) -> str | None:
-    """Why a column of a file cannot be scanned as the table's type, or None."""
-    indices = found.get(wanted.name.lower(), [])
+def _problem(
+    footer: pq.FileMetaData, indices: Sequence[int], schema: pa.StructType, wanted: Column
+) -> str | None:
+    """Why a column of a file cannot be scanned as the table's type, or None.
+
+    Args:
+        footer: the file's.
+        indices: of the leaf columns that the name stands for.
+        schema: the file's columns, as pyarrow hands them out.
+        wanted: name and type in the table.
+    """
     if not indices:
         return "has a dot in its name or is missing"
     leaves = [footer.schema.column(index) for index in indices]
     is_nested = any(leaf.path.lower() != wanted.name.lower() for leaf in leaves)
     if is_nested or any(leaf.max_repetition_level > 0 for leaf in leaves):
         return "is nested"
-    index = column_index(footer, wanted.name)
-    if index is None:
+    if len(indices) > 1:
         return "has several spellings"
-    leaf = footer.schema.column(index)
+    (leaf,) = leaves
     type_ = spark_type(leaf)
     if type_ is None:
         logical = leaf.logical_type.type.lower()
         return f"is stored as {leaf.physical_type}" + (f" ({logical})" if logical != "none" else "")
     if type_ != wanted.type:
         return f"is {type_.upper()}, and {wanted.type.upper()} in the table,"
-    stored = _arrow_type_of(footer, leaf.path)
+    stored = _field_type(schema, leaf.path)
     if stored is None:
         return "has a dot in its name"
     if not _is_kept(stored, type_):
         return "has an Arrow type of its own"
-    for row_group in range(min(footer.num_row_groups, 1)):
-        codec = footer.row_group(row_group).column(index).compression
+    if footer.num_row_groups:
+        codec = footer.row_group(0).column(indices[0]).compression
         if codec != "UNCOMPRESSED" and not pa.Codec.is_available(codec.lower()):
             return f"is compressed by {codec}, which pyarrow does not know,"
     if type_ in _CALENDAR_TYPES and is_on_old_calendar(footer):
@@ -440,16 +448,9 @@ def _problem(footer: pq.FileMetaData, found: dict[str, list[int]], wanted: Colum
     return None
 
 
-def _arrow_type_of(footer: pq.FileMetaData, path: str) -> pa.DataType | None:
-    """The type of a column, or of a field of a struct; None if a name in the path has dots."""
-    names = path.split(".")
-    schema = footer.schema.to_arrow_schema()
-    if len(names) == 1:
-        return schema.field(path).type
-    if names[0] not in schema.names:
-        return None
-    stored = schema.field(names[0]).type
-    for name in names[1:]:
+def _field_type(stored: pa.DataType, path: str) -> pa.DataType | None:
+    """The type of a field, or of one of a field of it; None if a name in the path has dots."""
+    for name in path.split("."):
         if not pa.types.is_struct(stored) or stored.get_field_index(name) < 0:
             return None
         stored = stored.field(name).type
@@ -464,20 +465,10 @@ def _is_kept(stored: pa.DataType, type_: str) -> bool:
     """
     if pa.types.is_dictionary(stored):
         stored = stored.value_type
-    t = pa.types
-    if type_.startswith("decimal"):
-        return bool(t.is_decimal(stored))
-    if type_.startswith("timestamp"):
-        return bool(t.is_timestamp(stored))
-    if type_ == "date":
-        return bool(t.is_date(stored))
-    if type_ == "string":
-        return bool(t.is_string(stored) or t.is_large_string(stored) or t.is_string_view(stored))
-    if type_ == "binary":
-        return bool(t.is_binary(stored) or t.is_large_binary(stored) or t.is_binary_view(stored))
-    plain = {"boolean": "bool", "tinyint": "int8", "smallint": "int16", "int": "int32"}
-    plain |= {"bigint": "int64", "float": "float", "double": "double"}
-    return str(stored) == plain[type_]
+    kinds = _ARROW_KINDS.get(type_.partition("(")[0])
+    if kinds is None:
+        return bool(stored == arrow_type(type_))
+    return any(is_of_kind(stored) for is_of_kind in kinds)
 
 
 def is_on_old_calendar(footer: pq.FileMetaData) -> bool:

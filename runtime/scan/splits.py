@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from runtime.errors import ExecutionError
 from runtime.scan.files import NotScannable
-from runtime.scan.metadata import column_index, of_footers, read_footer
+from runtime.scan.metadata import column_indices, of_footers, read_footer
 from runtime.scan.pruning import ValueRange, can_be_true, column_range, range_of_value
 from runtime.scan.stores import Store
 from runtime.spec.expressions import Expression
@@ -240,9 +240,10 @@ def _groups_of(file: ScanFile, sought: Sought) -> FileGroups:
     footer = read_footer(file, sought.store)
     if isinstance(footer, NotScannable):
         raise ExecutionError(f"cannot read {source.path}: {footer.reason}")
+    indices = column_indices(footer)
     columns: list[int | None] = []
     for name in file.names or [column.name for column in source.columns]:
-        index = None if name is None else column_index(footer, name)
+        index = None if name is None else indices.get(name.lower())
         if index is None and name is not None:
             raise ExecutionError(f"column {name} is gone from {file.path}")
         columns.append(index)

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from runtime.compute.arrow.types import arrow_type
 from runtime.errors import ExecutionError
 from runtime.scan.files import NotScannable
 from runtime.scan.metadata import (
-    column_index,
+    column_indices,
     find_misfit,
     footer_of,
     open_footer,
     present_columns,
 )
-from runtime.scan.read import BATCH_ROWS, read_batches
+from runtime.scan.read import read_batches
 from runtime.scan.splits import FilePart, FileRange
 from runtime.scan.stores import GONE, Store, explained, open_stored
 from runtime.spec.scan import ScanFile, ScanSource
@@ -74,13 +72,8 @@ def read_stream_file(
         raise ExecutionError(misfit.reason, hint=_HINT)
     whole = range(footer.num_row_groups)
     numbers = tuple(whole) if part is None else part.row_groups(footer)
-    if not present:
-        n_rows = sum(footer.row_group(n).num_rows for n in numbers)
-        yield from _nulls(source.columns, n_rows)
-        return
-    read = _part_of_file(path, footer, present, numbers)
-    for batch in read_batches((read,), replace(source, columns=present), dictionaries, store):
-        yield batch if len(present) == len(source.columns) else _with_nulls(batch, source.columns)
+    read = _part_of_file(path, footer, source.columns, numbers)
+    yield from read_batches((read,), source, dictionaries, store)
 
 
 def _unchanged_footer(file: ScanFile, store: Store) -> pq.FileMetaData | NotScannable:
@@ -100,29 +93,14 @@ def _unchanged_footer(file: ScanFile, store: Store) -> pq.FileMetaData | NotScan
 def _part_of_file(
     path: str, footer: pq.FileMetaData, columns: Sequence[Column], numbers: Sequence[int]
 ) -> FilePart:
-    indices = [column_index(footer, column.name) for column in columns]
-    chunks = [footer.row_group(n).column(i) for n in numbers for i in indices]
+    found = column_indices(footer)
+    indices = [found.get(column.name.lower()) for column in columns]
+    chunks = [footer.row_group(n).column(i) for n in numbers for i in indices if i is not None]
     return FilePart(
         ScanFile(path),
         tuple(n for n in numbers if footer.row_group(n).num_rows),
-        tuple(footer.schema.column(i).path for i in indices),
+        tuple(None if i is None else footer.schema.column(i).path for i in indices),
         sum(footer.row_group(n).num_rows for n in numbers),
         sum(chunk.total_uncompressed_size for chunk in chunks),
         footer.num_rows,
     )
-
-
-def _with_nulls(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
-    found = dict(zip(batch.schema.names, batch.columns, strict=True))
-    arrays = [
-        found[c.name] if c.name in found else pa.nulls(batch.num_rows, arrow_type(c.type))
-        for c in columns
-    ]
-    return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
-
-
-def _nulls(columns: Sequence[Column], n_rows: int) -> Iterator[pa.RecordBatch]:
-    for start in range(0, n_rows, BATCH_ROWS):
-        n = min(BATCH_ROWS, n_rows - start)
-        arrays = [pa.nulls(n, arrow_type(column.type)) for column in columns]
-        yield pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])

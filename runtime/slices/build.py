@@ -42,7 +42,7 @@ from runtime.local.arrow_scan import (
 )
 from runtime.local.scan_rows import ScanRows, scan_projection
 from runtime.local.stage import BufferPlan, aggregate, buffer_plan
-from runtime.scan.metadata import column_index, read_footer
+from runtime.scan.metadata import column_indices, read_footer
 from runtime.scan.pruning import column_range
 from runtime.scan.splits import Split
 from runtime.scan.stores import Store, open_stored, why_of
@@ -476,7 +476,7 @@ def _times_in(step: ScanLocalStep, file: ScanFile, store: Store | None) -> list[
     footer = read_footer(file, store)
     if name is None or not isinstance(footer, pq.FileMetaData):
         return []
-    index = column_index(footer, name)
+    index = column_indices(footer).get(name.lower())
     found: list[int] = []
     for number in range(footer.num_row_groups if index is not None else 0):
         group = footer.row_group(number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -48,3 +49,13 @@ def test_a_corrupt_page_is_named(tmp_path: Path) -> None:
     report = failure(path).report()
     assert report.startswith(f"cannot read {path}: ")
     assert "\n" not in report
+
+
+@pytest.mark.parametrize("stored", ["k", "other"])
+def test_columns_that_a_file_lacks_are_null(tmp_path: Path, stored: str) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({stored: list(range(1000))}), path, row_group_size=400)
+    source = replace(SOURCE, columns=(*SOURCE.columns, Column("s", "string")))
+    (batch,) = read_stream_file(str(path), source, frozenset({"s"}))
+    assert (batch.num_rows, batch["s"].null_count) == (1000, 1000)
+    assert batch["k"].to_pylist() == (list(range(1000)) if stored == "k" else [None] * 1000)
