@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from planner.lowering.batch import lower, lower_projection
@@ -27,10 +26,10 @@ def lower_in_process(plan: Node, zone: str, most_bytes: int) -> InProcessStep | 
         most_bytes: of the files of slices, and about of the rows beside them, no more than this is
             read here.
     """
-    windows = list(_windows(plan))
+    windows = list(plan.find_all(GlobalWindowAggregate))
     if len(windows) != 1 or not isinstance(windows[0].input, Exchange):
         return None
-    scans = list(_scans(windows[0].input))
+    scans = list(windows[0].find_all(SliceScan))
     if len(scans) != 1 or _bytes(scans[0]) > most_bytes:
         return None
     tail = scans[0].rows.tail
@@ -82,22 +81,6 @@ def _read_alone(step: InProcessStep) -> InProcessStep:
     return InProcessStep(
         replace(step.input, source=source), replace(of, accumulators=merged), projection
     )
-
-
-def _windows(node: Node) -> Iterator[GlobalWindowAggregate]:
-    if isinstance(node, GlobalWindowAggregate):
-        yield node
-        return
-    for child in node.inputs:
-        yield from _windows(child)
-
-
-def _scans(node: Node) -> Iterator[SliceScan]:
-    if isinstance(node, SliceScan):
-        yield node
-        return
-    for child in node.inputs:
-        yield from _scans(child)
 
 
 def _bytes(scan: SliceScan) -> int:

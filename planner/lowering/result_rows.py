@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from sqlglot import exp
@@ -63,7 +62,7 @@ def without_order_and_limit(plan: Node) -> tuple[Node, RowOrder | None] | None:
 
 def rank_in(plan: Node) -> WindowRank | None:
     """The one rank of a plan; None if there is none, or several."""
-    found = list(_ranks(plan))
+    found = list(plan.find_all(WindowRank))
     return found[0] if len(found) == 1 else None
 
 
@@ -107,13 +106,6 @@ def lowered_rank(plan: Node, rank: WindowRank, zone: str) -> RankedRows | None:
         rank.rank_column,
         WindowProjection(tuple(columns), rows.filters),
     )
-
-
-def _ranks(node: Node) -> Iterator[WindowRank]:
-    if isinstance(node, WindowRank):
-        yield node
-    for child in node.inputs:
-        yield from _ranks(child)
 
 
 def _count(clause: exp.Expr | None) -> int | None:

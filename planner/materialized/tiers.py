@@ -18,12 +18,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def too_wide(plan: Node) -> Iterator[tuple[str, str]]:
     """The materialized tables whose slices a plan reads and may not, and why."""
-    if isinstance(plan, SliceScan):
-        reason = _out_of_reach(plan.table, plan.window, range_of_slices(plan.rows.filters))
+    for scan in plan.find_all(SliceScan):
+        reason = _out_of_reach(scan.table, scan.window, range_of_slices(scan.rows.filters))
         if reason is not None:
-            yield plan.table.name, reason
-    for child in plan.inputs:
-        yield from too_wide(child)
+            yield scan.table.name, reason
 
 
 def _out_of_reach(

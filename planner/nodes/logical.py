@@ -6,9 +6,9 @@ they are in a node. A change to a plan makes new nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Self, TypeVar
 
 from sqlglot import exp
 
@@ -16,6 +16,8 @@ from planner.catalog import Schema
 from planner.sql.nodes import TextSpan
 from runtime.spec.aggregates import UserAggregate
 from runtime.spec.windows import CalendarCumulate, Cumulate, Window
+
+AnyNode = TypeVar("AnyNode", bound="Node")
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,21 @@ class Node:
         if all(new is old for new, old in zip(inputs, self.inputs, strict=True)):
             return self
         return self.with_inputs(*inputs)
+
+    def walk(self) -> Iterator[Node]:
+        """The node and all below it, from the top, each once."""
+        met: set[int] = set()
+        pending: list[Node] = [self]
+        while pending:
+            node = pending.pop()
+            if id(node) not in met:
+                met.add(id(node))
+                yield node
+                pending += reversed(node.inputs)
+
+    def find_all(self, kind: type[AnyNode]) -> Iterator[AnyNode]:
+        """Those of a kind."""
+        return (node for node in self.walk() if isinstance(node, kind))
 
     @property
     def column_names(self) -> frozenset[str]:

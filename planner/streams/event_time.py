@@ -28,10 +28,9 @@ def check_time(
         StreamRefusal: a watermark is missing, or follows another column.
     """
     origin = _origin(node, time_column)
+    has_operator = any(node.find_all(GlobalWindowAggregate))
     for table, stream in stream_tables(node, catalog):
-        if operators_below(node):
-            continue
-        if stream.watermark is None:
+        if stream.watermark is None and not has_operator:
             column = _time_column(table, time_column, catalog)
             raise StreamRefusal(
                 f"`{stream.name}` has no watermark, so that no window over it would ever close",
@@ -71,11 +70,6 @@ def _time_column(table: exp.Table, name: str, catalog: Catalog) -> str:
     columns = catalog.analyze(select_all_from(plain), {})
     times = [c.name for c in columns if is_timestamp(c.type)]
     return times[0] if times and column_named(columns, name) is None else name
-
-
-def operators_below(node: Node) -> bool:
-    """Whether a node reads results of a window operator."""
-    return isinstance(node, GlobalWindowAggregate) or any(map(operators_below, node.inputs))
 
 
 def _origin(node: Node, name: str) -> tuple[Node, str] | None:

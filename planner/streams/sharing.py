@@ -48,7 +48,7 @@ def stream_obstacle(
         return reason
     if (above := _other_than_above(plans[number], node)) is not None:
         return f"the input is a stream, and {above}"
-    if _has_windows(local.input):
+    if any(local.input.find_all(GlobalWindowAggregate)):
         return "the input is a stream of other windows"
     if len(list(stream_tables(plans[number], catalog))) > len(
         list(stream_tables(local.input, catalog))
@@ -68,7 +68,3 @@ def _other_than_above(plan: Node, node: GlobalWindowAggregate) -> str | None:
             return f"{type(plan).__name__} follows its windows"
         plan = plan.inputs[0]
     return None
-
-
-def _has_windows(node: Node) -> bool:
-    return isinstance(node, GlobalWindowAggregate) or any(map(_has_windows, node.inputs))

@@ -15,14 +15,12 @@ from planner.arrow.partials import local_expressions
 from planner.materialized.advise import Advised, Shape, WantedSlices, advised, wanted_of
 from planner.materialized.derive import derived
 from planner.materialized.form import grid_text
-from planner.nodes.logical import Node
 from planner.nodes.physical import (
     LocalWindowAggregate,
     OnePhaseWindowAggregate,
     ScanLocalWindowAggregate,
     SliceScan,
 )
-from planner.plan import Plan
 from planner.sql.build import relation
 from runtime.errors import SqlwinError
 from runtime.names import quoted
@@ -163,24 +161,20 @@ class Advisor:
     def _asked(self, label: str, query: exp.Query, text: str) -> _AskedQuery:
         plans, asked = self._plans, _AskedQuery(label)
         plans.start_statement()
-        slices = [
-            node
-            for node in _nodes(plans.plan(query.copy(), text).physical)
-            if isinstance(node, SliceScan)
-        ]
+        slices = list(plans.plan(query.copy(), text).physical.find_all(SliceScan))
         asked.answered_by += dict.fromkeys(node.table.name for node in slices)
         plan = plans.plan(query.copy(), text, without=READS_SLICES)
         if plans.is_stream(plan):
             asked.reasons.append("it is of a stream, and slices are of files")
             return asked
-        nodes = list(_nodes(plan.physical))
-        found = [each for each in nodes if isinstance(each, LocalWindowAggregate)]
-        if any(isinstance(each, OnePhaseWindowAggregate) for each in nodes):
+        found = list(plan.physical.find_all(LocalWindowAggregate))
+        if any(plan.physical.find_all(OnePhaseWindowAggregate)):
             otherwise = "its aggregates do not merge"
             asked.reasons.append(refusal(plan, "split_window_aggregate", otherwise))
         elif not found:
             asked.reasons.append("it has no window aggregation")
-        asked.n_rows = _rows_read(plan)
+        scans = plan.physical.find_all(ScanLocalWindowAggregate)
+        asked.n_rows = sum(scan.scan.files.n_rows for scan in scans)
         if len(slices) < len(found):
             asked.nodes += found
         return asked
@@ -406,24 +400,6 @@ def _queries(label: str, statement: Statement) -> Iterator[tuple[str, exp.Query,
             yield label, query, statement.text
         case Explain():
             yield from _queries(label, statement.statement)
-
-
-def _nodes(node: Node) -> Iterator[Node]:
-    """All nodes of a plan, each once."""
-    met: set[int] = set()
-    pending = [node]
-    while pending:
-        each = pending.pop()
-        if id(each) not in met:
-            met.add(id(each))
-            yield each
-            pending += reversed(each.inputs)
-
-
-def _rows_read(plan: Plan) -> int:
-    """The rows of the files that the scans of a plan read."""
-    scans = (each for each in _nodes(plan.physical) if isinstance(each, ScanLocalWindowAggregate))
-    return sum(each.scan.files.n_rows for each in scans)
 
 
 def _tree(sql: str) -> exp.Query:

@@ -44,14 +44,22 @@ from planner.nodes.logical import (
 )
 from planner.nodes.physical import GlobalWindowAggregate
 from planner.nodes.windows import output_names
-from planner.sql.build import alias, column, conjunction, identifier, literal, union_all
+from planner.sql.build import (
+    alias,
+    column,
+    conjunction,
+    identifier,
+    literal,
+    select_all_from,
+    union_all,
+)
 from planner.sql.nodes import TextSpan, span_of
 from planner.sql.parts import operands
-from planner.streams.event_time import check_time, operators_below
+from planner.streams.event_time import check_time
 from planner.streams.late_rows import LateSource, refuse_lost_rows
 from planner.streams.processing_time import is_processing_time
 from planner.streams.refusals import JOIN, StreamRefusal
-from planner.streams.tables import stream_named, stream_tables
+from planner.streams.tables import bare_table, stream_named, stream_tables
 from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK, StreamSource
 
 _CONTROL = (KEEP, SOURCE, WATERMARK)
@@ -143,7 +151,7 @@ class StreamRows:
             return self._following(query, node, followed)
         self.sources.clear()
         self._refuse_lost_rows("below", node, place)
-        if operators_below(node):
+        if any(node.find_all(GlobalWindowAggregate)):
             raise StreamRefusal(
                 "a window over the results of another window can be reached through filters, "
                 "projections and UNION ALL only",
@@ -289,7 +297,7 @@ class StreamRows:
             return None
         plain = source.copy()
         plain.set("alias", None)
-        return self._scan(exp.Select(expressions=[exp.Star()], from_=exp.From(this=plain)), stream)
+        return self._scan(select_all_from(plain), stream)
 
     def _carry_union(
         self, query: exp.Union, relations: Mapping[str, Node], scope: Scope
@@ -366,10 +374,8 @@ class StreamRows:
     def _with_marks(self, rows: exp.Query, node: Node, place: StreamPlace) -> exp.Query:
         """Rows of a node, and beside them the watermarks of a table."""
         table, stream = place
-        plain = table.copy()
-        for key in ("alias", "joins", "laterals", "pivots", "sample"):
-            plain.set(key, None)
-        scan = exp.Select(expressions=[exp.Star()], from_=exp.From(this=plain))
+        plain = bare_table(table)
+        scan = select_all_from(plain)
         number = self._marks.number_of(stream, scan)
         items = [
             *(alias(cast_as(exp.Null(), c.type), c.name) for c in node.schema),

@@ -86,10 +86,10 @@ def _reader(node: GlobalWindowAggregate, name: str) -> StreamReader:
 
 def _reader_in(plan: Node, catalog: Catalog) -> GlobalWindowAggregate | None:
     """The window aggregate of a plan that reads shared slices of a stream."""
-    if isinstance(plan, GlobalWindowAggregate) and isinstance(plan.input, SharedSlices):
-        # those of bounded tables are shared as in a batch
-        return plan if streams_of(plan, catalog) else None
-    return next(filter(None, (_reader_in(child, catalog) for child in plan.inputs)), None)
+    windows = plan.find_all(GlobalWindowAggregate)
+    readers = (each for each in windows if isinstance(each.input, SharedSlices))
+    # those of bounded tables are shared as in a batch
+    return next((each for each in readers if streams_of(each, catalog)), None)
 
 
 def shared_below(plan: Node, catalog: Catalog) -> SharedExchange | None:

@@ -42,7 +42,7 @@ from planner.optimizer import Refusal
 from planner.sql.build import alias, column, identifier, to_sql
 from planner.sql.nodes import span_of
 from planner.streams.delay import wall_clock_delay_us
-from planner.streams.late_rows import DROP, LateSource, late_source, shared_late_source
+from planner.streams.late_rows import DROP, LateSource, late_source, late_source_below
 from planner.streams.refusals import (
     GROUP_BY,
     NO_UPDATES,
@@ -184,7 +184,7 @@ def lower_local(local: LocalWindowAggregate, catalog: Catalog, time_zone: str) -
     Raises:
         AnalysisError: something below it cannot be computed on a stream, or a watermark is missing.
     """
-    late = shared_late_source(local, catalog)
+    late = late_source_below([local], catalog)
     return _StreamLowering(catalog, time_zone, False, (), {}, (), late).local_step(local)
 
 
@@ -391,7 +391,7 @@ class _StreamLowering(Lowering):
 
     def _with_row_kind(self, query: exp.Query, node: Node) -> exp.Query:
         """The query with ROW_KIND first, if its rows have one."""
-        if not self._emits_updates or not _has_operator(node):
+        if not self._emits_updates or not any(node.find_all(GlobalWindowAggregate)):
             return query
         if isinstance(query, exp.Select) and not query.is_star:
             query.set("expressions", [column(ROW_KIND), *query.expressions])
@@ -419,7 +419,3 @@ def window_steps(value: Any) -> Iterator[StreamWindowStep]:
     elif is_dataclass(value):
         for field in fields(value):
             yield from window_steps(getattr(value, field.name))
-
-
-def _has_operator(node: Node) -> bool:
-    return isinstance(node, GlobalWindowAggregate) or any(map(_has_operator, node.inputs))

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from planner.arrow.partials import LocalExpressions, local_expressions
 from planner.materialized.form import kept_columns, local_form
-from planner.nodes.logical import Node, WindowDeduplicate, WindowJoin, WindowRank
+from planner.nodes.logical import WindowDeduplicate, WindowJoin, WindowRank
 from planner.nodes.physical import (
     LocalWindowAggregate,
     OnePhaseWindowAggregate,
@@ -170,7 +170,7 @@ def _local_aggregate(plan: Plan) -> LocalWindowAggregate:
     Raises:
         AnalysisError: there is none, there are several, or something above needs all rows at once.
     """
-    nodes = list(_nodes(plan.physical))
+    nodes = list(plan.physical.walk())
     for kind, what, word in (
         (WindowRank, "ranks rows of windows", "ROW_NUMBER"),
         (WindowDeduplicate, "keeps one row of a window", "ROW_NUMBER"),
@@ -197,10 +197,6 @@ def refusal(plan: Plan, rule: str, otherwise: str) -> str:
     """Why a rule did not apply."""
     reasons = (entry.reason for entry in plan.trace.entries if entry.rule == rule)
     return next((reason for reason in reasons if reason), otherwise)
-
-
-def _nodes(node: Node) -> list[Node]:
-    return [node, *(below for child in node.inputs for below in _nodes(child))]
 
 
 def _not_kept(reason: str, words: Sequence[str], hint: str | None = None) -> SqlwinError:
