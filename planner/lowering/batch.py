@@ -73,7 +73,6 @@ from runtime.spec.local import (
     is_local,
 )
 from runtime.spec.steps import ExpandStep, MeasuredStep, SqlStep, Step
-from runtime.spec.windows import Window
 
 # Names inside a step: no column of a table's or query's begins with a dollar sign
 START, END, TIME = "$window_start", "$window_end", "$window_time"
@@ -119,9 +118,13 @@ class Lowering:
         self._shared: dict[int, SharedExchangeStep] = {}
         self.labels = labels
 
-    def step(self, node: Node) -> Step:
+    def step(self, node: Node) -> SqlStep:
         """The node as a step of its own."""
         return self.sql_step(self.query(node))
+
+    def _below(self, node: Node) -> SqlStep:
+        """What a step of another kind reads, as a step."""
+        return Lowering(self.labels).step(node)
 
     def query(self, node: Node) -> exp.Query:
         """The node as Spark SQL; what is not SQL in it becomes a named step."""
@@ -168,15 +171,8 @@ class Lowering:
                 )
             case WindowTableFunction():
                 columns = node.columns
-                return self.named(
-                    self._expand(
-                        node.input,
-                        node.window,
-                        node.time_column,
-                        node.time_type,
-                        (columns.start, columns.end, columns.time),
-                    )
-                )
+                names = (columns.start, columns.end, columns.time)
+                return self.named(self._expanded(node, names))
             case WindowRows():
                 return repeated_rows(self.query(node.input), node)
             case WindowRank() | WindowDeduplicate():
@@ -225,21 +221,15 @@ class Lowering:
         self.steps[name] = step
         return exp.Select(expressions=[exp.Star()], from_=exp.From(this=relation(name)))
 
-    def _expand(
-        self,
-        node: Node,
-        window: Window,
-        time_column: str,
-        time_type: str,
-        names: tuple[str, str, str],
+    def _expanded(
+        self, node: WindowTableFunction | OnePhaseWindowAggregate, names: tuple[str, str, str]
     ) -> ExpandStep:
-        source = Lowering(self.labels).step(node)
-        return ExpandStep(source, window, time_column, time_type, *names)
+        """Rows in each of their windows; `names` are those of its start, end and time."""
+        source = self._below(node.input)
+        return ExpandStep(source, node.window, node.time_column, node.time_type, *names)
 
     def _one_phase(self, node: OnePhaseWindowAggregate) -> exp.Query:
-        step: Step = self._expand(
-            node.input, node.window, node.time_column, node.time_type, (START, END, TIME)
-        )
+        step: Step = self._expanded(node, (START, END, TIME))
         if self.labels:
             step = MeasuredStep(step, self.label(node, -1))
         expanded = self.named(step)
@@ -320,7 +310,7 @@ class Lowering:
             return LocalStep(local.scan, ArrowBuffer(), *of)
         if isinstance(local, SliceScan):
             return LocalStep(local.rows, ArrowBuffer(), *of)
-        input_ = Lowering(self.labels).step(local.input)
+        input_ = self._below(local.input)
         keys = tuple((key.name, to_sql(key.expr)) for key in local.keys)
         if any(plan.call.user is not None for plan in local.plans):
             rows = SparkRows(keys, row_partials(local.plans), input_)

@@ -70,23 +70,20 @@ class StreamRefusal(AnalysisError):
         return self
 
 
-def refused_node(node: Node) -> StreamRefusal | None:
-    """The error for a node that has no streaming form; None for one that has.
+def refuse_one_phase(node: Node) -> None:
+    """Refuse a physical node over a stream whose windows are not cut into slices.
 
-    Args:
-        node: a physical node over a stream.
+    Raises:
+        StreamRefusal: it is such a node.
     """
-    match node:
-        case OnePhaseWindowAggregate():
-            check_keys(node.keys, node.schema)
-            check_calls(node.calls)
-            return StreamRefusal(
-                "this window aggregation cannot run on a stream: its windows are not cut into "
-                "slices",
-                "RESET 'sqlwin.optimizer.disabled-rules'; " + BATCH,
-                node.place,
-            )
-    return None
+    if isinstance(node, OnePhaseWindowAggregate):
+        check_keys(node.keys, node.schema)
+        check_calls(node.calls)
+        raise StreamRefusal(
+            "this window aggregation cannot run on a stream: its windows are not cut into slices",
+            f"RESET 'sqlwin.optimizer.disabled-rules'; {BATCH}",
+            node.place,
+        )
 
 
 def rows_not_buffered(
