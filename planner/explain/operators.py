@@ -7,7 +7,6 @@ in every form at once; a case of its own only makes it read better.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
 
 from sqlglot import exp
 
@@ -24,6 +23,7 @@ from planner.explain.operator_text import (
 )
 from planner.explain.windows import attached_text, window_text
 from planner.materialized.form import expression_text, grid_text
+from planner.materialized.tiers import time_text
 from planner.materialized.windows import range_of_slices
 from planner.nodes.logical import (
     Aggregate,
@@ -254,19 +254,12 @@ def _slice_scan(node: SliceScan) -> Operator:
         slices=grid_text(table.form.grid),
         rows=f"{node.n_rows:,}",
         tail=counted(tail, "files") if tail else None,
-        after=None if after is None else _time_text(after),
-        until=None if until is None else _time_text(until),
+        after=None if after is None else time_text(after),
+        until=None if until is None else time_text(until),
         where=" AND ".join(map(expression_text, others)) or None,
         groupBy=_names(node.keys),
         window=window_text(node.window, f"time_col=[{node.time_column}]"),
         select=[*_items(node.keys), *_partials(node.plans), _slice_end(node.slice_end)],
-    )
-
-
-def _time_text(time_us: int) -> str:
-    """The end of a slice on the wall clock."""
-    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=time_us)).strftime(
-        "%Y-%m-%d %H:%M:%S"
     )
 
 

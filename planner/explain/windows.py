@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from planner.nodes.logical import AttachedWindow, Expand, Node, WindowTableFunction
 from planner.nodes.physical import (
@@ -22,7 +22,6 @@ from runtime.spec.windows import (
     Cumulate,
     Hop,
     SessionWindow,
-    Tumble,
     Window,
     window_kind,
 )
@@ -41,39 +40,20 @@ def window_text(window: Window, source: str) -> str:
 
 
 def window_parameters(window: Window) -> dict[str, int]:
-    """The parameters of a window in microseconds, as EXPLAIN names them; no offset if it is 0.
-
-    Those in months are left out.
-    """
-    match window:
-        case Tumble():
-            parameters = {"size": window.size_us}
-        case Hop():
-            parameters = {"size": window.size_us, "slide": window.slide_us}
-        case Cumulate():
-            parameters = {"max_size": window.size_us, "step": window.step_us}
-        case SessionWindow():
-            return {"gap": window.gap_us}
-        case _:
-            given = {f.name: getattr(window, f.name) for f in fields(window)}
-            return {k.removesuffix("_us"): v for k, v in given.items() if k.endswith("_us") and v}
-    return {**parameters, "offset": window.offset_us} if window.offset_us else parameters
+    """The parameters of a window in microseconds, as EXPLAIN names them, those that are not 0."""
+    return _parameters(window, "us")
 
 
 def months_parameters(window: Window) -> dict[str, int]:
-    """The parameters of a calendar window in months; no offset if it is 0."""
-    match window:
-        case CalendarTumble():
-            parameters = {"size": window.size_months}
-        case CalendarHop():
-            parameters = {"size": window.size_months, "slide": window.slide_months}
-        case CalendarCumulate():
-            parameters = {"max_size": window.size_months}
-            if window.step_months:
-                parameters["step"] = window.step_months
-        case _:
-            return {}
-    return {**parameters, "offset": window.offset_months} if window.offset_months else parameters
+    """The parameters of a calendar window in months, those that are not 0."""
+    return _parameters(window, "months")
+
+
+def _parameters(window: Window, unit: str) -> dict[str, int]:
+    size = "max_size" if isinstance(window, Cumulate | CalendarCumulate) else "size"
+    names = {"size": size, "slide": "slide", "step": "step", "gap": "gap", "offset": "offset"}
+    given = {shown: getattr(window, f"{name}_{unit}", 0) for name, shown in names.items()}
+    return {name: value for name, value in given.items() if value}
 
 
 def attached_text(window: AttachedWindow) -> str:
