@@ -22,8 +22,7 @@ from planner.explain.operator_text import (
     window_key_texts,
 )
 from planner.explain.windows import attached_text, window_text
-from planner.materialized.form import expression_text, grid_text
-from planner.materialized.tiers import time_text
+from planner.materialized.form import expression_text, grid_text, time_text
 from planner.materialized.windows import range_of_slices
 from planner.nodes.logical import (
     Aggregate,

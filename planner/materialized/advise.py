@@ -23,13 +23,14 @@ from planner.materialized.form import (
     grid_text,
     local_form,
     partial_text,
+    time_bounds_us,
     unique_column_names,
 )
 from planner.nodes.physical import LocalWindowAggregate
 from planner.nodes.slice_levels import Grid, common_grid
 from planner.sql.nodes import path_of_files
 from runtime.spec.aggregates import CollectRegisters, CollectRows, CollectSet, MergeMoments
-from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, column_refs, terms_of
+from runtime.spec.expressions import Call, ColumnRef, Expression, column_refs, terms_of
 from runtime.spec.local import PartialColumns
 from runtime.spec.slices import SliceGrid
 from runtime.spec.windows import DAY_US, CalendarTumble, Tumble
@@ -41,7 +42,6 @@ _ASKED = 10
 # Bounds of the time may make slices narrower, down to this
 _LEAST_WIDTH_US = 60_000_000
 _UNITS = (("DAY", DAY_US), ("HOUR", 3_600_000_000), ("MINUTE", 60_000_000), ("SECOND", 1_000_000))
-_BOUNDS = ("<", "<=", ">", ">=", "=")
 _LONGEST_NAME = 40
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Of APPROX_COUNT_DISTINCT without its second argument
@@ -190,10 +190,10 @@ def wanted_of(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Wanted
         columns: dict[str, None] = {}
         is_of_time = False
         for term in terms_of(each):
-            edges = _time_edges(term, form.time)
-            if edges is not None:
+            bounds = time_bounds_us(term, form)
+            if bounds is not None:
                 is_of_time = True
-                grid = _cut(grid, edges) if of_wall_clock else grid
+                grid = _cut(grid, bounds) if of_wall_clock else grid
             elif expression_text(term) not in keys:
                 columns |= dict.fromkeys(_columns_of(term, keys))
         conditions.append(Condition(expression_text(each), tuple(columns), is_of_time))
@@ -340,34 +340,14 @@ def _of_days(grid: CalendarTumble) -> Tumble:
     return Tumble(DAY_US, grid.offset_us % DAY_US)
 
 
-def _cut(grid: SliceGrid, edges: Sequence[int]) -> SliceGrid:
+def _cut(grid: SliceGrid, edges: Iterable[int | None]) -> SliceGrid:
     """Slices of which none is on both sides of an edge, if they need not be very narrow."""
     if not isinstance(grid, Tumble):
         return grid
-    width = gcd(grid.size_us, *(edge - grid.offset_us for edge in edges))
+    width = gcd(grid.size_us, *(each - grid.offset_us for each in edges if each is not None))
     if width < min(_LEAST_WIDTH_US, grid.size_us):
         return grid
     return Tumble(width, grid.offset_us % width)
-
-
-def _time_edges(term: Expression, time: str) -> list[int] | None:
-    """Where a condition that bounds the time column cuts it, in microseconds; None: it does not."""
-    if not isinstance(term, Call) or term.function not in _BOUNDS:
-        return None
-    left, right = term.args
-    is_turned = isinstance(left, Constant)
-    if is_turned:
-        left, right = right, left
-    if not isinstance(right, Constant) or not isinstance(right.value, int):
-        return None
-    if expression_text(left) != time or not right.type.startswith("timestamp"):
-        return None
-    bound, function = right.value, term.function
-    if function == "=":
-        return [bound, bound + 1]
-    after = "<=" if not is_turned else ">="
-    before = ">" if not is_turned else "<"
-    return [bound + (function in (after, before))]
 
 
 def _columns_of(term: Expression, keys: Sequence[str]) -> list[str]:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 
-from planner.materialized.form import is_made_of, slice_grid
+from planner.materialized.form import is_made_of, slice_grid, time_text
 from planner.materialized.windows import range_of_slices
 from planner.nodes.logical import Node
 from planner.nodes.physical import SliceScan
 from planner.sql.intervals import render_duration
 from runtime.spec.slices import SliceTable, is_inserted_rows
 from runtime.spec.windows import Tumble, Window
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def too_wide(plan: Node) -> Iterator[tuple[str, str]]:
@@ -52,8 +49,3 @@ def _out_of_reach(
             width = render_duration(tier.width_us)
             return f"its slices up to {time_text(tier.until_us)} are of {width}"
     return None
-
-
-def time_text(time_us: int) -> str:
-    """A time of the wall clock, microseconds since 1970."""
-    return (_EPOCH + timedelta(microseconds=time_us)).isoformat(" ").removesuffix("+00:00")

@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from planner.materialized.form import grid_text
-from planner.materialized.tiers import time_text
+from planner.materialized.form import grid_text, time_text
 from planner.sql.intervals import render_duration
 from runtime.slices.store import StoredSlices
 from runtime.spec.windows import Tumble
