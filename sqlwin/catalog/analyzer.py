@@ -17,7 +17,7 @@ from planner.sql.output_schema import output_schema
 from runtime.errors import ErrorKind, SqlwinError, nearest
 from runtime.local.arrow_scan import SETTINGS_OF_SCANS, unlike_spark
 from runtime.spark.errors import translate, translated_errors
-from runtime.spark.settings import SparkSettings, settings_of
+from runtime.spark.settings import settings_of
 from runtime.spec.table import Column
 from sqlwin.catalog.entries import folded_name, type_ddl
 
@@ -28,19 +28,19 @@ _OF_RUNNING = re.compile(
 )
 
 
-def is_as_usual(spark: SparkSession, settings: SparkSettings) -> bool:
-    """Whether Spark's analyser says of simple queries what `output_schema` does.
-
-    Args:
-        spark: the session.
-        settings: its settings.
-    """
+def is_as_usual(spark: SparkSession) -> bool:
+    """Whether Spark's analyser says of simple queries what `output_schema` does."""
+    settings = settings_of(spark)
     known = settings.keys
-    return (
-        known is not None
-        and all(map(_is_of_running, known - SETTINGS_OF_SCANS.keys()))
-        and unlike_spark(spark, SETTINGS_OF_SCANS) is None
-    )
+
+    def judge() -> bool:
+        return (
+            known is not None
+            and all(map(_is_of_running, known - SETTINGS_OF_SCANS.keys()))
+            and unlike_spark(spark, SETTINGS_OF_SCANS) is None
+        )
+
+    return settings.holds("Spark analyses as usual", judge)
 
 
 def _is_of_running(key: str) -> bool:
@@ -70,7 +70,6 @@ class SparkAnalyzer:
         self._names = names
         self._shown = shown
         self._columns: dict[str, Schema] = {}
-        self._judged: tuple[SparkSettings, bool] | None = None
 
     def forget(self) -> None:
         """Spark sees other tables from here on."""
@@ -111,13 +110,7 @@ class SparkAnalyzer:
                 below[table.name.lower()] = _columns(shown.schema)
             else:
                 return None
-        return output_schema(query, below) if below and self._is_as_usual() else None
-
-    def _is_as_usual(self) -> bool:
-        settings = settings_of(self._spark)
-        if self._judged is None or self._judged[0] is not settings:
-            self._judged = settings, is_as_usual(self._spark, settings)
-        return self._judged[1]
+        return output_schema(query, below) if below and is_as_usual(self._spark) else None
 
     def with_nearest_name(self, error: SqlwinError) -> SqlwinError:
         """An error of Spark's with the nearest name where a table, database, catalog is unknown."""

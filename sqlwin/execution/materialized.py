@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from planner.sql.intervals import render_duration, render_months
+from planner.materialized.form import grid_text
 from runtime.connectors.lake.places import TablePlace
 from runtime.errors import AnalysisError, CatalogError
 from runtime.slices.refresh import PlannedRows, Refreshed, compact, refresh, settle
@@ -16,10 +16,9 @@ from runtime.slices.removal import remove_slices
 from runtime.slices.store import FORMAT, StoredSlices, create_slices, is_table, set_suspended
 from runtime.spec.figures import counted
 from runtime.spec.slices import LocalForm
-from runtime.spec.windows import Tumble
 from sqlwin.catalog.entries import MaterializedTable, Name
-from sqlwin.catalog.materialized import Definition, directories_in, tables_of
-from sqlwin.catalog.opening import open_materialized
+from sqlwin.catalog.materialized import Definition, tables_of
+from sqlwin.catalog.opening import open_directory, open_materialized
 from sqlwin.execution.planning import Plans
 from sqlwin.execution.slices.facts import described_slices
 from sqlwin.execution.slices.kept_rows import kept_rows, planned_rows
@@ -169,7 +168,7 @@ class MaterializedTables:
             values = (
                 name,
                 stored.form.base,
-                _grid(stored.form),
+                grid_text(stored.form.grid),
                 ", ".join(key.name for key in stored.form.keys),
                 f"{sum(file.n_rows for file in stored.files):,}",
                 str(len(stored.files)),
@@ -194,15 +193,11 @@ class MaterializedTables:
         Raises:
             SqlwinError: one cannot be opened.
         """
-        root = str(self._plans.config.get("sqlwin.materialized.dir") or "")
-        if not root:
-            return
-        catalog = self._plans.catalog
-        opened = {entry.path for entry in catalog.materialized()}
-        for path in directories_in(catalog.slices.place(root)):
-            name = (os.path.basename(path),)
-            if path not in opened and catalog.entry(name) is None:
-                open_materialized(catalog, name, path)
+        open_directory(self._plans.catalog, self._directory)
+
+    @property
+    def _directory(self) -> str:
+        return str(self._plans.config.get("sqlwin.materialized.dir") or "")
 
     # -- parts ---------------------------------------------------------------------------------
 
@@ -229,7 +224,7 @@ class MaterializedTables:
                 hint=f"it takes 'path', '{TIERS}' and '{RETENTION}'",
             )
         name = ".".join(statement.name)
-        root = str(self._plans.config.get("sqlwin.materialized.dir") or "")
+        root = self._directory
         if "path" not in options and not root:
             raise CatalogError(
                 f"where the slices of `{name}` go is not said",
@@ -333,12 +328,6 @@ def _status(entry: MaterializedTable, stored: StoredSlices) -> str:
     if entry.definition.is_inserted:
         return "continuous"
     return "suspended" if stored.is_suspended else "active"
-
-
-def _grid(form: LocalForm) -> str:
-    if isinstance(form.grid, Tumble):
-        return render_duration(form.grid.size_us)
-    return render_months(form.grid.size_months)
 
 
 def _like(pattern: str) -> re.Pattern[str]:

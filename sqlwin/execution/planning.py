@@ -12,31 +12,38 @@ from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
 from planner.lowering.batch import lower, lower_projection
-from planner.nodes.windows import notes_on_windows
 from planner.optimizer import Options
 from planner.plan import Draft, Plan, draft_plan, plan_together
 from planner.streams.tables import streams_of
 from runtime.batch.execute import ExecutionOptions, batch_rows
 from runtime.connectors.registry import connector_of
 from runtime.errors import SqlwinError
+from runtime.files import is_local_path
 from runtime.frames.arrow_rows import BatchRows
 from runtime.frames.scan_counts import ScanCounts, StatementScanCounts
 from runtime.scan.asked_once import asking_once
-from runtime.spark.files import refuse_remote_streams
+from runtime.spark.files import refuse_remote_streams, resolve
 from runtime.spark.jobs import statement_tag, tag_statement
 from runtime.spark.session import is_remote
 from runtime.spark.settings import settings_of
 from runtime.spec.exchange import InProcessStep
 from runtime.spec.table import TableSpec
+from sqlwin.catalog.analyzer import is_as_usual
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.entries import View
-from sqlwin.catalog.options import hint_notes
+from sqlwin.catalog.known import KnownCatalog
+from sqlwin.catalog.materialized import tables_of
+from sqlwin.catalog.offline import NeedsSpark
 from sqlwin.catalog.spark_views import spark_views
 from sqlwin.config.config import Config
 from sqlwin.execution.activity import Activity, StatementRun
 from sqlwin.execution.errors import StatementErrors
-from sqlwin.execution.in_process import in_process, planner_options
-from sqlwin.execution.known import KnownPlans
+from sqlwin.execution.in_process import (
+    in_process,
+    plan_in_process,
+    planner_options,
+    query_notes,
+)
 from sqlwin.execution.lowered import (
     Lowered,
     LoweredBatch,
@@ -70,7 +77,6 @@ class Plans:
         spark: the session.
         config: the settings.
         catalog: the tables and views.
-        known: plans over what is known of them without Spark.
         streams: the streams that were started.
         activity: the statements that ran or run.
         lock: held while a statement is planned.
@@ -82,7 +88,7 @@ class Plans:
         self.config = config
         self.lock = spark_views(spark)
         self.catalog = SessionCatalog(spark, self._view_dataframe, lambda: config.mask, self.lock)
-        self.known = KnownPlans(spark, config, self.catalog)
+        self._known = KnownCatalog(self.catalog, lambda: config.mask)
         self.streams = Streams()
         self.activity = Activity(self._marked)
         self._session_scan_counts = None if is_remote(spark) else ScanCounts(spark.sparkContext)
@@ -133,9 +139,12 @@ class Plans:
 
     def start_statement(self) -> None:
         """From here on tables are read anew, in the mode that is set."""
+        self._start_statement(self.catalog)
+
+    def _start_statement(self, catalog: SessionCatalog) -> None:
         per_split = str(self.config.get("sqlwin.watermark.per-split"))
         mode = str(self.config.get("execution.runtime-mode"))
-        self.catalog.start_statement(mode, per_split=per_split)
+        catalog.start_statement(mode, per_split=per_split)
 
     def add_notes(self, notes: Sequence[str]) -> None:
         """Add notes, each once."""
@@ -162,12 +171,25 @@ class Plans:
     def plan_here(self, query: exp.Query, text: str) -> tuple[Plan, InProcessStep] | None:
         """A query's plan, and what computes its rows in this process; None: that takes Spark.
 
+        Spark lists files, reads a footer in a job and analyses SQL several times: longer than it
+        takes to read the slices of a key. So a query over slices is planned over what is known of
+        the session's tables without Spark, where that is sure to give the same.
+
         Args:
             query: its tree.
             text: its text.
         """
+        if is_remote(self.spark) or not self.config.get("sqlwin.materialized.in-process-bytes"):
+            return None
         with self._span("planning"), asking_once():
-            found = self.known.plan(query, text)
+            self._start_statement(self._known)
+            if not self._known.has_slices_of(tables_of(query)) or not self._is_known():
+                return None
+            options = self._planner_options(self._known)
+            try:
+                found = plan_in_process(query, text, self._known, self.config, options)
+            except (NeedsSpark, SqlwinError):
+                return None  # planning it with Spark says what is wrong
         if found is None:
             return None
         plan, here, notes = found
@@ -175,6 +197,13 @@ class Plans:
         if self.run is not None:
             self.run.planned(plan)
         return plan, here
+
+    def _is_known(self) -> bool:
+        """Whether Spark's settings are those that the planner without Spark stands for."""
+        spark = self.spark
+        return is_as_usual(spark) and settings_of(spark).holds(
+            "files are local", lambda: is_local_path(resolve(spark, "/"))
+        )
 
     def plans_together(self, inserts: Sequence[Insert], has_sinks: bool = True) -> list[Plan]:
         """The plans of INSERTs that run together, with their tables on top or without."""
@@ -191,7 +220,7 @@ class Plans:
         self, drafts: Callable[[], Iterable[Draft]], without: frozenset[str] = frozenset()
     ) -> list[Plan]:
         with self._span("planning"), asking_once():
-            plans = plan_together(list(drafts()), self._planner_options(without))
+            plans = plan_together(list(drafts()), self._planner_options(self.catalog, without))
         if self.run is not None:
             for plan in plans:
                 self.run.planned(plan)
@@ -351,21 +380,22 @@ class Plans:
         without: frozenset[str] = frozenset(),
     ) -> Draft:
         try:
-            draft = draft_plan(query, text, self.catalog, self._planner_options(without), sink)
+            options = self._planner_options(self.catalog, without)
+            draft = draft_plan(query, text, self.catalog, options, sink)
         except SqlwinError as error:
             doubts = (note for note in self.catalog.file_notes if _is_about(error, note))
             error.hint = next(doubts, error.hint)
             raise relocate(error, text) from error
-        self.add_notes(hint_notes(query, self.catalog.entry))
-        self.add_notes(self.catalog.file_notes)
-        self.add_notes(notes_on_windows(draft.bound))
+        self.add_notes(query_notes(query, self.catalog, draft.bound))
         return draft
 
-    def _planner_options(self, without: frozenset[str] = frozenset()) -> Options:
+    def _planner_options(
+        self, catalog: SessionCatalog, without: frozenset[str] = frozenset()
+    ) -> Options:
         settings = settings_of(self.spark)
         partitions = int(settings.get("spark.sql.shuffle.partitions"))
         zone = settings.get("spark.sql.session.timeZone")
-        options = planner_options(self.config, self.catalog, zone, partitions)
+        options = planner_options(self.config, catalog, zone, partitions)
         return replace(options, disabled_rules=options.disabled_rules | without)
 
 
