@@ -17,7 +17,7 @@ from planner.sql.output_schema import output_schema
 from runtime.errors import ErrorKind, SqlwinError, nearest
 from runtime.local.arrow_scan import SETTINGS_OF_SCANS, unlike_spark
 from runtime.spark.errors import translate, translated_errors
-from runtime.spark.settings import settings_of
+from runtime.spark.settings import SparkSettings, settings_of
 from runtime.spec.table import Column
 from sqlwin.catalog.entries import folded_name, type_ddl
 
@@ -28,9 +28,13 @@ _OF_RUNNING = re.compile(
 )
 
 
-def is_as_usual(spark: SparkSession) -> bool:
-    """Whether Spark's analyser says of simple queries what `output_schema` does."""
-    settings = settings_of(spark)
+def is_as_usual(spark: SparkSession, settings: SparkSettings) -> bool:
+    """Whether Spark's analyser says of simple queries what `output_schema` does.
+
+    Args:
+        spark: the session.
+        settings: its settings.
+    """
     known = settings.keys
 
     def judge() -> bool:
@@ -110,7 +114,9 @@ class SparkAnalyzer:
                 below[table.name.lower()] = _columns(shown.schema)
             else:
                 return None
-        return output_schema(query, below) if below and is_as_usual(self._spark) else None
+        if not below or not is_as_usual(self._spark, settings_of(self._spark)):
+            return None
+        return output_schema(query, below)
 
     def with_nearest_name(self, error: SqlwinError) -> SqlwinError:
         """An error of Spark's with the nearest name where a table, database, catalog is unknown."""

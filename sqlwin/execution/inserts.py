@@ -13,7 +13,7 @@ from sqlglot import exp
 from planner.sql.build import identifier, to_sql
 from planner.sql.table_options import position_of_option
 from runtime.connectors.columns import physical_columns
-from runtime.connectors.registry import check_writable, write_rows
+from runtime.connectors.registry import check_writable
 from runtime.connectors.writing import is_declared
 from runtime.errors import AnalysisError, CatalogError, SqlwinError, nearest
 from runtime.frames.arrow_rows import BatchRows
@@ -194,11 +194,6 @@ def fitted_rows(
         if is_declared(named.schema, table):
             return named
     return BatchRows.of(by_position(rows.dataframe, table, columns, static))
-
-
-def insert_rows(rows: BatchRows, table: TableSpec) -> int | None:
-    """Write a query's rows to a session table; how many, if the connector says so."""
-    return write_rows(fitted_rows(rows, table), table, overwrite=False)
 
 
 def insert_into_spark(

@@ -25,7 +25,7 @@ from runtime.scan.asked_once import asking_once
 from runtime.spark.files import refuse_remote_streams, resolve
 from runtime.spark.jobs import statement_tag, tag_statement
 from runtime.spark.session import is_remote
-from runtime.spark.settings import settings_of
+from runtime.spark.settings import SparkSettings, settings_of
 from runtime.spec.exchange import InProcessStep
 from runtime.spec.table import TableSpec
 from sqlwin.catalog.analyzer import is_as_usual
@@ -165,7 +165,7 @@ class Plans:
             sink: the table on top, and whether it is overwritten.
             without: rules that are left out, beside those that settings leave out.
         """
-        (plan,) = self._planned(lambda: [self._draft(query, text, sink, without)], without)
+        (plan,) = self._planned(lambda given: [self._draft(query, text, sink, given)], without)
         return plan
 
     def plan_here(self, query: exp.Query, text: str) -> tuple[Plan, InProcessStep] | None:
@@ -183,9 +183,12 @@ class Plans:
             return None
         with self._span("planning"), asking_once():
             self._start_statement(self._known)
-            if not self._known.has_slices_of(tables_of(query)) or not self._is_known():
+            if not self._known.has_slices_of(tables_of(query)):
                 return None
-            options = self._planner_options(self._known)
+            settings = settings_of(self.spark)
+            if not self._is_known(settings):
+                return None
+            options = self._planner_options(self._known, settings)
             try:
                 found = plan_in_process(query, text, self._known, self.config, options)
             except (NeedsSpark, SqlwinError):
@@ -198,29 +201,29 @@ class Plans:
             self.run.planned(plan)
         return plan, here
 
-    def _is_known(self) -> bool:
+    def _is_known(self, settings: SparkSettings) -> bool:
         """Whether Spark's settings are those that the planner without Spark stands for."""
-        spark = self.spark
-        return is_as_usual(spark) and settings_of(spark).holds(
-            "files are local", lambda: is_local_path(resolve(spark, "/"))
+        return is_as_usual(self.spark, settings) and settings.holds(
+            "files are local", lambda: is_local_path(resolve(self.spark, "/"))
         )
 
     def plans_together(self, inserts: Sequence[Insert], has_sinks: bool = True) -> list[Plan]:
         """The plans of INSERTs that run together, with their tables on top or without."""
 
-        def drafts() -> Iterator[Draft]:
+        def drafts(options: Options) -> Iterator[Draft]:
             for insert in inserts:
                 sink = (".".join(insert.name), insert.overwrite) if has_sinks else None
-                draft = self._draft(insert.ast, insert.text, sink)
+                draft = self._draft(insert.ast, insert.text, sink, options)
                 yield replace(draft, apart=self._apart(draft, insert))
 
         return self._planned(drafts)
 
     def _planned(
-        self, drafts: Callable[[], Iterable[Draft]], without: frozenset[str] = frozenset()
+        self, drafts: Callable[[Options], Iterable[Draft]], without: frozenset[str] = frozenset()
     ) -> list[Plan]:
         with self._span("planning"), asking_once():
-            plans = plan_together(list(drafts()), self._planner_options(self.catalog, without))
+            options = self._planner_options(self.catalog, settings_of(self.spark), without)
+            plans = plan_together(list(drafts(options)), options)
         if self.run is not None:
             for plan in plans:
                 self.run.planned(plan)
@@ -373,14 +376,9 @@ class Plans:
         return None
 
     def _draft(
-        self,
-        query: exp.Query,
-        text: str,
-        sink: tuple[str, bool] | None,
-        without: frozenset[str] = frozenset(),
+        self, query: exp.Query, text: str, sink: tuple[str, bool] | None, options: Options
     ) -> Draft:
         try:
-            options = self._planner_options(self.catalog, without)
             draft = draft_plan(query, text, self.catalog, options, sink)
         except SqlwinError as error:
             doubts = (note for note in self.catalog.file_notes if _is_about(error, note))
@@ -390,9 +388,11 @@ class Plans:
         return draft
 
     def _planner_options(
-        self, catalog: SessionCatalog, without: frozenset[str] = frozenset()
+        self,
+        catalog: SessionCatalog,
+        settings: SparkSettings,
+        without: frozenset[str] = frozenset(),
     ) -> Options:
-        settings = settings_of(self.spark)
         partitions = int(settings.get("spark.sql.shuffle.partitions"))
         zone = settings.get("spark.sql.session.timeZone")
         options = planner_options(self.config, catalog, zone, partitions)

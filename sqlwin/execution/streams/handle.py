@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
@@ -357,26 +357,3 @@ def apart(action: Callable[[], T]) -> T:
     """Do something on a thread of its own, which talks to Spark on a connection of its own."""
     with ThreadPoolExecutor(max_workers=1) as thread:
         return thread.submit(action).result()
-
-
-@dataclass(frozen=True)
-class StreamPart:
-    """One of the INSERTs that a stream runs together.
-
-    Attributes:
-        stream: the stream.
-        number: the INSERT's number among them.
-    """
-
-    stream: Stream
-    number: int
-
-    @property
-    def n_rows(self) -> int | None:
-        """Rows written in this run; None if the sink does not say."""
-        return self.stream.run.written[self.number]
-
-    def status(self) -> StreamStatus:
-        """How it stands, as of the last micro-batch."""
-        status = self.stream.status()
-        return replace(status, operators=status.operators[self.number : self.number + 1])

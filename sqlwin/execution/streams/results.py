@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +17,7 @@ from runtime.spec.figures import counted
 from runtime.streaming.status import status_notes
 from sqlwin.execution.lowered import LoweredStream
 from sqlwin.execution.planning import Plans
-from sqlwin.execution.streams.handle import Stream, StreamPart
+from sqlwin.execution.streams.handle import Stream
 from sqlwin.execution.streams.sinks import TakeRows
 from sqlwin.execution.streams.start import start_stream
 from sqlwin.execution.streams.status import status_line
@@ -125,16 +126,36 @@ def keys_of(query: exp.Query) -> tuple[str, ...] | None:
     )
 
 
-def insert_result(
-    text: str, started: Sequence[tuple[str, Stream | StreamPart | str]], *, waits: bool
-) -> Result:
+@dataclass(frozen=True)
+class StartedInsert:
+    """An INSERT from a stream.
+
+    Attributes:
+        name: the table.
+        stream: the stream that runs it, or why there is nothing to do.
+        number: its number among the INSERTs that the stream runs; None: it is the only one.
+    """
+
+    name: str
+    stream: Stream | str
+    number: int | None = None
+
+
+def stop_all(started: Iterable[StartedInsert]) -> None:
+    """Stop the streams of INSERTs."""
+    for each in started:
+        if isinstance(each.stream, Stream):
+            each.stream.stop()
+
+
+def insert_result(text: str, started: Sequence[StartedInsert], *, waits: bool) -> Result:
     """What INSERTs from streams give, which run already.
 
     Bounded ones are waited for.
 
     Args:
         text: the statement.
-        started: the target and the stream of each, or its part of one, or why there is none.
+        started: the INSERTs.
         waits: whether unbounded streams are waited for too.
 
     Raises:
@@ -145,32 +166,31 @@ def insert_result(
     counts: list[int | None] = []
     running: Stream | None = None
     try:
-        for name, part in started:
-            if isinstance(part, str):
+        for insert in started:
+            name, stream, number = insert.name, insert.stream, insert.number
+            if isinstance(stream, str):
                 messages.append(f"INSERT INTO {name}: nothing to do")
-                notes.append(part)
+                notes.append(stream)
                 counts.append(0)
                 continue
-            stream = part.stream if isinstance(part, StreamPart) else part
             if stream.setup.is_bounded or waits:
                 stream.wait()
                 stream.clean_up()
-                count = part.n_rows if isinstance(part, StreamPart) else stream.run.n_rows
+                count, status = stream.run.n_rows, stream.status()
+                if number is not None:
+                    count = stream.run.written[number]
+                    status = replace(status, operators=status.operators[number : number + 1])
                 written = "done" if count is None else counted(count, "rows")
                 messages.append(f"INSERT INTO {name}: {written}")
                 counts.append(count)
-                found = status_notes(part.status(), stream.setup.late_table)
-                notes += (
-                    [f"{name}: {each}" for each in found] if isinstance(part, StreamPart) else found
-                )
+                found = status_notes(status, stream.setup.late_table)
+                notes += found if number is None else [f"{name}: {each}" for each in found]
             else:
                 messages.append(f"INSERT INTO {name}: stream {stream.number} runs")
                 counts.append(None)
             running = stream
     except BaseException:
-        for _, part in started:
-            if not isinstance(part, str):
-                (part.stream if isinstance(part, StreamPart) else part).stop()
+        stop_all(started)
         raise
     known = [count for count in counts if count is not None]
     total = sum(known) if len(known) == len(counts) else None
