@@ -123,7 +123,7 @@ def rescale(directory: str, partitions: int, no_progress: bool, **spark: Any) ->
 
     from sqlwin.cli.run import opened_session
     from sqlwin.display.progress import ProgressBar
-    from sqlwin.execution.streams.rescale import rescale_checkpoint
+    from sqlwin.execution.streams.checkpoint import rescale_checkpoint
 
     check_spark_options(spark["master"], spark["remote"])
     enabled = not no_progress and not spark["remote"]

@@ -11,12 +11,13 @@ from planner.plan import Plan
 from planner.streams.identity import form_of
 from runtime.batch.execute import dataframe
 from runtime.errors import AnalysisError
+from runtime.spec.stream_steps import StreamRowsStep
 from runtime.spec.table import TableSpec
 from runtime.streaming.execute.general import check_general_key, general_stream
 from runtime.streaming.options import StreamOptions
 from sqlwin.catalog.columns import check_time_column, output_columns, required_column
 from sqlwin.catalog.entries import Registered
-from sqlwin.execution.lowered import LoweredRows, lower_rows
+from sqlwin.execution.lowered import lower_rows
 from sqlwin.execution.planning import Plans
 from sqlwin.execution.streams.options import foreign_options
 from sqlwin.statements.nodes import Query
@@ -88,8 +89,8 @@ class GeneralWindows:
         keys, time = self._columns(plan)
         for key in keys:
             check_general_key(key, required_column(plan.physical.schema, key).type)
-        rows = lower_rows(plan, self.plans.catalog, self.plans.time_zone, time)
-        return LoweredGeneralWindows(self, rows, keys)
+        step, sources = lower_rows(plan, self.plans.catalog, self.plans.time_zone, time)
+        return LoweredGeneralWindows(self, plan, step, sources, keys)
 
     def _planned(self) -> Plan:
         parsed = parse_statement(self.query)
@@ -113,23 +114,22 @@ class LoweredGeneralWindows:
 
     Attributes:
         windows: the windows.
-        rows: what they are over.
+        plan: the plan of the rows that they are over.
+        step: what computes these.
+        sources: the streams that they read.
         keys: the columns by which rows are grouped, as they are called.
     """
 
     windows: GeneralWindows
-    rows: LoweredRows
+    plan: Plan
+    step: StreamRowsStep
+    sources: tuple[TableSpec | Registered, ...]
     keys: tuple[str, ...]
-
-    @property
-    def sources(self) -> tuple[TableSpec | Registered, ...]:
-        """The streams that they read."""
-        return self.rows.sources
 
     @property
     def source_names(self) -> tuple[str, ...]:
         """The names of the sources whose watermarks they wait for."""
-        return tuple(source.name for source in self.rows.step.sources)
+        return tuple(source.name for source in self.step.sources)
 
     @property
     def kept(self) -> str:
@@ -137,7 +137,7 @@ class LoweredGeneralWindows:
 
         What Python functions do is not in it.
         """
-        physical = with_rows_by_spark(self.rows.plan.physical)
+        physical = with_rows_by_spark(self.plan.physical)
         types = {key.lower(): required_column(physical.schema, key).type for key in self.keys}
         said = {
             "rows": form_of(physical),
@@ -163,7 +163,5 @@ class LoweredGeneralWindows:
                 "early-fire.enabled' and 'table.exec.emit.allow-lateness'",
             )
         windows, output = self.windows, output_columns(self.windows.output)
-        step, spark = self.rows.step, windows.plans.spark
-        return general_stream(
-            spark, step, self.keys, windows.job, output, options, number, dataframe
-        )
+        spark, job = windows.plans.spark, windows.job
+        return general_stream(spark, self.step, self.keys, job, output, options, number, dataframe)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from planner.materialized.form import grid_text
+from planner.materialized.form import grid_text, time_text
+from planner.sql.intervals import render_duration
 from runtime.connectors.lake.places import TablePlace
 from runtime.errors import AnalysisError, CatalogError
 from runtime.slices.refresh import PlannedRows, Refreshed, compact, refresh, settle
@@ -16,11 +18,11 @@ from runtime.slices.removal import remove_slices
 from runtime.slices.store import FORMAT, StoredSlices, create_slices, is_table, set_suspended
 from runtime.spec.figures import counted
 from runtime.spec.slices import LocalForm
+from runtime.spec.windows import Tumble
 from sqlwin.catalog.entries import MaterializedTable, Name
 from sqlwin.catalog.materialized import Definition, tables_of
 from sqlwin.catalog.opening import open_directory, open_materialized
 from sqlwin.execution.planning import Plans
-from sqlwin.execution.slices.facts import described_slices
 from sqlwin.execution.slices.kept_rows import kept_rows, planned_rows
 from sqlwin.execution.slices.options import RETENTION, TIERS, rules_of
 from sqlwin.result import Result
@@ -158,7 +160,7 @@ class MaterializedTables:
     def show(self, statement: ShowMaterializedTables) -> pa.Table:
         """All there are, with what they hold."""
         self.open_directory()
-        rows: dict[str, list[str]] = {name: [] for name in _SHOWN}
+        rows = []
         pattern = None if statement.like is None else _like(statement.like)
         for entry in self._plans.catalog.materialized():
             name = ".".join(entry.name)
@@ -178,14 +180,37 @@ class MaterializedTables:
                 _status(entry, stored),
                 entry.path,
             )
-            for column, value in zip(_SHOWN, values, strict=True):
-                rows[column].append(value)
-        return pa.table({name: pa.array(column, pa.string()) for name, column in rows.items()})
+            rows.append(dict(zip(_SHOWN, values, strict=True)))
+        return pa.Table.from_pylist(rows, pa.schema([(name, pa.string()) for name in _SHOWN]))
 
     def described(self, entry: MaterializedTable) -> pa.Table:
-        """Facts about one: what is kept, of which time, since when."""
+        """DESCRIBE EXTENDED of one: what is kept, of which time, since when."""
         stored = self._plans.catalog.slices.stored(entry.path, ".".join(entry.name))
-        return described_slices(entry, stored)
+        definition, form = entry.definition, stored.form
+        files, options = stored.files, dict(definition.options)
+        facts = {
+            "materialized table": ".".join(entry.name),
+            "of table": form.base,
+            "refresh mode": definition.refresh_mode,
+            "freshness": definition.freshness.removeprefix("INTERVAL "),
+            "status": "suspended" if stored.is_suspended else "active",
+            "keys": ", ".join(f"{key.name} {key.type}" for key in form.keys),
+            "partials": ", ".join(partial.text for partial in form.partials),
+            "slices": _grids(stored),
+            **{key: options[key] for key in sorted(options)},
+            "dropped": _dropped(stored),
+            "from": _start(stored),
+            "until": time_text(max(file.last_us for file in files)) if files else "",
+            "rows": f"{sum(file.n_rows for file in files):,}",
+            "data files": f"{len(files):,}",
+            "bytes": f"{sum(file.n_bytes for file in files):,}",
+            "base files": "" if definition.is_inserted else f"{len(stored.manifest):,}",
+            "version": str(stored.version),
+            "last change": _last_change(stored),
+            "path": entry.path,
+        }
+        shown = {name: value for name, value in facts.items() if value}
+        return pa.table({"fact": pa.array(shown), "value": pa.array(shown.values(), pa.string())})
 
     def open_directory(self) -> None:
         """Open what is in the directory that 'sqlwin.materialized.dir' names.
@@ -355,3 +380,32 @@ def _report(name: str, done: Refreshed) -> str:
 
 def _ok(text: str, message: str) -> Result:
     return Result(text, "ok", message)
+
+
+def _grids(stored: StoredSlices) -> str:
+    """How wide slices are, from the oldest on."""
+    tiers = reversed(stored.reached.tiers)
+    old = [f"{render_duration(t.width_us)} up to {time_text(t.until_us)}" for t in tiers]
+    return ", ".join([*old, grid_text(stored.form.grid)])
+
+
+def _dropped(stored: StoredSlices) -> str:
+    since_us = stored.reached.since_us
+    return "" if since_us is None else f"up to {time_text(since_us)}"
+
+
+def _start(stored: StoredSlices) -> str:
+    """Where the first slice begins; of months, where it ends."""
+    if not stored.files:
+        return ""
+    grid, first_us = stored.form.grid, stored.files[0].first_us
+    wide = [t.width_us for t in stored.reached.tiers if first_us <= t.until_us]
+    if isinstance(grid, Tumble):
+        return time_text(first_us - max([grid.size_us, *wide]))
+    return f"before {time_text(first_us)}"
+
+
+def _last_change(stored: StoredSlices) -> str:
+    (commit,) = stored.delta.history(1)
+    at = datetime.fromtimestamp(int(commit["timestamp"]) / 1000, UTC)
+    return at.strftime("%Y-%m-%d %H:%M:%SZ")

@@ -52,8 +52,7 @@ from sqlwin.execution.streams.handle import StreamState
 from sqlwin.execution.streams.results import StartedInsert, StreamQuery
 from sqlwin.execution.streams.sinks import IntoTable
 from sqlwin.execution.streams.start import start_stream
-from sqlwin.execution.streams.state import show_state
-from sqlwin.execution.streams.status import how_to_resume, show_streams
+from sqlwin.execution.streams.status import how_to_resume, show_state, show_streams
 from sqlwin.execution.summary import summary
 from sqlwin.result import Result
 from sqlwin.statements import nodes
