@@ -141,33 +141,26 @@ def physical_operators(node: Node) -> list[Operator]:
                     select=[*_items(node.keys), *_partials(node.plans), _slice_end(node.slice_end)],
                 )
             ]
-        case Exchange():
+        case Exchange() | SharedExchange():
+            shared = node if isinstance(node, SharedExchange) else None
             return [
                 operator(
                     "Exchange",
                     distribution=_hash(node.keys),
                     carries="Arrow blobs",
-                    **_parallelism(node),
-                )
-            ]
-        case SharedExchange():
-            return [
-                operator(
-                    "Exchange",
-                    distribution=_hash(node.keys),
-                    carries="Arrow blobs",
-                    slices=_levels(node.levels),
-                    **_parallelism(node),
-                    reuse_id=str(node.number),
+                    slices=None if shared is None else _levels(shared.levels),
+                    partitions=None if node.partitions is None else str(node.partitions),
+                    buckets=None if node.buckets is None else str(node.buckets),
+                    reuse_id=None if shared is None else str(shared.number),
                 )
             ]
         case SharedSlices():
-            shared = node.input
-            assert isinstance(shared, SharedExchange)
+            exchange = node.input
+            assert isinstance(exchange, SharedExchange)
             return [
                 operator(
                     "SharedSlices",
-                    width=render_duration(shared.levels[node.level].width_us),
+                    width=render_duration(exchange.levels[node.level].width_us),
                     select=[
                         name if name == own else f"{name} AS {own}" for name, own in node.columns
                     ],
@@ -303,11 +296,6 @@ def _partials(plans: tuple[AggregatePlan, ...]) -> list[str]:
         for plan in plans
         for partial in plan.partials
     ]
-
-
-def _parallelism(node: Exchange | SharedExchange) -> dict[str, str]:
-    numbers = {"partitions": node.partitions, "buckets": node.buckets}
-    return {name: str(number) for name, number in numbers.items() if number is not None}
 
 
 def _levels(levels: tuple[SliceLevel, ...]) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from planner.explain.analysis import analysis_text
 from planner.explain.build import operator_ids
@@ -24,7 +24,6 @@ from planner.explain.document import (
 )
 from planner.lowering.batch import lower
 from planner.nodes.logical import Node, Sink
-from runtime.batch.execute import ExecutionOptions, dataframe
 from runtime.errors import AnalysisError
 from runtime.frames.meter import Measured, Meter
 from runtime.spark.nodes import SparkNode, amount, most
@@ -32,7 +31,7 @@ from runtime.spark.session import is_remote
 from runtime.spark.status import SparkFigures, StageFigures, Watch
 from runtime.spec.steps import Step
 
-# What jobs of an INSERT, by its number, run in
+# What the jobs of a plan, by its number, run in
 Watched = Callable[[int], AbstractContextManager[None]]
 
 # Operators that give as many rows as they take
@@ -44,50 +43,12 @@ _AGGREGATES = ("HashAggregate", "WindowAggregate", "LocalWindowAggregate")
 
 
 def analyzed(
-    query: QueryDocument,
-    physical: Node,
-    spark: SparkSession,
-    options: ExecutionOptions,
-    run: Callable[[DataFrame], int | None],
-) -> QueryDocument:
-    """The document of a query with the figures of a run.
-
-    Args:
-        query: the document, as `planner.explain.build.query_document` made it.
-        physical: the physical plan that it describes.
-        spark: the session.
-        options: the parallelism of the plan.
-        run: computes all rows, and says how many were written, where that is known.
-
-    Raises:
-        SqlwinError: Spark cannot measure it, or the run fails.
-    """
-    refuse_remote(spark)
-    labels = operator_ids(physical)
-    meter, watch = Meter(spark), Watch(spark)
-    top = physical.input if isinstance(physical, Sink) else physical
-    frame = dataframe(spark, lower(top, labels), replace(options, meter=meter))
-    if frame.isStreaming:
-        raise AnalysisError(
-            "EXPLAIN ANALYZE cannot measure a DataFrame that is a stream but for sqlwin",
-            hint="declare it with a watermark: session.register(name, dataframe, watermark=...)",
-        )
-    begun = time.perf_counter()
-    with watch.running():
-        written = run(frame)
-    seconds = time.perf_counter() - begun
-    tree = physical_tree(query)
-    measured = as_written(meter.results(), tree, written)
-    return with_analysis(query, run_figures(tree, measured, watch.figures(), seconds))
-
-
-def analyzed_together(
     queries: Sequence[QueryDocument],
     physical: Sequence[Node],
     spark: SparkSession,
     run: Callable[[Sequence[Step], Meter, Watched], Sequence[int | None]],
 ) -> list[QueryDocument]:
-    """The documents of INSERTs that run together, with the figures of a run.
+    """The documents of a query, or of INSERTs that run together, with the figures of a run.
 
     What several share is counted once, and shown in the document of the first one that reads it.
 
@@ -95,14 +56,15 @@ def analyzed_together(
         queries: the documents.
         physical: the physical plans that they describe.
         spark: the session.
-        run: writes all rows: from the steps of each INSERT, measured, with their jobs watched;
-            says of each how many were written, where that is known.
+        run: computes all rows: from the steps of each plan, measured, with their jobs watched; says
+            of each how many were written, where that is known.
 
     Raises:
         SqlwinError: Spark cannot measure it, or the run fails.
     """
     refuse_remote(spark)
     meter, watches = Meter(spark), [Watch(spark) for _ in queries]
+    begun: float | None = None
     ended = [0.0] * len(queries)
     ids = [operator_ids(plan) for plan in physical]
     labels: list[dict[int, list[str]]] = []
@@ -115,13 +77,14 @@ def analyzed_together(
 
     @contextmanager
     def watched(number: int) -> Iterator[None]:
+        nonlocal begun
+        begun = begun or time.perf_counter()
         with watches[number].running():
             yield
         ended[number] = time.perf_counter() - begun
 
     tops = [plan.input if isinstance(plan, Sink) else plan for plan in physical]
     steps = [lower(top, each) for top, each in zip(tops, labels, strict=True)]
-    begun = time.perf_counter()
     written = run(steps, meter, watched)
     measured = meter.results()
     documents = []
@@ -195,11 +158,6 @@ def as_written(
         return found
     found = {label: each for label, each in found.items() if not each.is_observed}
     return {**found, top: replace(found.get(top, Measured()), rows_out=written)}
-
-
-def without_results(frame: DataFrame) -> None:
-    """Compute all rows and throw them away."""
-    frame.write.format("noop").mode("overwrite").save()
 
 
 def run_figures(

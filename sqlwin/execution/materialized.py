@@ -95,7 +95,7 @@ class MaterializedTables:
         """Make one without rows, which come by INSERT."""
         assert statement.ast is not None
         name = ".".join(statement.name)
-        kept = kept_rows(self._plans, statement.ast, statement.text)
+        kept, _ = kept_rows(self._plans, statement.ast, statement.text)
         definition = self._definition(statement)
         if len(definition.tables) != 1 or definition.views:
             view = ".".join(definition.views[0][0]) if definition.views else name

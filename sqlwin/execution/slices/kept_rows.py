@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -43,21 +42,6 @@ READS_SLICES = frozenset({"answer_from_slices"})
 _READS_FILES = frozenset({"push_local_aggregate_into_scan"})
 
 
-@dataclass(frozen=True)
-class KeptRows:
-    """The local window aggregate of a query, over rows of Spark's.
-
-    Attributes:
-        form: what its slices are.
-        rows: how rows become partials.
-        query: the columns of its table that this takes.
-    """
-
-    form: LocalForm
-    rows: BaseRows
-    query: exp.Query
-
-
 def planned_rows(plans: Plans, name: Name, query: exp.Query, text: str) -> PlannedRows:
     """A definition over the files that are there now.
 
@@ -90,8 +74,10 @@ def planned_rows(plans: Plans, name: Name, query: exp.Query, text: str) -> Plann
     return PlannedRows(form, BaseRows(step, _columns(node, form, found)))
 
 
-def kept_rows(plans: Plans, query: exp.Query, text: str) -> KeptRows:
+def kept_rows(plans: Plans, query: exp.Query, text: str) -> tuple[PlannedRows, exp.Query]:
     """What a query keeps of whatever table Spark reads, as a batch or as a stream.
+
+    The second is the query for the columns of the table that this takes.
 
     Args:
         plans: the session's.
@@ -118,7 +104,7 @@ def kept_rows(plans: Plans, query: exp.Query, text: str) -> KeptRows:
     )
     items = [alias(_column(column.name), column.name) for column in found.columns]
     rows = exp.Select(expressions=items, from_=exp.From(this=relation(*found.rows.table)))
-    return KeptRows(form, BaseRows(step, _columns(node, form, found)), rows)
+    return PlannedRows(form, BaseRows(step, _columns(node, form, found))), rows
 
 
 def refuse_drawn(text: str) -> None:
