@@ -23,12 +23,11 @@ from planner.explain.document import (
 )
 from planner.explain.operator_text import Operator
 from planner.explain.operators import drawn_inputs, logical_operators, physical_operators
-from planner.explain.windows import months_parameters, window_parameters, window_uses
+from planner.explain.windows import window_entries
 from planner.nodes.logical import Node
 from planner.nodes.physical import SharedExchange
 from planner.plan import Plan
 from planner.rules import LOGICAL_STAGES, PHYSICAL_STAGES, SCAN_STAGES, SHARING_RULE
-from runtime.spec.windows import window_kind
 
 Describe = Callable[[Node], list[Operator]]
 
@@ -45,7 +44,7 @@ def query_document(
         drawn: numbers of the shared exchanges that texts of other plans show already, and where to
             add those of this one. In place of one that is shown stands a reference to it.
     """
-    windows = tuple(_windows(plan.physical, operator_ids(plan.physical)))
+    windows = tuple(window_entries(plan.physical, operator_ids(plan.physical)))
     rules = _rules(plan)
     return QueryDocument(
         statement,
@@ -119,23 +118,6 @@ def _tree(root: Node, describe: Describe, prefix: str) -> Tree:
 
 def _columns(node: Node) -> tuple[ColumnEntry, ...]:
     return tuple(ColumnEntry(c.name, c.type, c.nullable) for c in node.schema)
-
-
-def _windows(physical: Node, ids: dict[int, list[str]]) -> Iterator[WindowEntry]:
-    for use in window_uses(physical):
-        window = use.window
-        yield WindowEntry(
-            ids[id(use.node)][0],
-            window_kind(window),
-            window_parameters(window),
-            months_parameters(window),
-            use.time_column,
-            getattr(use.node, "time_type", None),
-            use.slice_widths_us,
-            getattr(window, "slices_per_window", None) if use.slice_widths_us else None,
-            use.copies,
-            use.lines,
-        )
 
 
 def _rules(plan: Plan) -> Rules:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 
+from planner.explain.document import WindowEntry
 from planner.nodes.logical import AttachedWindow, Expand, Node, WindowTableFunction
 from planner.nodes.physical import (
     GlobalWindowAggregate,
@@ -68,62 +68,55 @@ def attached_text(window: AttachedWindow) -> str:
 # -- what the windows of a plan cost: slices, copies, what travels -------------------------------
 
 
-@dataclass(frozen=True)
-class WindowUse:
-    """A window where a plan uses it.
-
-    Attributes:
-        node: the node that makes windows.
-        window: the window.
-        time_column: the column that windows are put on; None where rows carry slices already.
-        lines: the text of EXPLAIN; none for nodes that have nothing to say.
-        slice_widths_us: the widths of slices, in turn; empty where rows are copied instead.
-        copies: into how many windows a row is copied at most; None where slices are merged.
-    """
-
-    node: Node
-    window: Window
-    time_column: str | None
-    lines: tuple[str, ...]
-    slice_widths_us: tuple[int, ...] = ()
-    copies: int | None = None
-
-
-def window_uses(plan: Node) -> Iterator[WindowUse]:
+def window_entries(plan: Node, ids: Mapping[int, Sequence[str]]) -> Iterator[WindowEntry]:
     """The windows of a physical plan, from the top.
 
-    A node below another one with the same window (the local stage of an aggregate) is no use of
-    its own.
+    A node below another one with the same window (the local stage of an aggregate) is none of its
+    own.
+
+    Args:
+        plan: the plan.
+        ids: ids of the operators of each node, by `id(node)`.
     """
-    yield from _uses(plan, None)
+    yield from _entries(plan, None, ids)
 
 
-def _uses(node: Node, above: Window | None) -> Iterator[WindowUse]:
+def _entries(
+    node: Node, above: Window | None, ids: Mapping[int, Sequence[str]]
+) -> Iterator[WindowEntry]:
     if isinstance(node, SharedExchange):
         # what is below puts rows into slices, not into windows
         for child in _local(node).inputs:
-            yield from _uses(child, None)
+            yield from _entries(child, None, ids)
         return
     window: Window | None = getattr(node, "window", None)
     if window is not None and window != above:
-        yield _use(node, window)
+        yield _entry(node, window, ids[id(node)][0])
     for child in node.inputs:
-        yield from _uses(child, window if window is not None else above)
+        yield from _entries(child, window if window is not None else above, ids)
 
 
-def _use(node: Node, window: Window) -> WindowUse:
+def _entry(node: Node, window: Window, operator: str) -> WindowEntry:
     time_column = getattr(node, "time_column", None)
+    widths, lines, copies = slice_widths_us(window), tuple[str, ...](), None
     if isinstance(node, GlobalWindowAggregate):
+        time_column = getattr(_local(node.input), "time_column", None)
         lines = tuple(_slices(node))
-        local = _local(node.input)
-        return WindowUse(
-            node, window, getattr(local, "time_column", None), lines, slice_widths_us(window)
-        )
-    if isinstance(node, OnePhaseWindowAggregate | WindowTableFunction):
+    elif isinstance(node, OnePhaseWindowAggregate | WindowTableFunction):
         text = window_text(window, f"time_col=[{time_column}]")
-        line = f"{text}: {_copies_text(window)}"
-        return WindowUse(node, window, time_column, (line,), copies=_copies(window))
-    return WindowUse(node, window, time_column, (), slice_widths_us(window))
+        widths, lines, copies = (), (f"{text}: {_copies_text(window)}",), _copies(window)
+    return WindowEntry(
+        operator,
+        window_kind(window),
+        window_parameters(window),
+        months_parameters(window),
+        time_column,
+        getattr(node, "time_type", None),
+        widths,
+        getattr(window, "slices_per_window", None) if widths else None,
+        copies,
+        lines,
+    )
 
 
 def _local(exchange: Node) -> Node:

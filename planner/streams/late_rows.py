@@ -17,9 +17,9 @@ from planner.lowering.stream.select import cast_as
 from planner.nodes.logical import Node
 from planner.nodes.physical import Exchange, GlobalWindowAggregate, LocalWindowAggregate
 from planner.sql.build import identifier, to_sql
-from planner.sql.nodes import TextSpan, joined_spans, span_of
+from planner.sql.nodes import joined_spans, span_of
 from planner.streams.processing_time import is_processing_time
-from planner.streams.refusals import JOIN, StreamRefusal
+from planner.streams.refusals import StreamRefusal
 from planner.streams.tables import bare_table, stream_tables
 from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK
 from runtime.spec.table import LATE_ROWS, Column
@@ -100,21 +100,6 @@ def late_source_below(nodes: Iterable[Node], catalog: Catalog) -> LateSource | N
     taken = {KEEP, SOURCE, WATERMARK, LATE_ROW}
     columns = tuple(column for column in schema if column.name not in taken)
     return LateSource(stream.name, stream.late_rows, columns)
-
-
-def refuse_lost_rows(what: str, place: TextSpan | None) -> StreamRefusal:
-    """The error for a query in which late rows would not come through.
-
-    Args:
-        what: what is in their way.
-        place: the words that say so.
-    """
-    return StreamRefusal(
-        f"late rows cannot be kept here: {what}",
-        f"write filters, projections and UNION ALL alone around the window, or {DROP}",
-        place,
-        JOIN,
-    )
 
 
 def _is_on_processing_time(operator: GlobalWindowAggregate, catalog: Catalog) -> bool:

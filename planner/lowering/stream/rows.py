@@ -57,7 +57,7 @@ from planner.sql.build import (
 from planner.sql.nodes import TextSpan, span_of
 from planner.sql.parts import operands
 from planner.streams.event_time import check_time
-from planner.streams.late_rows import LateSource, refuse_lost_rows
+from planner.streams.late_rows import DROP, LateSource
 from planner.streams.processing_time import is_processing_time
 from planner.streams.refusals import JOIN, StreamRefusal
 from planner.streams.tables import bare_table, stream_named, stream_tables
@@ -437,8 +437,13 @@ class StreamRows:
         if late is not None and any(
             stream.name == late.table for _, stream in stream_tables(node, self._catalog)
         ):
-            what = f"more than filters and projections is {where} the window"
-            raise refuse_lost_rows(what, _place_of(node) or place)
+            raise StreamRefusal(
+                "late rows cannot be kept here: more than filters and projections is "
+                f"{where} the window",
+                f"write filters, projections and UNION ALL alone around the window, or {DROP}",
+                _place_of(node) or place,
+                JOIN,
+            )
 
 
 def _place_of(node: Node) -> TextSpan | None:
