@@ -18,9 +18,9 @@ from planner.nodes.logical import Node
 from planner.nodes.physical import Exchange, GlobalWindowAggregate, LocalWindowAggregate
 from planner.sql.build import identifier, to_sql
 from planner.sql.nodes import joined_spans, span_of
-from planner.streams.processing_time import is_processing_time
 from planner.streams.refusals import StreamRefusal
 from planner.streams.tables import bare_table, stream_tables
+from planner.streams.time_columns import is_processing_time
 from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK
 from runtime.spec.table import LATE_ROWS, Column
 

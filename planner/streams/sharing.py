@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from planner.catalog import Catalog
 from planner.nodes.logical import Filter, Node, Project, Sink, SqlQuery
 from planner.nodes.physical import GlobalWindowAggregate, LocalWindowAggregate
-from planner.streams.processing_time import is_processing_time
 from planner.streams.tables import stream_tables, streams_of
+from planner.streams.time_columns import is_processing_time
 from runtime.spec.windows import Cumulate
 
 # Slices that readers have in common may be so many times as many as those of their own together.

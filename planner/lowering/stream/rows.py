@@ -56,11 +56,10 @@ from planner.sql.build import (
 )
 from planner.sql.nodes import TextSpan, span_of
 from planner.sql.parts import operands
-from planner.streams.event_time import check_time
 from planner.streams.late_rows import DROP, LateSource
-from planner.streams.processing_time import is_processing_time
 from planner.streams.refusals import JOIN, StreamRefusal
 from planner.streams.tables import bare_table, stream_named, stream_tables
+from planner.streams.time_columns import check_time, is_processing_time
 from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, SPLIT, WATERMARK, StreamSource
 
 _CONTROL = (KEEP, SOURCE, WATERMARK)

@@ -45,7 +45,6 @@ from planner.sql.build import (
 )
 from planner.sql.nodes import TextSpan, span_of
 from planner.streams.late_rows import LateSource
-from planner.streams.processing_time import is_processing_time
 from planner.streams.ranked_rows import chooses_first_rows, rank_order
 from planner.streams.refusals import (
     BATCH,
@@ -58,6 +57,7 @@ from planner.streams.refusals import (
     rows_not_buffered,
 )
 from planner.streams.tables import comes_whole, stream_tables, streams_of
+from planner.streams.time_columns import is_processing_time
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.expressions import Expression
 from runtime.spec.local import LocalStep, SparkRows, Streaming
