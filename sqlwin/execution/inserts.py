@@ -216,7 +216,7 @@ def insert_into_spark(
         spark.catalog.dropTempView(view)
 
 
-def hold_ups(
+def dependencies(
     targets: Sequence[tuple[Name, TableSpec | None]],
     queries: Sequence[exp.Query],
     catalog: SessionCatalog,

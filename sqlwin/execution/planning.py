@@ -1,4 +1,4 @@
-"""Plans of the statement at hand, and the DataFrames that carry them out."""
+"""Plans of the current statement, and the DataFrames that carry them out."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ from sqlwin.parser.positions import relocate
 from sqlwin.statements.nodes import Insert
 
 
-class _AtHand(threading.local):
+class _CurrentStatement(threading.local):
     """What a thread knows of its statement."""
 
     scan_counts: StatementScanCounts | None = None
@@ -70,7 +70,7 @@ class Plans:
     """The road from a query to its rows: planned, lowered, made a DataFrame.
 
     It has what this takes: tables, settings, and where the rows of scans are counted. Threads may
-    run statements at the same time: each has a statement at hand of its own, and plans it while it
+    run statements at the same time: each has a current statement of its own, and plans it while it
     holds the lock.
 
     Attributes:
@@ -93,22 +93,22 @@ class Plans:
         self.activity = Activity(self._marked)
         self._session_scan_counts = None if is_remote(spark) else ScanCounts(spark.sparkContext)
         self.last_scan_counts: StatementScanCounts | None = None
-        self._at_hand = _AtHand()
+        self._current = _CurrentStatement()
 
     @property
     def scan_counts(self) -> StatementScanCounts | None:
-        """Counts of the statement at hand; None where Spark cannot bring them."""
-        return self._at_hand.scan_counts
+        """Counts of the current statement; None where Spark cannot bring them."""
+        return self._current.scan_counts
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What there is to say about how the statement at hand is written."""
-        return self._at_hand.notes
+        """What there is to say about how the current statement is written."""
+        return self._current.notes
 
     @property
     def run(self) -> StatementRun | None:
-        """The record of the statement at hand."""
-        return self._at_hand.run
+        """The record of the current statement."""
+        return self._current.run
 
     def jobs_run(self) -> AbstractContextManager[None]:
         """A block in which jobs run: meanwhile other threads may plan."""
@@ -116,16 +116,16 @@ class Plans:
 
     def begin(self, text: str) -> StatementRun:
         """A statement begins: its counts are its own. What starts jobs marks them first."""
-        run = self._at_hand.run = self.activity.begin(text)
+        run = self._current.run = self.activity.begin(text)
         self.start_statement()
-        self._at_hand.notes = ()
+        self._current.notes = ()
         if self._session_scan_counts is not None:
-            self._at_hand.scan_counts = StatementScanCounts(self._session_scan_counts)
-            self.last_scan_counts = run.scan_counts = self._at_hand.scan_counts
+            self._current.scan_counts = StatementScanCounts(self._session_scan_counts)
+            self.last_scan_counts = run.scan_counts = self._current.scan_counts
         return run
 
     def mark_jobs(self) -> None:
-        """From here on Spark's UI shows the statement at hand beside its jobs.
+        """From here on Spark's UI shows the current statement beside its jobs.
 
         It takes a dozen calls to Java, which a statement without jobs saves.
         """
@@ -134,8 +134,8 @@ class Plans:
             tag_statement(self.spark, self.run.record.tag)
 
     def end(self) -> None:
-        """The statement at hand is over."""
-        self._at_hand.run = None
+        """The current statement is over."""
+        self._current.run = None
 
     def start_statement(self) -> None:
         """From here on tables are read anew, in the mode that is set."""
@@ -148,7 +148,7 @@ class Plans:
 
     def add_notes(self, notes: Sequence[str]) -> None:
         """Add notes, each once."""
-        self._at_hand.notes = tuple(dict.fromkeys((*self.notes, *notes)))
+        self._current.notes = tuple(dict.fromkeys((*self.notes, *notes)))
 
     def plan(
         self,
@@ -230,7 +230,7 @@ class Plans:
         return plans
 
     def _span(self, name: str) -> AbstractContextManager[None]:
-        """A block on which the statement at hand spends some of its time."""
+        """A block on which the current statement spends some of its time."""
         return nullcontext() if self.run is None else self.run.span(name)
 
     # -- from plans to DataFrames --------------------------------------------------------------
@@ -309,7 +309,7 @@ class Plans:
             return batch_rows(self.spark, lowered.step, project, self.execution_options())
 
     def dataframe_later(self, plan: Plan) -> DataFrame:
-        """The rows of a query over files alone, whose statement is not at hand any more.
+        """The rows of a query over files alone, whose statement is over.
 
         Raises:
             SqlwinError: Spark refuses something in it.
@@ -342,7 +342,7 @@ class Plans:
 
     @contextmanager
     def _marked(self, tag: str, text: str) -> Iterator[None]:
-        """A block whose Spark jobs are those of a statement, whichever is at hand."""
+        """A block whose Spark jobs are those of a statement, whichever is the current one."""
         if is_remote(self.spark):
             yield
             return

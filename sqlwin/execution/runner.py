@@ -101,7 +101,7 @@ class Runner:
 
     @property
     def rows_scanned(self) -> int:
-        """How many rows the scans of the statement at hand have read, as far as they have run."""
+        """How many rows the scans of the current statement have read, as far as they have run."""
         counts = self.plans.last_scan_counts
         return 0 if counts is None else counts.rows_read()
 

@@ -27,8 +27,8 @@ from sqlwin.catalog.entries import MaterializedTable
 from sqlwin.catalog.options import idle_notes
 from sqlwin.execution.analyze import Watched
 from sqlwin.execution.inserts import (
+    dependencies,
     fitted_rows,
-    hold_ups,
     insert_into_spark,
     target_of,
 )
@@ -222,7 +222,7 @@ class Inserts:
         tables = [self._target(insert) for insert in inserts]
         targets = [(insert.name, table) for insert, table in zip(inserts, tables, strict=True)]
         queries = [insert.ast for insert in inserts]
-        after = hold_ups(targets, queries, plans.catalog, partial(resolve, plans.spark))
+        after = dependencies(targets, queries, plans.catalog, partial(resolve, plans.spark))
         kept = read_by_several(steps)
         with SharedPartials(kept, begins_early=meter is None and not any(after)) as shared:
             rows = [

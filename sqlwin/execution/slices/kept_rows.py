@@ -30,7 +30,7 @@ from sqlwin.catalog.materialized import tables_of
 from sqlwin.execution.planning import Plans
 
 # What gives another value each time; what is kept would be one of them
-_DRAWN = re.compile(
+_NONDETERMINISTIC = re.compile(
     r"\b(RAND|RANDN|RANDOM|SHUFFLE|UUID|NOW|CURRENT_TIMESTAMP|CURRENT_DATE|CURRENT_TIME|"
     r"LOCALTIMESTAMP|LOCALTIME|PROCTIME|CURRENT_ROW_TIMESTAMP|INPUT_FILE_NAME|"
     r"MONOTONICALLY_INCREASING_ID|SPARK_PARTITION_ID)\b",
@@ -54,7 +54,7 @@ def planned_rows(plans: Plans, name: Name, query: exp.Query, text: str) -> Plann
     Raises:
         AnalysisError: it cannot be kept.
     """
-    refuse_drawn(text)
+    refuse_nondeterministic(text)
     plan = plans.plan(query, text, without=READS_SLICES)
     if plans.is_stream(plan):
         raise AnalysisError(
@@ -87,7 +87,7 @@ def kept_rows(plans: Plans, query: exp.Query, text: str) -> tuple[PlannedRows, e
     Raises:
         AnalysisError: it cannot be kept.
     """
-    refuse_drawn(text)
+    refuse_nondeterministic(text)
     plan = plans.plan(query, text, without=READS_SLICES | _READS_FILES)
     node, form, found = _kept(plans, plan)
     table = ".".join(found.rows.table)
@@ -107,17 +107,17 @@ def kept_rows(plans: Plans, query: exp.Query, text: str) -> tuple[PlannedRows, e
     return PlannedRows(form, BaseRows(step, _columns(node, form, found))), rows
 
 
-def refuse_drawn(text: str) -> None:
+def refuse_nondeterministic(text: str) -> None:
     """Refuse a query with a function that gives another value each time.
 
     Raises:
         AnalysisError: it has one.
     """
-    drawn = _DRAWN.search(_without_strings(text))
-    if drawn is not None:
+    found = _NONDETERMINISTIC.search(_without_strings(text))
+    if found is not None:
         raise AnalysisError(
-            f"{drawn[1].upper()} is another value each time, and slices keep one",
-            subjects=(drawn[0],),
+            f"{found[1].upper()} is another value each time, and slices keep one",
+            subjects=(found[0],),
             hint="take what the rows hold",
         )
 

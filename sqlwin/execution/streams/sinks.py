@@ -130,18 +130,11 @@ def into_table(insert: Insert, table: TableSpec | None) -> IntoTable:
     return IntoTable(table, insert.columns, insert.static, insert.overwrite)
 
 
-def check_sinks(sink: StreamSink, *, emits_updates: bool) -> None:
-    """Check that a sink can take a stream, before anything starts.
-
-    Raises:
-        SqlwinError: a table cannot.
-    """
-    match sink:
-        case IntoTable():
-            check_sink(sink.table, overwrite=sink.overwrite, emits_updates=emits_updates)
-        case IntoTables():
-            for each in sink.tables:
-                check_sinks(each, emits_updates=emits_updates)
+def tables_of(sink: StreamSink) -> tuple[IntoTable, ...]:
+    """The tables of the session that the rows of a stream go to; none: they go elsewhere."""
+    if isinstance(sink, IntoTables):
+        return sink.tables
+    return (sink,) if isinstance(sink, IntoTable) else ()
 
 
 def write_stream(
@@ -156,7 +149,7 @@ def write_stream(
     Args:
         spark: the session.
         lowered: the stream.
-        sink: the sink, found right by `check_sinks`.
+        sink: the sink, which can take the stream.
         late: for each of its plans the table that late rows go to; see `late_tables`.
         options: how it runs.
 
@@ -263,14 +256,10 @@ def late_tables(
     """
     if isinstance(sink, Discard):
         return (None,)
-    tables: Sequence[TableSpec | None] = [None]
-    if isinstance(sink, IntoTable):
-        tables = [sink.table]
-    elif isinstance(sink, IntoTables):
-        tables = [each.table for each in sink.tables]
+    tables: list[TableSpec | None] = [each.table for each in tables_of(sink)]
     return tuple(
         _late_table(catalog, output, table)
-        for output, table in zip(lowered.late, tables, strict=True)
+        for output, table in zip(lowered.late, tables or [None], strict=True)
     )
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from runtime.connectors.filesystem.arrivals import arrivals_check
 from runtime.connectors.filesystem.source_log import SourceLog
 from runtime.connectors.filesystem.split_batches import split_batches
-from runtime.connectors.stream_sinks import StreamRun
+from runtime.connectors.stream_sinks import StreamRun, check_sink
 from runtime.errors import AnalysisError, ExecutionError
 from runtime.spark.clusters import check_seen_by_all, check_workers
 from runtime.spark.files import refuse_remote_streams, resolve, writable_files_at
@@ -46,8 +46,8 @@ from sqlwin.execution.streams.sinks import (
     Discard,
     IntoTables,
     StreamSink,
-    check_sinks,
     late_tables,
+    tables_of,
     write_stream,
 )
 
@@ -70,7 +70,8 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
     with errors, plans.streams.starting(), ExitStack() as undone:
         spark, config = plans.spark, plans.config
         chosen = stream_options(config)
-        check_sinks(sink, emits_updates=chosen.emits_updates)
+        for into in tables_of(sink):
+            check_sink(into.table, overwrite=into.overwrite, emits_updates=chosen.emits_updates)
         check_workers(spark)
         late = late_tables(plans.catalog, lowered, sink)
         first_late = next((each for each in late if each is not None), None)
