@@ -25,11 +25,7 @@ _STAGE_HEADS = ("stage", "tasks", "task time", "median", "slowest", "skew", "shu
 
 
 def analysis_text(query: QueryDocument) -> str:
-    """The section that EXPLAIN ANALYZE adds; empty if the query was not run.
-
-    Args:
-        query: the query's document.
-    """
+    """The section that EXPLAIN ANALYZE adds; empty if the query was not run."""
     analysis = query.analysis
     if analysis is None or query.trees is None:
         return ""

@@ -340,12 +340,7 @@ def _time_of(node: WindowTableFunction) -> str:
 
 
 def _query_operators(node: SqlQuery, prefix: str) -> list[Operator]:
-    """A SELECT over one relation as Limit, Sort, Calc; anything else as the text for Spark.
-
-    Args:
-        node: the query.
-        prefix: `Logical`, or nothing for a physical plan.
-    """
+    """A SELECT over one relation as Limit, Sort, Calc; anything else as the text for Spark."""
     query = node.query
     if not _is_plain_select(node):
         return [operator(f"{prefix}SparkSql", sql=_with_input_numbers(query, node))]

@@ -211,12 +211,7 @@ def _state(window: Window) -> str:
 
 
 def read_to_emit(window: Window, firing: Firing) -> str | None:
-    """What of a stream's state is read to emit a window; None: one slice, or session, a key.
-
-    Args:
-        window: the window.
-        firing: when windows are emitted.
-    """
+    """What of a stream's state is read to emit a window; None: one slice, or session, a key."""
     match window:
         case Cumulate() | CalendarCumulate():
             if firing.is_late:

@@ -107,11 +107,7 @@ def lower_projection(plan: Node, zone: str, types: Mapping[str, str]) -> WindowP
 
 
 class Lowering:
-    """Lowers one plan; `steps` are what its SQL names.
-
-    Args:
-        labels: see `lower`.
-    """
+    """Lowers one plan; `steps` are what its SQL names."""
 
     def __init__(self, labels: Labels) -> None:
         self.steps: dict[str, Step] = {}

@@ -157,13 +157,7 @@ def _without_order_and_limit(plan: Node) -> tuple[Node, RowOrder | None] | None:
 
 
 def _lowered_rank(plan: Node, rank: WindowRank, zone: str) -> RankedRows | None:
-    """A rank and what a plan makes of its rows; None: Spark has to do it.
-
-    Args:
-        plan: the plan.
-        rank: the one rank in it.
-        zone: the session's time zone.
-    """
+    """A rank and what a plan makes of its rows; None: Spark has to do it."""
 
     def source(node: Node | exp.Table) -> RowsOfScan | None:
         if node is not rank:

@@ -79,13 +79,7 @@ def _kept(position: int, node: Expand) -> exp.Expr:
 
 
 def repeated_rows(rows: exp.Query, node: WindowRows, control: Sequence[str] = ()) -> exp.Select:
-    """Rows as often as they were counted; those without a count once.
-
-    Args:
-        rows: the counted rows.
-        node: what they are.
-        control: control columns beside the node's own.
-    """
+    """Rows as often as they were counted; those without a count once."""
     copies = column(node.copies)
     several = exp.GT(this=copies, expression=literal(1))
     times = exp.Cast(this=copies.copy(), to=exp.DataType.build("int"))

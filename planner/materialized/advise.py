@@ -156,13 +156,7 @@ class Advised:
 
 
 def wanted_of(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> WantedSlices | str:
-    """What a local window aggregate wants of slices, or why none answer it.
-
-    Args:
-        node: the local window aggregate.
-        catalog: knows the base table.
-        zone: the session's time zone.
-    """
+    """What a local window aggregate wants of slices, or why none answer it."""
     form = local_form(node, catalog, zone)
     if isinstance(form, str):
         return form

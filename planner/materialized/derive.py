@@ -50,14 +50,7 @@ class Derivation:
 def derived(
     form: LocalForm, node: LocalWindowAggregate, found: LocalExpressions, zone: str
 ) -> Derivation | str:
-    """How slices answer a local window aggregate over the same base table, or why they do not.
-
-    Args:
-        form: what the slices are.
-        node: the local window aggregate.
-        found: what it evaluates.
-        zone: the session's time zone.
-    """
+    """How slices answer a local window aggregate over the same base table, or why they do not."""
     try:
         return _derived(form, node, found, zone)
     except NotEvaluated as reason:

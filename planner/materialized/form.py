@@ -57,13 +57,7 @@ _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
 def local_form(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> LocalForm | str:
-    """What is kept for a local window aggregate, or why nothing can be.
-
-    Args:
-        node: the local window aggregate.
-        catalog: knows the base table.
-        zone: the session's time zone.
-    """
+    """What is kept for a local window aggregate, or why nothing can be."""
     grid = slice_grid(node.window)
     if isinstance(grid, str):
         return grid

@@ -18,10 +18,6 @@ _RULE = "answer_from_slices"
 def check_kept_rows(plan: Node, trace: Trace) -> None:
     """Check that a plan reads no rows of which slices alone are kept.
 
-    Args:
-        plan: a physical plan.
-        trace: what the rules did.
-
     Raises:
         AnalysisError: it does; the message says why slices do not answer it.
     """

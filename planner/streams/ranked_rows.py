@@ -62,10 +62,6 @@ def rank_order(name: str, ordered: exp.Ordered) -> RankOrder:
     """The order by a column, as Spark reads it.
 
     NULLs are the smallest values unless the text says where they are.
-
-    Args:
-        name: the column.
-        ordered: the item of ORDER BY.
     """
     is_descending = bool(ordered.args.get("desc"))
     text = to_sql(ordered).upper()

@@ -33,12 +33,6 @@ def is_processing_time(
 ) -> bool:
     """Whether the values of a column are the time at which rows of streams are processed.
 
-    Args:
-        node: what has the column.
-        column: its name.
-        catalog: says which tables are streams.
-        place: where the query names it.
-
     Raises:
         StreamRefusal: those of some streams are, and those of others are not.
     """

@@ -205,15 +205,7 @@ def stage_operators(
     found: Mapping[str, Figures],
     tree: Tree,
 ) -> tuple[str, ...]:
-    """The operators that ran in a stage, as far as Spark says, in the order of the data.
-
-    Args:
-        stage: the stage.
-        measured: what was counted, by id of the operator.
-        spark: what Spark measured.
-        found: the figures of operators.
-        tree: the physical plan.
-    """
+    """The operators that ran in a stage, as far as Spark says, in the order of the data."""
     operators = tree.by_id
     groups = {node.label for node in spark.nodes}
     ran = {label for label, each in measured.items() if stage.id in each.stages}

@@ -61,15 +61,7 @@ def in_process(plan: Plan, config: Config, time_zone: str) -> InProcessStep | No
 def plan_in_process(
     query: exp.Query, text: str, catalog: SessionCatalog, config: Config, options: Options
 ) -> tuple[Plan, InProcessStep, tuple[str, ...]] | None:
-    """A query's plan, what computes its rows in this process, and notes; None: a job does.
-
-    Args:
-        query: its tree.
-        text: its text.
-        catalog: the tables.
-        config: the settings.
-        options: what they say to the planner.
-    """
+    """A query's plan, what computes its rows in this process, and notes; None: a job does."""
     plan = plan_query(query, text, catalog, options)
     here = in_process(plan, config, options.time_zone)
     return None if here is None else (plan, here, query_notes(query, catalog, plan.bound))

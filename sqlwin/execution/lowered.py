@@ -165,9 +165,6 @@ class LoweredStream:
     def explained(self, options: StreamOptions) -> str:
         """What the operators of a query by itself keep and wait for, as EXPLAIN shows it.
 
-        Args:
-            options: how the stream would run.
-
         Raises:
             StreamRefusal: late rows cannot be kept.
         """
@@ -189,13 +186,6 @@ def lower_query(
     measuring: Measuring | None = None,
 ) -> LoweredStream:
     """Lower the plan of one query over streams.
-
-    Args:
-        plan: the plan.
-        catalog: the tables.
-        time_zone: the session's.
-        emits_updates: whether windows are emitted more than once.
-        measuring: how it is to be measured, if it is.
 
     Raises:
         SqlwinError: something in it cannot run on a stream.
@@ -229,12 +219,6 @@ def lower_set(
 ) -> LoweredStream:
     """Lower the plans of INSERTs whose windows share slices, to one stream.
 
-    Args:
-        plans: the plans.
-        names: the tables that they write.
-        catalog: the tables.
-        time_zone: the session's.
-
     Raises:
         SqlwinError: one of them cannot run on a stream, by itself or with the others.
     """
@@ -264,11 +248,7 @@ def lower_rows(
 ) -> tuple[StreamRowsStep, tuple[TableSpec | Registered, ...]]:
     """The rows of a plan for an operator that takes them one by one, and the streams they are of.
 
-    Args:
-        plan: the plan.
-        catalog: the tables.
-        time_zone: the session's.
-        time: name and type of the column that the windows are on; None: processing time.
+    `time` is name and type of the column that windows are on; None: processing time.
 
     Raises:
         SqlwinError: something in the plan cannot run on a stream, or a watermark is missing.

@@ -35,11 +35,7 @@ from sqlwin.statements.nodes import (
 
 
 class MaterializedTables:
-    """Carries out the statements about materialized tables of a session.
-
-    Args:
-        plans: the session's.
-    """
+    """Carries out the statements about materialized tables of a session."""
 
     def __init__(self, plans: Plans) -> None:
         self._plans = plans

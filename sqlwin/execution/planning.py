@@ -174,10 +174,6 @@ class Plans:
         Spark lists files, reads a footer in a job and analyses SQL several times: longer than it
         takes to read the slices of a key. So a query over slices is planned over what is known of
         the session's tables without Spark, where that is sure to give the same.
-
-        Args:
-            query: its tree.
-            text: its text.
         """
         if is_remote(self.spark) or not self.config.get("sqlwin.materialized.in-process-bytes"):
             return None

@@ -31,9 +31,6 @@ def summary(rows: DataFrame) -> pa.Table:
     """A row for each column: how many values and NULLs, distinct ones, range, mean and quantiles.
 
     Numbers of distinct values and quantiles are approximate. A figure that a type has not is NULL.
-
-    Args:
-        rows: what is summarised; read once.
     """
     names = [f"c{i}" for i in range(len(rows.columns))]
     plain = rows.toDF(*names)

@@ -397,11 +397,7 @@ class StreamRows:
         return literal(len(self.sources) - 1)
 
     def _marks(self, stream: StreamTable, scan: exp.Query) -> list[exp.Expr]:
-        """SOURCE and WATERMARK of the rows of a table, which is a new source.
-
-        Args:
-            stream: the table.
-            scan: reads all of its columns.
+        """SOURCE and WATERMARK of rows of a table, a new source; `scan` reads all of its columns.
 
         Raises:
             StreamRefusal: its watermark follows a column that it has not.

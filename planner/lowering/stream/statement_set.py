@@ -50,13 +50,7 @@ def shared_stream_groups(plans: Sequence[Node], catalog: Catalog) -> list[list[i
 def lower_stream_set(
     plans: Sequence[Node], names: Sequence[str], catalog: Catalog, time_zone: str
 ) -> StreamSetSteps:
-    """The steps of plans over streams that read one SharedExchange.
-
-    Args:
-        plans: the physical plans.
-        names: the tables that they write.
-        catalog: says which tables are streams, and their watermarks.
-        time_zone: the session's.
+    """The steps of plans over streams that read one SharedExchange and write the tables `names`.
 
     Raises:
         AnalysisError: something in a plan cannot be computed on a stream, or a watermark is

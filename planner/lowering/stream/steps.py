@@ -146,13 +146,8 @@ def lower_stream_rows(
 ) -> StreamRowsStep:
     """The rows of `plan` with their watermarks, for an operator that takes them one by one.
 
-    Args:
-        plan: the physical plan.
-        catalog: says which tables are streams, and their watermarks.
-        time_zone: the session's.
-        time: name and type of the column that windows will be on; None: processing time.
-        refusals: why the optimizer left window aggregates in one phase.
-        notes: why what is about windows was left to Spark.
+    `time` is name and type of the column that windows will be on, None for processing time; all
+    else is as in `lower_stream`.
 
     Raises:
         StreamRefusal: something in the plan cannot be computed on a stream, or a watermark is

@@ -77,14 +77,8 @@ _ONE_WINDOW = Tumble(3_600_000_000)
 class WholeWindowsLowering(OperatorLowering):
     """Lowers nodes over whole windows; a base of what lowers streams.
 
-    Args:
-        catalog: says which tables are streams, and their watermarks.
-        time_zone: the session's.
-        emits_updates: whether results can come more than once.
-        refusals: what rules had against what they are for.
-        notes: why what is about windows was left to Spark.
-        labels: names under which EXPLAIN ANALYZE counts.
-        late: the table whose late rows are kept, if there is one.
+    What it takes is that of `planner.lowering.stream.steps.lower_stream`; `late` is the table whose
+    late rows are kept, if there is one.
     """
 
     def __init__(

@@ -29,11 +29,6 @@ def insert_into_slices(
 ) -> Result | Stream | str:
     """Put rows into the slices of a materialized table.
 
-    Args:
-        plans: the session's.
-        statement: the INSERT.
-        entry: the table.
-
     Returns:
         What an INSERT of a batch gives; of a stream the stream, which puts the rows of each of its
         micro-batches there, or why there is nothing to do.

@@ -45,12 +45,6 @@ _READS_FILES = frozenset({"push_local_aggregate_into_scan"})
 def planned_rows(plans: Plans, name: Name, query: exp.Query, text: str) -> PlannedRows:
     """A definition over the files that are there now.
 
-    Args:
-        plans: the session's.
-        name: the materialized table.
-        query: its query.
-        text: the query's text.
-
     Raises:
         AnalysisError: it cannot be kept.
     """
@@ -78,11 +72,6 @@ def kept_rows(plans: Plans, query: exp.Query, text: str) -> tuple[PlannedRows, e
     """What a query keeps of whatever table Spark reads, as a batch or as a stream.
 
     The second is the query for the columns of the table that this takes.
-
-    Args:
-        plans: the session's.
-        query: the query.
-        text: its text.
 
     Raises:
         AnalysisError: it cannot be kept.

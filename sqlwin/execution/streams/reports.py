@@ -22,12 +22,7 @@ from sqlwin.execution.streams.history import History
 def take_reports(spark: SparkSession, run_id: str, history: History) -> None:
     """Add every micro-batch of a run to its history: Spark itself keeps the last hundred reports.
 
-    There is one listener for all sessions and streams.
-
-    Args:
-        spark: the session that the stream runs in.
-        run_id: Spark's name of the run.
-        history: what is added to, for as long as it is referenced.
+    There is one listener for all sessions and streams, and it keeps no history alive.
     """
     listener = _listeners.get(spark)
     if listener is None:

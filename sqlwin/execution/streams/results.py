@@ -33,12 +33,6 @@ class StreamQuery:
     What runs is what the statement was lowered to. Only if other statements have run since, or
     tables have changed, the query is planned and lowered again: it then reads the tables that
     there are now, under the settings of now.
-
-    Args:
-        plans: plans it.
-        lowered: what it was lowered to in its statement.
-        query: the query.
-        text: the statement.
     """
 
     def __init__(self, plans: Plans, lowered: LoweredStream, query: exp.Query, text: str) -> None:

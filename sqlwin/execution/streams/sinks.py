@@ -144,14 +144,9 @@ def write_stream(
     late: Sequence[LateTable | None],
     options: StreamOptions,
 ) -> Callable[[StreamRun], StreamingQuery]:
-    """What starts the rows of a stream into a sink, all but ready.
+    """What starts the rows of a stream into a sink, which can take them, all but ready.
 
-    Args:
-        spark: the session.
-        lowered: the stream.
-        sink: the sink, which can take the stream.
-        late: for each of its plans the table that late rows go to; see `late_tables`.
-        options: how it runs.
+    `late` has for each plan of the stream the table that late rows go to; see `late_tables`.
 
     Raises:
         SqlwinError: Spark refuses the query, or it does not fit the table.
@@ -246,11 +241,6 @@ def late_tables(
 ) -> tuple[LateTable | None, ...]:
     """For each plan of a stream the table that its late rows go to; None: they are dropped.
 
-    Args:
-        catalog: where tables are looked up.
-        lowered: the stream.
-        sink: where its rows go.
-
     Raises:
         SqlwinError: late rows cannot be kept, or not in that table.
     """
@@ -285,11 +275,6 @@ def _late_table(
 
 def _late_target(catalog: SessionCatalog, name: str, sources: Sequence[StreamSource]) -> TableSpec:
     """The table of a name that `late-rows` has.
-
-    Args:
-        catalog: where it is looked up.
-        name: the name.
-        sources: what the windows read.
 
     Raises:
         SqlwinError: there is no such table of sqlwin's, or the windows read it.

@@ -174,10 +174,6 @@ def _bytes(number: int) -> str:
 def show_state(spark: SparkSession, directory: str) -> pa.Table:
     """A row for each kind of what an operator of a stream keeps.
 
-    Args:
-        spark: the session.
-        directory: the checkpoint's, as the user names it.
-
     Raises:
         SqlwinError: there is no checkpoint, or it cannot be read.
     """
