@@ -15,6 +15,7 @@ from planner.nodes.logical import (
 )
 from planner.sql.build import alias, column, conjunction, function_call, identifier, literal
 from planner.sql.render import SparkSql
+from planner.streams.ranked_rows import ranking
 
 _JOINS = {
     "Inner": ("", "INNER"),
@@ -99,16 +100,11 @@ def repeated_rows(rows: exp.Query, node: WindowRows, control: Sequence[str] = ()
 
 def rank_query(node: WindowRank | WindowDeduplicate, source: exp.From) -> exp.Select:
     """Spark SQL for Top-N and deduplication: Spark keeps N rows a key before it sorts them all."""
-    if isinstance(node, WindowRank):
-        function, first, last = node.rank_type, node.rank_start, node.rank_end
-        order = [ordered.copy() for ordered in node.order_by]
-    else:
-        function, first, last = "ROW_NUMBER", 1, 1
-        order = [exp.Ordered(this=column(node.order_key), desc=node.keep == "LastRow")]
+    function, first, last, order = ranking(node)
     over = exp.Window(
         this=exp.Anonymous(this=function),
         partition_by=[column(name) for name in (*node.window_columns, *node.partition_by)],
-        order=exp.Order(expressions=order),
+        order=exp.Order(expressions=[ordered.copy() for ordered in order]),
         over="OVER",
     )
     ranked = exp.Select(expressions=[exp.Star(), alias(over, node.rank_column)], from_=source)

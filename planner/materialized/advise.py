@@ -22,6 +22,7 @@ from planner.materialized.form import (
     expression_text,
     grid_text,
     local_form,
+    name_of_words,
     partial_text,
     time_bounds_us,
     unique_column_names,
@@ -42,7 +43,6 @@ _ASKED = 10
 # Bounds of the time may make slices narrower, down to this
 _LEAST_WIDTH_US = 60_000_000
 _UNITS = (("DAY", DAY_US), ("HOUR", 3_600_000_000), ("MINUTE", 60_000_000), ("SECOND", 1_000_000))
-_LONGEST_NAME = 40
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Of APPROX_COUNT_DISTINCT without its second argument
 _PRECISION = 9
@@ -409,5 +409,5 @@ def _name(name: str) -> str:
 def _words(text: str) -> str:
     """A name that says what is in it."""
     plain = re.sub(r"\bCAST\((.*?) AS [A-Z]+\)", r"\1", text)
-    words = re.sub(r"[^a-z0-9]+", "_", plain.lower()).strip("_")[:_LONGEST_NAME].strip("_")
+    words = name_of_words(plain)
     return words if words[:1].isalpha() else f"key_{words}"

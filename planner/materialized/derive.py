@@ -86,7 +86,7 @@ def _derived(
     keys = tuple((name, over_keys.required(key, f"the key {name}")) for name, key in found.keys)
     kept = {partial.text: partial for partial in form.partials}
     partials = tuple(_partial(partial, kept, over_keys) for partial in found.partials)
-    range_us = (bounds.after, bounds.until)
+    range_us = (max(bounds.after, default=None), min(bounds.until, default=None))
     return Derivation(keys, partials, (*filters, *slice_end_conditions(range_us)), range_us)
 
 
@@ -130,13 +130,13 @@ class _Bounds:
     """Bounds of the time column, as bounds of the ends of slices.
 
     Attributes:
-        after: slices end after this; None: no bound.
-        until: slices end at this or before.
+        after: slices end after these.
+        until: slices end at these or before.
     """
 
     def __init__(self, form: LocalForm, zone: str) -> None:
-        self.after: int | None = None
-        self.until: int | None = None
+        self.after: list[int] = []
+        self.until: list[int] = []
         self._form = form
         self._zone = zone
 
@@ -156,11 +156,9 @@ class _Bounds:
                 refuse(f"{expression_text(term)} cuts through its slices of {width}")
         if starts is not None:
             # a slice that begins at the bound or after it ends after it
-            after = self._on_wall_clock(starts)
-            self.after = after if self.after is None else max(self.after, after)
+            self.after.append(self._on_wall_clock(starts))
         if ends is not None:
-            until = self._on_wall_clock(ends)
-            self.until = until if self.until is None else min(self.until, until)
+            self.until.append(self._on_wall_clock(ends))
         return True
 
     def _is_cut(self, time_us: int) -> bool:

@@ -335,8 +335,13 @@ def unique_column_names(made: set[str]) -> Callable[[str], str]:
     return name
 
 
+def name_of_words(text: str) -> str:
+    """The words in a text as a name, the first ones: `sum_fare` of `SUM(fare)`."""
+    words = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
+    return words[:_LONGEST_NAME].strip("_")
+
+
 def _kept_names(text: str, into: Accumulator, name: Callable[[str], str]) -> tuple[str, ...]:
     """Names of columns that say what is in them: `sum_fare`, `moments_fare_mean`."""
-    words = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
-    stem = words[:_LONGEST_NAME].strip("_")
+    stem = name_of_words(text)
     return tuple(name(stem + part) for part in _PARTS.get(type(into), ("",)))

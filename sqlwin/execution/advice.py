@@ -82,18 +82,9 @@ class _AdvisedTable:
 
 
 class Advisor:
-    """Carries out EXPLAIN ADVISE.
+    """Carries out one EXPLAIN ADVISE; `carry_out` runs a statement that later ones go by."""
 
-    Args:
-        plans: the session's.
-        carry_out: runs a statement that later ones go by.
-    """
-
-    def __init__(
-        self,
-        plans: Plans,
-        carry_out: Callable[[Statement], object],
-    ) -> None:
+    def __init__(self, plans: Plans, carry_out: Callable[[Statement], object]) -> None:
         self._plans = plans
         self._carry_out = carry_out
         self._samples: dict[tuple[str, ...], str | None] = {}
@@ -106,14 +97,11 @@ class Advisor:
         Raises:
             SqlwinError: a file cannot be read, or a statement in it is wrong.
         """
-        self._samples.clear()
-        self._shares.clear()
         try:
             return self._plans.config.mask.text(self._advice(statement))
         finally:
             for name in self._views:
                 self._plans.catalog.forget(name)
-            self._views.clear()
 
     def _advice(self, statement: Advise) -> str:
         asked: list[_AskedQuery] = []

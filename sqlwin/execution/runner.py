@@ -77,7 +77,6 @@ class Runner:
         self.explanations = Explanations(self.plans, self._inserts)
         self._definitions = Definitions(self.catalog)
         self._materialized = MaterializedTables(self.plans)
-        self._advisor = Advisor(self.plans, self._run)
 
     def run(self, statement: nodes.Statement) -> Result:
         """Carry out a statement.
@@ -120,7 +119,8 @@ class Runner:
             case nodes.Explain():
                 return self._explain_statement(statement)
             case nodes.Advise():
-                return Result(statement.text, "explain", text=self._advisor.advice(statement))
+                advice = Advisor(self.plans, self._run).advice(statement)
+                return Result(statement.text, "explain", text=advice)
             case nodes.CreateTable():
                 return self._create_table(statement)
             case nodes.CreateView():

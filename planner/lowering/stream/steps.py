@@ -48,7 +48,6 @@ from planner.streams.refusals import (
     StreamRefusal,
     refuse_one_phase,
     refuse_stateful,
-    rows_not_buffered,
 )
 from planner.streams.tables import stream_named, stream_tables, streams_of
 from runtime.spec.local import FileStreamScan, LocalStep, SparkRows, Streaming, StreamLocalStep
@@ -209,8 +208,7 @@ class _StreamLowering(WholeWindowsLowering):
                     node.place,
                 )
             case WindowTableFunction(window=SessionWindow()):
-                raise rows_not_buffered(
-                    self._refusals,
+                raise self.rows_not_buffered(
                     "what session a row is in is known when the session is over, and rows are kept "
                     "so long by keep_session_rows alone",
                     "take it out of sqlwin.optimizer.disabled-rules",

@@ -44,8 +44,9 @@ from planner.sql.build import (
     to_sql,
 )
 from planner.sql.nodes import TextSpan, span_of
+from planner.streams.buffered_rows import NotBuffered
 from planner.streams.late_rows import LateSource
-from planner.streams.ranked_rows import chooses_first_rows, rank_order
+from planner.streams.ranked_rows import chooses_first_rows, rank_order, ranking
 from planner.streams.refusals import (
     BATCH,
     GROUP_BY,
@@ -54,7 +55,6 @@ from planner.streams.refusals import (
     check_calls,
     check_flat,
     check_keys,
-    rows_not_buffered,
 )
 from planner.streams.tables import comes_whole, stream_tables, streams_of
 from planner.streams.time_columns import is_processing_time
@@ -122,12 +122,8 @@ class WholeWindowsLowering(OperatorLowering):
         match node:
             case Aggregate():
                 rows, source = self._regroup(node)
-            case WindowRank():
-                ranks = (node.rank_start, node.rank_end)
-                rows, source = self._rank(node, node.order_by, node.rank_type, ranks)
-            case WindowDeduplicate():
-                order = exp.Ordered(this=column(node.order_key), desc=node.keep == "LastRow")
-                rows, source = self._rank(node, (order,), "ROW_NUMBER", (1, 1))
+            case WindowRank() | WindowDeduplicate():
+                rows, source = self._rank(node)
             case WindowJoin():
                 rows, source = self._join(node)
             case _:
@@ -181,13 +177,8 @@ class WholeWindowsLowering(OperatorLowering):
         items = tuple(NamedExpr(c.name, finishes.get(c.name, column(c.name))) for c in node.schema)
         return self._select(items, grouped), source
 
-    def _rank(
-        self,
-        node: WindowRank | WindowDeduplicate,
-        order: tuple[exp.Ordered, ...],
-        function: str,
-        ranks: tuple[int, int],
-    ) -> tuple[exp.Select, StreamSource | None]:
+    def _rank(self, node: WindowRank | WindowDeduplicate) -> tuple[exp.Select, StreamSource | None]:
+        function, first, last, order = ranking(node)
         rows, source = self._rows(node.input, node.place)
         by = (*node.window_columns, *node.partition_by)
         for name in by:
@@ -209,7 +200,8 @@ class WholeWindowsLowering(OperatorLowering):
             by,
             tuple(orders),
             function,
-            *ranks,
+            first,
+            last,
             node.rank_column,
             self.label(node),
             is_spread=chooses_first_rows(node),
@@ -300,8 +292,7 @@ class WholeWindowsLowering(OperatorLowering):
     def _rows(self, node: Node, place: TextSpan | None) -> tuple[exp.Query, StreamSource | None]:
         """Whole windows with the control columns, for what stands at a place of the text."""
         if not comes_whole(node, self._catalog):
-            raise rows_not_buffered(
-                self._refusals,
+            raise self.rows_not_buffered(
                 "what groups, ranks or joins windows on a stream takes rows of windows, filters "
                 "and projections of them, and what was grouped, ranked or joined by window before",
                 "read one window function, or results of one, on each side",
@@ -314,6 +305,19 @@ class WholeWindowsLowering(OperatorLowering):
             step = MeasuredStep(self.sql_step(query), label)
             query = self.named(step)
         return query, rows.sources[0] if len(rows.sources) == 1 else None
+
+    def rows_not_buffered(
+        self, otherwise: str, way_out: str, place: TextSpan | None
+    ) -> StreamRefusal:
+        """The error for rows of windows that were not buffered until their windows close.
+
+        Where a rule has said why, that is its message, and `otherwise` if none has.
+        """
+        for refusal in self._refusals:
+            if isinstance(refusal, NotBuffered):
+                leave_out = "name the columns that are needed, or parts of them, before the window"
+                return StreamRefusal(refusal.reason, f"{leave_out}; {BATCH}", place)
+        return StreamRefusal(otherwise, f"{way_out}; {BATCH}", place)
 
     def _select(
         self, items: tuple[NamedExpr, ...], rows: exp.Query, condition: exp.Expr | None = None
