@@ -49,7 +49,7 @@ from sqlwin.execution.materialized import MaterializedTables
 from sqlwin.execution.planning import Plans
 from sqlwin.execution.statement_sets import Inserts
 from sqlwin.execution.streams.handle import StreamState
-from sqlwin.execution.streams.results import StartedInsert, StreamQuery
+from sqlwin.execution.streams.results import StartedInsert, StreamQuery, insert_result
 from sqlwin.execution.streams.sinks import IntoTable
 from sqlwin.execution.streams.start import start_stream
 from sqlwin.execution.streams.status import how_to_resume, show_state, show_streams
@@ -294,8 +294,8 @@ class Runner:
         assert table is not None
         if isinstance(lowered, LoweredStream):
             stream = start_stream(self.plans, lowered, IntoTable(table), statement.text)
-            started = StartedInsert(".".join(statement.name), stream)
-            result = self._inserts.started(statement.text, [started])
+            started = [StartedInsert(statement.name, stream)]
+            result = insert_result(self.plans, statement.text, started)
             return replace(result, statement_notes=(*notes, *result.statement_notes))
         try:
             with self.plans.errors_of(statement.text), self.plans.jobs_run():

@@ -67,13 +67,14 @@ class Inserts:
             done = insert_into_slices(self._plans, statement, entry)
             if isinstance(done, Result):
                 return replace(done, scan_counts=self._plans.scan_counts)
-            return self.started(statement.text, [StartedInsert(".".join(statement.name), done)])
+            started = StartedInsert(statement.name, done)
+            return insert_result(self._plans, statement.text, [started])
         table = target_of(self._plans.catalog, statement)  # refused before anything runs
         plan = self._plans.plan(statement.ast, statement.text)
         self._add_notes(statement, table)
         if self._plans.is_stream(plan):
-            stream = self._start_insert(plan, statement, table)
-            return self.started(statement.text, [StartedInsert(".".join(statement.name), stream)])
+            started = StartedInsert(statement.name, self._start_insert(plan, statement, table))
+            return insert_result(self._plans, statement.text, [started])
         lowered = self._plans.lower(plan)
         assert isinstance(lowered, LoweredBatch)
         rows = self._plans.batch_rows(lowered)
@@ -145,7 +146,7 @@ class Inserts:
                     stream = self._start_shared(statement.text, chosen)
                 for place, (number, (insert, _, _)) in enumerate(zip(numbers, chosen, strict=True)):
                     own = place if len(chosen) > 1 else None
-                    started[number] = StartedInsert(".".join(insert.name), stream, own)
+                    started[number] = StartedInsert(insert.name, stream, own)
         except BaseException:
             stop_all(started.values())
             raise
@@ -163,19 +164,6 @@ class Inserts:
             )
         return start_stream(plans, lowered, sink, text)
 
-    def started(self, text: str, started: Sequence[StartedInsert]) -> Result:
-        """What INSERTs from streams give, once those that are waited for are over.
-
-        See `insert_result`.
-        """
-        streams = [each.stream for each in started if isinstance(each.stream, Stream)]
-        if self._plans.run is not None:
-            for number in dict.fromkeys(stream.number for stream in streams):
-                self._plans.run.started(number)
-        waits = bool(self._plans.config.get("table.dml-sync"))
-        with self._plans.jobs_run():
-            return insert_result(text, started, waits=waits)
-
     def run_set(self, statement: StatementSet) -> Result:
         """All INSERTs of a set; over bounded tables all are checked before the first one runs."""
         inserts = statement.inserts
@@ -184,7 +172,8 @@ class Inserts:
         are_streams = [self._plans.is_stream(plan) for plan in plans]
         if all(are_streams):
             # All are started before the first is waited for
-            return self.started(statement.text, self._start_set(statement, plans, tables))
+            started = self._start_set(statement, plans, tables)
+            return insert_result(self._plans, statement.text, started)
         if any(are_streams):
             results = [self.insert(insert) for insert in inserts]
         else:

@@ -15,6 +15,7 @@ from runtime.connectors.stream_sinks import Take
 from runtime.connectors.writing import KIND_COLUMN
 from runtime.spec.figures import counted
 from runtime.streaming.status import status_notes
+from sqlwin.catalog.entries import Name
 from sqlwin.execution.lowered import LoweredStream
 from sqlwin.execution.planning import Plans
 from sqlwin.execution.streams.handle import Stream
@@ -130,7 +131,7 @@ class StartedInsert:
         number: its number among the INSERTs that the stream runs; None: it is the only one.
     """
 
-    name: str
+    name: Name
     stream: Stream | str
     number: int | None = None
 
@@ -142,50 +143,53 @@ def stop_all(started: Iterable[StartedInsert]) -> None:
             each.stream.stop()
 
 
-def insert_result(text: str, started: Sequence[StartedInsert], *, waits: bool) -> Result:
-    """What INSERTs from streams give, which run already.
-
-    Bounded ones are waited for.
-
-    Args:
-        text: the statement.
-        started: the INSERTs.
-        waits: whether unbounded streams are waited for too.
+def insert_result(plans: Plans, text: str, started: Sequence[StartedInsert]) -> Result:
+    """What INSERTs from streams give, which run already; bounded ones are waited for.
 
     Raises:
         SqlwinError: one failed.
     """
+    streams = [each.stream for each in started if isinstance(each.stream, Stream)]
+    if plans.run is not None:
+        for number in dict.fromkeys(stream.number for stream in streams):
+            plans.run.started(number)
+    waits = bool(plans.config.get("table.dml-sync"))
+    try:
+        with plans.jobs_run():
+            return _awaited(text, started, waits)
+    except BaseException:
+        stop_all(started)
+        raise
+
+
+def _awaited(text: str, started: Sequence[StartedInsert], waits: bool) -> Result:
     messages: list[str] = []
     notes: list[str] = []
     counts: list[int | None] = []
     running: Stream | None = None
-    try:
-        for insert in started:
-            name, stream, number = insert.name, insert.stream, insert.number
-            if isinstance(stream, str):
-                messages.append(f"INSERT INTO {name}: nothing to do")
-                notes.append(stream)
-                counts.append(0)
-                continue
-            if stream.setup.is_bounded or waits:
-                stream.wait()
-                stream.clean_up()
-                count, status = stream.run.n_rows, stream.status()
-                if number is not None:
-                    count = stream.run.written[number]
-                    status = replace(status, operators=status.operators[number : number + 1])
-                written = "done" if count is None else counted(count, "rows")
-                messages.append(f"INSERT INTO {name}: {written}")
-                counts.append(count)
-                found = status_notes(status, stream.setup.late_table)
-                notes += found if number is None else [f"{name}: {each}" for each in found]
-            else:
-                messages.append(f"INSERT INTO {name}: stream {stream.number} runs")
-                counts.append(None)
-            running = stream
-    except BaseException:
-        stop_all(started)
-        raise
+    for insert in started:
+        name, stream, number = ".".join(insert.name), insert.stream, insert.number
+        if isinstance(stream, str):
+            messages.append(f"INSERT INTO {name}: nothing to do")
+            notes.append(stream)
+            counts.append(0)
+            continue
+        if stream.setup.is_bounded or waits:
+            stream.wait()
+            stream.clean_up()
+            count, status = stream.run.n_rows, stream.status()
+            if number is not None:
+                count = stream.run.written[number]
+                status = replace(status, operators=status.operators[number : number + 1])
+            written = "done" if count is None else counted(count, "rows")
+            messages.append(f"INSERT INTO {name}: {written}")
+            counts.append(count)
+            found = status_notes(status, stream.setup.late_table)
+            notes += found if number is None else [f"{name}: {each}" for each in found]
+        else:
+            messages.append(f"INSERT INTO {name}: stream {stream.number} runs")
+            counts.append(None)
+        running = stream
     known = [count for count in counts if count is not None]
     total = sum(known) if len(known) == len(counts) else None
     return Result(
