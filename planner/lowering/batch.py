@@ -13,7 +13,13 @@ from sqlglot import exp
 from planner.aggregates.partial_calls import row_partials
 from planner.aggregates.user import with_filters_inside
 from planner.arrow.window_rows import window_projection
-from planner.lowering.relational import expand_query, join_query, rank_query, repeated_rows
+from planner.lowering.relational import (
+    expand_query,
+    join_query,
+    rank_query,
+    repeated_rows,
+    select_from,
+)
 from planner.nodes.logical import (
     Aggregate,
     Expand,
@@ -149,22 +155,16 @@ class Lowering:
             case SqlQuery():
                 return self._sql_query(node)
             case Filter():
-                return exp.Select(
-                    expressions=[exp.Star()],
-                    from_=self._from(node.input),
-                    where=exp.Where(this=conjunction(node.conjuncts)),
-                )
+                condition = exp.Where(this=conjunction(node.conjuncts))
+                return select_from(self.query(node.input), where=condition)
             case Project():
-                return exp.Select(expressions=_items(node.items), from_=self._from(node.input))
+                return select_from(self.query(node.input), *_items(node.items))
             case Expand():
                 return expand_query(node, exp.Subquery(this=self.query(node.input)))
             case Aggregate():
                 calls = [alias(call.expr, call.name) for call in node.calls]
-                return exp.Select(
-                    expressions=_items(node.keys) + calls,
-                    from_=self._from(node.input),
-                    group=_group([key.expr for key in node.keys]),
-                )
+                group = _group([key.expr for key in node.keys])
+                return select_from(self.query(node.input), *_items(node.keys), *calls, group=group)
             case WindowTableFunction():
                 columns = node.columns
                 names = (columns.start, columns.end, columns.time)
@@ -172,7 +172,7 @@ class Lowering:
             case WindowRows():
                 return repeated_rows(self.query(node.input), node)
             case WindowRank() | WindowDeduplicate():
-                return rank_query(node, self._from(node.input))
+                return rank_query(node, self.query(node.input))
             case WindowJoin():
                 return join_query(node, self.query(node.left), self.query(node.right))
             case OnePhaseWindowAggregate():
@@ -208,9 +208,6 @@ class Lowering:
         step = self.named(MeasuredStep(self.sql_step(filtered), label))
         source.replace(exp.Subquery(this=step, alias=source.args["alias"].copy()))
 
-    def _from(self, node: Node) -> exp.From:
-        return exp.From(this=exp.Subquery(this=self.query(node)))
-
     def named(self, step: Step) -> exp.Select:
         """All rows of a step."""
         name = f"__sqlwin_step_{len(self.steps)}__"
@@ -234,11 +231,9 @@ class Lowering:
         computed |= {key.name: column(columns[key.role]) for key in node.window_keys}
         computed |= {call.name: call.expr for call in node.calls}
         window_keys: list[exp.Expr] = [column(columns[key.role]) for key in node.window_keys]
-        return exp.Select(
-            expressions=[alias(computed[c.name], c.name) for c in node.schema],
-            from_=exp.From(this=exp.Subquery(this=expanded)),
-            group=_group([key.expr for key in node.keys] + window_keys),
-        )
+        items = [alias(computed[c.name], c.name) for c in node.schema]
+        group = _group([key.expr for key in node.keys] + window_keys)
+        return select_from(expanded, *items, group=group)
 
     def _two_phases(self, node: GlobalWindowAggregate) -> exp.Query:
         exchange = self._exchange_step(node.input)
@@ -246,12 +241,12 @@ class Lowering:
             node, GlobalStep(exchange, window_aggregation(node), self.label(node))
         )
 
-    def of_windows(self, node: GlobalWindowAggregate, windows: Step) -> exp.Query:
+    def of_windows(self, node: GlobalWindowAggregate, windows: Step) -> exp.Select:
         """The columns of a window aggregate, from a step that yields its merged windows."""
         merged = self.named(windows)
         bounds = {key.name: window_column(key, node.time_type) for key in node.window_keys}
         items = [alias(bounds.get(c.name, column(c.name)), c.name) for c in node.schema]
-        return exp.Select(expressions=items, from_=exp.From(this=exp.Subquery(this=merged)))
+        return select_from(merged, *items)
 
     def _exchange_step(self, exchange: Node) -> ExchangeStep | SharedSlicesStep:
         if isinstance(exchange, SharedSlices):

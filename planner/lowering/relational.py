@@ -27,6 +27,12 @@ _JOINS = {
 }
 
 
+def select_from(query: exp.Query, *items: exp.Expr, **clauses: exp.Expr | None) -> exp.Select:
+    """`SELECT items FROM (query)`, all columns where no items are given, with further clauses."""
+    source = exp.From(this=exp.Subquery(this=query))
+    return exp.Select(expressions=list(items) or [exp.Star()], from_=source, **clauses)
+
+
 def expand_query(node: Expand, source: exp.Subquery, control: Sequence[str] = ()) -> exp.Select:
     """Spark SQL for grouping sets: an id for each row and set, keys by CASE on it.
 
@@ -89,16 +95,11 @@ def repeated_rows(rows: exp.Query, node: WindowRows, control: Sequence[str] = ()
         this="EXPLODE_OUTER", expressions=[exp.Case(ifs=[exp.If(this=several, true=array)])]
     )
     items: list[exp.Expr] = [column(name) for name in (*(c.name for c in node.schema), *control)]
-    repeated = exp.Select(
-        expressions=[*items, alias(one_each, "$copy")], from_=exp.From(this=exp.Subquery(this=rows))
-    )
-    return exp.Select(
-        expressions=[item.copy() for item in items],
-        from_=exp.From(this=exp.Subquery(this=repeated)),
-    )
+    repeated = select_from(rows, *items, alias(one_each, "$copy"))
+    return select_from(repeated, *(item.copy() for item in items))
 
 
-def rank_query(node: WindowRank | WindowDeduplicate, source: exp.From) -> exp.Select:
+def rank_query(node: WindowRank | WindowDeduplicate, rows: exp.Query) -> exp.Select:
     """Spark SQL for Top-N and deduplication: Spark keeps N rows a key before it sorts them all."""
     function, first, last, order = ranking(node)
     over = exp.Window(
@@ -107,16 +108,12 @@ def rank_query(node: WindowRank | WindowDeduplicate, source: exp.From) -> exp.Se
         order=exp.Order(expressions=[ordered.copy() for ordered in order]),
         over="OVER",
     )
-    ranked = exp.Select(expressions=[exp.Star(), alias(over, node.rank_column)], from_=source)
+    ranked = select_from(rows, exp.Star(), alias(over, node.rank_column))
     rank = column(node.rank_column)
     kept: exp.Expr = exp.LTE(this=rank, expression=literal(last))
     if first > 1:
         kept = exp.Between(this=rank, low=literal(first), high=literal(last))
-    return exp.Select(
-        expressions=[exp.Star()],
-        from_=exp.From(this=exp.Subquery(this=ranked)),
-        where=exp.Where(this=kept),
-    )
+    return select_from(ranked, where=exp.Where(this=kept))
 
 
 def join_query(node: WindowJoin, left: exp.Query, right: exp.Query) -> exp.Select:

@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from planner.catalog import Catalog, StreamTable, column_named
 from planner.lowering.batch import Lowering
-from planner.lowering.relational import expand_query, repeated_rows
+from planner.lowering.relational import expand_query, repeated_rows, select_from
 from planner.lowering.stream.select import (
     EPOCH,
     cast_as,
@@ -231,7 +231,7 @@ class StreamRows:
             items.append(alias(self._late.row(stream), LATE_ROW))
             is_its_table = stream.name == self._late.table
             self.has_late_rows |= is_its_table and not self._is_processing_time
-        return exp.Select(expressions=items, from_=exp.From(this=exp.Subquery(this=query)))
+        return select_from(query, *items)
 
     # -- texts ---------------------------------------------------------------------------------
 
@@ -352,10 +352,7 @@ class StreamRows:
         for place in followed:
             if place[1].name in {source.name for source in self.sources}:
                 continue
-            rows = exp.Select(
-                expressions=[name.copy() for name in names],
-                from_=exp.From(this=exp.Subquery(this=query)),
-            )
+            rows = select_from(query, *(name.copy() for name in names))
             query = self._with_marks(rows, node, place)
         return query
 
@@ -381,10 +378,8 @@ class StreamRows:
             alias(null_watermark(), WATERMARK),
             *self._no_late_row(),
         ]
-        return exp.Select(
-            expressions=[*(column(c.name) for c in node.schema), *control],
-            from_=exp.From(this=exp.Subquery(this=self._operators.query(node))),
-        )
+        columns = (column(c.name) for c in node.schema)
+        return select_from(self._operators.query(node), *columns, *control)
 
     def _no_late_row(self) -> list[exp.Expr]:
         return [] if self._late is None else [alias(self._late.none(), LATE_ROW)]

@@ -15,7 +15,8 @@ from sqlglot import exp
 
 from planner.aggregates.partial_calls import row_partials
 from planner.catalog import Catalog
-from planner.lowering.batch import Labels, lower, window_aggregation, window_column
+from planner.lowering.batch import Labels, lower, window_aggregation
+from planner.lowering.relational import select_from
 from planner.lowering.stream.order import without_order_of_stream
 from planner.lowering.stream.rows import OPERATOR, StreamRows
 from planner.lowering.stream.whole_windows import WholeWindowsLowering
@@ -38,7 +39,7 @@ from planner.nodes.physical import (
     ScanLocalWindowAggregate,
 )
 from planner.optimizer import Refusal
-from planner.sql.build import alias, column, identifier, to_sql
+from planner.sql.build import column, identifier, to_sql
 from planner.sql.nodes import span_of
 from planner.streams.delay import wall_clock_delay_us
 from planner.streams.late_rows import DROP, LateSource, late_source, late_source_below
@@ -195,11 +196,8 @@ class _StreamLowering(WholeWindowsLowering):
                 return windows.where(column(KEEP), copy=False)
             case Aggregate() | WindowRank() | WindowDeduplicate() | WindowJoin():
                 rows, _ = self.whole_windows(node)
-                return exp.Select(
-                    expressions=[column(c.name) for c in node.schema],
-                    from_=exp.From(this=exp.Subquery(this=rows)),
-                    where=exp.Where(this=column(KEEP)),
-                )
+                columns = (column(c.name) for c in node.schema)
+                return select_from(rows, *columns, where=exp.Where(this=column(KEEP)))
             case WindowRows() if self._emits_updates:
                 raise StreamRefusal(
                     "rows of windows come once, when their windows close: allowed lateness or "
@@ -234,10 +232,8 @@ class _StreamLowering(WholeWindowsLowering):
         query = rows.windows(node)
         control = [column(name) for name in (KEEP, WATERMARK, LATE_ROW)]
         left_out = [identifier(name) for name in (*kind, KEEP, SOURCE, WATERMARK, LATE_ROW)]
-        items = [*map(column, kind), exp.Star(**{"except_": left_out}), *control]
-        return self.sql_step(
-            exp.Select(expressions=items, from_=exp.From(this=exp.Subquery(this=query)))
-        )
+        others = exp.Star(**{"except_": left_out})
+        return self.sql_step(select_from(query, *map(column, kind), others, *control))
 
     def operator(self, node: GlobalWindowAggregate) -> tuple[exp.Select, StreamSource]:
         """The windows of an operator, with its control columns, and itself as a source."""
@@ -249,19 +245,13 @@ class _StreamLowering(WholeWindowsLowering):
         step = self.local_step(local)
         number = self._n_operators
         self._n_operators += 1
-        merged = self.named(
-            StreamWindowStep(step, window_aggregation(node), number, self.label(node))
-        )
-        windows = {key.name: window_column(key, node.time_type) for key in node.window_keys}
-        items = [alias(windows.get(c.name, column(c.name)), c.name) for c in node.schema]
+        windows = StreamWindowStep(step, window_aggregation(node), number, self.label(node))
+        select = self.of_windows(node, windows)
         control = [column(name) for name in (KEEP, SOURCE, WATERMARK)]
         if self._late is not None:
             control.append(column(LATE_ROW))
         kind = [column(ROW_KIND)] if self._emits_updates else []
-        select = exp.Select(
-            expressions=[*kind, *items, *control],
-            from_=exp.From(this=exp.Subquery(this=merged)),
-        )
+        select.set("expressions", [*kind, *select.expressions, *control])
         return select, StreamSource(f"{OPERATOR} {number}", "timestamp_ntz")
 
     def local_step(self, local: LocalWindowAggregate) -> StreamLocalStep:

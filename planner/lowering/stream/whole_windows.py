@@ -19,6 +19,7 @@ from planner.aggregates.shared_partials import share_partials
 from planner.arrow.expressions import to_arrow_expression
 from planner.catalog import Catalog, Schema
 from planner.lowering.batch import Labels
+from planner.lowering.relational import select_from
 from planner.lowering.stream.rows import OperatorLowering, StreamPlace, StreamRows
 from planner.lowering.stream.select import EPOCH
 from planner.nodes.logical import (
@@ -147,10 +148,7 @@ class WholeWindowsLowering(OperatorLowering):
         plans = [plan_aggregate(call) for call in node.calls]
         shared = share_partials(tuple(p for p in plans if not isinstance(p, NotMergeable)))
         rows, source = self._rows(node.input, node.place)
-        timed = exp.Select(
-            expressions=[exp.Star(), alias(exp.Var(this=EPOCH), _AT)],
-            from_=exp.From(this=exp.Subquery(this=rows)),
-        )
+        timed = select_from(rows, exp.Star(), alias(exp.Var(this=EPOCH), _AT))
         keys = tuple((key.name, to_sql(key.expr)) for key in node.keys)
         local = LocalStep(
             SparkRows(keys, row_partials(shared), self.sql_step(timed)),
@@ -194,9 +192,8 @@ class WholeWindowsLowering(OperatorLowering):
             else:
                 check_flat(name, node.input.schema, "ORDER BY", span_of(ordered) or node.place)
             orders.append(rank_order(name, ordered))
-        select = exp.Select(expressions=items, from_=exp.From(this=exp.Subquery(this=rows)))
         step = StreamRankStep(
-            self.sql_step(select),
+            self.sql_step(select_from(rows, *items)),
             by,
             tuple(orders),
             function,
@@ -327,14 +324,8 @@ class WholeWindowsLowering(OperatorLowering):
         if condition is not None:
             keep = exp.And(this=keep, expression=condition)
         control = (SOURCE, WATERMARK, *(() if self._late is None else (LATE_ROW,)))
-        return exp.Select(
-            expressions=[
-                *(alias(item.expr, item.name) for item in items),
-                alias(keep, KEEP),
-                *map(column, control),
-            ],
-            from_=exp.From(this=exp.Subquery(this=rows)),
-        )
+        named = (alias(item.expr, item.name) for item in items)
+        return select_from(rows, *named, alias(keep, KEEP), *map(column, control))
 
 
 # The sides whose rows are not emitted by themselves: a condition on one of them can be below
