@@ -10,8 +10,7 @@ from sqlglot import exp
 from planner.binder.binder import bind
 from planner.binder.strict_flink import check_plan
 from planner.catalog import Catalog
-from planner.materialized.inserted import check_kept_rows
-from planner.materialized.tiers import too_wide
+from planner.materialized.unanswered import check_kept_rows, too_wide
 from planner.nodes.logical import LeftToSpark, Node, Sink
 from planner.nodes.physical import SharedExchange, to_physical
 from planner.optimizer import Options, Trace, optimize, optimize_together

@@ -15,7 +15,14 @@ from runtime.connectors.lake.places import TablePlace
 from runtime.errors import AnalysisError, CatalogError
 from runtime.slices.refresh import PlannedRows, Refreshed, compact, refresh, settle
 from runtime.slices.removal import remove_slices
-from runtime.slices.store import FORMAT, StoredSlices, create_slices, is_table, set_suspended
+from runtime.slices.store import (
+    FORMAT,
+    PLAIN_FORMAT,
+    StoredSlices,
+    create_slices,
+    is_table,
+    set_suspended,
+)
 from runtime.spec.figures import counted
 from runtime.spec.slices import LocalForm
 from runtime.spec.windows import Tumble
@@ -50,7 +57,6 @@ class MaterializedTables:
                 base table cannot be read.
         """
         catalog, name = self._plans.catalog, ".".join(statement.name)
-        self.open_directory()
         if (entry := catalog.entry(statement.name)) is not None:
             if statement.if_not_exists and isinstance(entry, MaterializedTable):
                 return _ok(statement.text, f"`{name}` exists already, nothing to do")
@@ -67,15 +73,22 @@ class MaterializedTables:
         if statement.if_not_exists and is_table(place, name):
             return self._open_same(statement, path)
         catalog.follow(tables_of(statement.ast))
-        if statement.refresh_mode == "CONTINUOUS":
-            return self._create_continuous(statement, place)
-        planned = planned_rows(self._plans, statement.name, statement.ast, statement.text)
-        definition = self._definition(statement)
+        is_continuous = statement.refresh_mode == "CONTINUOUS"
+        if is_continuous:
+            planned, _ = kept_rows(self._plans, statement.ast, statement.text)
+            definition = self._of_inserted_rows(self._definition(statement), name)
+        else:
+            planned = planned_rows(self._plans, statement.name, statement.ast, statement.text)
+            definition = self._definition(statement)
         partitions = _partitions(statement, planned.form)
         rules = rules_of(statement.options, planned.form)
-        create_slices(place, name, definition.to_json(), planned.form, partitions, rules=rules)
+        format_ = FORMAT if is_continuous else PLAIN_FORMAT
+        create_slices(place, name, definition.to_json(), planned.form, partitions, format_, rules)
         try:
             opened = open_materialized(catalog, statement.name, path)
+            if is_continuous:
+                said = f"`{name}` is made; INSERT INTO {name} brings its rows"
+                return _ok(statement.text, said)
             done = self._refreshed(opened, statement.text, planned)
         except BaseException:
             catalog.forget(statement.name)
@@ -86,33 +99,6 @@ class MaterializedTables:
             f"`{name}` is made: {done.n_written:,} partials of {done.n_read:,} rows, {n_files}"
         )
         return Result(statement.text, "insert", message, row_count=done.n_read)
-
-    def _create_continuous(self, statement: CreateMaterializedTable, place: TablePlace) -> Result:
-        """Make one without rows, which come by INSERT."""
-        assert statement.ast is not None
-        name = ".".join(statement.name)
-        kept, _ = kept_rows(self._plans, statement.ast, statement.text)
-        definition = self._definition(statement)
-        if len(definition.tables) != 1 or definition.views:
-            view = ".".join(definition.views[0][0]) if definition.views else name
-            raise AnalysisError(
-                "REFRESH_MODE = CONTINUOUS takes a query over one table, and over no view",
-                subjects=(view, "CONTINUOUS", name),
-                hint="write in the query what the view says",
-            )
-        (table,) = definition.tables
-        columns = table.columns or self._plans.catalog.columns_in(table)
-        definition = replace(definition, refresh_mode="CONTINUOUS", columns=columns)
-        partitions = _partitions(statement, kept.form)
-        rules = rules_of(statement.options, kept.form)
-        create_slices(place, name, definition.to_json(), kept.form, partitions, FORMAT, rules)
-        try:
-            open_materialized(self._plans.catalog, statement.name, place.path)
-        except BaseException:
-            self._plans.catalog.forget(statement.name)
-            remove_slices(place)
-            raise
-        return _ok(statement.text, f"`{name}` is made; INSERT INTO {name} brings its rows")
 
     def alter(self, statement: AlterMaterializedTable) -> Result:
         """REFRESH, SUSPEND or RESUME one.
@@ -143,7 +129,6 @@ class MaterializedTables:
         Raises:
             CatalogError: there is none, or the name is another thing's.
         """
-        self.open_directory()
         catalog = self._plans.catalog
         entry = catalog.entry(statement.name)
         if entry is None and statement.if_exists:
@@ -155,7 +140,6 @@ class MaterializedTables:
 
     def show(self, statement: ShowMaterializedTables) -> pa.Table:
         """All there are, with what they hold."""
-        self.open_directory()
         rows = []
         pattern = None if statement.like is None else _like(statement.like)
         for entry in self._plans.catalog.materialized():
@@ -223,7 +207,6 @@ class MaterializedTables:
     # -- parts ---------------------------------------------------------------------------------
 
     def _entry(self, name: Name) -> MaterializedTable:
-        self.open_directory()
         entry = self._plans.catalog.entry(name)
         if isinstance(entry, MaterializedTable):
             return entry
@@ -268,6 +251,23 @@ class MaterializedTables:
                 (key.lower(), value) for key, value in statement.options if key.lower() != "path"
             ),
         )
+
+    def _of_inserted_rows(self, definition: Definition, name: str) -> Definition:
+        """The definition of a table without rows, which come by INSERT.
+
+        Raises:
+            AnalysisError: it is over several tables, or over a view.
+        """
+        if len(definition.tables) != 1 or definition.views:
+            view = ".".join(definition.views[0][0]) if definition.views else name
+            raise AnalysisError(
+                "REFRESH_MODE = CONTINUOUS takes a query over one table, and over no view",
+                subjects=(view, "CONTINUOUS", name),
+                hint="write in the query what the view says",
+            )
+        (table,) = definition.tables
+        columns = table.columns or self._plans.catalog.columns_in(table)
+        return replace(definition, refresh_mode="CONTINUOUS", columns=columns)
 
     def _open_same(self, statement: CreateMaterializedTable, path: str) -> Result:
         """Open what CREATE IF NOT EXISTS finds, if it is the same."""

@@ -1,15 +1,19 @@
-"""Slices that were merged to wide ones, or dropped: which queries they do not answer any more."""
+"""What slices do not answer: times of which they are too wide or gone, more than aggregates."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sqlglot import exp
+
 from planner.materialized.form import is_made_of, slice_grid, time_text
 from planner.materialized.windows import range_of_slices
-from planner.nodes.logical import Node
+from planner.nodes.logical import Node, SqlQuery, TableScan
 from planner.nodes.physical import SliceScan
+from planner.optimizer import Trace
 from planner.sql.intervals import render_duration
-from runtime.spec.slices import SliceTable, is_inserted_rows
+from runtime.errors import AnalysisError
+from runtime.spec.slices import SliceTable, is_inserted_rows, table_of_rows
 from runtime.spec.windows import Tumble, Window
 
 
@@ -49,3 +53,37 @@ def _out_of_reach(
             width = render_duration(tier.width_us)
             return f"its slices up to {time_text(tier.until_us)} are of {width}"
     return None
+
+
+def check_kept_rows(plan: Node, trace: Trace) -> None:
+    """Check that a plan reads no rows of which slices alone are kept.
+
+    Raises:
+        AnalysisError: it does; the message says why slices do not answer it.
+    """
+    found = next(filter(is_inserted_rows, _tables_read(plan)), None)
+    if found is None:
+        return
+    reasons = (entry.reason for entry in trace.entries if entry.rule == "answer_from_slices")
+    why = next(filter(None, reasons), "it does more with them than to aggregate windows")
+    name = table_of_rows(found)
+    raise AnalysisError(
+        f"`{name}` keeps slices of the rows that were inserted, which do not answer this: {why}",
+        subjects=(name,),
+        hint="RESET the setting that keeps slices from being read"
+        if "sqlwin." in why
+        else "windows on its grid, and conditions on its keys, are answered",
+    )
+
+
+def _tables_read(node: Node) -> Iterator[str]:
+    """The tables whose rows are read."""
+    if isinstance(node, SliceScan):
+        return
+    if isinstance(node, TableScan):
+        yield node.table.lower()
+    elif isinstance(node, SqlQuery):
+        for table in node.query.find_all(exp.Table):
+            yield ".".join(part.name for part in table.parts).lower()
+    for child in node.inputs:
+        yield from _tables_read(child)
