@@ -40,6 +40,13 @@ _PRESERVING = ("Sort", "Exchange")
 _SPARK_SCANS = ("Scan ", "BatchScan ", "LocalTableScan", "InMemoryTableScan")
 _SPARK_AGGREGATES = ("HashAggregate", "ObjectHashAggregate", "SortAggregate")
 _AGGREGATES = ("HashAggregate", "WindowAggregate", "LocalWindowAggregate")
+# A clock that runs while an aggregate takes its input
+_AGGREGATION_TIME = "time in aggregation build"
+# Operators, the nodes that Spark makes of each (a partial and a final aggregate), and their clock
+_TIMED = (
+    (_AGGREGATES, _SPARK_AGGREGATES, 2, _AGGREGATION_TIME),
+    (("Sort",), ("Sort",), 1, "sort time"),
+)
 
 
 def analyzed(
@@ -281,12 +288,13 @@ def _add_spark_operators(
         groups.setdefault(node.label, []).append(node)
     for label in groups.keys() & operators.keys():
         ours = [operators[name] for name in _in_group(label, operators, set(groups), found)]
-        _add_aggregates(found, ours, groups[label])
-        sorts = [each.id for each in ours if each.name == "Sort"]
-        theirs = [node for node in groups[label] if node.name == "Sort"]
-        if len(sorts) == len(theirs):
-            for name, node in zip(sorts, theirs, strict=True):
-                found[name] = _with_spark_time(found[name], [node], "sort time", with_input=False)
+        for own_names, names, n_nodes, metric in _TIMED:
+            mine = [each.id for each in ours if each.name in own_names]
+            nodes = [node for node in groups[label] if node.name in names]
+            if len(nodes) == n_nodes * len(mine):
+                for i, name in enumerate(mine):
+                    own = nodes[n_nodes * i : n_nodes * (i + 1)]
+                    found[name] = _with_spark_time(found[name], own, metric)
 
 
 def _in_group(
@@ -302,25 +310,9 @@ def _in_group(
             yield from _in_group(source, operators, groups, found)
 
 
-def _add_aggregates(
-    found: dict[str, Figures], operators: Sequence[OperatorEntry], nodes: Sequence[SparkNode]
-) -> None:
-    """Figures of aggregates, of which Spark makes a partial and a final one each."""
-    ours = [each.id for each in operators if each.name in _AGGREGATES]
-    theirs = [node for node in nodes if node.name in _SPARK_AGGREGATES]
-    if ours and len(theirs) == 2 * len(ours):
-        for i, name in enumerate(ours):
-            pair = theirs[2 * i : 2 * i + 2]
-            # Spark's clock runs while an aggregate takes its input
-            metric = "time in aggregation build"
-            found[name] = _with_spark_time(found[name], pair, metric, with_input=True)
-
-
-def _with_spark_time(
-    figures: Figures, nodes: Sequence[SparkNode], metric: str, *, with_input: bool
-) -> Figures:
+def _with_spark_time(figures: Figures, nodes: Sequence[SparkNode], metric: str) -> Figures:
     seconds = sum(amount(node.metrics.get(metric)) for node in nodes)
-    figures = replace(figures, seconds=seconds, seconds_with_input=with_input)
+    figures = replace(figures, seconds=seconds, seconds_with_input=metric == _AGGREGATION_TIME)
     peak = max(int(most(node.metrics.get("peak memory"))) for node in nodes)
     return replace(figures, peak_memory_bytes=peak, peak_memory_of="jvm") if peak else figures
 
