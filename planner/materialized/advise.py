@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import combinations
 from math import gcd
 
@@ -267,12 +268,7 @@ def _shapes(wanted: Sequence[WantedSlices]) -> list[Shape]:
     first = wanted[0]
     if any((each.base, each.time) != (first.base, first.time) for each in wanted):
         return []
-    grid = first.grid
-    for each in wanted[1:]:
-        common = _common(grid, each.grid)
-        if common is None:
-            return []
-        grid = common
+    grid = reduce(_common, [each.grid for each in wanted])
     shared = set.intersection(
         *({c.text for c in each.conditions if not c.is_of_time} for each in wanted)
     )
@@ -309,24 +305,16 @@ def _follows(text: str, among: Iterable[str]) -> bool:
     return any(f"SUM({each}){found[2]}" in among for each in sums)
 
 
-def _common(one: SliceGrid, other: SliceGrid) -> SliceGrid | None:
-    """The widest slices that those of both are made of; None: there are none."""
+def _common(one: SliceGrid, other: SliceGrid) -> SliceGrid:
+    """The widest slices that those of both are made of."""
     match one, other:
-        case Tumble(), Tumble():
-            grids = [Grid(each.size_us, each.offset_us) for each in (one, other)]
-            common = common_grid(grids)
-            return Tumble(common.width_us, common.offset_us)
-        case CalendarTumble(), CalendarTumble():
-            if one.offset_us != other.offset_us:
-                return _common(_of_days(one), _of_days(other))
+        case CalendarTumble(), CalendarTumble() if one.offset_us == other.offset_us:
             apart = one.offset_months - other.offset_months
             width = gcd(one.size_months, other.size_months, apart)
             return CalendarTumble(width, one.offset_months % width, one.offset_us)
-        case CalendarTumble(), Tumble():
-            return _common(_of_days(one), other)
-        case Tumble(), CalendarTumble():
-            return _common(one, _of_days(other))
-    return None
+    fixed = [each if isinstance(each, Tumble) else _of_days(each) for each in (one, other)]
+    common = common_grid([Grid(each.size_us, each.offset_us) for each in fixed])
+    return Tumble(common.width_us, common.offset_us)
 
 
 def _of_days(grid: CalendarTumble) -> Tumble:

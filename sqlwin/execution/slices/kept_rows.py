@@ -133,10 +133,8 @@ def _columns(
 def _column(name: str) -> exp.Expr:
     """A column, or a field of one."""
     first, *fields = map(identifier, name.split("."))
-    found: exp.Expr = exp.Column(this=first)
-    for field in fields:
-        found = exp.Dot(this=found, expression=field)
-    return found
+    column = exp.Column(this=first)
+    return exp.Dot.build([column, *fields]) if fields else column
 
 
 def _local_aggregate(plan: Plan) -> LocalWindowAggregate:
