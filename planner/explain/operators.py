@@ -31,7 +31,6 @@ from planner.nodes.logical import (
     NamedExpr,
     Node,
     Project,
-    Sink,
     SqlQuery,
     TableScan,
     WindowAggregate,
@@ -74,7 +73,7 @@ def logical_operators(node: Node) -> list[Operator]:
         case Project():
             return [operator("LogicalProject", select=_items(node.items))]
         case WindowTableFunction():
-            window = window_text(node.window, _time_of(node))
+            window = window_text(node.window, f"time_col=[{node.time_column}]")
             return [operator("LogicalTableFunctionScan", window=window)]
         case Aggregate():
             by, select = _names(node.keys), call_texts(node.calls)
@@ -106,7 +105,7 @@ def physical_operators(node: Node) -> list[Operator]:
         case Project():
             return [operator("Calc", select=_items(node.items))]
         case WindowTableFunction():
-            window = window_text(node.window, _time_of(node))
+            window = window_text(node.window, f"time_col=[{node.time_column}]")
             return [operator("WindowTableFunction", window=window), *_by_partition(node.window)]
         case Aggregate():
             by = _names(node.keys)
@@ -226,9 +225,6 @@ def _same_operator(node: Node, prefix: str) -> Operator:
                 where=" AND ".join(where) or None,
                 select=[column.name for column in node.schema],
             )
-        case Sink():
-            overwrite = "true" if node.overwrite else None
-            return operator(f"{prefix}Sink", table=node.table, overwrite=overwrite)
     return operator_by_fields(prefix, node)
 
 
@@ -330,10 +326,6 @@ def _condition(conjuncts: tuple[exp.Expr, ...]) -> str:
 def _hash(keys: Iterable[str]) -> str:
     names = ", ".join(keys)
     return f"hash[{names}]" if names else "single"
-
-
-def _time_of(node: WindowTableFunction) -> str:
-    return f"time_col=[{node.time_column}]"
 
 
 # -- a SELECT that Spark runs --------------------------------------------------------------------

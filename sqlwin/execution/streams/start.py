@@ -69,9 +69,9 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
     errors = plans.errors_of(text)
     with errors, plans.streams.starting(), ExitStack() as undone:
         spark, config = plans.spark, plans.config
-        chosen = stream_options(config)
+        planned = planned_options(spark, config)
         for into in tables_of(sink):
-            check_sink(into.table, overwrite=into.overwrite, emits_updates=chosen.emits_updates)
+            check_sink(into.table, overwrite=into.overwrite, emits_updates=planned.emits_updates)
         check_workers(spark)
         late = late_tables(plans.catalog, lowered, sink)
         first_late = next((each for each in late if each is not None), None)
@@ -81,7 +81,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
                 subjects=(first_late.spec.name,),
                 hint="run the INSERT, and SHOW STREAMS shows how far it is",
             )
-        identity = identity_of(lowered, chosen, config.mask, partial(resolve, spark))
+        identity = identity_of(lowered, planned, config.mask, partial(resolve, spark))
         inserts = sink.names if isinstance(sink, IntoTables) else ()
         place = _place(plans, sink, identity, plans.streams.claim)
         check_seen_by_all(
@@ -93,7 +93,6 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
         files = writable_files_at(spark, place.directory)
         if not place.stays:
             undone.callback(remove_checkpoint, files, place.directory)
-        planned = planned_options(spark, config)
         in_use = undone.enter_context(ExitStack())
         mark_used(in_use, place)
         checkpoint = opened_checkpoint(files, place, identity, planned, text, config.mask)
