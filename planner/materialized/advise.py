@@ -208,22 +208,14 @@ def advised(
 
     Args:
         wanted: what is wanted.
-        count: how many partials a table of slices would hold.
-        n_rows: how many rows the base table has.
+        count: how many partials a table of slices would hold; asked again and again.
+        n_rows: how many rows the base table has; likewise.
     """
-    counts: dict[tuple[object, ...], int] = {}
-
-    def counted(shape: Shape) -> int:
-        known = (shape.base, shape.time, shape.grid, shape.keys, shape.conditions)
-        if known not in counts:
-            counts[known] = count(shape)
-        return counts[known]
-
     tables: list[Advised] = []
     refused: dict[int, str] = {}
     for place, each in enumerate(wanted):
         rows = n_rows(each)
-        options = [Advised(s, (place,), counted(s), rows) for s in _shapes([each])]
+        options = [Advised(s, (place,), count(s), rows) for s in _shapes([each])]
         worth = [option for option in options if option.n_partials <= rows * _MOST_SHARE]
         if worth:
             tables.append(worth[0])
@@ -235,7 +227,7 @@ def advised(
     while True:
         best: tuple[int, Advised, Advised, Advised] | None = None
         for one, other in combinations(tables, 2):
-            merged = _together(one, other, wanted, counted)
+            merged = _together(one, other, wanted, count)
             if merged is None:
                 continue
             saved = one.cost + other.cost - merged.cost
@@ -248,7 +240,7 @@ def advised(
 
 
 def _together(
-    one: Advised, other: Advised, wanted: Sequence[WantedSlices], counted: Callable[[Shape], int]
+    one: Advised, other: Advised, wanted: Sequence[WantedSlices], count: Callable[[Shape], int]
 ) -> Advised | None:
     """One table in place of two; None: there is none, or it has more partials than it saves."""
     members = (*one.members, *other.members)
@@ -257,7 +249,7 @@ def _together(
     if max(one.n_partials, other.n_partials) > most:
         return None  # it has as many at least
     for shape in _shapes([wanted[place] for place in members]):
-        n_partials = counted(shape)
+        n_partials = count(shape)
         if n_partials <= most:
             return Advised(shape, members, n_partials, one.n_rows)
     return None

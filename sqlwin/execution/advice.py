@@ -89,6 +89,7 @@ class Advisor:
         self._carry_out = carry_out
         self._samples: dict[tuple[str, ...], str | None] = {}
         self._shares: dict[tuple[str, ...], float] = {}
+        self._numbers: dict[str, int] = {}
         self._views: list[Name] = []
 
     def advice(self, statement: Advise) -> str:
@@ -235,7 +236,10 @@ class Advisor:
         )
 
     def _number(self, sql: str) -> int:
-        return int(self._row(sql)[0])
+        """The number that a query gives, which is run once."""
+        if sql not in self._numbers:
+            self._numbers[sql] = int(self._row(sql)[0])
+        return self._numbers[sql]
 
     def _row(self, sql: str) -> Sequence[int]:
         plans = self._plans

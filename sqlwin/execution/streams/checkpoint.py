@@ -147,8 +147,8 @@ def lasting_place(
     return place(unique)
 
 
-def mark_used(until: ExitStack, place: CheckpointPlace) -> None:
-    """Let whoever would rescale a checkpoint on a disk of this machine see that a stream uses it.
+def hold_shared_lock(until: ExitStack, place: CheckpointPlace) -> None:
+    """Hold a shared lock on a checkpoint on a disk of this machine, which keeps it from rescaling.
 
     Args:
         until: the stream is over when it is closed.

@@ -24,9 +24,9 @@ from sqlwin.execution.lowered import LoweredStream
 from sqlwin.execution.planning import Plans
 from sqlwin.execution.streams.checkpoint import (
     CheckpointPlace,
+    hold_shared_lock,
     kept_name,
     lasting_place,
-    mark_used,
     opened_checkpoint,
     remove_checkpoint,
     resume_notes,
@@ -94,10 +94,10 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
         if not place.stays:
             undone.callback(remove_checkpoint, files, place.directory)
         in_use = undone.enter_context(ExitStack())
-        mark_used(in_use, place)
+        hold_shared_lock(in_use, place)
         checkpoint = opened_checkpoint(files, place, identity, planned, text, config.mask)
         # again where the directory is new
-        mark_used(in_use, place)
+        hold_shared_lock(in_use, place)
         identity = resumed_identity(checkpoint, identity)
         plans.add_notes(resume_notes(spark, files, checkpoint))
         if checkpoint.has_ended:
