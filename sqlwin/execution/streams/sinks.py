@@ -28,13 +28,13 @@ from runtime.connectors.stream_sinks import (
 from runtime.errors import AnalysisError, nearest
 from runtime.slices.append import InsertedRows, append
 from runtime.spec.steps import Step
-from runtime.spec.stream import ROW_KIND, StreamSource
+from runtime.spec.stream import StreamSource
 from runtime.spec.table import LATE_ROWS, TableSpec
 from runtime.streaming.execute.shared import SharedWindows, of_windows, shared_windows
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.source_reads import reads_of_sources
 from sqlwin.catalog.catalog import SessionCatalog
-from sqlwin.execution.inserts import by_position, insert_target, with_static
+from sqlwin.execution.inserts import by_position, insert_target
 from sqlwin.execution.lowered import LateOutput, LoweredStream
 from sqlwin.result import arrow_ready
 from sqlwin.statements.nodes import Insert
@@ -159,7 +159,7 @@ def write_stream(
         run.reads = reads_of_sources(rows)
         match sink:
             case IntoTable():
-                return start_writing(rows, partial(_arranged, sink=sink), sink.table, run)
+                return start_writing(rows, partial(_by_position, sink=sink), sink.table, run)
             case IntoSlices():
                 writer = f"sqlwin-{run.writer}"
                 return for_each(
@@ -204,9 +204,7 @@ def _set_part(
     late: LateTable | None,
 ) -> SetPart:
     def made(windows: DataFrame) -> DataFrame:
-        return by_position(
-            of_windows(step, windows, dataframe), sink.table, sink.columns, sink.static
-        )
+        return _by_position(of_windows(step, windows, dataframe), sink)
 
     def rows(found: DataFrame) -> DataFrame:
         return made(shared.of(found, number))
@@ -218,19 +216,8 @@ def _set_part(
     return replace(part, late=late, late_rows=late_rows, none_late=shared.none_late(spark))
 
 
-def _arranged(rows: DataFrame, sink: IntoTable) -> DataFrame:
-    """The query's columns as the table has them; a row kind stays in front."""
-    rows, columns = with_static(rows, sink.table, sink.columns, sink.static)
-    if ROW_KIND not in rows.columns:
-        return by_position(rows, sink.table, columns)
-    kept = "_sqlwin_row_kind"
-    positions = [f"_{i}" for i in range(len(rows.columns) - 1)]
-    numbered = rows.toDF(kept, *positions)
-    names = [name for name in rows.columns if name != ROW_KIND]
-    inner = by_position(numbered.select(*positions).toDF(*names), sink.table, columns)
-    casts = [f"CAST(`{p}` AS {f.dataType.simpleString()}) AS `{f.name}`"
-             for p, f in zip(positions, inner.schema.fields, strict=True)]  # fmt: skip
-    return numbered.selectExpr(f"`{kept}` AS `{ROW_KIND}`", *casts)
+def _by_position(rows: DataFrame, sink: IntoTable) -> DataFrame:
+    return by_position(rows, sink.table, sink.columns, sink.static)
 
 
 # -- late rows -------------------------------------------------------------------------------------
