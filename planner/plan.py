@@ -9,8 +9,7 @@ from sqlglot import exp
 
 from planner.binder.binder import bind
 from planner.binder.strict_flink import check_plan
-from planner.materialized.inserted import check_kept_rows
-from planner.materialized.tiers import too_wide
+from planner.materialized.unanswered import check_kept_rows, too_wide
 from planner.nodes.logical import LeftToSpark, Node, Sink
 from planner.nodes.physical import SharedExchange, to_physical
 from planner.optimizer import Options, Trace, optimize, optimize_together
@@ -133,7 +132,7 @@ def _read(plans: Sequence[Node], options: Options, traces: Sequence[Trace]) -> l
 
 def _finished(draft: Draft, physical: Node, alone: Node, options: Options) -> Plan:
     physical = with_one_reading(physical, options.catalog)
-    shared = (node for node in physical.walk() if isinstance(node, SharedExchange))
+    shared = (node for node in physical.walk_up() if isinstance(node, SharedExchange))
     shares_stream = any(streams_of(node, options.catalog) for node in shared)
     trees = {"bound": draft.bound, "logical": draft.logical, "physical": physical}
     if draft.sink is not None:

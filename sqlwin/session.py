@@ -390,7 +390,7 @@ class Session:
         with self._runner.lock:
             table = data if isinstance(data, str) else self._given(data, time, watermark)
             windows = GeneralWindows(
-                self._runner, f"SELECT * FROM {table}", tuple(keys), time, job, output
+                self._runner.plans, f"SELECT * FROM {table}", tuple(keys), time, job, output
             )
             found = windows.dataframe()
             if name is not None:

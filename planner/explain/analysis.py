@@ -25,11 +25,7 @@ _STAGE_HEADS = ("stage", "tasks", "task time", "median", "slowest", "skew", "shu
 
 
 def analysis_text(query: QueryDocument) -> str:
-    """The section that EXPLAIN ANALYZE adds; empty if the query was not run.
-
-    Args:
-        query: the query's document.
-    """
+    """The section that EXPLAIN ANALYZE adds; empty if the query was not run."""
     analysis = query.analysis
     if analysis is None or query.trees is None:
         return ""
@@ -42,9 +38,8 @@ def analysis_text(query: QueryDocument) -> str:
         begin = _stream_ended(analysis, analysis.stream)
     lines = ["== Execution ==", begin, ""]
     lines += _table(_HEADS, _operators(tree, analysis), n_left=1)
-    notes = list(_notes(analysis))
-    if notes:
-        lines += ["", *notes]
+    if any(each.seconds_with_input for each in analysis.operators.values()):
+        lines += ["", _CLOCK]
     own = _spark_operators(tree, analysis)
     if own:
         lines += ["", *_table(_SPARK_HEADS, own, n_left=1, last_left=True), "", *_LOOPS]
@@ -52,7 +47,10 @@ def analysis_text(query: QueryDocument) -> str:
     if facts:
         lines += ["", *facts]
     if analysis.stream is not None:
-        lines += ["", *_stream_lines(analysis.stream, analysis.seconds)]
+        lines.append("")
+        for operator in analysis.stream.window_operators:
+            lines += _window_operator(operator)
+        lines += _micro_batches(analysis.stream.micro_batches, analysis.seconds)
     if analysis.stages:
         lines += ["", *_table(_STAGE_HEADS, _stages(tree, analysis), n_left=0, last_left=True)]
     return "\n".join(lines) + "\n"
@@ -96,12 +94,7 @@ def _memory(figures: Figures) -> str:
     return size_text(figures.peak_memory_bytes) + mark
 
 
-def _notes(analysis: Analysis) -> Iterator[str]:
-    """What marks in the table mean."""
-    if any(each.seconds_with_input for each in analysis.operators.values()):
-        yield "* Spark's clock, which also runs while the input of the operator is computed"
-
-
+_CLOCK = "* Spark's clock, which also runs while the input of the operator is computed"
 # Projections, filters and joins have no clock but that of their loop
 _LOOPS = (
     f"{_LOOP} is a loop into which Spark compiled what is indented below it; its clock runs from",
@@ -212,13 +205,6 @@ def _stream_ended(analysis: Analysis, stream: StreamAnalysis) -> str:
 
 def _batches(number: int) -> str:
     return "1 micro-batch" if number == 1 else f"{number:,} micro-batches"
-
-
-def _stream_lines(stream: StreamAnalysis, seconds: float) -> Iterator[str]:
-    """Watermarks, state and late rows of its window operators, and what micro-batches did."""
-    for operator in stream.window_operators:
-        yield from _window_operator(operator)
-    yield from _micro_batches(stream.micro_batches, seconds)
 
 
 def _window_operator(operator: WindowOperatorEntry) -> Iterator[str]:

@@ -1,9 +1,12 @@
-"""Plans as documents of EXPLAIN."""
+"""Plans as documents of EXPLAIN, and as text in Flink's shape.
+
+The text depends on the query and settings alone.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from planner.explain.document import (
@@ -20,13 +23,13 @@ from planner.explain.document import (
 )
 from planner.explain.operator_text import Operator
 from planner.explain.operators import drawn_inputs, logical_operators, physical_operators
-from planner.explain.text import explain, idle_rules
-from planner.explain.windows import months_parameters, window_parameters, window_uses
+from planner.explain.windows import window_entries
 from planner.nodes.logical import Node
 from planner.nodes.physical import SharedExchange
 from planner.plan import Plan
 from planner.rules import LOGICAL_STAGES, PHYSICAL_STAGES, SCAN_STAGES, SHARING_RULE
-from runtime.spec.windows import window_kind
+
+Describe = Callable[[Node], list[Operator]]
 
 
 def query_document(
@@ -38,19 +41,22 @@ def query_document(
         plan: the plan.
         statement: the SQL text.
         time_zone: the session's zone, on whose wall clock windows over TIMESTAMP_LTZ are.
-        drawn: which shared exchanges other plans' texts show already, as `explain` takes it.
+        drawn: numbers of the shared exchanges that texts of other plans show already, and where to
+            add those of this one. In place of one that is shown stands a reference to it.
     """
+    windows = tuple(window_entries(plan.physical, operator_ids(plan.physical)))
+    rules = _rules(plan)
     return QueryDocument(
         statement,
-        explain(plan, drawn),
+        _text(plan, windows, rules, set() if drawn is None else drawn),
         time_zone,
         Trees(
             _tree(plan.bound, logical_operators, "b"),
             _tree(plan.logical, logical_operators, "l"),
             _tree(plan.physical, physical_operators, "p"),
         ),
-        tuple(_windows(plan.physical, operator_ids(plan.physical))),
-        _rules(plan),
+        windows,
+        rules,
     )
 
 
@@ -76,7 +82,7 @@ def operator_ids(plan: Node) -> dict[int, list[str]]:
     return ids
 
 
-def _tree(root: Node, describe: Callable[[Node], list[Operator]], prefix: str) -> Tree:
+def _tree(root: Node, describe: Describe, prefix: str) -> Tree:
     operators: list[OperatorEntry] = []
     shared: dict[int, str] = {}
 
@@ -114,23 +120,6 @@ def _columns(node: Node) -> tuple[ColumnEntry, ...]:
     return tuple(ColumnEntry(c.name, c.type, c.nullable) for c in node.schema)
 
 
-def _windows(physical: Node, ids: dict[int, list[str]]) -> Iterator[WindowEntry]:
-    for use in window_uses(physical):
-        window = use.window
-        yield WindowEntry(
-            ids[id(use.node)][0],
-            window_kind(window),
-            window_parameters(window),
-            months_parameters(window),
-            use.time_column,
-            getattr(use.node, "time_type", None),
-            use.slice_widths_us,
-            getattr(window, "slices_per_window", None) if use.slice_widths_us else None,
-            use.copies,
-            use.lines,
-        )
-
-
 def _rules(plan: Plan) -> Rules:
     applied, refused = [], []
     for entry in plan.trace.entries:
@@ -139,7 +128,8 @@ def _rules(plan: Plan) -> Rules:
             applied.append(AppliedRule(entry.rule, summary, entry.node))
         else:
             refused.append(RefusedRule(entry.rule, summary, entry.node, entry.reason))
-    idle = tuple(RuleEntry(name, rule_summary(name)) for name in idle_rules(plan))
+    tried = {entry.rule for entry in plan.trace.entries}
+    idle = tuple(RuleEntry(n, rule_summary(n)) for n in plan.rule_names if n not in tried)
     return Rules(tuple(applied), tuple(refused), tuple(map(str, plan.notes)), idle)
 
 
@@ -161,3 +151,59 @@ _SUMMARIES = {
     },
     SHARING_RULE.__name__: _summary(SHARING_RULE),
 }
+
+
+# -- as text -------------------------------------------------------------------------------------
+
+
+def _text(plan: Plan, windows: Iterable[WindowEntry], rules: Rules, drawn: set[int]) -> str:
+    sections = [
+        ("Abstract Syntax Tree", tree(plan.bound, logical_operators, drawn)),
+        ("Optimized Logical Plan", tree(plan.logical, logical_operators, drawn)),
+        ("Optimized Physical Plan", tree(plan.physical, physical_operators, drawn)),
+        ("Windows", [line for window in windows for line in window.text]),
+        ("Rules", list(_rule_lines(rules))),
+    ]
+    return "\n".join(
+        f"== {title} ==\n" + "\n".join(lines) + "\n" for title, lines in sections if lines
+    )
+
+
+def physical_text(plan: Plan) -> str:
+    """The physical plan, one operator a line."""
+    return "\n".join(tree(plan.physical, physical_operators, set()))
+
+
+def tree(node: Node, describe: Describe, drawn: set[int]) -> list[str]:
+    """A plan drawn with `+-`, `:-` and `:`; a node may take several lines, one above the other."""
+    lines: list[str] = []
+
+    def draw(node: Node, head: str, margin: str) -> None:
+        if isinstance(node, SharedExchange):
+            if node.number in drawn:
+                lines.append(f"{head}Reused(reference_id=[{node.number}])")
+                return
+            drawn.add(node.number)
+        operators = describe(node)
+        for depth, each in enumerate(operators):
+            lines.append((head if depth == 0 else margin + "   " * (depth - 1) + "+- ") + str(each))
+        margin += "   " * (len(operators) - 1)
+        inputs = drawn_inputs(node)
+        for position, child in enumerate(inputs):
+            last = position == len(inputs) - 1
+            draw(child, margin + ("+- " if last else ":- "), margin + ("   " if last else ":  "))
+
+    draw(node, "", "")
+    return lines
+
+
+def _rule_lines(rules: Rules) -> Iterator[str]:
+    if rules.applied:
+        yield "applied:"
+        yield from (f"  {each.rule} on {each.node}" for each in rules.applied)
+    if rules.refused or rules.left_to_spark:
+        yield "not applied:"
+        yield from (f"  {each.rule} on {each.node}: {each.reason}" for each in rules.refused)
+        yield from (f"  window block left to Spark: {note}" for note in rules.left_to_spark)
+    if rules.idle:
+        yield f"nothing to do: {', '.join(each.rule for each in rules.idle)}"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from planner.explain.document import Document, OperatorEntry, QueryDocument, Tree
 from runtime.spec.figures import counted, size_text
@@ -14,82 +13,65 @@ _MOST_ATTRIBUTES = 4
 _NEWLINE = "\n"
 
 
-@dataclass(frozen=True)
-class _Language:
-    """How a language of diagrams writes what a plan is drawn with.
+class _Mermaid:
+    """How Mermaid writes what a plan is drawn with: groups, operators and what flows."""
 
-    Attributes:
-        head: the lines before everything.
-        tail: those behind.
-        indent: of a line.
-        group: the line that opens the group of a statement, of its name and title.
-        end: the line that closes it.
-        box: an operator, of its name and the lines in it.
-        arrow: an edge, of the names at both ends and what flows.
-    """
+    head: tuple[str, ...] = ("flowchart TD",)
+    tail: tuple[str, ...] = ()
+    indent = "    "
+    end = "end"
 
-    head: tuple[str, ...]
-    tail: tuple[str, ...]
-    indent: str
-    group: Callable[[str, str], tuple[str, ...]]
-    end: str
-    box: Callable[[str, list[str]], str]
-    arrow: Callable[[str, str, str], str]
+    @staticmethod
+    def group(name: str, title: str) -> list[str]:
+        return [f'subgraph {name}["{_escaped(title)}"]']
 
+    @staticmethod
+    def box(name: str, lines: list[str]) -> str:
+        return f'{name}["{"<br>".join(map(_escaped, lines))}"]'
 
-def _mermaid_arrow(source: str, target: str, flow: str) -> str:
-    arrow = f'-- "{_mermaid(flow)}" -->' if flow else "-->"
-    return f"{source} {arrow} {target}"
+    @staticmethod
+    def arrow(source: str, target: str, flow: str) -> str:
+        arrow = f'-- "{_escaped(flow)}" -->' if flow else "-->"
+        return f"{source} {arrow} {target}"
 
 
-def _mermaid_box(name: str, lines: list[str]) -> str:
-    return f'{name}["{"<br>".join(map(_mermaid, lines))}"]'
+class _Dot(_Mermaid):
+    """How Graphviz writes it."""
 
-
-def _dot_arrow(source: str, target: str, flow: str) -> str:
-    label = f" [label={_quoted(flow)}]" if flow else ""
-    return f"{source} -> {target}{label};"
-
-
-def _dot_box(name: str, lines: list[str]) -> str:
-    return f"{name} [label={_quoted(_NEWLINE.join(lines))}];"
-
-
-_MERMAID = _Language(
-    head=("flowchart TD",),
-    tail=(),
-    indent="    ",
-    group=lambda name, title: (f'subgraph {name}["{_mermaid(title)}"]',),
-    end="end",
-    box=_mermaid_box,
-    arrow=_mermaid_arrow,
-)
-_DOT = _Language(
-    head=(
+    head = (
         "digraph plan {",
         '  node [shape=box, style=rounded, fontname="Helvetica", fontsize=11];',
         '  edge [fontname="Helvetica", fontsize=10];',
-    ),
-    tail=("}",),
-    indent="  ",
-    group=lambda name, title: (f"subgraph cluster_{name} {{", f"  label={_quoted(title)};"),
-    end="}",
-    box=_dot_box,
-    arrow=_dot_arrow,
-)
+    )
+    tail = ("}",)
+    indent = "  "
+    end = "}"
+
+    @staticmethod
+    def group(name: str, title: str) -> list[str]:
+        return [f"subgraph cluster_{name} {{", f"  label={_quoted(title)};"]
+
+    @staticmethod
+    def box(name: str, lines: list[str]) -> str:
+        return f"{name} [label={_quoted(_NEWLINE.join(lines))}];"
+
+    @staticmethod
+    def arrow(source: str, target: str, flow: str) -> str:
+        label = f" [label={_quoted(flow)}]" if flow else ""
+        return f"{source} -> {target}{label};"
 
 
 def mermaid(document: Document) -> str:
     """A Mermaid flowchart, data flowing downwards; a subgraph for each statement."""
-    return _diagram(document, _MERMAID)
+    return _diagram(document, _Mermaid)
 
 
 def dot(document: Document) -> str:
     """A Graphviz digraph, data flowing downwards; a cluster for each statement."""
-    return _diagram(document, _DOT)
+    return _diagram(document, _Dot)
 
 
-def _diagram(document: Document, language: _Language) -> str:
+def _diagram(document: Document, language: type[_Mermaid]) -> str:
     lines = list(language.head)
     queries = [(query, query.trees.physical) for query in document.queries if query.trees]
     for number, (query, tree) in enumerate(queries, 1):
@@ -144,11 +126,13 @@ def _short(text: str) -> str:
     return text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 1] + "…"
 
 
-_MERMAID_ESCAPES = {'"': "#quot;", "<": "#lt;", ">": "#gt;", "#": "#35;", "&": "#amp;", "`": "#96;"}
+_ESCAPES = str.maketrans(
+    {'"': "#quot;", "<": "#lt;", ">": "#gt;", "#": "#35;", "&": "#amp;", "`": "#96;"}
+)
 
 
-def _mermaid(text: str) -> str:
-    return "".join(_MERMAID_ESCAPES.get(character, character) for character in text)
+def _escaped(text: str) -> str:
+    return text.translate(_ESCAPES)
 
 
 def _quoted(text: str) -> str:

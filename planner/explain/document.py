@@ -17,8 +17,8 @@ DOCUMENT_VERSION = 1
 class Document:
     """What some statements would do or did."""
 
+    version: int = field(default=DOCUMENT_VERSION, kw_only=True)
     queries: tuple[QueryDocument, ...]
-    version: int = DOCUMENT_VERSION
 
     @property
     def text(self) -> str:
@@ -402,9 +402,7 @@ def _masked(value: object, mask: Callable[[str], str]) -> object:
 
 def to_json(part: Document | QueryDocument) -> dict[str, Any]:
     """A document, or one statement's, as values that `json` writes."""
-    if isinstance(part, Document):
-        return {"version": part.version, "queries": [to_json(query) for query in part.queries]}
-    return {each.name: _json(getattr(part, each.name)) for each in fields(part)}
+    return cast(dict[str, Any], _json(part))
 
 
 def _json(value: object) -> object:

@@ -100,15 +100,15 @@ def _merge_name(accumulator: Accumulator) -> str:
             return f"{accumulator.op.upper()}_DISTINCT"
         case Pick():
             return "LAST" if accumulator.is_last else "FIRST"
-        case MergeMoments():
-            return "MOMENTS"
-        case ApproxCountDistinct():
-            return "APPROX_COUNT_DISTINCT"
-        case ApproxPercentile():
-            return "APPROX_PERCENTILE"
-        case UserDefined():
-            return "USER"
-    return type(accumulator).__name__.upper()
+    return _MERGE_NAMES.get(type(accumulator), type(accumulator).__name__.upper())
+
+
+_MERGE_NAMES: dict[type, str] = {
+    MergeMoments: "MOMENTS",
+    ApproxCountDistinct: "APPROX_COUNT_DISTINCT",
+    ApproxPercentile: "APPROX_PERCENTILE",
+    UserDefined: "USER",
+}
 
 
 def call_texts(calls: Iterable[AggregateCall]) -> list[str]:

@@ -7,7 +7,6 @@ in every form at once; a case of its own only makes it read better.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
 
 from sqlglot import exp
 
@@ -23,7 +22,7 @@ from planner.explain.operator_text import (
     window_key_texts,
 )
 from planner.explain.windows import attached_text, window_text
-from planner.materialized.form import expression_text, grid_text
+from planner.materialized.form import expression_text, grid_text, time_text
 from planner.materialized.windows import range_of_slices
 from planner.nodes.logical import (
     Aggregate,
@@ -32,7 +31,6 @@ from planner.nodes.logical import (
     NamedExpr,
     Node,
     Project,
-    Sink,
     SqlQuery,
     TableScan,
     WindowAggregate,
@@ -75,7 +73,7 @@ def logical_operators(node: Node) -> list[Operator]:
         case Project():
             return [operator("LogicalProject", select=_items(node.items))]
         case WindowTableFunction():
-            window = window_text(node.window, _time_of(node))
+            window = window_text(node.window, f"time_col=[{node.time_column}]")
             return [operator("LogicalTableFunctionScan", window=window)]
         case Aggregate():
             by, select = _names(node.keys), call_texts(node.calls)
@@ -107,7 +105,7 @@ def physical_operators(node: Node) -> list[Operator]:
         case Project():
             return [operator("Calc", select=_items(node.items))]
         case WindowTableFunction():
-            window = window_text(node.window, _time_of(node))
+            window = window_text(node.window, f"time_col=[{node.time_column}]")
             return [operator("WindowTableFunction", window=window), *_by_partition(node.window)]
         case Aggregate():
             by = _names(node.keys)
@@ -142,33 +140,26 @@ def physical_operators(node: Node) -> list[Operator]:
                     select=[*_items(node.keys), *_partials(node.plans), _slice_end(node.slice_end)],
                 )
             ]
-        case Exchange():
+        case Exchange() | SharedExchange():
+            shared = node if isinstance(node, SharedExchange) else None
             return [
                 operator(
                     "Exchange",
                     distribution=_hash(node.keys),
                     carries="Arrow blobs",
-                    **_parallelism(node),
-                )
-            ]
-        case SharedExchange():
-            return [
-                operator(
-                    "Exchange",
-                    distribution=_hash(node.keys),
-                    carries="Arrow blobs",
-                    slices=_levels(node.levels),
-                    **_parallelism(node),
-                    reuse_id=str(node.number),
+                    slices=None if shared is None else _levels(shared.levels),
+                    partitions=None if node.partitions is None else str(node.partitions),
+                    buckets=None if node.buckets is None else str(node.buckets),
+                    reuse_id=None if shared is None else str(shared.number),
                 )
             ]
         case SharedSlices():
-            shared = node.input
-            assert isinstance(shared, SharedExchange)
+            exchange = node.input
+            assert isinstance(exchange, SharedExchange)
             return [
                 operator(
                     "SharedSlices",
-                    width=render_duration(shared.levels[node.level].width_us),
+                    width=render_duration(exchange.levels[node.level].width_us),
                     select=[
                         name if name == own else f"{name} AS {own}" for name, own in node.columns
                     ],
@@ -234,9 +225,6 @@ def _same_operator(node: Node, prefix: str) -> Operator:
                 where=" AND ".join(where) or None,
                 select=[column.name for column in node.schema],
             )
-        case Sink():
-            overwrite = "true" if node.overwrite else None
-            return operator(f"{prefix}Sink", table=node.table, overwrite=overwrite)
     return operator_by_fields(prefix, node)
 
 
@@ -254,19 +242,12 @@ def _slice_scan(node: SliceScan) -> Operator:
         slices=grid_text(table.form.grid),
         rows=f"{node.rows.files.n_rows:,}",
         tail=counted(tail, "files") if tail else None,
-        after=None if after is None else _time_text(after),
-        until=None if until is None else _time_text(until),
+        after=None if after is None else time_text(after),
+        until=None if until is None else time_text(until),
         where=" AND ".join(map(expression_text, others)) or None,
         groupBy=_names(node.keys),
         window=window_text(node.window, f"time_col=[{node.time_column}]"),
         select=[*_items(node.keys), *_partials(node.plans), _slice_end(node.slice_end)],
-    )
-
-
-def _time_text(time_us: int) -> str:
-    """The end of a slice on the wall clock."""
-    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=time_us)).strftime(
-        "%Y-%m-%d %H:%M:%S"
     )
 
 
@@ -313,11 +294,6 @@ def _partials(plans: tuple[AggregatePlan, ...]) -> list[str]:
     ]
 
 
-def _parallelism(node: Exchange | SharedExchange) -> dict[str, str]:
-    numbers = {"partitions": node.partitions, "buckets": node.buckets}
-    return {name: str(number) for name, number in numbers.items() if number is not None}
-
-
 def _levels(levels: tuple[SliceLevel, ...]) -> list[str]:
     """Widths of the levels that travel: `1 min`, `5 min from 1 min`."""
     texts = []
@@ -352,20 +328,11 @@ def _hash(keys: Iterable[str]) -> str:
     return f"hash[{names}]" if names else "single"
 
 
-def _time_of(node: WindowTableFunction) -> str:
-    return f"time_col=[{node.time_column}]"
-
-
 # -- a SELECT that Spark runs --------------------------------------------------------------------
 
 
 def _query_operators(node: SqlQuery, prefix: str) -> list[Operator]:
-    """A SELECT over one relation as Limit, Sort, Calc; anything else as the text for Spark.
-
-    Args:
-        node: the query.
-        prefix: `Logical`, or nothing for a physical plan.
-    """
+    """A SELECT over one relation as Limit, Sort, Calc; anything else as the text for Spark."""
     query = node.query
     if not _is_plain_select(node):
         return [operator(f"{prefix}SparkSql", sql=_with_input_numbers(query, node))]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 
 from planner.explain.windows import window_text
 from planner.sql.intervals import render_duration
-from runtime.spec.local import SparkRows, StreamLocalStep
-from runtime.spec.steps import ExpandStep, MeasuredStep, SqlStep, Step
+from runtime.spec.local import StreamLocalStep
+from runtime.spec.steps import Step
 from runtime.spec.stream_steps import (
     StreamJoinStep,
     StreamRankStep,
@@ -115,25 +115,16 @@ def explain_reader(number: int, first: str) -> str:
     return f"== Stream ==\none stream with INSERT INTO {first} (reuse_id=[{number}])\n"
 
 
-def _operators(step: Step) -> Iterator[StreamStep]:
-    """The operators on windows, in the order of the data's way."""
-    match step:
-        case SqlStep():
-            for _, child in step.inputs:
-                yield from _operators(child)
-        case ExpandStep() | MeasuredStep():
-            yield from _operators(step.input)
-        case StreamWindowStep() | StreamRegroupStep():
-            if isinstance(step.input.source, SparkRows):
-                yield from _operators(step.input.source.input)
-            yield step
-        case StreamRankStep():
-            yield from _operators(step.input)
-            yield step
-        case StreamJoinStep():
-            yield from _operators(step.left)
-            yield from _operators(step.right)
-            yield step
+def _operators(value: object) -> Iterator[StreamStep]:
+    """The operators on windows in a step, in the order of the data's way."""
+    if isinstance(value, tuple):
+        for item in value:
+            yield from _operators(item)
+    elif is_dataclass(value):
+        for each in fields(value):
+            yield from _operators(getattr(value, each.name))
+        if isinstance(value, StreamStep):
+            yield value
 
 
 def _head(step: StreamRegroupStep | StreamRankStep | StreamJoinStep) -> str:
@@ -211,12 +202,7 @@ def _state(window: Window) -> str:
 
 
 def read_to_emit(window: Window, firing: Firing) -> str | None:
-    """What of a stream's state is read to emit a window; None: one slice, or session, a key.
-
-    Args:
-        window: the window.
-        firing: when windows are emitted.
-    """
+    """What of a stream's state is read to emit a window; None: one slice, or session, a key."""
     match window:
         case Cumulate() | CalendarCumulate():
             if firing.is_late:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping, Sequence
 
+from planner.explain.document import WindowEntry
 from planner.nodes.logical import AttachedWindow, Expand, Node, WindowTableFunction
 from planner.nodes.physical import (
     GlobalWindowAggregate,
@@ -22,7 +22,6 @@ from runtime.spec.windows import (
     Cumulate,
     Hop,
     SessionWindow,
-    Tumble,
     Window,
     window_kind,
 )
@@ -41,39 +40,20 @@ def window_text(window: Window, source: str) -> str:
 
 
 def window_parameters(window: Window) -> dict[str, int]:
-    """The parameters of a window in microseconds, as EXPLAIN names them; no offset if it is 0.
-
-    Those in months are left out.
-    """
-    match window:
-        case Tumble():
-            parameters = {"size": window.size_us}
-        case Hop():
-            parameters = {"size": window.size_us, "slide": window.slide_us}
-        case Cumulate():
-            parameters = {"max_size": window.size_us, "step": window.step_us}
-        case SessionWindow():
-            return {"gap": window.gap_us}
-        case _:
-            given = {f.name: getattr(window, f.name) for f in fields(window)}
-            return {k.removesuffix("_us"): v for k, v in given.items() if k.endswith("_us") and v}
-    return {**parameters, "offset": window.offset_us} if window.offset_us else parameters
+    """The parameters of a window in microseconds, as EXPLAIN names them, those that are not 0."""
+    return _parameters(window, "us")
 
 
 def months_parameters(window: Window) -> dict[str, int]:
-    """The parameters of a calendar window in months; no offset if it is 0."""
-    match window:
-        case CalendarTumble():
-            parameters = {"size": window.size_months}
-        case CalendarHop():
-            parameters = {"size": window.size_months, "slide": window.slide_months}
-        case CalendarCumulate():
-            parameters = {"max_size": window.size_months}
-            if window.step_months:
-                parameters["step"] = window.step_months
-        case _:
-            return {}
-    return {**parameters, "offset": window.offset_months} if window.offset_months else parameters
+    """The parameters of a calendar window in months, those that are not 0."""
+    return _parameters(window, "months")
+
+
+def _parameters(window: Window, unit: str) -> dict[str, int]:
+    size = "max_size" if isinstance(window, Cumulate | CalendarCumulate) else "size"
+    names = {"size": size, "slide": "slide", "step": "step", "gap": "gap", "offset": "offset"}
+    given = {shown: getattr(window, f"{name}_{unit}", 0) for name, shown in names.items()}
+    return {name: value for name, value in given.items() if value}
 
 
 def attached_text(window: AttachedWindow) -> str:
@@ -88,62 +68,55 @@ def attached_text(window: AttachedWindow) -> str:
 # -- what the windows of a plan cost: slices, copies, what travels -------------------------------
 
 
-@dataclass(frozen=True)
-class WindowUse:
-    """A window where a plan uses it.
-
-    Attributes:
-        node: the node that makes windows.
-        window: the window.
-        time_column: the column that windows are put on; None where rows carry slices already.
-        lines: the text of EXPLAIN; none for nodes that have nothing to say.
-        slice_widths_us: the widths of slices, in turn; empty where rows are copied instead.
-        copies: into how many windows a row is copied at most; None where slices are merged.
-    """
-
-    node: Node
-    window: Window
-    time_column: str | None
-    lines: tuple[str, ...]
-    slice_widths_us: tuple[int, ...] = ()
-    copies: int | None = None
-
-
-def window_uses(plan: Node) -> Iterator[WindowUse]:
+def window_entries(plan: Node, ids: Mapping[int, Sequence[str]]) -> Iterator[WindowEntry]:
     """The windows of a physical plan, from the top.
 
-    A node below another one with the same window (the local stage of an aggregate) is no use of
-    its own.
+    A node below another one with the same window (the local stage of an aggregate) is none of its
+    own.
+
+    Args:
+        plan: the plan.
+        ids: ids of the operators of each node, by `id(node)`.
     """
-    yield from _uses(plan, None)
+    yield from _entries(plan, None, ids)
 
 
-def _uses(node: Node, above: Window | None) -> Iterator[WindowUse]:
+def _entries(
+    node: Node, above: Window | None, ids: Mapping[int, Sequence[str]]
+) -> Iterator[WindowEntry]:
     if isinstance(node, SharedExchange):
         # what is below puts rows into slices, not into windows
         for child in _local(node).inputs:
-            yield from _uses(child, None)
+            yield from _entries(child, None, ids)
         return
     window: Window | None = getattr(node, "window", None)
     if window is not None and window != above:
-        yield _use(node, window)
+        yield _entry(node, window, ids[id(node)][0])
     for child in node.inputs:
-        yield from _uses(child, window if window is not None else above)
+        yield from _entries(child, window if window is not None else above, ids)
 
 
-def _use(node: Node, window: Window) -> WindowUse:
+def _entry(node: Node, window: Window, operator: str) -> WindowEntry:
     time_column = getattr(node, "time_column", None)
+    widths, lines, copies = slice_widths_us(window), tuple[str, ...](), None
     if isinstance(node, GlobalWindowAggregate):
+        time_column = getattr(_local(node.input), "time_column", None)
         lines = tuple(_slices(node))
-        local = _local(node.input)
-        return WindowUse(
-            node, window, getattr(local, "time_column", None), lines, slice_widths_us(window)
-        )
-    if isinstance(node, OnePhaseWindowAggregate | WindowTableFunction):
+    elif isinstance(node, OnePhaseWindowAggregate | WindowTableFunction):
         text = window_text(window, f"time_col=[{time_column}]")
-        line = f"{text}: {_copies_text(window)}"
-        return WindowUse(node, window, time_column, (line,), copies=_copies(window))
-    return WindowUse(node, window, time_column, (), slice_widths_us(window))
+        widths, lines, copies = (), (f"{text}: {_copies_text(window)}",), _copies(window)
+    return WindowEntry(
+        operator,
+        window_kind(window),
+        window_parameters(window),
+        months_parameters(window),
+        time_column,
+        getattr(node, "time_type", None),
+        widths,
+        getattr(window, "slices_per_window", None) if widths else None,
+        copies,
+        lines,
+    )
 
 
 def _local(exchange: Node) -> Node:

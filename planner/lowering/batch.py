@@ -13,7 +13,13 @@ from sqlglot import exp
 from planner.aggregates.calls import with_filters_inside
 from planner.aggregates.partial_calls import row_partials
 from planner.arrow.scan_rows import window_projection
-from planner.lowering.relational import expand_query, join_query, rank_query, repeated_rows
+from planner.lowering.relational import (
+    expand_query,
+    join_query,
+    rank_query,
+    repeated_rows,
+    select_from,
+)
 from planner.nodes.logical import (
     Aggregate,
     Expand,
@@ -73,7 +79,6 @@ from runtime.spec.local import (
     is_local,
 )
 from runtime.spec.steps import ExpandStep, MeasuredStep, SqlStep, Step
-from runtime.spec.windows import Window
 
 # Names inside a step: no column of a table's or query's begins with a dollar sign
 START, END, TIME = "$window_start", "$window_end", "$window_time"
@@ -108,20 +113,20 @@ def lower_projection(plan: Node, zone: str, types: Mapping[str, str]) -> WindowP
 
 
 class Lowering:
-    """Lowers one plan; `steps` are what its SQL names.
-
-    Args:
-        labels: see `lower`.
-    """
+    """Lowers one plan; `steps` are what its SQL names."""
 
     def __init__(self, labels: Labels) -> None:
         self.steps: dict[str, Step] = {}
         self._shared: dict[int, SharedExchangeStep] = {}
         self.labels = labels
 
-    def step(self, node: Node) -> Step:
+    def step(self, node: Node) -> SqlStep:
         """The node as a step of its own."""
         return self.sql_step(self.query(node))
+
+    def _below(self, node: Node) -> SqlStep:
+        """What a step of another kind reads, as a step."""
+        return Lowering(self.labels).step(node)
 
     def query(self, node: Node) -> exp.Query:
         """The node as Spark SQL; what is not SQL in it becomes a named step."""
@@ -150,37 +155,24 @@ class Lowering:
             case SqlQuery():
                 return self._sql_query(node)
             case Filter():
-                return exp.Select(
-                    expressions=[exp.Star()],
-                    from_=self._from(node.input),
-                    where=exp.Where(this=conjunction(node.conjuncts)),
-                )
+                condition = exp.Where(this=conjunction(node.conjuncts))
+                return select_from(self.query(node.input), where=condition)
             case Project():
-                return exp.Select(expressions=_items(node.items), from_=self._from(node.input))
+                return select_from(self.query(node.input), *_items(node.items))
             case Expand():
                 return expand_query(node, exp.Subquery(this=self.query(node.input)))
             case Aggregate():
                 calls = [alias(call.expr, call.name) for call in node.calls]
-                return exp.Select(
-                    expressions=_items(node.keys) + calls,
-                    from_=self._from(node.input),
-                    group=_group([key.expr for key in node.keys]),
-                )
+                group = _group([key.expr for key in node.keys])
+                return select_from(self.query(node.input), *_items(node.keys), *calls, group=group)
             case WindowTableFunction():
                 columns = node.columns
-                return self.named(
-                    self._expand(
-                        node.input,
-                        node.window,
-                        node.time_column,
-                        node.time_type,
-                        (columns.start, columns.end, columns.time),
-                    )
-                )
+                names = (columns.start, columns.end, columns.time)
+                return self.named(self._expanded(node, names))
             case WindowRows():
                 return repeated_rows(self.query(node.input), node)
             case WindowRank() | WindowDeduplicate():
-                return rank_query(node, self._from(node.input))
+                return rank_query(node, self.query(node.input))
             case WindowJoin():
                 return join_query(node, self.query(node.left), self.query(node.right))
             case OnePhaseWindowAggregate():
@@ -216,30 +208,21 @@ class Lowering:
         step = self.named(MeasuredStep(self.sql_step(filtered), label))
         source.replace(exp.Subquery(this=step, alias=source.args["alias"].copy()))
 
-    def _from(self, node: Node) -> exp.From:
-        return exp.From(this=exp.Subquery(this=self.query(node)))
-
     def named(self, step: Step) -> exp.Select:
         """All rows of a step."""
         name = f"__sqlwin_step_{len(self.steps)}__"
         self.steps[name] = step
         return exp.Select(expressions=[exp.Star()], from_=exp.From(this=relation(name)))
 
-    def _expand(
-        self,
-        node: Node,
-        window: Window,
-        time_column: str,
-        time_type: str,
-        names: tuple[str, str, str],
+    def _expanded(
+        self, node: WindowTableFunction | OnePhaseWindowAggregate, names: tuple[str, str, str]
     ) -> ExpandStep:
-        source = Lowering(self.labels).step(node)
-        return ExpandStep(source, window, time_column, time_type, *names)
+        """Rows in each of their windows; `names` are those of its start, end and time."""
+        source = self._below(node.input)
+        return ExpandStep(source, node.window, node.time_column, node.time_type, *names)
 
     def _one_phase(self, node: OnePhaseWindowAggregate) -> exp.Query:
-        step: Step = self._expand(
-            node.input, node.window, node.time_column, node.time_type, (START, END, TIME)
-        )
+        step: Step = self._expanded(node, (START, END, TIME))
         if self.labels:
             step = MeasuredStep(step, self.label(node, -1))
         expanded = self.named(step)
@@ -248,11 +231,9 @@ class Lowering:
         computed |= {key.name: column(columns[key.role]) for key in node.window_keys}
         computed |= {call.name: call.expr for call in node.calls}
         window_keys: list[exp.Expr] = [column(columns[key.role]) for key in node.window_keys]
-        return exp.Select(
-            expressions=[alias(computed[c.name], c.name) for c in node.schema],
-            from_=exp.From(this=exp.Subquery(this=expanded)),
-            group=_group([key.expr for key in node.keys] + window_keys),
-        )
+        items = [alias(computed[c.name], c.name) for c in node.schema]
+        group = _group([key.expr for key in node.keys] + window_keys)
+        return select_from(expanded, *items, group=group)
 
     def _two_phases(self, node: GlobalWindowAggregate) -> exp.Query:
         exchange = self._exchange_step(node.input)
@@ -260,12 +241,12 @@ class Lowering:
             node, GlobalStep(exchange, window_aggregation(node), self.label(node))
         )
 
-    def of_windows(self, node: GlobalWindowAggregate, windows: Step) -> exp.Query:
+    def of_windows(self, node: GlobalWindowAggregate, windows: Step) -> exp.Select:
         """The columns of a window aggregate, from a step that yields its merged windows."""
         merged = self.named(windows)
         bounds = {key.name: window_column(key, node.time_type) for key in node.window_keys}
         items = [alias(bounds.get(c.name, column(c.name)), c.name) for c in node.schema]
-        return exp.Select(expressions=items, from_=exp.From(this=exp.Subquery(this=merged)))
+        return select_from(merged, *items)
 
     def _exchange_step(self, exchange: Node) -> ExchangeStep | SharedSlicesStep:
         if isinstance(exchange, SharedSlices):
@@ -320,7 +301,7 @@ class Lowering:
             return LocalStep(local.scan, ArrowBuffer(), *of)
         if isinstance(local, SliceScan):
             return LocalStep(local.rows, ArrowBuffer(), *of)
-        input_ = Lowering(self.labels).step(local.input)
+        input_ = self._below(local.input)
         keys = tuple((key.name, to_sql(key.expr)) for key in local.keys)
         if any(plan.call.user is not None for plan in local.plans):
             rows = SparkRows(keys, row_partials(local.plans), input_)

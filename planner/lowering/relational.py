@@ -15,6 +15,7 @@ from planner.nodes.logical import (
 )
 from planner.sql.build import alias, column, conjunction, function_call, identifier, literal
 from planner.sql.render import SparkSql
+from planner.streams.ranked_rows import ranking
 
 _JOINS = {
     "Inner": ("", "INNER"),
@@ -24,6 +25,12 @@ _JOINS = {
     "LeftSemi": ("LEFT", "SEMI"),
     "LeftAnti": ("LEFT", "ANTI"),
 }
+
+
+def select_from(query: exp.Query, *items: exp.Expr, **clauses: exp.Expr | None) -> exp.Select:
+    """`SELECT items FROM (query)`, all columns where no items are given, with further clauses."""
+    source = exp.From(this=exp.Subquery(this=query))
+    return exp.Select(expressions=list(items) or [exp.Star()], from_=source, **clauses)
 
 
 def expand_query(node: Expand, source: exp.Subquery, control: Sequence[str] = ()) -> exp.Select:
@@ -79,13 +86,7 @@ def _kept(position: int, node: Expand) -> exp.Expr:
 
 
 def repeated_rows(rows: exp.Query, node: WindowRows, control: Sequence[str] = ()) -> exp.Select:
-    """Rows as often as they were counted; those without a count once.
-
-    Args:
-        rows: the counted rows.
-        node: what they are.
-        control: control columns beside the node's own.
-    """
+    """Rows as often as they were counted; those without a count once."""
     copies = column(node.copies)
     several = exp.GT(this=copies, expression=literal(1))
     times = exp.Cast(this=copies.copy(), to=exp.DataType.build("int"))
@@ -94,39 +95,25 @@ def repeated_rows(rows: exp.Query, node: WindowRows, control: Sequence[str] = ()
         this="EXPLODE_OUTER", expressions=[exp.Case(ifs=[exp.If(this=several, true=array)])]
     )
     items: list[exp.Expr] = [column(name) for name in (*(c.name for c in node.schema), *control)]
-    repeated = exp.Select(
-        expressions=[*items, alias(one_each, "$copy")], from_=exp.From(this=exp.Subquery(this=rows))
-    )
-    return exp.Select(
-        expressions=[item.copy() for item in items],
-        from_=exp.From(this=exp.Subquery(this=repeated)),
-    )
+    repeated = select_from(rows, *items, alias(one_each, "$copy"))
+    return select_from(repeated, *(item.copy() for item in items))
 
 
-def rank_query(node: WindowRank | WindowDeduplicate, source: exp.From) -> exp.Select:
+def rank_query(node: WindowRank | WindowDeduplicate, rows: exp.Query) -> exp.Select:
     """Spark SQL for Top-N and deduplication: Spark keeps N rows a key before it sorts them all."""
-    if isinstance(node, WindowRank):
-        function, first, last = node.rank_type, node.rank_start, node.rank_end
-        order = [ordered.copy() for ordered in node.order_by]
-    else:
-        function, first, last = "ROW_NUMBER", 1, 1
-        order = [exp.Ordered(this=column(node.order_key), desc=node.keep == "LastRow")]
+    function, first, last, order = ranking(node)
     over = exp.Window(
         this=exp.Anonymous(this=function),
         partition_by=[column(name) for name in (*node.window_columns, *node.partition_by)],
-        order=exp.Order(expressions=order),
+        order=exp.Order(expressions=[ordered.copy() for ordered in order]),
         over="OVER",
     )
-    ranked = exp.Select(expressions=[exp.Star(), alias(over, node.rank_column)], from_=source)
+    ranked = select_from(rows, exp.Star(), alias(over, node.rank_column))
     rank = column(node.rank_column)
     kept: exp.Expr = exp.LTE(this=rank, expression=literal(last))
     if first > 1:
         kept = exp.Between(this=rank, low=literal(first), high=literal(last))
-    return exp.Select(
-        expressions=[exp.Star()],
-        from_=exp.From(this=exp.Subquery(this=ranked)),
-        where=exp.Where(this=kept),
-    )
+    return select_from(ranked, where=exp.Where(this=kept))
 
 
 def join_query(node: WindowJoin, left: exp.Query, right: exp.Query) -> exp.Select:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import combinations
 from math import gcd
 
@@ -22,14 +23,16 @@ from planner.materialized.form import (
     expression_text,
     grid_text,
     local_form,
+    name_of_words,
     partial_text,
+    time_bounds_us,
     unique_column_names,
 )
 from planner.nodes.physical import LocalWindowAggregate
 from planner.nodes.slice_levels import Grid, common_grid
 from planner.sql.nodes import path_of_files
 from runtime.spec.aggregates import CollectRegisters, CollectRows, CollectSet, MergeMoments
-from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, column_refs, terms_of
+from runtime.spec.expressions import Call, ColumnRef, Expression, column_refs, terms_of
 from runtime.spec.local import PartialColumns
 from runtime.spec.slices import SliceGrid
 from runtime.spec.windows import DAY_US, CalendarTumble, Tumble
@@ -41,8 +44,6 @@ _ASKED = 10
 # Bounds of the time may make slices narrower, down to this
 _LEAST_WIDTH_US = 60_000_000
 _UNITS = (("DAY", DAY_US), ("HOUR", 3_600_000_000), ("MINUTE", 60_000_000), ("SECOND", 1_000_000))
-_BOUNDS = ("<", "<=", ">", ">=", "=")
-_LONGEST_NAME = 40
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Of APPROX_COUNT_DISTINCT without its second argument
 _PRECISION = 9
@@ -156,13 +157,7 @@ class Advised:
 
 
 def wanted_of(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> WantedSlices | str:
-    """What a local window aggregate wants of slices, or why none answer it.
-
-    Args:
-        node: the local window aggregate.
-        catalog: knows the base table.
-        zone: the session's time zone.
-    """
+    """What a local window aggregate wants of slices, or why none answer it."""
     form = local_form(node, catalog, zone)
     if isinstance(form, str):
         return form
@@ -190,10 +185,10 @@ def wanted_of(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Wanted
         columns: dict[str, None] = {}
         is_of_time = False
         for term in terms_of(each):
-            edges = _time_edges(term, form.time)
-            if edges is not None:
+            bounds = time_bounds_us(term, form)
+            if bounds is not None:
                 is_of_time = True
-                grid = _cut(grid, edges) if of_wall_clock else grid
+                grid = _cut(grid, bounds) if of_wall_clock else grid
             elif expression_text(term) not in keys:
                 columns |= dict.fromkeys(_columns_of(term, keys))
         conditions.append(Condition(expression_text(each), tuple(columns), is_of_time))
@@ -213,22 +208,14 @@ def advised(
 
     Args:
         wanted: what is wanted.
-        count: how many partials a table of slices would hold.
-        n_rows: how many rows the base table has.
+        count: how many partials a table of slices would hold; asked again and again.
+        n_rows: how many rows the base table has; likewise.
     """
-    counts: dict[tuple[object, ...], int] = {}
-
-    def counted(shape: Shape) -> int:
-        known = (shape.base, shape.time, shape.grid, shape.keys, shape.conditions)
-        if known not in counts:
-            counts[known] = count(shape)
-        return counts[known]
-
     tables: list[Advised] = []
     refused: dict[int, str] = {}
     for place, each in enumerate(wanted):
         rows = n_rows(each)
-        options = [Advised(s, (place,), counted(s), rows) for s in _shapes([each])]
+        options = [Advised(s, (place,), count(s), rows) for s in _shapes([each])]
         worth = [option for option in options if option.n_partials <= rows * _MOST_SHARE]
         if worth:
             tables.append(worth[0])
@@ -240,7 +227,7 @@ def advised(
     while True:
         best: tuple[int, Advised, Advised, Advised] | None = None
         for one, other in combinations(tables, 2):
-            merged = _together(one, other, wanted, counted)
+            merged = _together(one, other, wanted, count)
             if merged is None:
                 continue
             saved = one.cost + other.cost - merged.cost
@@ -253,7 +240,7 @@ def advised(
 
 
 def _together(
-    one: Advised, other: Advised, wanted: Sequence[WantedSlices], counted: Callable[[Shape], int]
+    one: Advised, other: Advised, wanted: Sequence[WantedSlices], count: Callable[[Shape], int]
 ) -> Advised | None:
     """One table in place of two; None: there is none, or it has more partials than it saves."""
     members = (*one.members, *other.members)
@@ -262,7 +249,7 @@ def _together(
     if max(one.n_partials, other.n_partials) > most:
         return None  # it has as many at least
     for shape in _shapes([wanted[place] for place in members]):
-        n_partials = counted(shape)
+        n_partials = count(shape)
         if n_partials <= most:
             return Advised(shape, members, n_partials, one.n_rows)
     return None
@@ -273,12 +260,7 @@ def _shapes(wanted: Sequence[WantedSlices]) -> list[Shape]:
     first = wanted[0]
     if any((each.base, each.time) != (first.base, first.time) for each in wanted):
         return []
-    grid = first.grid
-    for each in wanted[1:]:
-        common = _common(grid, each.grid)
-        if common is None:
-            return []
-        grid = common
+    grid = reduce(_common, [each.grid for each in wanted])
     shared = set.intersection(
         *({c.text for c in each.conditions if not c.is_of_time} for each in wanted)
     )
@@ -315,24 +297,16 @@ def _follows(text: str, among: Iterable[str]) -> bool:
     return any(f"SUM({each}){found[2]}" in among for each in sums)
 
 
-def _common(one: SliceGrid, other: SliceGrid) -> SliceGrid | None:
-    """The widest slices that those of both are made of; None: there are none."""
+def _common(one: SliceGrid, other: SliceGrid) -> SliceGrid:
+    """The widest slices that those of both are made of."""
     match one, other:
-        case Tumble(), Tumble():
-            grids = [Grid(each.size_us, each.offset_us) for each in (one, other)]
-            common = common_grid(grids)
-            return Tumble(common.width_us, common.offset_us)
-        case CalendarTumble(), CalendarTumble():
-            if one.offset_us != other.offset_us:
-                return _common(_of_days(one), _of_days(other))
+        case CalendarTumble(), CalendarTumble() if one.offset_us == other.offset_us:
             apart = one.offset_months - other.offset_months
             width = gcd(one.size_months, other.size_months, apart)
             return CalendarTumble(width, one.offset_months % width, one.offset_us)
-        case CalendarTumble(), Tumble():
-            return _common(_of_days(one), other)
-        case Tumble(), CalendarTumble():
-            return _common(one, _of_days(other))
-    return None
+    fixed = [each if isinstance(each, Tumble) else _of_days(each) for each in (one, other)]
+    common = common_grid([Grid(each.size_us, each.offset_us) for each in fixed])
+    return Tumble(common.width_us, common.offset_us)
 
 
 def _of_days(grid: CalendarTumble) -> Tumble:
@@ -340,34 +314,14 @@ def _of_days(grid: CalendarTumble) -> Tumble:
     return Tumble(DAY_US, grid.offset_us % DAY_US)
 
 
-def _cut(grid: SliceGrid, edges: Sequence[int]) -> SliceGrid:
+def _cut(grid: SliceGrid, edges: Iterable[int | None]) -> SliceGrid:
     """Slices of which none is on both sides of an edge, if they need not be very narrow."""
     if not isinstance(grid, Tumble):
         return grid
-    width = gcd(grid.size_us, *(edge - grid.offset_us for edge in edges))
+    width = gcd(grid.size_us, *(each - grid.offset_us for each in edges if each is not None))
     if width < min(_LEAST_WIDTH_US, grid.size_us):
         return grid
     return Tumble(width, grid.offset_us % width)
-
-
-def _time_edges(term: Expression, time: str) -> list[int] | None:
-    """Where a condition that bounds the time column cuts it, in microseconds; None: it does not."""
-    if not isinstance(term, Call) or term.function not in _BOUNDS:
-        return None
-    left, right = term.args
-    is_turned = isinstance(left, Constant)
-    if is_turned:
-        left, right = right, left
-    if not isinstance(right, Constant) or not isinstance(right.value, int):
-        return None
-    if expression_text(left) != time or not right.type.startswith("timestamp"):
-        return None
-    bound, function = right.value, term.function
-    if function == "=":
-        return [bound, bound + 1]
-    after = "<=" if not is_turned else ">="
-    before = ">" if not is_turned else "<"
-    return [bound + (function in (after, before))]
 
 
 def _columns_of(term: Expression, keys: Sequence[str]) -> list[str]:
@@ -435,5 +389,5 @@ def _name(name: str) -> str:
 def _words(text: str) -> str:
     """A name that says what is in it."""
     plain = re.sub(r"\bCAST\((.*?) AS [A-Z]+\)", r"\1", text)
-    words = re.sub(r"[^a-z0-9]+", "_", plain.lower()).strip("_")[:_LONGEST_NAME].strip("_")
+    words = name_of_words(plain)
     return words if words[:1].isalpha() else f"key_{words}"

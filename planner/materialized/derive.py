@@ -16,6 +16,7 @@ from planner.materialized.form import (
     partial_ddl_types,
     partial_text,
     slice_grid,
+    time_bounds_us,
 )
 from planner.materialized.windows import slice_end_conditions
 from planner.nodes.physical import LocalWindowAggregate
@@ -49,14 +50,7 @@ class Derivation:
 def derived(
     form: LocalForm, node: LocalWindowAggregate, found: LocalExpressions, zone: str
 ) -> Derivation | str:
-    """How slices answer a local window aggregate over the same base table, or why they do not.
-
-    Args:
-        form: what the slices are.
-        node: the local window aggregate.
-        found: what it evaluates.
-        zone: the session's time zone.
-    """
+    """How slices answer a local window aggregate over the same base table, or why they do not."""
     try:
         return _derived(form, node, found, zone)
     except NotEvaluated as reason:
@@ -88,11 +82,11 @@ def _derived(
             continue
         for term in terms_of(condition):
             if not bounds.take(term):
-                filters.append(over_keys.condition(term))
-    keys = tuple((name, over_keys.key(name, key)) for name, key in found.keys)
+                filters.append(over_keys.required(term, expression_text(term)))
+    keys = tuple((name, over_keys.required(key, f"the key {name}")) for name, key in found.keys)
     kept = {partial.text: partial for partial in form.partials}
     partials = tuple(_partial(partial, kept, over_keys) for partial in found.partials)
-    range_us = (bounds.after, bounds.until)
+    range_us = (max(bounds.after, default=None), min(bounds.until, default=None))
     return Derivation(keys, partials, (*filters, *slice_end_conditions(range_us)), range_us)
 
 
@@ -118,44 +112,31 @@ class _OverKeys:
         known_args = tuple(arg for arg in args if arg is not None)
         return None if len(known_args) < len(args) else replace(expression, args=known_args)
 
-    def condition(self, term: Expression) -> Expression:
-        """A condition over keys.
+    def required(self, expression: Expression, what: str) -> Expression:
+        """An expression over keys; `what` it is stands in the error.
 
         Raises:
             NotEvaluated: it reads anything else.
         """
-        made = self.of(term)
+        made = self.of(expression)
         if made is None:
-            refuse(f"{expression_text(term)} reads {self._others(term)}, which is no key of it")
+            others = ", ".join(sorted(columns_of(expression) - self.keys.keys()))
+            read = others or expression_text(expression)
+            refuse(f"{what} reads {read}, which is no key of it")
         return made
-
-    def key(self, name: str, key: Expression) -> Expression:
-        """A group key.
-
-        Raises:
-            NotEvaluated: it is not made of keys.
-        """
-        made = self.of(key)
-        if made is None:
-            refuse(f"the key {name} reads {self._others(key)}, which is no key of it")
-        return made
-
-    def _others(self, expression: Expression) -> str:
-        others = sorted(columns_of(expression) - self.keys.keys())
-        return ", ".join(others) or expression_text(expression)
 
 
 class _Bounds:
     """Bounds of the time column, as bounds of the ends of slices.
 
     Attributes:
-        after: slices end after this; None: no bound.
-        until: slices end at this or before.
+        after: slices end after these.
+        until: slices end at these or before.
     """
 
     def __init__(self, form: LocalForm, zone: str) -> None:
-        self.after: int | None = None
-        self.until: int | None = None
+        self.after: list[int] = []
+        self.until: list[int] = []
         self._form = form
         self._zone = zone
 
@@ -165,31 +146,19 @@ class _Bounds:
         Raises:
             NotEvaluated: it does, but in the midst of a slice.
         """
-        if not isinstance(term, Call) or term.function not in ("<", "<=", ">", ">=", "="):
+        bounds = time_bounds_us(term, self._form)
+        if bounds is None:
             return False
-        function, (left, right) = term.function, term.args
-        if isinstance(left, Constant):
-            left, right = right, left
-            function = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}.get(function, function)
-        if not isinstance(right, Constant) or not isinstance(right.value, int):
-            return False
-        if expression_text(left) != self._form.time or right.type != self._form.time_type:
-            return False
-        # [start, end) in microseconds
-        bound = right.value
-        starts = bound if function in (">=", "=") else bound + 1 if function == ">" else None
-        ends = bound if function == "<" else bound + 1 if function in ("<=", "=") else None
-        for edge in (starts, ends):
+        starts, ends = bounds
+        for edge in bounds:
             if edge is not None and not self._is_cut(self._on_wall_clock(edge)):
                 width = grid_text(self._form.grid)
                 refuse(f"{expression_text(term)} cuts through its slices of {width}")
         if starts is not None:
             # a slice that begins at the bound or after it ends after it
-            after = self._on_wall_clock(starts)
-            self.after = after if self.after is None else max(self.after, after)
+            self.after.append(self._on_wall_clock(starts))
         if ends is not None:
-            until = self._on_wall_clock(ends)
-            self.until = until if self.until is None else min(self.until, until)
+            self.until.append(self._on_wall_clock(ends))
         return True
 
     def _is_cut(self, time_us: int) -> bool:

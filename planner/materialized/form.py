@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from math import gcd
@@ -50,18 +50,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)*")
 _LONGEST_NAME = 40
 _MOST_DIGITS = 38
+# What the names of columns of one accumulator end in
+_PARTS = {MergeMoments: ("_count", "_mean", "_m2"), Pick: ("_order", "_value")}
 _COMMUTATIVE = frozenset(("=", "<>", "<=>", "and", "or", "+", "*"))
-_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
 def local_form(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> LocalForm | str:
-    """What is kept for a local window aggregate, or why nothing can be.
-
-    Args:
-        node: the local window aggregate.
-        catalog: knows the base table.
-        zone: the session's time zone.
-    """
+    """What is kept for a local window aggregate, or why nothing can be."""
     grid = slice_grid(node.window)
     if isinstance(grid, str):
         return grid
@@ -169,6 +165,39 @@ def grid_text(grid: SliceGrid) -> str:
     return f"{text} and {render_duration(grid.offset_us)}" if grid.offset_us else text
 
 
+# -- conditions ----------------------------------------------------------------------------------
+
+
+def integer_comparison(term: Expression) -> tuple[str, Expression, int, str] | None:
+    """A comparison with a whole number, turned so that this is on the right; None: it is none.
+
+    Returns:
+        The function, what is on the left, the number, and its type.
+    """
+    if not isinstance(term, Call) or term.function not in _TURNED:
+        return None
+    function, (left, right) = term.function, term.args
+    if isinstance(left, Constant):
+        function, left, right = _TURNED[function], right, left
+    if not isinstance(right, Constant) or not isinstance(right.value, int):
+        return None
+    return function, left, right.value, right.type
+
+
+def time_bounds_us(term: Expression, form: LocalForm) -> tuple[int | None, int | None] | None:
+    """[start, end) of the time column that a condition bounds, in microseconds; None: it does not.
+
+    A side without a bound is None.
+    """
+    found = integer_comparison(term)
+    if found is None or (expression_text(found[1]), found[3]) != (form.time, form.time_type):
+        return None
+    function, _, bound, _ = found
+    start = bound if function in (">=", "=") else bound + 1 if function == ">" else None
+    end = bound if function == "<" else bound + 1 if function in ("<=", "=") else None
+    return start, end
+
+
 # -- texts ---------------------------------------------------------------------------------------
 
 
@@ -187,11 +216,11 @@ def expression_text(expression: Expression) -> str:
         case Constant():
             return _constant_text(expression)
     function, args = expression.function, [expression_text(arg) for arg in expression.args]
-    if function in _TURNED and isinstance(expression.args[0], Constant):
-        function, args = _TURNED[function], args[::-1]
-    elif function in _COMMUTATIVE:
+    if function in _COMMUTATIVE:
         is_constant = [isinstance(arg, Constant) for arg in expression.args]
         args = [text for _, text in sorted(zip(is_constant, args, strict=True))]
+    elif function in _TURNED and isinstance(expression.args[0], Constant):
+        function, args = _TURNED[function], args[::-1]
     match function:
         case "cast":
             return f"CAST({args[0]} AS {expression.type.upper()})"
@@ -220,8 +249,7 @@ def _constant_text(constant: Constant) -> str:
         case int(), "date":
             return f"DATE '{(_EPOCH + timedelta(days=value)).date()}'"
         case int(), "timestamp" | "timestamp_ntz":
-            at = (_EPOCH + timedelta(microseconds=value)).isoformat(" ").removesuffix("+00:00")
-            return f"{type_.upper()} '{at}{'Z' if type_ == 'timestamp' else ''}'"
+            return f"{type_.upper()} '{time_text(value)}{'Z' if type_ == 'timestamp' else ''}'"
         case bool(), _:
             return str(value).upper()
         case str(), _:
@@ -229,6 +257,11 @@ def _constant_text(constant: Constant) -> str:
         case bytes(), _:
             return f"X'{value.hex().upper()}'"
     return str(value) if type_ == "int" else f"CAST({value!s} AS {type_.upper()})"
+
+
+def time_text(time_us: int) -> str:
+    """A time of the wall clock, microseconds since 1970."""
+    return (_EPOCH + timedelta(microseconds=time_us)).isoformat(" ").removesuffix("+00:00")
 
 
 def partial_text(partial: PartialColumns[Expression]) -> str:
@@ -241,7 +274,10 @@ def partial_text(partial: PartialColumns[Expression]) -> str:
         case Merge():
             text = f"{into.op.upper()}({', '.join(args)})"
         case CollectRegisters():
-            args = _hashed(partial.args[0])
+            # the value whose register it is, and the binary logarithm of how many there are
+            (register,) = partial.args
+            assert isinstance(register, Call)
+            args = [expression_text(arg) for arg in register.args]
             text = f"APPROX_COUNT_DISTINCT({', '.join(args)})"
         case CollectSet():
             text = f"DISTINCT({', '.join(args)})"
@@ -257,12 +293,6 @@ def partial_text(partial: PartialColumns[Expression]) -> str:
     if isinstance(into, Pick | CollectRegisters) and condition == f"(NOT ({args[0]} IS NULL))":
         return text  # rows without an order or a value are passed over anyway
     return f"{text} FILTER (WHERE {condition})" if condition else text
-
-
-def _hashed(register: Expression) -> list[str]:
-    """The value whose register it is, and the binary logarithm of how many there are."""
-    assert isinstance(register, Call)
-    return [expression_text(arg) for arg in register.args]
 
 
 def partial_ddl_types(partial: PartialColumns[Expression]) -> tuple[str, ...]:
@@ -305,17 +335,13 @@ def unique_column_names(made: set[str]) -> Callable[[str], str]:
     return name
 
 
+def name_of_words(text: str) -> str:
+    """The words in a text as a name, the first ones: `sum_fare` of `SUM(fare)`."""
+    words = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
+    return words[:_LONGEST_NAME].strip("_")
+
+
 def _kept_names(text: str, into: Accumulator, name: Callable[[str], str]) -> tuple[str, ...]:
     """Names of columns that say what is in them: `sum_fare`, `moments_fare_mean`."""
-    words = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
-    stem = words[:_LONGEST_NAME].strip("_")
-    return tuple(name("_".join((stem, *part))) for part in _parts_of(into))
-
-
-def _parts_of(into: Accumulator) -> Iterable[tuple[str, ...]]:
-    match into:
-        case MergeMoments():
-            return (("count",), ("mean",), ("m2",))
-        case Pick():
-            return (("order",), ("value",))
-    return ((),)
+    stem = name_of_words(text)
+    return tuple(name(stem + part) for part in _PARTS.get(type(into), ("",)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from planner.materialized.form import integer_comparison
 from runtime.spec.aggregates import Accumulator, WithResult
 from runtime.spec.expressions import (
     Call,
@@ -26,8 +27,6 @@ from runtime.spec.windows import (
     SessionWindow,
     Window,
 )
-
-_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
 def merged_types(source: SliceRows, accumulators: Iterable[Accumulator]) -> dict[str, str]:
@@ -125,15 +124,12 @@ def _bounds(
     term: Expression, roles: Mapping[str, str], size_us: int
 ) -> tuple[list[int], list[int]]:
     """(slices end after these, slices end at these or before) for a bound of a window column."""
-    if not isinstance(term, Call) or term.function not in _TURNED:
+    found = integer_comparison(term)
+    if found is None:
         return [], []
-    function, (left, right) = term.function, term.args
-    if isinstance(left, Constant):
-        function, left, right = _TURNED[function], right, left
-    if not isinstance(left, ColumnRef) or not isinstance(right, Constant):
-        return [], []
-    role, bound = roles.get(left.name), right.value
-    if role is None or not isinstance(bound, int) or right.type != "timestamp_ntz":
+    function, left, bound, type_ = found
+    role = roles.get(left.name) if isinstance(left, ColumnRef) else None
+    if role is None or type_ != "timestamp_ntz":
         return [], []
     apart = {"end": 0, "start": size_us, "time": WINDOW_TIME_LAG_US}[role]
     low = [bound] if function in (">", ">=", "=") else []

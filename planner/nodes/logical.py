@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Self, TypeVar
 
 from sqlglot import exp
 
@@ -17,6 +17,8 @@ from planner.sql.build import column
 from planner.sql.nodes import TextSpan
 from runtime.spec.aggregates import UserAggregate
 from runtime.spec.windows import CalendarCumulate, Cumulate, Window
+
+AnyNode = TypeVar("AnyNode", bound="Node")
 
 
 @dataclass(frozen=True)
@@ -50,10 +52,25 @@ class Node:
         return self.with_inputs(*inputs)
 
     def walk(self) -> Iterator[Node]:
-        """The node and all below, each behind its inputs, and as often as it is read."""
+        """The node and all below it, from the top, each once."""
+        met: set[int] = set()
+        pending: list[Node] = [self]
+        while pending:
+            node = pending.pop()
+            if id(node) not in met:
+                met.add(id(node))
+                yield node
+                pending += reversed(node.inputs)
+
+    def walk_up(self) -> Iterator[Node]:
+        """The node and all below it, each behind its inputs, and as often as it is read."""
         for child in self.inputs:
-            yield from child.walk()
+            yield from child.walk_up()
         yield self
+
+    def find_all(self, kind: type[AnyNode]) -> Iterator[AnyNode]:
+        """Those of a kind."""
+        return (node for node in self.walk() if isinstance(node, kind))
 
     @property
     def column_names(self) -> frozenset[str]:

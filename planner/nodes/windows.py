@@ -67,7 +67,7 @@ def window_properties(node: Node) -> AttachedWindow | None:
 def notes_on_windows(node: Node) -> tuple[str, ...]:
     """What is to be said of windows that are right, and may still not be what was meant."""
     notes: dict[str, None] = {}
-    for each in node.walk():
+    for each in node.walk_up():
         match each:
             case WindowTableFunction(window=Hop(slide_us, size_us)) if slide_us > size_us:
                 notes[_GAPS.format(*map(render_duration, (slide_us, size_us)))] = None

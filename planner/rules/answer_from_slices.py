@@ -61,7 +61,7 @@ def answer_from_slices(node: Node, options: Options) -> Node | Refusal | None:
     opened = [table for name in names for table in catalog.slice_tables(name)]
     tables = [table for table in opened if not isinstance(table, str)]
     # rows that are copied for grouping sets come after the aggregate, later
-    is_expanded = any(isinstance(each, Expand) for each in node.walk())
+    is_expanded = any(isinstance(each, Expand) for each in node.walk_up())
     if not opened or is_expanded or streams_of(node.input, catalog):
         return None
     if not options.rewrites_to_slices and not any(map(is_inserted_rows, names)):
@@ -95,7 +95,7 @@ def answer_from_slices(node: Node, options: Options) -> Node | Refusal | None:
 def _tables(node: Node) -> list[str]:
     """The names of the tables below a node, in lower case, each once."""
     found: dict[str, None] = {}
-    for each in node.walk():
+    for each in node.walk_up():
         if isinstance(each, TableScan):
             found[each.table.lower()] = None
         elif isinstance(each, SqlQuery):

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sqlglot import exp
-
 from planner.nodes.logical import Node, WindowDeduplicate, WindowRank
 from planner.optimizer import Options, Refusal
-from planner.sql.build import bare_column, column
-from planner.streams.ranked_rows import path_to_rows, rank_order
+from planner.sql.build import bare_column
+from planner.streams.ranked_rows import path_to_rows, rank_order, ranking
 from runtime.spec.ranks import FirstRows
 from runtime.spec.windows import SessionWindow
 
@@ -55,7 +53,8 @@ def push_rank_into_local_aggregate(node: Node, options: Options) -> Node | Refus
         return Refusal("the length of a session depends on all of its rows")
     by = tuple(path.key(name) for name in node.partition_by)
     orders = []
-    for ordered in _order_by(node):
+    function, _, last, order_by = ranking(node)
+    for ordered in order_by:
         name = bare_column(ordered.this)
         key = None if name is None else path.key(name)
         if key is None:
@@ -63,16 +62,5 @@ def push_rank_into_local_aggregate(node: Node, options: Options) -> Node | Refus
         orders.append(rank_order(key, ordered))
     if None in by:
         return Refusal("the columns that they are ranked in are computed after rows were buffered")
-    first = FirstRows(
-        tuple(filter(None, by)),
-        tuple(orders),
-        node.rank_type if isinstance(node, WindowRank) else "ROW_NUMBER",
-        node.rank_end if isinstance(node, WindowRank) else 1,
-    )
+    first = FirstRows(tuple(filter(None, by)), tuple(orders), function, last)
     return node.with_inputs(path.over(replace(path.local, first=first)))
-
-
-def _order_by(node: WindowRank | WindowDeduplicate) -> tuple[exp.Ordered, ...]:
-    if isinstance(node, WindowRank):
-        return node.order_by
-    return (exp.Ordered(this=column(node.order_key), desc=node.keep == "LastRow"),)

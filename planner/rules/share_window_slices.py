@@ -115,7 +115,7 @@ def share_window_slices(
     found = [
         _aggregation(node, plan_number, options.catalog)
         for plan_number, plan in enumerate(plans)
-        for node in plan.walk()
+        for node in plan.walk_up()
         if _is_two_phase(node)
     ]
     groups: list[list[_Aggregation]] = []

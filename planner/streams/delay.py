@@ -20,23 +20,18 @@ from runtime.spec.table import Watermark
 
 
 def wall_clock_delay_us(local: LocalWindowAggregate, catalog: Catalog) -> int | None:
-    """How far the watermark of each row is before the time that it is windowed by, `delay_us`.
-
-    None for instants too, whose windows are on the wall clock and their watermarks are not.
-    """
-    return delay_us(local, catalog) if local.time_type == "timestamp_ntz" else None
-
-
-def delay_us(local: LocalWindowAggregate, catalog: Catalog) -> int | None:
-    """How far the watermark of each row of a window is before its time.
+    """How far the watermark of each row is before the time that it is windowed by.
 
     Known where windows are on the very column that the table's watermark follows, and the watermark
     is that column, or the column less a number of days, hours, minutes or seconds. Then it need not
     come with each row.
 
     Returns:
-        Microseconds; None if it is not known.
+        Microseconds; None if it is not known, and for instants, whose windows are on the wall clock
+        and their watermarks are not.
     """
+    if local.time_type != "timestamp_ntz":
+        return None
     watermark = _watermark_of(local.input, local.time_column, catalog)
     return None if watermark is None else plain_delay_us(watermark)
 

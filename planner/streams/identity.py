@@ -65,7 +65,10 @@ def kept_operators(
     """
     if len(plans) == 1:
         return tuple(_kept(local) for local in _local_stages(plans[0], catalog))
-    readers = [next(_shared_readers(plan)) for plan in plans]
+    readers = [
+        next(w for w in plan.find_all(GlobalWindowAggregate) if isinstance(w.input, SharedSlices))
+        for plan in plans
+    ]
     shared = readers[0].input.inputs[0]
     assert isinstance(shared, SharedExchange) and isinstance(shared.input, LocalWindowAggregate)
     named = zip(names, readers, strict=True)
@@ -89,13 +92,6 @@ def _local_stages(plan: Node, catalog: Catalog) -> Iterator[LocalWindowAggregate
         local = plan.input.inputs[0]
         if isinstance(local, LocalWindowAggregate):
             yield local
-
-
-def _shared_readers(plan: Node) -> Iterator[GlobalWindowAggregate]:
-    if isinstance(plan, GlobalWindowAggregate) and isinstance(plan.input, SharedSlices):
-        yield plan
-    for child in plan.inputs:
-        yield from _shared_readers(child)
 
 
 def _reader(name: str, node: GlobalWindowAggregate) -> KeptReader:

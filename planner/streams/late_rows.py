@@ -7,9 +7,8 @@ all that follows, further windows too, up to the sink, with KEEP = FALSE.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeVar
 
 from sqlglot import exp
 
@@ -18,17 +17,14 @@ from planner.lowering.stream.select import cast_as
 from planner.nodes.logical import Node
 from planner.nodes.physical import Exchange, GlobalWindowAggregate, LocalWindowAggregate
 from planner.sql.build import identifier, to_sql
-from planner.sql.nodes import TextSpan, joined_spans, span_of
-from planner.streams.processing_time import is_processing_time
-from planner.streams.refusals import JOIN, StreamRefusal
-from planner.streams.tables import stream_tables
+from planner.sql.nodes import joined_spans, span_of
+from planner.streams.refusals import StreamRefusal
+from planner.streams.tables import bare_table, stream_tables
+from planner.streams.time_columns import is_processing_time
 from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK
 from runtime.spec.table import LATE_ROWS, Column
 
 DROP = f"leave out '{LATE_ROWS}' of the table, which counts late rows and drops them"
-
-
-AnyNode = TypeVar("AnyNode", bound=Node)
 
 
 @dataclass(frozen=True)
@@ -71,30 +67,22 @@ def late_source(plan: Node, catalog: Catalog) -> LateSource | None:
     Raises:
         StreamRefusal: there is one whose late rows could not be recognized or brought to the sink.
     """
-    found: dict[str, tuple[exp.Table, StreamTable]] = {}
-    for operator in _nodes(plan, GlobalWindowAggregate):
-        if _is_on_processing_time(operator, catalog):
-            continue
-        for table, stream in stream_tables(operator, catalog):
-            if stream.late_rows is not None:
-                found.setdefault(stream.name, (table, stream))
-    return _source(found, catalog)
+    operators = plan.find_all(GlobalWindowAggregate)
+    on_event_time = (each for each in operators if not _is_on_processing_time(each, catalog))
+    return late_source_below(on_event_time, catalog)
 
 
-def shared_late_source(shared: Node, catalog: Catalog) -> LateSource | None:
-    """The same of what several window aggregations share, on event time.
+def late_source_below(nodes: Iterable[Node], catalog: Catalog) -> LateSource | None:
+    """The same of what window operators on event time read.
 
     Raises:
         StreamRefusal: several tables have `late-rows`.
     """
     found: dict[str, tuple[exp.Table, StreamTable]] = {}
-    for table, stream in stream_tables(shared, catalog):
-        if stream.late_rows is not None:
-            found.setdefault(stream.name, (table, stream))
-    return _source(found, catalog)
-
-
-def _source(found: dict[str, tuple[exp.Table, StreamTable]], catalog: Catalog) -> LateSource | None:
+    for node in nodes:
+        for table, stream in stream_tables(node, catalog):
+            if stream.late_rows is not None:
+                found.setdefault(stream.name, (table, stream))
     if not found:
         return None
     table, stream = next(iter(found.values()))
@@ -107,26 +95,11 @@ def _source(found: dict[str, tuple[exp.Table, StreamTable]], catalog: Catalog) -
             joined_spans([span_of(each) for each, _ in list(found.values())[1:]]),
             subjects=(f"'{LATE_ROWS}'", *found),
         )
-    scan = exp.Select(expressions=[exp.Star()], from_=exp.From(this=_bare(table)))
+    scan = exp.Select(expressions=[exp.Star()], from_=exp.From(this=bare_table(table)))
     schema = catalog.analyze(scan, {})
     taken = {KEEP, SOURCE, WATERMARK, LATE_ROW}
     columns = tuple(column for column in schema if column.name not in taken)
     return LateSource(stream.name, stream.late_rows, columns)
-
-
-def refuse_lost_rows(what: str, place: TextSpan | None) -> StreamRefusal:
-    """The error for a query in which late rows would not come through.
-
-    Args:
-        what: what is in their way.
-        place: the words that say so.
-    """
-    return StreamRefusal(
-        f"late rows cannot be kept here: {what}",
-        f"write filters, projections and UNION ALL alone around the window, or {DROP}",
-        place,
-        JOIN,
-    )
 
 
 def _is_on_processing_time(operator: GlobalWindowAggregate, catalog: Catalog) -> bool:
@@ -136,17 +109,3 @@ def _is_on_processing_time(operator: GlobalWindowAggregate, catalog: Catalog) ->
     if not isinstance(local, LocalWindowAggregate):
         return False
     return is_processing_time(local.input, local.time_column, catalog)
-
-
-def _nodes(plan: Node, kind: type[AnyNode]) -> Iterator[AnyNode]:
-    if isinstance(plan, kind):
-        yield plan
-    for child in plan.inputs:
-        yield from _nodes(child, kind)
-
-
-def _bare(table: exp.Table) -> exp.Table:
-    plain = table.copy()
-    for key in ("alias", "joins", "laterals", "pivots", "sample"):
-        plain.set(key, None)
-    return plain

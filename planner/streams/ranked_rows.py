@@ -9,7 +9,7 @@ from sqlglot import exp
 from planner.nodes.logical import Node, WindowDeduplicate, WindowRank, WindowRows
 from planner.nodes.physical import Exchange, GlobalWindowAggregate, LocalWindowAggregate
 from planner.nodes.properties import selected
-from planner.sql.build import to_sql
+from planner.sql.build import column, to_sql
 from runtime.spec.ranks import RankOrder
 
 
@@ -58,14 +58,20 @@ def chooses_first_rows(node: WindowRank | WindowDeduplicate) -> bool:
     return path is not None and path.local.first is not None
 
 
+def ranking(
+    node: WindowRank | WindowDeduplicate,
+) -> tuple[str, int, int, tuple[exp.Ordered, ...]]:
+    """The function of a Top-N, its first and last rank, and its ORDER BY; of deduplication too."""
+    if isinstance(node, WindowRank):
+        return node.rank_type, node.rank_start, node.rank_end, node.order_by
+    order = exp.Ordered(this=column(node.order_key), desc=node.keep == "LastRow")
+    return "ROW_NUMBER", 1, 1, (order,)
+
+
 def rank_order(name: str, ordered: exp.Ordered) -> RankOrder:
     """The order by a column, as Spark reads it.
 
     NULLs are the smallest values unless the text says where they are.
-
-    Args:
-        name: the column.
-        ordered: the item of ORDER BY.
     """
     is_descending = bool(ordered.args.get("desc"))
     text = to_sql(ordered).upper()

@@ -12,11 +12,9 @@ from planner.aggregates.recipes import NotMergeable
 from planner.catalog import Schema
 from planner.nodes.logical import AggregateCall, LeftToSpark, NamedExpr, Node
 from planner.nodes.physical import OnePhaseWindowAggregate
-from planner.optimizer import Refusal
 from planner.sql.build import is_flat_type, to_sql
 from planner.sql.nodes import TextSpan, span_of
 from planner.sql.places import Lead, lead, with_lead
-from planner.streams.buffered_rows import NotBuffered
 from runtime.errors import AnalysisError, ErrorKind, Position
 
 # The way out that is left to every query.
@@ -70,41 +68,20 @@ class StreamRefusal(AnalysisError):
         return self
 
 
-def refused_node(node: Node) -> StreamRefusal | None:
-    """The error for a node that has no streaming form; None for one that has.
+def refuse_one_phase(node: Node) -> None:
+    """Refuse a physical node over a stream whose windows are not cut into slices.
 
-    Args:
-        node: a physical node over a stream.
+    Raises:
+        StreamRefusal: it is such a node.
     """
-    match node:
-        case OnePhaseWindowAggregate():
-            check_keys(node.keys, node.schema)
-            check_calls(node.calls)
-            return StreamRefusal(
-                "this window aggregation cannot run on a stream: its windows are not cut into "
-                "slices",
-                "RESET 'sqlwin.optimizer.disabled-rules'; " + BATCH,
-                node.place,
-            )
-    return None
-
-
-def rows_not_buffered(
-    refusals: tuple[Refusal, ...], otherwise: str, way_out: str, place: TextSpan | None
-) -> StreamRefusal:
-    """The error for rows of windows that were not buffered until their windows close.
-
-    Args:
-        refusals: what rules had against what they are for.
-        otherwise: what to say if that was not it.
-        way_out: the hint that goes with it.
-        place: the words to blame.
-    """
-    for refusal in refusals:
-        if isinstance(refusal, NotBuffered):
-            leave_out = "name the columns that are needed, or parts of them, before the window"
-            return StreamRefusal(refusal.reason, f"{leave_out}; {BATCH}", place)
-    return StreamRefusal(otherwise, f"{way_out}; {BATCH}", place)
+    if isinstance(node, OnePhaseWindowAggregate):
+        check_keys(node.keys, node.schema)
+        check_calls(node.calls)
+        raise StreamRefusal(
+            "this window aggregation cannot run on a stream: its windows are not cut into slices",
+            f"RESET 'sqlwin.optimizer.disabled-rules'; {BATCH}",
+            node.place,
+        )
 
 
 def check_calls(calls: tuple[AggregateCall, ...]) -> None:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from planner.catalog import Catalog
 from planner.nodes.logical import Filter, Node, Project, Sink, SqlQuery
 from planner.nodes.physical import GlobalWindowAggregate, LocalWindowAggregate
-from planner.streams.processing_time import is_processing_time
 from planner.streams.tables import stream_tables, streams_of
+from planner.streams.time_columns import is_processing_time
 from runtime.spec.windows import Cumulate
 
 # Slices that readers have in common may be so many times as many as those of their own together.
@@ -48,7 +48,7 @@ def stream_obstacle(
         return reason
     if (above := _other_than_above(plans[number], node)) is not None:
         return f"the input is a stream, and {above}"
-    if _has_windows(local.input):
+    if any(local.input.find_all(GlobalWindowAggregate)):
         return "the input is a stream of other windows"
     if len(list(stream_tables(plans[number], catalog))) > len(
         list(stream_tables(local.input, catalog))
@@ -68,7 +68,3 @@ def _other_than_above(plan: Node, node: GlobalWindowAggregate) -> str | None:
             return f"{type(plan).__name__} follows its windows"
         plan = plan.inputs[0]
     return None
-
-
-def _has_windows(node: Node) -> bool:
-    return isinstance(node, GlobalWindowAggregate) or any(map(_has_windows, node.inputs))

@@ -92,6 +92,14 @@ def comes_whole(node: Node, catalog: Catalog) -> bool:
     return bool(node.inputs) and all(comes_whole(child, catalog) for child in node.inputs)
 
 
+def bare_table(table: exp.Table) -> exp.Table:
+    """A table in a text without its alias and what is joined to it."""
+    bare = table.copy()
+    for key in ("alias", "joins", "laterals", "pivots", "sample"):
+        bare.set(key, None)
+    return bare
+
+
 def stream_named(table: exp.Table, catalog: Catalog) -> StreamTable | None:
     """The stream that a table in a text is, or None."""
     return catalog.stream(tuple(part.name for part in table.parts))

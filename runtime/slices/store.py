@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 # Of what is kept, not of the Delta table: a higher one is not read. 2: rows may come by INSERT,
 # and older versions of sqlwin would take them for rows of the base table.
 FORMAT = 2
-_PLAIN_FORMAT = 1
+PLAIN_FORMAT = 1
 NO_RULES = TierRules()
 _FORMAT, _DEFINITION, _FORM = "sqlwin.format", "sqlwin.definition", "sqlwin.form"
 _SUSPENDED, _RULES = "sqlwin.suspended", "sqlwin.rules"
@@ -214,7 +214,7 @@ def create_slices(
     definition: Mapping[str, Any],
     form: LocalForm,
     partitions: Sequence[str] = (),
-    format_: int = _PLAIN_FORMAT,
+    format_: int = PLAIN_FORMAT,
     rules: TierRules = NO_RULES,
 ) -> None:
     """Make a table without slices: table and definition are there at once, as version 0.
@@ -338,7 +338,7 @@ def open_slices(
             hint="read it with CREATE TABLE ... WITH ('connector' = 'delta', 'path' = ...)",
         )
     format_ = found.get(_FORMAT, "")
-    if not format_.isdecimal() or not _PLAIN_FORMAT <= int(format_) <= FORMAT:
+    if not format_.isdecimal() or not PLAIN_FORMAT <= int(format_) <= FORMAT:
         raise CatalogError(
             f"{called}: {path} has the format {format_ or '?'}, and this sqlwin knows up to "
             f"{FORMAT}",

@@ -10,6 +10,7 @@ each time.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -34,6 +35,7 @@ class SparkSettings:
         self._conf = conf
         self._text = text
         self._read: dict[tuple[str, str | None], str] = {}
+        self._facts: dict[str, bool] = {}
 
     def get(self, key: str, default: str | None = None) -> str:
         """The value of a setting, Spark's own default where it is not set.
@@ -47,6 +49,12 @@ class SparkSettings:
             args = (key,) if default is None else (key, default)
             self._read[asked] = str(self._conf.get(*args))
         return self._read[asked]
+
+    def holds(self, fact: str, judge: Callable[[], bool]) -> bool:
+        """Whether a fact about the settings holds; `judge` says it once for all who ask."""
+        if fact not in self._facts:
+            self._facts[fact] = judge()
+        return self._facts[fact]
 
     @property
     def keys(self) -> frozenset[str] | None:

@@ -29,14 +29,18 @@ _OF_RUNNING = re.compile(
 def is_as_usual(spark: SparkSession, settings: SparkSettings) -> bool:
     """Whether Spark's analyser, with a session's settings, says what `output_schema` does."""
     known = settings.keys
-    return (
-        known is not None
-        and all(
-            not key.startswith("spark.sql.") or _OF_RUNNING.fullmatch(key)
-            for key in known - SETTINGS_OF_SCANS.keys()
+
+    def judge() -> bool:
+        return (
+            known is not None
+            and all(
+                not key.startswith("spark.sql.") or _OF_RUNNING.fullmatch(key)
+                for key in known - SETTINGS_OF_SCANS.keys()
+            )
+            and unlike_spark(spark, SETTINGS_OF_SCANS) is None
         )
-        and unlike_spark(spark, SETTINGS_OF_SCANS) is None
-    )
+
+    return settings.holds("Spark analyses as usual", judge)
 
 
 class SparkAnalyzer:
@@ -61,7 +65,6 @@ class SparkAnalyzer:
         self._names = names
         self._shown = shown
         self._columns: dict[str, Schema] = {}
-        self._judged: tuple[SparkSettings, bool] | None = None
 
     def forget(self) -> None:
         """Spark sees other tables from here on."""
@@ -102,13 +105,9 @@ class SparkAnalyzer:
                 below[table.name.lower()] = columns_of(shown.schema)
             else:
                 return None
-        return output_schema(query, below) if below and self._is_as_usual() else None
-
-    def _is_as_usual(self) -> bool:
-        settings = settings_of(self._spark)
-        if self._judged is None or self._judged[0] is not settings:
-            self._judged = settings, is_as_usual(self._spark, settings)
-        return self._judged[1]
+        if not below or not is_as_usual(self._spark, settings_of(self._spark)):
+            return None
+        return output_schema(query, below)
 
     def with_nearest_name(self, error: SqlwinError) -> SqlwinError:
         """An error of Spark's with the nearest name where a table, database, catalog is unknown."""

@@ -32,7 +32,7 @@ from runtime.spec.table import Column, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.entries import MaterializedTable, Name, View
 from sqlwin.catalog.files import described_by_files
-from sqlwin.catalog.materialized import OpenedSlices, directories_in, tables_of
+from sqlwin.catalog.materialized import OpenedSlices, tables_of
 from sqlwin.catalog.opening import open_materialized
 from sqlwin.catalog.scans import not_scannable
 
@@ -185,15 +185,6 @@ class KnownCatalog(OfflineCatalog):
                 seen.add(name)
                 rest += tables_of(entry.query)
         return False
-
-
-def open_directory(catalog: OfflineCatalog, root: str) -> None:
-    """Open the materialized tables in a directory, if it has a name."""
-    opened = {entry.path for entry in catalog.materialized()}
-    for path in directories_in(TablePlace(_local(root))) if root else ():
-        name = (os.path.basename(path),)
-        if path not in opened and catalog.entry(name) is None:
-            open_materialized(catalog, name, path)
 
 
 def _table_schema(spec: TableSpec) -> Schema:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 from sqlglot import exp
 
 from planner.sql.nodes import path_of_files
 from runtime.slices.faults import broken
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.entries import Definition, MaterializedTable, Name, View, entry_name
-from sqlwin.catalog.materialized import masked_option, rows_of
+from sqlwin.catalog.materialized import directories_in, masked_option, rows_of
 from sqlwin.catalog.spark_tables import SPARK_TABLE
 from sqlwin.parser.parser import parse_query
 
@@ -51,6 +53,21 @@ def open_materialized(catalog: SessionCatalog, name: Name, path: str) -> Materia
         rows = rows_of(entry)
         catalog.add((rows.name,), rows, replace=True, if_not_exists=False)
     return entry
+
+
+def open_directory(catalog: SessionCatalog, root: str) -> None:
+    """Open the materialized tables in a directory, if it has a name.
+
+    Raises:
+        SqlwinError: one cannot be opened.
+    """
+    if not root:
+        return
+    opened = {entry.path for entry in catalog.materialized()}
+    for path in directories_in(catalog.slices.place(root)):
+        name = (os.path.basename(path),)
+        if path not in opened and catalog.entry(name) is None:
+            open_materialized(catalog, name, path)
 
 
 def _query(text: str) -> exp.Query:

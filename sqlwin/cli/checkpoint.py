@@ -116,7 +116,7 @@ def rescale(directory: str, partitions: int, no_progress: bool, **spark: Any) ->
       sqlwin checkpoint rescale hdfs:///checkpoints/totals --partitions 64 --master yarn
     """  # noqa: D301
     from sqlwin.cli.run import opened_session
-    from sqlwin.execution.streams.rescale import rescale_checkpoint
+    from sqlwin.execution.streams.checkpoint import rescale_checkpoint
 
     with opened_session(spark, no_progress=no_progress) as (session, bar):
         with bar.waiting("Rescaling"):

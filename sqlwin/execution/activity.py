@@ -203,9 +203,6 @@ def _closed(spans: tuple[TimeSpan, ...], name: str, now: float) -> tuple[TimeSpa
 class Activity:
     """The statements of a session, the last ones.
 
-    Args:
-        marking: marks Spark's jobs with a tag and a text, in a block.
-
     Attributes:
         session: the number of the session in this process.
         begun: when the session began, in seconds since 1970.

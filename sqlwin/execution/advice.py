@@ -15,14 +15,12 @@ from planner.arrow.partials import local_expressions
 from planner.materialized.advise import Advised, Shape, WantedSlices, advised, wanted_of
 from planner.materialized.derive import derived
 from planner.materialized.form import grid_text
-from planner.nodes.logical import Node
 from planner.nodes.physical import (
     LocalWindowAggregate,
     OnePhaseWindowAggregate,
     ScanLocalWindowAggregate,
     SliceScan,
 )
-from planner.plan import Plan
 from planner.sql.build import relation
 from runtime.errors import SqlwinError
 from runtime.names import quoted
@@ -84,22 +82,14 @@ class _AdvisedTable:
 
 
 class Advisor:
-    """Carries out EXPLAIN ADVISE.
+    """Carries out one EXPLAIN ADVISE; `carry_out` runs a statement that later ones go by."""
 
-    Args:
-        plans: the session's.
-        carry_out: runs a statement that later ones go by.
-    """
-
-    def __init__(
-        self,
-        plans: Plans,
-        carry_out: Callable[[Statement], object],
-    ) -> None:
+    def __init__(self, plans: Plans, carry_out: Callable[[Statement], object]) -> None:
         self._plans = plans
         self._carry_out = carry_out
         self._samples: dict[tuple[str, ...], str | None] = {}
         self._shares: dict[tuple[str, ...], float] = {}
+        self._numbers: dict[str, int] = {}
         self._views: list[Name] = []
 
     def advice(self, statement: Advise) -> str:
@@ -108,14 +98,11 @@ class Advisor:
         Raises:
             SqlwinError: a file cannot be read, or a statement in it is wrong.
         """
-        self._samples.clear()
-        self._shares.clear()
         try:
             return self._plans.config.mask.text(self._advice(statement))
         finally:
             for name in self._views:
                 self._plans.catalog.forget(name)
-            self._views.clear()
 
     def _advice(self, statement: Advise) -> str:
         asked: list[_AskedQuery] = []
@@ -170,24 +157,20 @@ class Advisor:
     def _asked(self, label: str, query: exp.Query, text: str) -> _AskedQuery:
         plans, asked = self._plans, _AskedQuery(label)
         plans.start_statement()
-        slices = [
-            node
-            for node in _nodes(plans.plan(query.copy(), text).physical)
-            if isinstance(node, SliceScan)
-        ]
+        slices = list(plans.plan(query.copy(), text).physical.find_all(SliceScan))
         asked.answered_by += dict.fromkeys(node.table.name for node in slices)
         plan = plans.plan(query.copy(), text, without=READS_SLICES)
         if plans.is_stream(plan):
             asked.reasons.append("it is of a stream, and slices are of files")
             return asked
-        nodes = list(_nodes(plan.physical))
-        found = [each for each in nodes if isinstance(each, LocalWindowAggregate)]
-        if any(isinstance(each, OnePhaseWindowAggregate) for each in nodes):
+        found = list(plan.physical.find_all(LocalWindowAggregate))
+        if any(plan.physical.find_all(OnePhaseWindowAggregate)):
             otherwise = "its aggregates do not merge"
             asked.reasons.append(refusal(plan, "split_window_aggregate", otherwise))
         elif not found:
             asked.reasons.append("it has no window aggregation")
-        asked.n_rows = _rows_read(plan)
+        scans = plan.physical.find_all(ScanLocalWindowAggregate)
+        asked.n_rows = sum(scan.scan.files.n_rows for scan in scans)
         if len(slices) < len(found):
             asked.nodes += found
         return asked
@@ -260,7 +243,10 @@ class Advisor:
         )
 
     def _number(self, sql: str) -> int:
-        return int(self._row(sql)[0])
+        """The number that a query gives, which is run once."""
+        if sql not in self._numbers:
+            self._numbers[sql] = int(self._row(sql)[0])
+        return self._numbers[sql]
 
     def _row(self, sql: str) -> Sequence[int]:
         plans = self._plans
@@ -413,24 +399,6 @@ def _queries(label: str, statement: Statement) -> Iterator[tuple[str, exp.Query,
             yield label, query, statement.text
         case Explain():
             yield from _queries(label, statement.statement)
-
-
-def _nodes(node: Node) -> Iterator[Node]:
-    """All nodes of a plan, each once."""
-    met: set[int] = set()
-    pending = [node]
-    while pending:
-        each = pending.pop()
-        if id(each) not in met:
-            met.add(id(each))
-            yield each
-            pending += reversed(each.inputs)
-
-
-def _rows_read(plan: Plan) -> int:
-    """The rows of the files that the scans of a plan read."""
-    scans = (each for each in _nodes(plan.physical) if isinstance(each, ScanLocalWindowAggregate))
-    return sum(each.scan.files.n_rows for each in scans)
 
 
 def _tree(sql: str) -> exp.Query:

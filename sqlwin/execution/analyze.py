@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from planner.explain.analysis import analysis_text
 from planner.explain.build import operator_ids
@@ -24,7 +24,6 @@ from planner.explain.document import (
 )
 from planner.lowering.batch import lower
 from planner.nodes.logical import Node, Sink
-from runtime.batch.execute import ExecutionOptions, dataframe
 from runtime.errors import AnalysisError
 from runtime.frames.meter import Measured, Meter
 from runtime.spark.nodes import SparkNode, amount, most
@@ -32,7 +31,7 @@ from runtime.spark.session import is_remote
 from runtime.spark.status import SparkFigures, StageFigures, Watch
 from runtime.spec.steps import Step
 
-# What jobs of an INSERT, by its number, run in
+# What the jobs of a plan, by its number, run in
 Watched = Callable[[int], AbstractContextManager[None]]
 
 # Operators that give as many rows as they take
@@ -41,53 +40,22 @@ _PRESERVING = ("Sort", "Exchange")
 _SPARK_SCANS = ("Scan ", "BatchScan ", "LocalTableScan", "InMemoryTableScan")
 _SPARK_AGGREGATES = ("HashAggregate", "ObjectHashAggregate", "SortAggregate")
 _AGGREGATES = ("HashAggregate", "WindowAggregate", "LocalWindowAggregate")
+# A clock that runs while an aggregate takes its input
+_AGGREGATION_TIME = "time in aggregation build"
+# Operators, the nodes that Spark makes of each (a partial and a final aggregate), and their clock
+_TIMED = (
+    (_AGGREGATES, _SPARK_AGGREGATES, 2, _AGGREGATION_TIME),
+    (("Sort",), ("Sort",), 1, "sort time"),
+)
 
 
 def analyzed(
-    query: QueryDocument,
-    physical: Node,
-    spark: SparkSession,
-    options: ExecutionOptions,
-    run: Callable[[DataFrame], int | None],
-) -> QueryDocument:
-    """The document of a query with the figures of a run.
-
-    Args:
-        query: the document, as `planner.explain.build.query_document` made it.
-        physical: the physical plan that it describes.
-        spark: the session.
-        options: the parallelism of the plan.
-        run: computes all rows, and says how many were written, where that is known.
-
-    Raises:
-        SqlwinError: Spark cannot measure it, or the run fails.
-    """
-    refuse_remote(spark)
-    labels = operator_ids(physical)
-    meter, watch = Meter(spark), Watch(spark)
-    top = physical.input if isinstance(physical, Sink) else physical
-    frame = dataframe(spark, lower(top, labels), replace(options, meter=meter))
-    if frame.isStreaming:
-        raise AnalysisError(
-            "EXPLAIN ANALYZE cannot measure a DataFrame that is a stream but for sqlwin",
-            hint="declare it with a watermark: session.register(name, dataframe, watermark=...)",
-        )
-    begun = time.perf_counter()
-    with watch.running():
-        written = run(frame)
-    seconds = time.perf_counter() - begun
-    tree = physical_tree(query)
-    measured = as_written(meter.results(), tree, written)
-    return with_analysis(query, run_figures(tree, measured, watch.figures(), seconds))
-
-
-def analyzed_together(
     queries: Sequence[QueryDocument],
     physical: Sequence[Node],
     spark: SparkSession,
     run: Callable[[Sequence[Step], Meter, Watched], Sequence[int | None]],
 ) -> list[QueryDocument]:
-    """The documents of INSERTs that run together, with the figures of a run.
+    """The documents of a query, or of INSERTs that run together, with the figures of a run.
 
     What several share is counted once, and shown in the document of the first one that reads it.
 
@@ -95,14 +63,15 @@ def analyzed_together(
         queries: the documents.
         physical: the physical plans that they describe.
         spark: the session.
-        run: writes all rows: from the steps of each INSERT, measured, with their jobs watched;
-            says of each how many were written, where that is known.
+        run: computes all rows: from the steps of each plan, measured, with their jobs watched; says
+            of each how many were written, where that is known.
 
     Raises:
         SqlwinError: Spark cannot measure it, or the run fails.
     """
     refuse_remote(spark)
     meter, watches = Meter(spark), [Watch(spark) for _ in queries]
+    begun: float | None = None
     ended = [0.0] * len(queries)
     ids = [operator_ids(plan) for plan in physical]
     labels: list[dict[int, list[str]]] = []
@@ -115,13 +84,14 @@ def analyzed_together(
 
     @contextmanager
     def watched(number: int) -> Iterator[None]:
+        nonlocal begun
+        begun = begun or time.perf_counter()
         with watches[number].running():
             yield
         ended[number] = time.perf_counter() - begun
 
     tops = [plan.input if isinstance(plan, Sink) else plan for plan in physical]
     steps = [lower(top, each) for top, each in zip(tops, labels, strict=True)]
-    begun = time.perf_counter()
     written = run(steps, meter, watched)
     measured = meter.results()
     documents = []
@@ -197,11 +167,6 @@ def as_written(
     return {**found, top: replace(found.get(top, Measured()), rows_out=written)}
 
 
-def without_results(frame: DataFrame) -> None:
-    """Compute all rows and throw them away."""
-    frame.write.format("noop").mode("overwrite").save()
-
-
 def run_figures(
     tree: Tree,
     measured: dict[str, Measured],
@@ -247,15 +212,7 @@ def stage_operators(
     found: Mapping[str, Figures],
     tree: Tree,
 ) -> tuple[str, ...]:
-    """The operators that ran in a stage, as far as Spark says, in the order of the data.
-
-    Args:
-        stage: the stage.
-        measured: what was counted, by id of the operator.
-        spark: what Spark measured.
-        found: the figures of operators.
-        tree: the physical plan.
-    """
+    """The operators that ran in a stage, as far as Spark says, in the order of the data."""
     operators = tree.by_id
     groups = {node.label for node in spark.nodes}
     ran = {label for label, each in measured.items() if stage.id in each.stages}
@@ -331,12 +288,13 @@ def _add_spark_operators(
         groups.setdefault(node.label, []).append(node)
     for label in groups.keys() & operators.keys():
         ours = [operators[name] for name in _in_group(label, operators, set(groups), found)]
-        _add_aggregates(found, ours, groups[label])
-        sorts = [each.id for each in ours if each.name == "Sort"]
-        theirs = [node for node in groups[label] if node.name == "Sort"]
-        if len(sorts) == len(theirs):
-            for name, node in zip(sorts, theirs, strict=True):
-                found[name] = _with_spark_time(found[name], [node], "sort time", with_input=False)
+        for own_names, names, n_nodes, metric in _TIMED:
+            mine = [each.id for each in ours if each.name in own_names]
+            nodes = [node for node in groups[label] if node.name in names]
+            if len(nodes) == n_nodes * len(mine):
+                for i, name in enumerate(mine):
+                    own = nodes[n_nodes * i : n_nodes * (i + 1)]
+                    found[name] = _with_spark_time(found[name], own, metric)
 
 
 def _in_group(
@@ -352,25 +310,9 @@ def _in_group(
             yield from _in_group(source, operators, groups, found)
 
 
-def _add_aggregates(
-    found: dict[str, Figures], operators: Sequence[OperatorEntry], nodes: Sequence[SparkNode]
-) -> None:
-    """Figures of aggregates, of which Spark makes a partial and a final one each."""
-    ours = [each.id for each in operators if each.name in _AGGREGATES]
-    theirs = [node for node in nodes if node.name in _SPARK_AGGREGATES]
-    if ours and len(theirs) == 2 * len(ours):
-        for i, name in enumerate(ours):
-            pair = theirs[2 * i : 2 * i + 2]
-            # Spark's clock runs while an aggregate takes its input
-            metric = "time in aggregation build"
-            found[name] = _with_spark_time(found[name], pair, metric, with_input=True)
-
-
-def _with_spark_time(
-    figures: Figures, nodes: Sequence[SparkNode], metric: str, *, with_input: bool
-) -> Figures:
+def _with_spark_time(figures: Figures, nodes: Sequence[SparkNode], metric: str) -> Figures:
     seconds = sum(amount(node.metrics.get(metric)) for node in nodes)
-    figures = replace(figures, seconds=seconds, seconds_with_input=with_input)
+    figures = replace(figures, seconds=seconds, seconds_with_input=metric == _AGGREGATION_TIME)
     peak = max(int(most(node.metrics.get("peak memory"))) for node in nodes)
     return replace(figures, peak_memory_bytes=peak, peak_memory_of="jvm") if peak else figures
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from pyspark.sql import DataFrame
-
 from planner.explain.build import operator_ids, query_document
 from planner.explain.document import QueryDocument, masked_document
 from planner.explain.streams import explain_reader, explain_shared
@@ -18,15 +16,14 @@ from planner.lowering.stream.statement_set import (
 from planner.nodes.logical import Sink
 from planner.plan import Plan
 from planner.sql.depth import deep_trees
-from runtime.errors import SqlwinError
+from runtime.batch.execute import dataframe
+from runtime.errors import AnalysisError, SqlwinError
 from runtime.frames.meter import Meter
 from runtime.spec.steps import Step
 from sqlwin.execution.analyze import (
     Watched,
     analyzed,
-    analyzed_together,
     refuse_remote,
-    without_results,
 )
 from sqlwin.execution.in_process import in_process_document
 from sqlwin.execution.inserts import target_of
@@ -101,16 +98,24 @@ class Explanations:
             is_here = sink is None and self._plans.in_process(plan) is not None
             return [in_process_document(found) if is_here else found]
 
-        def run(rows: DataFrame) -> int | None:
-            if isinstance(statement, Insert):
-                return self._inserts.write(statement, rows).row_count
-            with self._plans.jobs_run():
-                without_results(rows)
-            return None
+        def run(steps: Sequence[Step], meter: Meter, watched: Watched) -> list[int | None]:
+            options = replace(self._plans.execution_options(), meter=meter)
+            rows = dataframe(self._plans.spark, steps[0], options)
+            if rows.isStreaming:
+                raise AnalysisError(
+                    "EXPLAIN ANALYZE cannot measure a DataFrame that is a stream but for sqlwin",
+                    hint="declare it with a watermark: "
+                    "session.register(name, dataframe, watermark=...)",
+                )
+            with watched(0):
+                if isinstance(statement, Insert):
+                    return [self._inserts.write(statement, rows).row_count]
+                with self._plans.jobs_run():
+                    rows.write.format("noop").mode("overwrite").save()
+            return [None]
 
-        options = self._plans.execution_options()
         with self._plans.errors_of(statement.text):
-            return [analyzed(found, plan.physical, self._plans.spark, options, run)]
+            return analyzed([found], [plan.physical], self._plans.spark, run)
 
     def _of_stream(
         self, found: QueryDocument, plan: Plan, statement: Statement, analyze: bool
@@ -170,7 +175,7 @@ class Explanations:
             return [result.row_count for result in results]
 
         physical = [plan.physical for plan in plans]
-        return analyzed_together(documents, physical, self._plans.spark, run)
+        return analyzed(documents, physical, self._plans.spark, run)
 
     def _stream_sections(self, names: Sequence[str], plans: Sequence[Plan]) -> list[str]:
         """The sections about the streams of INSERTs; empty for those over bounded tables.

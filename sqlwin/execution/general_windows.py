@@ -11,13 +11,14 @@ from planner.plan import Plan
 from planner.streams.identity import form_of
 from runtime.batch.execute import dataframe
 from runtime.errors import AnalysisError
+from runtime.spec.stream_steps import StreamRowsStep
 from runtime.spec.table import TableSpec
 from runtime.streaming.execute.general import check_general_key, general_stream
 from runtime.streaming.options import StreamOptions
 from sqlwin.catalog.columns import check_time_column, output_columns, required_column
 from sqlwin.catalog.entries import Registered
-from sqlwin.execution.lowered import LoweredRows
-from sqlwin.execution.runner import Runner
+from sqlwin.execution.lowered import lower_rows
+from sqlwin.execution.planning import Plans
 from sqlwin.execution.streams.options import foreign_options
 from sqlwin.statements.nodes import Query
 from sqlwin.statements.parse import parse_statement
@@ -33,7 +34,7 @@ class GeneralWindows:
     """Windows with triggers, evictors and functions over the rows of a query.
 
     Attributes:
-        runner: the session's.
+        plans: the session's.
         query: the query.
         keys: the columns by which rows are grouped, as they are called in the query.
         time: the column that windows are on, in any case; None: they are on processing time.
@@ -41,7 +42,7 @@ class GeneralWindows:
         output: the columns of a result, as Spark's DDL.
     """
 
-    runner: Runner
+    plans: Plans
     query: str
     keys: tuple[str, ...]
     time: str | None
@@ -56,14 +57,15 @@ class GeneralWindows:
         """
         from runtime.streaming.general.bounded import general_windows
 
-        self.runner.start_statement()
-        plan = self.runner.plan_of(self._parsed())
-        if self.runner.is_stream(plan):
-            options = foreign_options(self.runner.spark, self.runner.config)
+        plans = self.plans
+        plans.start_statement()
+        plan = self._planned()
+        if plans.is_stream(plan):
+            options = foreign_options(plans.spark, plans.config)
             return self._lowered(plan).dataframe(options, 0)
         keys, time = self._columns(plan)
-        output = output_columns(self.output)
-        return general_windows(self.runner.rows_of(self._parsed()), keys, time, self.job, output)
+        rows = plans.dataframe(plans.lower(plan, is_whole=True))
+        return general_windows(rows, keys, time, self.job, output_columns(self.output))
 
     # -- StreamOfWindows -----------------------------------------------------------------------
 
@@ -73,7 +75,7 @@ class GeneralWindows:
         Raises:
             SqlwinError: a column is not there, or the query cannot run on a stream.
         """
-        return self._lowered(self.runner.plan_of(self._parsed()))
+        return self._lowered(self._planned())
 
     def described(self) -> str:
         """What the windows are, in one line; what functions do is not in it."""
@@ -87,12 +89,13 @@ class GeneralWindows:
         keys, time = self._columns(plan)
         for key in keys:
             check_general_key(key, required_column(plan.physical.schema, key).type)
-        return LoweredGeneralWindows(self, self.runner.lowered_rows(plan, time), keys)
+        step, sources = lower_rows(plan, self.plans.catalog, self.plans.time_zone, time)
+        return LoweredGeneralWindows(self, plan, step, sources, keys)
 
-    def _parsed(self) -> Query:
+    def _planned(self) -> Plan:
         parsed = parse_statement(self.query)
         assert isinstance(parsed, Query)
-        return parsed
+        return self.plans.plan(parsed.ast, parsed.text)
 
     def _columns(self, plan: Plan) -> tuple[tuple[str, ...], tuple[str, str] | None]:
         """The keys as they are called, and name and type of the time column."""
@@ -111,23 +114,22 @@ class LoweredGeneralWindows:
 
     Attributes:
         windows: the windows.
-        rows: what they are over.
+        plan: the plan of the rows that they are over.
+        step: what computes these.
+        sources: the streams that they read.
         keys: the columns by which rows are grouped, as they are called.
     """
 
     windows: GeneralWindows
-    rows: LoweredRows
+    plan: Plan
+    step: StreamRowsStep
+    sources: tuple[TableSpec | Registered, ...]
     keys: tuple[str, ...]
-
-    @property
-    def sources(self) -> tuple[TableSpec | Registered, ...]:
-        """The streams that they read."""
-        return self.rows.sources
 
     @property
     def source_names(self) -> tuple[str, ...]:
         """The names of the sources whose watermarks they wait for."""
-        return tuple(source.name for source in self.rows.step.sources)
+        return tuple(source.name for source in self.step.sources)
 
     @property
     def kept(self) -> str:
@@ -135,7 +137,7 @@ class LoweredGeneralWindows:
 
         What Python functions do is not in it.
         """
-        physical = with_rows_by_spark(self.rows.plan.physical)
+        physical = with_rows_by_spark(self.plan.physical)
         types = {key.lower(): required_column(physical.schema, key).type for key in self.keys}
         said = {
             "rows": form_of(physical),
@@ -161,7 +163,5 @@ class LoweredGeneralWindows:
                 "early-fire.enabled' and 'table.exec.emit.allow-lateness'",
             )
         windows, output = self.windows, output_columns(self.windows.output)
-        step, spark = self.rows.step, windows.runner.spark
-        return general_stream(
-            spark, step, self.keys, windows.job, output, options, number, dataframe
-        )
+        spark, job = windows.plans.spark, windows.job
+        return general_stream(spark, self.step, self.keys, job, output, options, number, dataframe)

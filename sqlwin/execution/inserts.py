@@ -13,7 +13,7 @@ from sqlglot import exp
 from planner.sql.build import identifier, to_sql
 from planner.sql.table_options import position_of_option
 from runtime.connectors.columns import physical_columns
-from runtime.connectors.registry import check_writable, write_rows
+from runtime.connectors.registry import check_writable
 from runtime.connectors.writing import is_declared
 from runtime.errors import AnalysisError, CatalogError, SqlwinError, nearest
 from runtime.frames.arrow_rows import BatchRows
@@ -86,7 +86,7 @@ def by_position(
     """The query's columns under the table's names and types, by position.
 
     Args:
-        rows: the query.
+        rows: the query; a row kind stays in front of its columns.
         table: the table; without declared columns it takes the query's as they are.
         columns: the columns named in INSERT INTO t (...); others become NULL.
         static: name and Spark SQL of columns with one value for all rows, of PARTITION (k = 'x').
@@ -96,12 +96,14 @@ def by_position(
     """
     rows, columns = with_static(rows, table, columns, static)
     declared = physical_columns(table)
+    kind = rows.columns[:1] if ROW_KIND in rows.columns else []
+    fields = rows.schema.fields[len(kind) :]
     if not declared:
-        return rows.toDF(*columns) if columns else rows
+        return rows.toDF(*kind, *columns) if columns else rows
     targets = _named(declared, columns, table.name) if columns else declared
-    _check_count(len(rows.columns), [c.name for c in targets], table.name)
+    _check_count(len(fields), [c.name for c in targets], table.name)
     given: dict[str, int] = {}
-    for target, field in zip(targets, rows.schema.fields, strict=True):
+    for target, field in zip(targets, fields, strict=True):
         if not _fits(field.dataType, str(target.type)):
             raise AnalysisError(
                 f"column `{field.name}` of the query is {type_ddl(field.dataType).upper()} and "
@@ -111,18 +113,19 @@ def by_position(
             )
         given[target.name] = len(given)
     is_in_order = list(given) == [c.name for c in declared]
-    types = [field.dataType.simpleString() for field in rows.schema.fields]
+    types = [field.dataType.simpleString() for field in fields]
     if is_in_order and types == [str(c.type).lower() for c in declared]:
-        names = [c.name for c in declared]
+        names = [*kind, *(c.name for c in declared)]
         return rows if rows.columns == names else rows.toDF(*names)
-    unique = rows.toDF(*(f"_{i}" for i in range(len(rows.columns))))
+    unique = rows.toDF(*kind, *(f"_{i}" for i in range(len(fields))))
     return unique.select(
+        *map(F.col, kind),
         *(
             (F.col(f"_{given[c.name]}") if c.name in given else F.lit(None))
             .cast(str(c.type))
             .alias(c.name)
             for c in declared
-        )
+        ),
     )
 
 
@@ -196,11 +199,6 @@ def fitted_rows(
     return BatchRows.of(by_position(rows.dataframe, table, columns, static))
 
 
-def insert_rows(rows: BatchRows, table: TableSpec) -> int | None:
-    """Write a query's rows to a session table; how many, if the connector says so."""
-    return write_rows(fitted_rows(rows, table), table, overwrite=False)
-
-
 def insert_into_spark(
     spark: SparkSession,
     rows: DataFrame,
@@ -221,7 +219,7 @@ def insert_into_spark(
         spark.catalog.dropTempView(view)
 
 
-def hold_ups(
+def dependencies(
     targets: Sequence[tuple[Name, TableSpec | None]],
     queries: Sequence[exp.Query],
     catalog: SessionCatalog,

@@ -92,11 +92,7 @@ class LoweredStream:
     Attributes:
         plans: the plan; those of INSERTs that one stream runs.
         steps: what computes it.
-        local_stages: those of its window operators.
-        source_names: for each window operator the names of its sources; of several INSERTs, for
-            each of these.
         sources: the streams that it reads, and those that registered windows in it read.
-        is_bounded: whether its input ends.
         late: for each plan its side output for late rows; None if it has none; why it cannot have
             the one that a table of it asks for.
         general_windows: windows of `Session.windows` that it reads, by the names that Spark knows.
@@ -108,16 +104,37 @@ class LoweredStream:
 
     plans: tuple[Plan, ...]
     steps: StreamSteps | StreamSetSteps
-    local_stages: tuple[StreamLocalStep, ...]
-    source_names: tuple[tuple[str, ...], ...]
     sources: tuple[TableSpec | Registered, ...]
-    is_bounded: bool
     late: tuple[LateOutput | StreamRefusal | None, ...]
     general_windows: tuple[tuple[str, LoweredWindows], ...]
     time_zone: str
     kept: tuple[KeptOperator, ...]
     order_of_sources: tuple[str, ...]
     measuring: Measuring | None = None
+
+    @property
+    def local_stages(self) -> tuple[StreamLocalStep, ...]:
+        """Those of its window operators, by their numbers."""
+        if isinstance(self.steps, StreamSetSteps):
+            return (self.steps.shared.input,)
+        stages = {step.number: step.input for step in window_steps(self.steps.rows)}
+        return tuple(stages[number] for number in sorted(stages))
+
+    @property
+    def source_names(self) -> tuple[tuple[str, ...], ...]:
+        """For each window operator the names of its sources; of several INSERTs, for each."""
+        modes = [stage.mode for stage in self.local_stages] * len(self.plans)
+        names = (tuple(source.name for source in mode.sources) for mode in modes)
+        return (*names, *(windows.source_names for _, windows in self.general_windows))
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether its input ends."""
+        # registered windows are as bounded as what they read, which is among the sources too
+        return all(
+            each.made_by is not None if isinstance(each, Registered) else not is_unbounded(each)
+            for each in self.sources
+        )
 
     @property
     def order(self) -> tuple[RankOrder, ...]:
@@ -139,8 +156,7 @@ class LoweredStream:
             SqlwinError: Spark refuses something in it, or late rows cannot be kept.
         """
         assert isinstance(self.steps, StreamSteps), "INSERTs that share a stream have no rows"
-        first = len(self.source_names) - len(self.general_windows)
-        for number, (view, windows) in enumerate(self.general_windows, first):
+        for number, (view, windows) in enumerate(self.general_windows, len(self.local_stages)):
             windows.dataframe(options, number).createOrReplaceTempView(view)
         step = self.steps.whole if keeps_late_rows else self.steps.rows
         meter = None if self.measuring is None else self.measuring.meter
@@ -148,9 +164,6 @@ class LoweredStream:
 
     def explained(self, options: StreamOptions) -> str:
         """What the operators of a query by itself keep and wait for, as EXPLAIN shows it.
-
-        Args:
-            options: how the stream would run.
 
         Raises:
             StreamRefusal: late rows cannot be kept.
@@ -160,21 +173,6 @@ class LoweredStream:
         return explain_stream(
             self.steps.whole, options.key_groups, options.watermark_policy, firing
         )
-
-
-@dataclass(frozen=True)
-class LoweredRows:
-    """Rows of a query over streams, for an operator that takes them one by one.
-
-    Attributes:
-        plan: the plan.
-        step: what computes them.
-        sources: the streams that it reads, and those that registered windows in it read.
-    """
-
-    plan: Plan
-    step: StreamRowsStep
-    sources: tuple[TableSpec | Registered, ...]
 
 
 Lowered = LoweredBatch | LoweredStream
@@ -189,13 +187,6 @@ def lower_query(
 ) -> LoweredStream:
     """Lower the plan of one query over streams.
 
-    Args:
-        plan: the plan.
-        catalog: the tables.
-        time_zone: the session's.
-        emits_updates: whether windows are emitted more than once.
-        measuring: how it is to be measured, if it is.
-
     Raises:
         SqlwinError: something in it cannot run on a stream.
     """
@@ -209,18 +200,11 @@ def lower_query(
         plan.notes,
         plan.sql,
     )
-    operators = {step.number: step.input for step in window_steps(steps.rows)}
-    names = [tuple(s.name for s in operators[number].mode.sources) for number in sorted(operators)]
     general = _lowered_windows(plan, catalog)
-    names += [windows.source_names for _, windows in general]
-    sources = _sources(plan, catalog, general)
     return LoweredStream(
         (plan,),
         steps,
-        tuple(operators.values()),
-        tuple(names),
-        sources,
-        not any(map(_is_unbounded, sources)),
+        _sources(plan, catalog, general),
         (_late_output(steps),),
         general,
         time_zone,
@@ -235,12 +219,6 @@ def lower_set(
 ) -> LoweredStream:
     """Lower the plans of INSERTs whose windows share slices, to one stream.
 
-    Args:
-        plans: the plans.
-        names: the tables that they write.
-        catalog: the tables.
-        time_zone: the session's.
-
     Raises:
         SqlwinError: one of them cannot run on a stream, by itself or with the others.
     """
@@ -253,15 +231,10 @@ def lower_set(
         # there is one operator, whatever the number of windows
         late.append(output and replace(output, operators=(0,)))
     steps = lower_stream_set([plan.physical for plan in plans], names, catalog, time_zone)
-    local = steps.shared.input
-    sources = _sources(plans[0], catalog, ())
     return LoweredStream(
         tuple(plans),
         steps,
-        (local,),
-        (tuple(source.name for source in local.mode.sources),) * len(plans),
-        sources,
-        not any(map(_is_unbounded, sources)),
+        _sources(plans[0], catalog, ()),
         tuple(late),
         (),
         time_zone,
@@ -272,20 +245,16 @@ def lower_set(
 
 def lower_rows(
     plan: Plan, catalog: SessionCatalog, time_zone: str, time: tuple[str, str] | None
-) -> LoweredRows:
-    """Lower the rows of a plan for an operator that takes them one by one.
+) -> tuple[StreamRowsStep, tuple[TableSpec | Registered, ...]]:
+    """The rows of a plan for an operator that takes them one by one, and the streams they are of.
 
-    Args:
-        plan: the plan.
-        catalog: the tables.
-        time_zone: the session's.
-        time: name and type of the column that the windows are on; None: processing time.
+    `time` is name and type of the column that windows are on; None: processing time.
 
     Raises:
         SqlwinError: something in the plan cannot run on a stream, or a watermark is missing.
     """
     step = lower_stream_rows(plan.physical, catalog, time_zone, time, _refusals(plan), plan.notes)
-    return LoweredRows(plan, step, _sources(plan, catalog, _lowered_windows(plan, catalog)))
+    return step, _sources(plan, catalog, _lowered_windows(plan, catalog))
 
 
 def general_windows_in(
@@ -319,11 +288,6 @@ def _sources(
         if isinstance(entry, Registered) and entry.made_by is not None:
             found += next(lowered).sources
     return tuple(found)
-
-
-def _is_unbounded(source: TableSpec | Registered) -> bool:
-    # registered windows are as bounded as what they read, which is among the sources too
-    return source.made_by is None if isinstance(source, Registered) else is_unbounded(source)
 
 
 def _late_output(steps: StreamSteps) -> LateOutput | StreamRefusal | None:

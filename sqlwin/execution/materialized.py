@@ -5,23 +5,31 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from planner.sql.intervals import render_duration, render_months
+from planner.materialized.form import grid_text, time_text
+from planner.sql.intervals import render_duration
 from runtime.connectors.lake.places import TablePlace
 from runtime.errors import AnalysisError, CatalogError
 from runtime.slices.refresh import PlannedRows, Refreshed, compact, refresh, settle
 from runtime.slices.removal import remove_slices
-from runtime.slices.store import FORMAT, StoredSlices, create_slices, is_table, set_suspended
+from runtime.slices.store import (
+    FORMAT,
+    PLAIN_FORMAT,
+    StoredSlices,
+    create_slices,
+    is_table,
+    set_suspended,
+)
 from runtime.spec.figures import counted
 from runtime.spec.slices import LocalForm
 from runtime.spec.windows import Tumble
 from sqlwin.catalog.entries import Definition, MaterializedTable, Name
-from sqlwin.catalog.materialized import directories_in, tables_of
-from sqlwin.catalog.opening import open_materialized
+from sqlwin.catalog.materialized import tables_of
+from sqlwin.catalog.opening import open_directory, open_materialized
 from sqlwin.execution.planning import Plans
-from sqlwin.execution.slices.facts import described_slices
 from sqlwin.execution.slices.kept_rows import kept_rows, planned_rows
 from sqlwin.execution.slices.options import RETENTION, TIERS, rules_of
 from sqlwin.result import Result
@@ -34,11 +42,7 @@ from sqlwin.statements.nodes import (
 
 
 class MaterializedTables:
-    """Carries out the statements about materialized tables of a session.
-
-    Args:
-        plans: the session's.
-    """
+    """Carries out the statements about materialized tables of a session."""
 
     def __init__(self, plans: Plans) -> None:
         self._plans = plans
@@ -53,7 +57,6 @@ class MaterializedTables:
                 base table cannot be read.
         """
         catalog, name = self._plans.catalog, ".".join(statement.name)
-        self.open_directory()
         if (entry := catalog.entry(statement.name)) is not None:
             if statement.if_not_exists and isinstance(entry, MaterializedTable):
                 return _ok(statement.text, f"`{name}` exists already, nothing to do")
@@ -70,15 +73,22 @@ class MaterializedTables:
         if statement.if_not_exists and is_table(place, name):
             return self._open_same(statement, path)
         catalog.follow(tables_of(statement.ast))
-        if statement.refresh_mode == "CONTINUOUS":
-            return self._create_continuous(statement, place)
-        planned = planned_rows(self._plans, statement.name, statement.ast, statement.text)
-        definition = self._definition(statement)
+        is_continuous = statement.refresh_mode == "CONTINUOUS"
+        if is_continuous:
+            planned, _ = kept_rows(self._plans, statement.ast, statement.text)
+            definition = self._of_inserted_rows(self._definition(statement), name)
+        else:
+            planned = planned_rows(self._plans, statement.name, statement.ast, statement.text)
+            definition = self._definition(statement)
         partitions = _partitions(statement, planned.form)
         rules = rules_of(statement.options, planned.form)
-        create_slices(place, name, definition.to_json(), planned.form, partitions, rules=rules)
+        format_ = FORMAT if is_continuous else PLAIN_FORMAT
+        create_slices(place, name, definition.to_json(), planned.form, partitions, format_, rules)
         try:
             opened = open_materialized(catalog, statement.name, path)
+            if is_continuous:
+                said = f"`{name}` is made; INSERT INTO {name} brings its rows"
+                return _ok(statement.text, said)
             done = self._refreshed(opened, statement.text, planned)
         except BaseException:
             catalog.forget(statement.name)
@@ -89,33 +99,6 @@ class MaterializedTables:
             f"`{name}` is made: {done.n_written:,} partials of {done.n_read:,} rows, {n_files}"
         )
         return Result(statement.text, "insert", message, row_count=done.n_read)
-
-    def _create_continuous(self, statement: CreateMaterializedTable, place: TablePlace) -> Result:
-        """Make one without rows, which come by INSERT."""
-        assert statement.ast is not None
-        name = ".".join(statement.name)
-        kept = kept_rows(self._plans, statement.ast, statement.text)
-        definition = self._definition(statement)
-        if len(definition.tables) != 1 or definition.views:
-            view = ".".join(definition.views[0][0]) if definition.views else name
-            raise AnalysisError(
-                "REFRESH_MODE = CONTINUOUS takes a query over one table, and over no view",
-                subjects=(view, "CONTINUOUS", name),
-                hint="write in the query what the view says",
-            )
-        (table,) = definition.tables
-        columns = table.columns or self._plans.catalog.columns_in(table)
-        definition = replace(definition, refresh_mode="CONTINUOUS", columns=columns)
-        partitions = _partitions(statement, kept.form)
-        rules = rules_of(statement.options, kept.form)
-        create_slices(place, name, definition.to_json(), kept.form, partitions, FORMAT, rules)
-        try:
-            open_materialized(self._plans.catalog, statement.name, place.path)
-        except BaseException:
-            self._plans.catalog.forget(statement.name)
-            remove_slices(place)
-            raise
-        return _ok(statement.text, f"`{name}` is made; INSERT INTO {name} brings its rows")
 
     def alter(self, statement: AlterMaterializedTable) -> Result:
         """REFRESH, SUSPEND or RESUME one.
@@ -146,7 +129,6 @@ class MaterializedTables:
         Raises:
             CatalogError: there is none, or the name is another thing's.
         """
-        self.open_directory()
         catalog = self._plans.catalog
         entry = catalog.entry(statement.name)
         if entry is None and statement.if_exists:
@@ -158,8 +140,7 @@ class MaterializedTables:
 
     def show(self, statement: ShowNames) -> pa.Table:
         """All there are, with what they hold."""
-        self.open_directory()
-        rows: dict[str, list[str]] = {name: [] for name in _SHOWN}
+        rows = []
         pattern = None if statement.like is None else _like(statement.like)
         for entry in self._plans.catalog.materialized():
             name = ".".join(entry.name)
@@ -169,7 +150,7 @@ class MaterializedTables:
             values = (
                 name,
                 stored.form.base,
-                _grid(stored.form),
+                grid_text(stored.form.grid),
                 ", ".join(key.name for key in stored.form.keys),
                 f"{sum(file.n_rows for file in stored.files):,}",
                 str(len(stored.files)),
@@ -179,14 +160,37 @@ class MaterializedTables:
                 _status(entry, stored),
                 entry.path,
             )
-            for column, value in zip(_SHOWN, values, strict=True):
-                rows[column].append(value)
-        return pa.table({name: pa.array(column, pa.string()) for name, column in rows.items()})
+            rows.append(dict(zip(_SHOWN, values, strict=True)))
+        return pa.Table.from_pylist(rows, pa.schema([(name, pa.string()) for name in _SHOWN]))
 
     def described(self, entry: MaterializedTable) -> pa.Table:
-        """Facts about one: what is kept, of which time, since when."""
+        """DESCRIBE EXTENDED of one: what is kept, of which time, since when."""
         stored = self._plans.catalog.slices.stored(entry.path, ".".join(entry.name))
-        return described_slices(entry, stored)
+        definition, form = entry.definition, stored.form
+        files, options = stored.files, dict(definition.options)
+        facts = {
+            "materialized table": ".".join(entry.name),
+            "of table": form.base,
+            "refresh mode": definition.refresh_mode,
+            "freshness": definition.freshness.removeprefix("INTERVAL "),
+            "status": "suspended" if stored.is_suspended else "active",
+            "keys": ", ".join(f"{key.name} {key.type}" for key in form.keys),
+            "partials": ", ".join(partial.text for partial in form.partials),
+            "slices": _grids(stored),
+            **{key: options[key] for key in sorted(options)},
+            "dropped": _dropped(stored),
+            "from": _start(stored),
+            "until": time_text(max(file.last_us for file in files)) if files else "",
+            "rows": f"{sum(file.n_rows for file in files):,}",
+            "data files": f"{len(files):,}",
+            "bytes": f"{sum(file.n_bytes for file in files):,}",
+            "base files": "" if definition.is_inserted else f"{len(stored.manifest):,}",
+            "version": str(stored.version),
+            "last change": _last_change(stored),
+            "path": entry.path,
+        }
+        shown = {name: value for name, value in facts.items() if value}
+        return pa.table({"fact": pa.array(shown), "value": pa.array(shown.values(), pa.string())})
 
     def open_directory(self) -> None:
         """Open what is in the directory that 'sqlwin.materialized.dir' names.
@@ -194,20 +198,15 @@ class MaterializedTables:
         Raises:
             SqlwinError: one cannot be opened.
         """
-        root = str(self._plans.config.get("sqlwin.materialized.dir") or "")
-        if not root:
-            return
-        catalog = self._plans.catalog
-        opened = {entry.path for entry in catalog.materialized()}
-        for path in directories_in(catalog.slices.place(root)):
-            name = (os.path.basename(path),)
-            if path not in opened and catalog.entry(name) is None:
-                open_materialized(catalog, name, path)
+        open_directory(self._plans.catalog, self._directory)
+
+    @property
+    def _directory(self) -> str:
+        return str(self._plans.config.get("sqlwin.materialized.dir") or "")
 
     # -- parts ---------------------------------------------------------------------------------
 
     def _entry(self, name: Name) -> MaterializedTable:
-        self.open_directory()
         entry = self._plans.catalog.entry(name)
         if isinstance(entry, MaterializedTable):
             return entry
@@ -229,7 +228,7 @@ class MaterializedTables:
                 hint=f"it takes 'path', '{TIERS}' and '{RETENTION}'",
             )
         name = ".".join(statement.name)
-        root = str(self._plans.config.get("sqlwin.materialized.dir") or "")
+        root = self._directory
         if "path" not in options and not root:
             raise CatalogError(
                 f"where the slices of `{name}` go is not said",
@@ -252,6 +251,23 @@ class MaterializedTables:
                 (key.lower(), value) for key, value in statement.options if key.lower() != "path"
             ),
         )
+
+    def _of_inserted_rows(self, definition: Definition, name: str) -> Definition:
+        """The definition of a table without rows, which come by INSERT.
+
+        Raises:
+            AnalysisError: it is over several tables, or over a view.
+        """
+        if len(definition.tables) != 1 or definition.views:
+            view = ".".join(definition.views[0][0]) if definition.views else name
+            raise AnalysisError(
+                "REFRESH_MODE = CONTINUOUS takes a query over one table, and over no view",
+                subjects=(view, "CONTINUOUS", name),
+                hint="write in the query what the view says",
+            )
+        (table,) = definition.tables
+        columns = table.columns or self._plans.catalog.columns_in(table)
+        return replace(definition, refresh_mode="CONTINUOUS", columns=columns)
 
     def _open_same(self, statement: CreateMaterializedTable, path: str) -> Result:
         """Open what CREATE IF NOT EXISTS finds, if it is the same."""
@@ -335,12 +351,6 @@ def _status(entry: MaterializedTable, stored: StoredSlices) -> str:
     return "suspended" if stored.is_suspended else "active"
 
 
-def _grid(form: LocalForm) -> str:
-    if isinstance(form.grid, Tumble):
-        return render_duration(form.grid.size_us)
-    return render_months(form.grid.size_months)
-
-
 def _like(pattern: str) -> re.Pattern[str]:
     escaped = (re.escape(c) if c not in "%_*" else "." if c == "_" else ".*" for c in pattern)
     return re.compile("".join(escaped).lower())
@@ -366,3 +376,32 @@ def _report(name: str, done: Refreshed) -> str:
 
 def _ok(text: str, message: str) -> Result:
     return Result(text, "ok", message)
+
+
+def _grids(stored: StoredSlices) -> str:
+    """How wide slices are, from the oldest on."""
+    tiers = reversed(stored.reached.tiers)
+    old = [f"{render_duration(t.width_us)} up to {time_text(t.until_us)}" for t in tiers]
+    return ", ".join([*old, grid_text(stored.form.grid)])
+
+
+def _dropped(stored: StoredSlices) -> str:
+    since_us = stored.reached.since_us
+    return "" if since_us is None else f"up to {time_text(since_us)}"
+
+
+def _start(stored: StoredSlices) -> str:
+    """Where the first slice begins; of months, where it ends."""
+    if not stored.files:
+        return ""
+    grid, first_us = stored.form.grid, stored.files[0].first_us
+    wide = [t.width_us for t in stored.reached.tiers if first_us <= t.until_us]
+    if isinstance(grid, Tumble):
+        return time_text(first_us - max([grid.size_us, *wide]))
+    return f"before {time_text(first_us)}"
+
+
+def _last_change(stored: StoredSlices) -> str:
+    (commit,) = stored.delta.history(1)
+    at = datetime.fromtimestamp(int(commit["timestamp"]) / 1000, UTC)
+    return at.strftime("%Y-%m-%d %H:%M:%SZ")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from planner.nodes.windows import notes_on_windows
+from planner.optimizer import Options
 from planner.plan import Plan, plan_query
 from planner.sql.depth import deep_trees
 from runtime.batch.in_process import RowsHere
@@ -22,10 +22,15 @@ from runtime.errors import SqlwinError
 from runtime.spark.jvm.submit import configured_defaults
 from runtime.spark.session import new_settings
 from sqlwin.catalog.definitions import Definitions
-from sqlwin.catalog.offline import NeedsSpark, OfflineCatalog, java_time_zone, open_directory
-from sqlwin.catalog.options import hint_notes
+from sqlwin.catalog.offline import NeedsSpark, OfflineCatalog, java_time_zone
+from sqlwin.catalog.opening import open_directory
 from sqlwin.config.config import Config
-from sqlwin.execution.in_process import in_process, in_process_document, planner_options
+from sqlwin.execution.in_process import (
+    in_process,
+    in_process_document,
+    plan_in_process,
+    planner_options,
+)
 from sqlwin.result import Result
 from sqlwin.statements.nodes import (
     CreateMaterializedTable,
@@ -131,15 +136,13 @@ class OfflineSession:
         statement = self._begun(text)
         if not isinstance(statement, Query):
             return self._prepared(statement)
-        plan = self._plan(statement.ast, text)
-        here = in_process(plan, self._config, self._time_zone)
-        if here is None:
+        options = self._options()
+        found = plan_in_process(statement.ast, text, self._catalog, self._config, options)
+        if found is None:
             raise NeedsSpark
-        catalog = self._catalog
-        notes = (*hint_notes(statement.ast, catalog.entry), *catalog.file_notes)
-        notes += tuple(notes_on_windows(plan.bound))
+        plan, here, notes = found
         rows = RowsHere(here, plan.physical.schema)
-        return Result(text, "query", here=rows, statement_notes=tuple(dict.fromkeys(notes)))
+        return Result(text, "query", here=rows, statement_notes=notes)
 
     def _begun(self, text: str) -> Statement:
         statement = parse_statement(text)
@@ -178,9 +181,11 @@ class OfflineSession:
             document = in_process_document(document)
         return masked_document(document, self._config.mask.text)
 
+    def _options(self) -> Options:
+        return planner_options(self._config, self._catalog, self._time_zone, self._partitions)
+
     def _plan(self, query: exp.Query, text: str) -> Plan:
-        options = planner_options(self._config, self._catalog, self._time_zone, self._partitions)
-        return plan_query(query, text, options)
+        return plan_query(query, text, self._options())
 
     def _set(self, key: str, value: str) -> None:
         if self._config.spark_setting(key)[0] is not None:

@@ -1,4 +1,4 @@
-"""Plans of the statement at hand, and the DataFrames that carry them out."""
+"""Plans of the current statement, and the DataFrames that carry them out."""
 
 from __future__ import annotations
 
@@ -12,31 +12,37 @@ from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
 from planner.lowering.batch import lower, lower_projection
-from planner.nodes.windows import notes_on_windows
 from planner.optimizer import Options
 from planner.plan import Draft, Plan, draft_plan, plan_together
 from planner.streams.tables import streams_of
 from runtime.batch.execute import ExecutionOptions, batch_rows
 from runtime.connectors.registry import connector_of
 from runtime.errors import SqlwinError
+from runtime.files import is_local_path
 from runtime.frames.arrow_rows import BatchRows
 from runtime.frames.scan_counts import ScanCounts, StatementScanCounts
 from runtime.scan.asked_once import asking_once
-from runtime.spark.files import refuse_remote_streams
+from runtime.spark.files import refuse_remote_streams, resolve
 from runtime.spark.jobs import statement_tag, tag_statement
 from runtime.spark.session import is_remote
-from runtime.spark.settings import settings_of
+from runtime.spark.settings import SparkSettings, settings_of
 from runtime.spec.exchange import InProcessStep
 from runtime.spec.table import TableSpec
+from sqlwin.catalog.analyzer import is_as_usual
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.entries import View
-from sqlwin.catalog.options import hint_notes
+from sqlwin.catalog.materialized import tables_of
+from sqlwin.catalog.offline import KnownCatalog, NeedsSpark
 from sqlwin.catalog.spark_views import spark_views
 from sqlwin.config.config import Config
 from sqlwin.execution.activity import Activity, StatementRun
 from sqlwin.execution.errors import StatementErrors
-from sqlwin.execution.in_process import in_process, planner_options
-from sqlwin.execution.known import KnownPlans
+from sqlwin.execution.in_process import (
+    in_process,
+    plan_in_process,
+    planner_options,
+    query_notes,
+)
 from sqlwin.execution.lowered import (
     Lowered,
     LoweredBatch,
@@ -51,7 +57,7 @@ from sqlwin.parser.positions import relocate
 from sqlwin.statements.nodes import Insert
 
 
-class _AtHand(threading.local):
+class _CurrentStatement(threading.local):
     """What a thread knows of its statement."""
 
     scan_counts: StatementScanCounts | None = None
@@ -63,14 +69,13 @@ class Plans:
     """The road from a query to its rows: planned, lowered, made a DataFrame.
 
     It has what this takes: tables, settings, and where the rows of scans are counted. Threads may
-    run statements at the same time: each has a statement at hand of its own, and plans it while it
+    run statements at the same time: each has a current statement of its own, and plans it while it
     holds the lock.
 
     Attributes:
         spark: the session.
         config: the settings.
         catalog: the tables and views.
-        known: plans over what is known of them without Spark.
         streams: the streams that were started.
         activity: the statements that ran or run.
         lock: held while a statement is planned.
@@ -82,27 +87,27 @@ class Plans:
         self.config = config
         self.lock = spark_views(spark)
         self.catalog = SessionCatalog(spark, self._view_dataframe, lambda: config.mask, self.lock)
-        self.known = KnownPlans(spark, config, self.catalog)
+        self._known = KnownCatalog(self.catalog, lambda: config.mask)
         self.streams = Streams()
         self.activity = Activity(self._marked)
         self._session_scan_counts = None if is_remote(spark) else ScanCounts(spark.sparkContext)
         self.last_scan_counts: StatementScanCounts | None = None
-        self._at_hand = _AtHand()
+        self._current = _CurrentStatement()
 
     @property
     def scan_counts(self) -> StatementScanCounts | None:
-        """Counts of the statement at hand; None where Spark cannot bring them."""
-        return self._at_hand.scan_counts
+        """Counts of the current statement; None where Spark cannot bring them."""
+        return self._current.scan_counts
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What there is to say about how the statement at hand is written."""
-        return self._at_hand.notes
+        """What there is to say about how the current statement is written."""
+        return self._current.notes
 
     @property
     def run(self) -> StatementRun | None:
-        """The record of the statement at hand."""
-        return self._at_hand.run
+        """The record of the current statement."""
+        return self._current.run
 
     def jobs_run(self) -> AbstractContextManager[None]:
         """A block in which jobs run: meanwhile other threads may plan."""
@@ -110,16 +115,16 @@ class Plans:
 
     def begin(self, text: str) -> StatementRun:
         """A statement begins: its counts are its own. What starts jobs marks them first."""
-        run = self._at_hand.run = self.activity.begin(text)
+        run = self._current.run = self.activity.begin(text)
         self.start_statement()
-        self._at_hand.notes = ()
+        self._current.notes = ()
         if self._session_scan_counts is not None:
-            self._at_hand.scan_counts = StatementScanCounts(self._session_scan_counts)
-            self.last_scan_counts = run.scan_counts = self._at_hand.scan_counts
+            self._current.scan_counts = StatementScanCounts(self._session_scan_counts)
+            self.last_scan_counts = run.scan_counts = self._current.scan_counts
         return run
 
     def mark_jobs(self) -> None:
-        """From here on Spark's UI shows the statement at hand beside its jobs.
+        """From here on Spark's UI shows the current statement beside its jobs.
 
         It takes a dozen calls to Java, which a statement without jobs saves.
         """
@@ -128,18 +133,21 @@ class Plans:
             tag_statement(self.spark, self.run.record.tag)
 
     def end(self) -> None:
-        """The statement at hand is over."""
-        self._at_hand.run = None
+        """The current statement is over."""
+        self._current.run = None
 
     def start_statement(self) -> None:
         """From here on tables are read anew, in the mode that is set."""
+        self._start_statement(self.catalog)
+
+    def _start_statement(self, catalog: SessionCatalog) -> None:
         per_split = str(self.config.get("sqlwin.watermark.per-split"))
         mode = str(self.config.get("execution.runtime-mode"))
-        self.catalog.start_statement(mode, per_split=per_split)
+        catalog.start_statement(mode, per_split=per_split)
 
     def add_notes(self, notes: Sequence[str]) -> None:
         """Add notes, each once."""
-        self._at_hand.notes = tuple(dict.fromkeys((*self.notes, *notes)))
+        self._current.notes = tuple(dict.fromkeys((*self.notes, *notes)))
 
     def plan(
         self,
@@ -156,18 +164,30 @@ class Plans:
             sink: the table on top, and whether it is overwritten.
             without: rules that are left out, beside those that settings leave out.
         """
-        (plan,) = self._planned(lambda: [self._draft(query, text, sink, without)], without)
+        (plan,) = self._planned(lambda given: [self._draft(query, text, sink, given)], without)
         return plan
 
     def plan_here(self, query: exp.Query, text: str) -> tuple[Plan, InProcessStep] | None:
         """A query's plan, and what computes its rows in this process; None: that takes Spark.
 
-        Args:
-            query: its tree.
-            text: its text.
+        Spark lists files, reads a footer in a job and analyses SQL several times: longer than it
+        takes to read the slices of a key. So a query over slices is planned over what is known of
+        the session's tables without Spark, where that is sure to give the same.
         """
+        if is_remote(self.spark) or not self.config.get("sqlwin.materialized.in-process-bytes"):
+            return None
         with self._span("planning"), asking_once():
-            found = self.known.plan(query, text)
+            self._start_statement(self._known)
+            if not self._known.has_slices_of(tables_of(query)):
+                return None
+            settings = settings_of(self.spark)
+            if not self._is_known(settings):
+                return None
+            options = self._planner_options(self._known, settings)
+            try:
+                found = plan_in_process(query, text, self._known, self.config, options)
+            except (NeedsSpark, SqlwinError):
+                return None  # planning it with Spark says what is wrong
         if found is None:
             return None
         plan, here, notes = found
@@ -176,29 +196,36 @@ class Plans:
             self.run.planned(plan)
         return plan, here
 
+    def _is_known(self, settings: SparkSettings) -> bool:
+        """Whether Spark's settings are those that the planner without Spark stands for."""
+        return is_as_usual(self.spark, settings) and settings.holds(
+            "files are local", lambda: is_local_path(resolve(self.spark, "/"))
+        )
+
     def plans_together(self, inserts: Sequence[Insert], has_sinks: bool = True) -> list[Plan]:
         """The plans of INSERTs that run together, with their tables on top or without."""
 
-        def drafts() -> Iterator[Draft]:
+        def drafts(options: Options) -> Iterator[Draft]:
             for insert in inserts:
                 sink = (".".join(insert.name), insert.overwrite) if has_sinks else None
-                draft = self._draft(insert.ast, insert.text, sink)
+                draft = self._draft(insert.ast, insert.text, sink, options)
                 yield replace(draft, apart=self._apart(draft, insert))
 
         return self._planned(drafts)
 
     def _planned(
-        self, drafts: Callable[[], Iterable[Draft]], without: frozenset[str] = frozenset()
+        self, drafts: Callable[[Options], Iterable[Draft]], without: frozenset[str] = frozenset()
     ) -> list[Plan]:
         with self._span("planning"), asking_once():
-            plans = plan_together(list(drafts()), self._planner_options(without))
+            options = self._planner_options(self.catalog, settings_of(self.spark), without)
+            plans = plan_together(list(drafts(options)), options)
         if self.run is not None:
             for plan in plans:
                 self.run.planned(plan)
         return plans
 
     def _span(self, name: str) -> AbstractContextManager[None]:
-        """A block on which the statement at hand spends some of its time."""
+        """A block on which the current statement spends some of its time."""
         return nullcontext() if self.run is None else self.run.span(name)
 
     # -- from plans to DataFrames --------------------------------------------------------------
@@ -277,7 +304,7 @@ class Plans:
             return batch_rows(self.spark, lowered.step, project, self.execution_options())
 
     def dataframe_later(self, plan: Plan) -> DataFrame:
-        """The rows of a query over files alone, whose statement is not at hand any more.
+        """The rows of a query over files alone, whose statement is over.
 
         Raises:
             SqlwinError: Spark refuses something in it.
@@ -310,7 +337,7 @@ class Plans:
 
     @contextmanager
     def _marked(self, tag: str, text: str) -> Iterator[None]:
-        """A block whose Spark jobs are those of a statement, whichever is at hand."""
+        """A block whose Spark jobs are those of a statement, whichever is the current one."""
         if is_remote(self.spark):
             yield
             return
@@ -344,28 +371,26 @@ class Plans:
         return None
 
     def _draft(
-        self,
-        query: exp.Query,
-        text: str,
-        sink: tuple[str, bool] | None,
-        without: frozenset[str] = frozenset(),
+        self, query: exp.Query, text: str, sink: tuple[str, bool] | None, options: Options
     ) -> Draft:
         try:
-            draft = draft_plan(query, text, self._planner_options(without), sink)
+            draft = draft_plan(query, text, options, sink)
         except SqlwinError as error:
             doubts = (note for note in self.catalog.file_notes if _is_about(error, note))
             error.hint = next(doubts, error.hint)
             raise relocate(error, text) from error
-        self.add_notes(hint_notes(query, self.catalog.entry))
-        self.add_notes(self.catalog.file_notes)
-        self.add_notes(notes_on_windows(draft.bound))
+        self.add_notes(query_notes(query, self.catalog, draft.bound))
         return draft
 
-    def _planner_options(self, without: frozenset[str] = frozenset()) -> Options:
-        settings = settings_of(self.spark)
+    def _planner_options(
+        self,
+        catalog: SessionCatalog,
+        settings: SparkSettings,
+        without: frozenset[str] = frozenset(),
+    ) -> Options:
         partitions = int(settings.get("spark.sql.shuffle.partitions"))
         zone = settings.get("spark.sql.session.timeZone")
-        options = planner_options(self.config, self.catalog, zone, partitions)
+        options = planner_options(self.config, catalog, zone, partitions)
         return replace(options, disabled_rules=options.disabled_rules | without)
 
 

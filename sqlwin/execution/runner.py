@@ -6,7 +6,7 @@ The private parts that EXPLAIN of Spark's own plan calls were seen in Spark 4.3.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -20,6 +20,7 @@ from planner.plan import Plan
 from planner.sql.depth import deep_trees
 from planner.streams.refusals import BATCH
 from runtime.batch.in_process import RowsHere
+from runtime.connectors.registry import write_rows
 from runtime.errors import AnalysisError, Position
 from runtime.files import is_local_path
 from runtime.frames.arrow_rows import BatchRows
@@ -40,17 +41,16 @@ from sqlwin.config.config import Config
 from sqlwin.execution.advice import Advisor
 from sqlwin.execution.explain import Explanations
 from sqlwin.execution.explain_formats import render
-from sqlwin.execution.inserts import insert_rows, insert_target
-from sqlwin.execution.lowered import LoweredBatch, LoweredRows, LoweredStream, lower_rows
+from sqlwin.execution.inserts import fitted_rows, insert_target
+from sqlwin.execution.lowered import LoweredBatch, LoweredStream
 from sqlwin.execution.materialized import MaterializedTables
 from sqlwin.execution.planning import Plans
 from sqlwin.execution.statement_sets import Inserts
 from sqlwin.execution.streams.handle import StreamState
-from sqlwin.execution.streams.results import StreamQuery
+from sqlwin.execution.streams.results import StartedInsert, StreamQuery, insert_result
 from sqlwin.execution.streams.sinks import IntoTable
 from sqlwin.execution.streams.start import start_stream
-from sqlwin.execution.streams.state import show_state
-from sqlwin.execution.streams.status import how_to_resume, show_streams
+from sqlwin.execution.streams.status import how_to_resume, show_state, show_streams
 from sqlwin.execution.summary import summary
 from sqlwin.result import Result
 from sqlwin.statements import nodes
@@ -66,16 +66,15 @@ class Runner:
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
         self.config = Config()
-        self._plans = Plans(spark, self.config)
-        self.catalog = self._plans.catalog
-        self.streams = self._plans.streams
-        self.activity = self._plans.activity
-        self.lock = self._plans.lock
-        self._inserts = Inserts(self._plans)
-        self.explanations = Explanations(self._plans, self._inserts)
+        self.plans = Plans(spark, self.config)
+        self.catalog = self.plans.catalog
+        self.streams = self.plans.streams
+        self.activity = self.plans.activity
+        self.lock = self.plans.lock
+        self._inserts = Inserts(self.plans)
+        self.explanations = Explanations(self.plans, self._inserts)
         self._definitions = Definitions(self.catalog)
-        self._materialized = MaterializedTables(self._plans)
-        self._advisor = Advisor(self._plans, self._run)
+        self._materialized = MaterializedTables(self.plans)
 
     def run(self, statement: nodes.Statement) -> Result:
         """Carry out a statement.
@@ -84,28 +83,28 @@ class Runner:
             SqlwinError: it is wrong or fails; positions are those in the statement's text.
         """
         with self.lock, deep_trees(statement.text):
-            run = self._plans.begin(statement.text)
+            run = self.plans.begin(statement.text)
             try:
                 result = self._run(statement)
             except BaseException as error:
                 run.failed(error)
                 raise
             finally:
-                self._plans.end()
+                self.plans.end()
             run.document = result.document
             run.over(result.kind, result.message, result.row_count)
-            notes = (*self._plans.notes, *result.statement_notes)
+            notes = (*self.plans.notes, *result.statement_notes)
             return replace(result, statement_notes=notes, run=run)
 
     @property
     def rows_scanned(self) -> int:
-        """How many rows the scans of the statement at hand have read, as far as they have run."""
-        counts = self._plans.last_scan_counts
+        """How many rows the scans of the current statement have read, as far as they have run."""
+        counts = self.plans.last_scan_counts
         return 0 if counts is None else counts.rows_read()
 
     def _run(self, statement: nodes.Statement) -> Result:
         if not isinstance(statement, nodes.Query):
-            self._plans.mark_jobs()
+            self.plans.mark_jobs()
         if not isinstance(statement, nodes.Set | nodes.Reset):
             self._materialized.open_directory()
         match statement:
@@ -118,12 +117,13 @@ class Runner:
             case nodes.Explain():
                 return self._explain_statement(statement)
             case nodes.Advise():
-                return Result(statement.text, "explain", text=self._advisor.advice(statement))
+                advice = Advisor(self.plans, self._run).advice(statement)
+                return Result(statement.text, "explain", text=advice)
             case nodes.CreateTable():
                 return self._create_table(statement)
             case nodes.CreateView():
                 # what is wrong is an error now, not on use
-                plan = self._plans.plan(statement.ast, statement.text)
+                plan = self.plans.plan(statement.ast, statement.text)
                 _check_view_columns(statement, [column.name for column in plan.bound.schema])
                 return _ok(statement, self._definitions.create_view(statement))
             case nodes.CreateMaterializedTable():
@@ -162,7 +162,7 @@ class Runner:
                 table = listings.masked_table(show_streams(self.streams), mask)
             case nodes.ShowState():
                 refuse_remote_state(self.spark)
-                with self._plans.errors_of(statement.text), self._plans.jobs_run():
+                with self.plans.errors_of(statement.text), self.plans.jobs_run():
                     table = show_state(self.spark, statement.directory)
                 table = listings.masked_table(table, mask)
             case nodes.Describe(is_extended=True) if isinstance(
@@ -192,7 +192,7 @@ class Runner:
         notes = []
         for detail in statement.details:
             if detail in _SPARK_DETAILS and isinstance(statement.statement, nodes.Query):
-                rows = self._plans.rows(statement.statement.ast, statement.statement.text)
+                rows = self.plans.rows(statement.statement.ast, statement.statement.text)
                 plan = self.config.mask.text(_spark_plan(rows, detail.lower()))
                 text += f"\n== Spark's Plan, {detail} ==\n{plan}"
             elif detail == "CHANGELOG_MODE":
@@ -213,28 +213,28 @@ class Runner:
         """How this process opens the files of a scan; None: they are on this machine."""
         if all(is_local_path(file.path) for file in source.files):
             return None
-        return store_of_scan(self._plans.spark, source.path)
+        return store_of_scan(self.plans.spark, source.path)
 
     def _query(self, query: exp.Query, text: str) -> Result:
-        known = self._plans.plan_here(query, text)
+        known = self.plans.plan_here(query, text)
         if known is not None:
             return self._rows_here(*known)
-        self._plans.mark_jobs()
-        lowered = self._plans.lower(self._plans.plan(query, text), is_whole=True)
+        self.plans.mark_jobs()
+        lowered = self.plans.lower(self.plans.plan(query, text), is_whole=True)
         if isinstance(lowered, LoweredStream):
-            opened = StreamQuery(self._plans, lowered, query, text)
+            opened = StreamQuery(self.plans, lowered, query, text)
             return opened.result(lambda: self.explanations.take_interrupt())
         if lowered.here is not None:
             return self._rows_here(lowered.plan, lowered.here)
-        rows = self._plans.batch_rows(lowered)
+        rows = self.plans.batch_rows(lowered)
         return Result(
             text,
             "query",
             frame=rows.dataframe,
             arrow_rows=rows.arrow,
-            errors=self._plans.errors_of(text),
+            errors=self.plans.errors_of(text),
             statement_notes=self._notes(),
-            scan_counts=self._plans.scan_counts,
+            scan_counts=self.plans.scan_counts,
         )
 
     def _rows_here(self, plan: Plan, here: InProcessStep) -> Result:
@@ -244,51 +244,23 @@ class Runner:
         return Result(
             plan.sql,
             "query",
-            frame=lambda: self._plans.dataframe_later(plan),
+            frame=lambda: self.plans.dataframe_later(plan),
             here=RowsHere(here, plan.physical.schema, (self._store(source.files), beside)),
-            errors=self._plans.errors_of(plan.sql),
+            errors=self.plans.errors_of(plan.sql),
             statement_notes=self._notes(),
         )
 
     def _summarize(self, statement: nodes.Summarize) -> Result:
-        plan = self._plans.plan(statement.ast, statement.text)
-        if self._plans.is_stream(plan):
+        plan = self.plans.plan(statement.ast, statement.text)
+        if self.plans.is_stream(plan):
             raise AnalysisError(
                 "SUMMARIZE reads all rows, and this stream may go on",
                 hint="SET 'execution.runtime-mode' = 'batch' where its table is bounded",
             )
-        rows = self._plans.dataframe(self._plans.lower(plan))
-        with self._plans.errors_of(statement.text), self._plans.jobs_run():
+        rows = self.plans.dataframe(self.plans.lower(plan))
+        with self.plans.errors_of(statement.text), self.plans.jobs_run():
             table = run_interruptibly(self.spark, lambda: summary(rows))
-        return Result(statement.text, "table", table=table, scan_counts=self._plans.scan_counts)
-
-    def start_statement(self) -> None:
-        """From here on tables are read anew, in the mode that is set."""
-        self._plans.start_statement()
-
-    def plan_of(self, query: nodes.Query) -> Plan:
-        """The plan of a query, in the statement at hand."""
-        return self._plans.plan(query.ast, query.text)
-
-    def is_stream(self, plan: Plan) -> bool:
-        """Whether a plan reads a stream, in the mode of the statement at hand."""
-        return self._plans.is_stream(plan)
-
-    def lowered_rows(self, plan: Plan, time: tuple[str, str] | None) -> LoweredRows:
-        """The rows of a plan over streams for windows that Python functions compute.
-
-        Args:
-            plan: the plan.
-            time: name and type of the column that the windows are on; None: processing time.
-
-        Raises:
-            SqlwinError: something in the plan cannot run on a stream, or a watermark is missing.
-        """
-        return lower_rows(plan, self.catalog, self._plans.time_zone, time)
-
-    def rows_of(self, query: nodes.Query) -> DataFrame:
-        """The rows of a query that runs as a batch, in the statement at hand."""
-        return self._plans.rows(query.ast, query.text)
+        return Result(statement.text, "table", table=table, scan_counts=self.plans.scan_counts)
 
     def _notes(self) -> tuple[str, ...]:
         """Notes about a query that runs as a batch."""
@@ -303,22 +275,23 @@ class Runner:
         if query is None:
             message, notes = self._definitions.create_table(statement)
             return _ok(statement, message, notes)
-        lowered = self._plans.lower(self._plans.plan(query, statement.text))
+        lowered = self.plans.lower(self.plans.plan(query, statement.text))
         if isinstance(lowered, LoweredBatch):
-            rows = self._plans.batch_rows(lowered)
+            rows = self.plans.batch_rows(lowered)
         else:
-            rows = BatchRows.of(self._plans.dataframe(lowered))
+            rows = BatchRows.of(self.plans.dataframe(lowered))
         message, notes = self._definitions.create_table(statement, rows.schema)
         table = insert_target(self.catalog, statement.name)
         assert table is not None
         if isinstance(lowered, LoweredStream):
-            stream = start_stream(self._plans, lowered, IntoTable(table), statement.text)
-            started = [(".".join(statement.name), stream)]
-            result = self._inserts.started(statement.text, started)
+            stream = start_stream(self.plans, lowered, IntoTable(table), statement.text)
+            started = [StartedInsert(statement.name, stream)]
+            result = insert_result(self.plans, statement.text, started)
             return replace(result, statement_notes=(*notes, *result.statement_notes))
         try:
-            with self._plans.errors_of(statement.text), self._plans.jobs_run():
-                count = run_interruptibly(self.spark, lambda: insert_rows(rows, table))
+            with self.plans.errors_of(statement.text), self.plans.jobs_run():
+                fitted = fitted_rows(rows, table)
+                count = run_interruptibly(self.spark, lambda: write_rows(fitted, table, False))
         except BaseException:
             self.catalog.drop(statement.name, "TABLE", if_exists=True)
             raise
@@ -328,7 +301,7 @@ class Runner:
             message,
             row_count=count,
             statement_notes=notes,
-            scan_counts=self._plans.scan_counts,
+            scan_counts=self.plans.scan_counts,
         )
 
     def _drop(self, statement: nodes.Drop) -> Result:
@@ -350,7 +323,7 @@ class Runner:
         stream = self.streams.find(statement.name)
         if stream.state is not StreamState.RUNNING:
             return _ok(statement, f"stream {stream.number} does not run: it is {stream.state}")
-        with self._plans.jobs_run():
+        with self.plans.jobs_run():
             stream.stop()
         name = f"stream {stream.number} (`{stream.setup.name}`)"
         if failure := stream.failure():
@@ -408,7 +381,7 @@ class Runner:
     def _spark_statement(self, text: str) -> Result:
         refuse_kept_table(self.catalog, text)
         self.catalog.show_all(words(text))
-        errors = self._plans.errors_of(text)
+        errors = self.plans.errors_of(text)
         with errors:
             rows = self.spark.sql(text)
             if not rows.columns:
@@ -441,20 +414,16 @@ def _not_of_streams(text: str) -> AnalysisError:
 
 def _spark_plan(rows: DataFrame, mode: str) -> str:
     """What Spark makes of a query, as its own EXPLAIN prints it."""
-    return unless_missing(
-        "EXPLAIN without Spark's own plan", lambda: _explained(rows, mode), "not to be had\n"
-    )
 
-
-def _explained(rows: DataFrame, mode: str) -> str:
-    # `DataFrame.explain` prints it, among what other threads print meanwhile
-    spark = rows.sparkSession
-    if is_remote(spark):
-        text = rows._explain_string(mode=mode)  # type: ignore[operator]
-    else:
+    def explained() -> str:
+        # `DataFrame.explain` prints it, among what other threads print meanwhile
+        spark = rows.sparkSession
+        if is_remote(spark):
+            return str(rows._explain_string(mode=mode))  # type: ignore[operator]
         execution = rows._jdf.queryExecution()
-        text = cast(Any, spark)._jvm.PythonSQLUtils.explainString(execution, mode)
-    return f"{text}\n"
+        return str(cast(Any, spark)._jvm.PythonSQLUtils.explainString(execution, mode))
+
+    return unless_missing("EXPLAIN without Spark's own plan", explained, "not to be had") + "\n"
 
 
 def _ok(statement: nodes.Statement, message: str, notes: tuple[str, ...] = ()) -> Result:
@@ -473,10 +442,5 @@ def _check_view_columns(view: nodes.CreateView, found: Sequence[str]) -> None:
         )
 
 
-def _settings_table(rows: list[tuple[str, str]]) -> pa.Table:
-    return pa.table(
-        {
-            "key": pa.array([key for key, _ in rows], pa.string()),
-            "value": pa.array([value for _, value in rows], pa.string()),
-        }
-    )
+def _settings_table(rows: Iterable[tuple[str, str]]) -> pa.Table:
+    return pa.table(list(zip(*rows, strict=True)), ["key", "value"])

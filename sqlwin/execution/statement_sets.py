@@ -27,16 +27,16 @@ from sqlwin.catalog.entries import MaterializedTable
 from sqlwin.catalog.options import idle_notes
 from sqlwin.execution.analyze import Watched
 from sqlwin.execution.inserts import (
+    dependencies,
     fitted_rows,
-    hold_ups,
     insert_into_spark,
     target_of,
 )
 from sqlwin.execution.lowered import LoweredBatch, lower_set
 from sqlwin.execution.planning import Plans
 from sqlwin.execution.slices.insert import insert_into_slices
-from sqlwin.execution.streams.handle import Stream, StreamPart
-from sqlwin.execution.streams.results import insert_result
+from sqlwin.execution.streams.handle import Stream
+from sqlwin.execution.streams.results import StartedInsert, insert_result, stop_all
 from sqlwin.execution.streams.sinks import IntoTables, into_table
 from sqlwin.execution.streams.start import start_stream
 from sqlwin.result import Result
@@ -67,14 +67,14 @@ class Inserts:
             done = insert_into_slices(self._plans, statement, entry)
             if isinstance(done, Result):
                 return replace(done, scan_counts=self._plans.scan_counts)
-            return self.started(statement.text, [(".".join(statement.name), done)])
+            started = StartedInsert(statement.name, done)
+            return insert_result(self._plans, statement.text, [started])
         table = target_of(self._plans.catalog, statement)  # refused before anything runs
         plan = self._plans.plan(statement.ast, statement.text)
         self._add_notes(statement, table)
         if self._plans.is_stream(plan):
-            stream = self._start_insert(plan, statement, table)
-            started = [(".".join(statement.name), stream)]
-            return self.started(statement.text, started)
+            started = StartedInsert(statement.name, self._start_insert(plan, statement, table))
+            return insert_result(self._plans, statement.text, [started])
         lowered = self._plans.lower(plan)
         assert isinstance(lowered, LoweredBatch)
         rows = self._plans.batch_rows(lowered)
@@ -131,32 +131,30 @@ class Inserts:
 
     def _start_set(
         self, statement: StatementSet, plans: Sequence[Plan], tables: Sequence[TableSpec | None]
-    ) -> list[Stream | StreamPart | str]:
+    ) -> list[StartedInsert]:
         """Start INSERTs from streams: those whose windows share slices as one, others one each."""
         inserts = statement.inserts
-        started: dict[int, Stream | StreamPart | str] = {}
+        started: dict[int, StartedInsert] = {}
         groups = shared_stream_groups([plan.physical for plan in plans], self._plans.catalog)
         try:
             for numbers in groups:
-                first = numbers[0]
-                if len(numbers) == 1:
-                    started[first] = self._start_insert(plans[first], inserts[first], tables[first])
-                    continue
-                parts = self._start_shared(
-                    statement.text, [(inserts[i], plans[i], tables[i]) for i in numbers]
-                )
-                given = [parts] * len(numbers) if isinstance(parts, str) else parts
-                started |= zip(numbers, given, strict=True)
+                chosen = [(inserts[i], plans[i], tables[i]) for i in numbers]
+                if len(chosen) == 1:
+                    ((insert, plan, table),) = chosen
+                    stream = self._start_insert(plan, insert, table)
+                else:
+                    stream = self._start_shared(statement.text, chosen)
+                for place, (number, (insert, _, _)) in enumerate(zip(numbers, chosen, strict=True)):
+                    own = place if len(chosen) > 1 else None
+                    started[number] = StartedInsert(insert.name, stream, own)
         except BaseException:
-            for part in started.values():
-                if not isinstance(part, str):
-                    (part.stream if isinstance(part, StreamPart) else part).stop()
+            stop_all(started.values())
             raise
         return [started[number] for number in range(len(inserts))]
 
     def _start_shared(
         self, text: str, inserts: Sequence[tuple[Insert, Plan, TableSpec | None]]
-    ) -> list[StreamPart] | str:
+    ) -> Stream | str:
         plans = self._plans
         names = tuple(".".join(insert.name) for insert, _, _ in inserts)
         sink = IntoTables(names, tuple(into_table(insert, table) for insert, _, table in inserts))
@@ -164,26 +162,7 @@ class Inserts:
             lowered = lower_set(
                 [plan for _, plan, _ in inserts], names, plans.catalog, plans.time_zone
             )
-        stream = start_stream(plans, lowered, sink, text)
-        if not isinstance(stream, Stream):
-            return stream
-        return [StreamPart(stream, number) for number in range(len(inserts))]
-
-    def started(
-        self, text: str, started: Sequence[tuple[str, Stream | StreamPart | str]]
-    ) -> Result:
-        """What INSERTs from streams give, once those that are waited for are over.
-
-        See `insert_result`.
-        """
-        parts = [part for _, part in started if not isinstance(part, str)]
-        streams = [part.stream if isinstance(part, StreamPart) else part for part in parts]
-        if self._plans.run is not None:
-            for number in dict.fromkeys(stream.number for stream in streams):
-                self._plans.run.started(number)
-        waits = bool(self._plans.config.get("table.dml-sync"))
-        with self._plans.jobs_run():
-            return insert_result(text, started, waits=waits)
+        return start_stream(plans, lowered, sink, text)
 
     def run_set(self, statement: StatementSet) -> Result:
         """All INSERTs of a set; over bounded tables all are checked before the first one runs."""
@@ -194,9 +173,7 @@ class Inserts:
         if all(are_streams):
             # All are started before the first is waited for
             started = self._start_set(statement, plans, tables)
-            names = [".".join(insert.name) for insert in inserts]
-            pairs = list(zip(names, started, strict=True))
-            return self.started(statement.text, pairs)
+            return insert_result(self._plans, statement.text, started)
         if any(are_streams):
             results = [self.insert(insert) for insert in inserts]
         else:
@@ -234,7 +211,7 @@ class Inserts:
         tables = [self._target(insert) for insert in inserts]
         targets = [(insert.name, table) for insert, table in zip(inserts, tables, strict=True)]
         queries = [insert.ast for insert in inserts]
-        after = hold_ups(targets, queries, plans.catalog, partial(resolve, plans.spark))
+        after = dependencies(targets, queries, plans.catalog, partial(resolve, plans.spark))
         kept = read_by_several(steps)
         with SharedPartials(kept, begins_early=meter is None and not any(after)) as shared:
             rows = [

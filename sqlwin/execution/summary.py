@@ -31,31 +31,25 @@ def summary(rows: DataFrame) -> pa.Table:
     """A row for each column: how many values and NULLs, distinct ones, range, mean and quantiles.
 
     Numbers of distinct values and quantiles are approximate. A figure that a type has not is NULL.
-
-    Args:
-        rows: what is summarised; read once.
     """
     names = [f"c{i}" for i in range(len(rows.columns))]
     plain = rows.toDF(*names)
     types = [field.dataType for field in rows.schema.fields]
     counted = [F.count(F.lit(1)).alias("rows")]
-    figures: list[tuple[str, str]] = []
     for name, type_ in zip(names, types, strict=True):
         for figure, applies, value in _FIGURES:
             if applies(type_):
-                figures.append((name, figure))
                 counted.append(value(F.col(name)).alias(f"{name}_{figure}"))
     found = plain.agg(*counted).collect()[0].asDict()
-    n_rows = found["rows"]
-    columns: dict[str, list[object]] = {title: [] for title in _TITLES}
+    lines = []
     for name, original, type_ in zip(names, rows.columns, types, strict=True):
-        get = {figure: found[f"{name}_{figure}"] for c, figure in figures if c == name}.get
+        get = {figure: found.get(f"{name}_{figure}") for figure, _, _ in _FIGURES}.get
         quantiles = get("quantiles") or [None] * len(_QUANTILES)
         values = (
             original,
             shown_type(type_ddl(type_)),
             get("count"),
-            n_rows - (get("count") or 0),
+            found["rows"] - (get("count") or 0),
             get("distinct"),
             get("min"),
             get("max"),
@@ -63,12 +57,10 @@ def summary(rows: DataFrame) -> pa.Table:
             get("std"),
             *quantiles,
         )
-        for title, value in zip(_TITLES, values, strict=True):
-            columns[title].append(value)
+        lines.append(dict(zip(_TITLES, values, strict=True)))
     kinds = {"count": pa.int64(), "nulls": pa.int64(), "approx_distinct": pa.int64()}
-    return pa.table(
-        {title: pa.array(v, kinds.get(title, pa.string())) for title, v in columns.items()}
-    )
+    schema = pa.schema([(title, kinds.get(title, pa.string())) for title in _TITLES])
+    return pa.Table.from_pylist(lines, schema)
 
 
 _TITLES = (

@@ -53,7 +53,7 @@ from runtime.streaming.operators.window import WindowOperator, WindowSpec
 from runtime.streaming.state import slices
 from runtime.streaming.state.blobs import FACTS, decode_facts
 from runtime.streaming.state.buckets import BUCKETS, Place
-from runtime.streaming.state.columns import PartialColumns
+from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.shared_slices import SharedSpec, one_reader
 
 MINUTE = 60_000_000
@@ -221,7 +221,7 @@ def _set_spec(windows: Sequence[AlignedWindow]) -> WindowSpec:
         )
         for number, window in enumerate(windows)
     )
-    shared = SharedSpec(readers, PartialColumns(("key",), "$slice_end", ACCUMULATORS))
+    shared = SharedSpec(readers, StateColumns(("key",), "$slice_end", ACCUMULATORS))
     return WindowSpec(shared, KeyGroupSpec(1, by=("key",)))
 
 
@@ -286,7 +286,7 @@ def _sessions(options: argparse.Namespace) -> Iterator[_Fire]:
     window, partials = SessionWindow(30 * MINUTE, ("key",)), _SESSION_PARTIALS
     aggregation = WindowAggregation(window, ("key",), "$slice_end", partials)
     spec = SessionSpec(
-        aggregation, PartialColumns(("key",), "$slice_end", partials), KeyGroupSpec(1, by=("key",))
+        aggregation, StateColumns(("key",), "$slice_end", partials), KeyGroupSpec(1, by=("key",))
     )
     bound = MemoryBound(Place(("key",), 1, 0), options.bucket_mb << 20)
     store, rng = Blobs(), np.random.default_rng(5)

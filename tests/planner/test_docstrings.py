@@ -21,9 +21,8 @@ from sqlglot.schema import MappingSchema
 import planner
 from planner.binder.binder import bind
 from planner.catalog import Schema, StreamTable
-from planner.explain.build import rule_summary
+from planner.explain.build import rule_summary, tree
 from planner.explain.operators import logical_operators, physical_operators
-from planner.explain.text import tree
 from planner.nodes.logical import Node
 from planner.nodes.physical import to_physical
 from planner.optimizer import Options, Stage, Trace, optimize_together

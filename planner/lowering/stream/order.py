@@ -33,10 +33,6 @@ from runtime.spec.windows import SessionWindow
 def without_order_of_stream(plan: Node, catalog: Catalog) -> tuple[Node, tuple[RankOrder, ...]]:
     """A plan without the ORDER BY of its whole result, and by what its micro-batches are sorted.
 
-    Args:
-        plan: a plan over streams.
-        catalog: says which tables are streams.
-
     Returns:
         The plan as it is, if it has no ORDER BY or one that needs all rows before the first.
     """

@@ -9,15 +9,17 @@ UNION ALL.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Protocol
 
 from sqlglot import exp
 
-from planner.catalog import Catalog, StreamTable
-from planner.lowering.relational import expand_query, repeated_rows
+from planner.catalog import Catalog, StreamTable, column_named
+from planner.lowering.batch import Lowering
+from planner.lowering.relational import expand_query, repeated_rows, select_from
 from planner.lowering.stream.select import (
+    EPOCH,
     cast_as,
     guarded,
     guarded_items,
@@ -27,7 +29,6 @@ from planner.lowering.stream.select import (
     numbered,
     select_carried,
 )
-from planner.lowering.stream.watermarks import StreamMarks
 from planner.nodes.logical import (
     Aggregate,
     Expand,
@@ -44,15 +45,22 @@ from planner.nodes.logical import (
 )
 from planner.nodes.physical import GlobalWindowAggregate
 from planner.nodes.windows import output_names
-from planner.sql.build import alias, column, conjunction, identifier, literal, union_all
+from planner.sql.build import (
+    alias,
+    column,
+    conjunction,
+    identifier,
+    literal,
+    select_all_from,
+    union_all,
+)
 from planner.sql.nodes import TextSpan, span_of
 from planner.sql.parts import operands
-from planner.streams.event_time import check_time, operators_below
-from planner.streams.late_rows import LateSource, refuse_lost_rows
-from planner.streams.processing_time import is_processing_time
+from planner.streams.late_rows import DROP, LateSource
 from planner.streams.refusals import JOIN, StreamRefusal
-from planner.streams.tables import stream_named, stream_tables
-from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK, StreamSource
+from planner.streams.tables import bare_table, stream_named, stream_tables
+from planner.streams.time_columns import check_time, is_processing_time
+from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, SPLIT, WATERMARK, StreamSource
 
 _CONTROL = (KEEP, SOURCE, WATERMARK)
 
@@ -64,15 +72,14 @@ Scope = Mapping[str, exp.Query]
 StreamPlace = tuple[exp.Table, StreamTable]
 
 
-class Operators(Protocol):
-    """What lowers the nodes that are not rows of tables."""
+class OperatorLowering(Lowering, ABC):
+    """Lowers the nodes that are not rows of tables."""
 
-    def query(self, node: Node) -> exp.Query:
-        """A node as plain SQL."""
-
+    @abstractmethod
     def operator(self, node: GlobalWindowAggregate) -> tuple[exp.Select, StreamSource]:
         """The windows of an operator with KEEP, SOURCE, WATERMARK, and itself as a source."""
 
+    @abstractmethod
     def whole_windows(self, node: Node) -> tuple[exp.Select, StreamSource | None]:
         """The same of a node over whole windows; no source if no watermark comes with the rows."""
 
@@ -87,6 +94,7 @@ class StreamRows:
         more: further columns that windows carry in band.
 
     Attributes:
+        sources: the sources of watermarks, by the numbers in SOURCE.
         has_operator: whether one of the sources is another window operator.
         has_late_rows: whether rows that can be late are among them as their table has them.
         are_carried: whether watermarks come in the rows that they are of, not beside them.
@@ -94,7 +102,7 @@ class StreamRows:
 
     def __init__(
         self,
-        operators: Operators,
+        operators: OperatorLowering,
         catalog: Catalog,
         late: LateSource | None = None,
         more: tuple[str, ...] = (),
@@ -103,15 +111,11 @@ class StreamRows:
         self._catalog = catalog
         self._late = late
         self._more = more if late is None else (*more, LATE_ROW)
-        self._marks = StreamMarks(catalog)
+        self._is_processing_time = False
+        self.sources: list[StreamSource] = []
         self.has_operator = False
         self.has_late_rows = False
         self.are_carried = False
-
-    @property
-    def sources(self) -> list[StreamSource]:
-        """The sources of watermarks, by the numbers in SOURCE."""
-        return self._marks.sources
 
     def carried(
         self,
@@ -132,18 +136,16 @@ class StreamRows:
             StreamRefusal: a stream has no watermark, or `time_column` is not what it follows.
         """
         if time_column is not None:
-            self._marks.is_processing_time = is_processing_time(
-                node, time_column, self._catalog, place
-            )
-        if time_column is not None and not self._marks.is_processing_time:
-            check_time(node, time_column, self._catalog, place)
+            self._is_processing_time = is_processing_time(node, time_column, self._catalog, place)
+            if not self._is_processing_time:
+                check_time(node, time_column, self._catalog, place)
         query = self._carry(node)
         self.are_carried = query is not None
         if query is not None:
             return self._following(query, node, followed)
         self.sources.clear()
         self._refuse_lost_rows("below", node, place)
-        if operators_below(node):
+        if any(node.find_all(GlobalWindowAggregate)):
             raise StreamRefusal(
                 "a window over the results of another window can be reached through filters, "
                 "projections and UNION ALL only",
@@ -177,13 +179,13 @@ class StreamRows:
             case GlobalWindowAggregate():
                 self.has_operator = True
                 select, source = self._operators.operator(node)
-                return numbered(select, self._marks.number(source))
+                return numbered(select, self._number(source))
             case Aggregate() | WindowRank() | WindowDeduplicate() | WindowJoin():
                 select, origin = self._operators.whole_windows(node)
                 if origin is None:
                     return None
                 self.has_operator = True
-                return numbered(select, self._marks.number(origin))
+                return numbered(select, self._number(origin))
             case WindowRows():
                 inner = self._carry(node.input)
                 return (
@@ -224,18 +226,12 @@ class StreamRows:
 
     def _scan(self, query: exp.Query, stream: StreamTable) -> exp.Query:
         """A table with its watermark."""
-        number = self._marks.number_of(stream, query)
-        items: list[exp.Expr] = [
-            exp.Star(),
-            alias(exp.true(), KEEP),
-            alias(number, SOURCE),
-            alias(self._marks.watermark(stream, query), WATERMARK),
-        ]
+        items = [exp.Star(), alias(exp.true(), KEEP), *self._marks(stream, query)]
         if self._late is not None:
             items.append(alias(self._late.row(stream), LATE_ROW))
             is_its_table = stream.name == self._late.table
-            self.has_late_rows |= is_its_table and not self._marks.is_processing_time
-        return exp.Select(expressions=items, from_=exp.From(this=exp.Subquery(this=query)))
+            self.has_late_rows |= is_its_table and not self._is_processing_time
+        return select_from(query, *items)
 
     # -- texts ---------------------------------------------------------------------------------
 
@@ -289,7 +285,7 @@ class StreamRows:
             return None
         plain = source.copy()
         plain.set("alias", None)
-        return self._scan(exp.Select(expressions=[exp.Star()], from_=exp.From(this=plain)), stream)
+        return self._scan(select_all_from(plain), stream)
 
     def _carry_union(
         self, query: exp.Union, relations: Mapping[str, Node], scope: Scope
@@ -333,10 +329,10 @@ class StreamRows:
     def _beside(self, node: Node) -> exp.Query:
         """The node as it is, and the watermarks of its tables beside its rows."""
         result = self._unaccompanied(node)
-        if self._marks.is_processing_time:
+        if self._is_processing_time:
             # every row carries its processing time, so no table need be read once more
             for _, stream in stream_tables(node, self._catalog):
-                self._marks.number(StreamSource(stream.name, "proctime"))
+                self._number(StreamSource(stream.name, "proctime"))
             return result
         for place in stream_tables(node, self._catalog):
             result = self._with_marks(result, node, place)
@@ -349,33 +345,26 @@ class StreamRows:
 
         What reads the results of other operators follows what these follow.
         """
-        if self._marks.is_processing_time or all(_is_operator(source) for source in self.sources):
+        if self._is_processing_time or all(_is_operator(source) for source in self.sources):
             return query
         control = (*_CONTROL, *self._more)
         names = [*(column(c.name) for c in node.schema), *(column(name) for name in control)]
         for place in followed:
             if place[1].name in {source.name for source in self.sources}:
                 continue
-            rows = exp.Select(
-                expressions=[name.copy() for name in names],
-                from_=exp.From(this=exp.Subquery(this=query)),
-            )
+            rows = select_from(query, *(name.copy() for name in names))
             query = self._with_marks(rows, node, place)
         return query
 
     def _with_marks(self, rows: exp.Query, node: Node, place: StreamPlace) -> exp.Query:
         """Rows of a node, and beside them the watermarks of a table."""
         table, stream = place
-        plain = table.copy()
-        for key in ("alias", "joins", "laterals", "pivots", "sample"):
-            plain.set(key, None)
-        scan = exp.Select(expressions=[exp.Star()], from_=exp.From(this=plain))
-        number = self._marks.number_of(stream, scan)
+        plain = bare_table(table)
+        scan = select_all_from(plain)
         items = [
             *(alias(cast_as(exp.Null(), c.type), c.name) for c in node.schema),
             alias(exp.false(), KEEP),
-            alias(number, SOURCE),
-            alias(self._marks.watermark(stream, scan), WATERMARK),
+            *self._marks(stream, scan),
             *self._no_late_row(),
         ]
         marks = exp.Select(expressions=items, from_=exp.From(this=plain.copy()))
@@ -389,13 +378,48 @@ class StreamRows:
             alias(null_watermark(), WATERMARK),
             *self._no_late_row(),
         ]
-        return exp.Select(
-            expressions=[*(column(c.name) for c in node.schema), *control],
-            from_=exp.From(this=exp.Subquery(this=self._operators.query(node))),
-        )
+        columns = (column(c.name) for c in node.schema)
+        return select_from(self._operators.query(node), *columns, *control)
 
     def _no_late_row(self) -> list[exp.Expr]:
         return [] if self._late is None else [alias(self._late.none(), LATE_ROW)]
+
+    # -- watermarks ----------------------------------------------------------------------------
+
+    def _number(self, source: StreamSource) -> exp.Expr:
+        """The number of a new source."""
+        self.sources.append(source)
+        return literal(len(self.sources) - 1)
+
+    def _marks(self, stream: StreamTable, scan: exp.Query) -> list[exp.Expr]:
+        """SOURCE and WATERMARK of rows of a table, a new source; `scan` reads all of its columns.
+
+        Raises:
+            StreamRefusal: its watermark follows a column that it has not.
+        """
+        watermark = None if self._is_processing_time else stream.watermark
+        if watermark is None:
+            number = self._number(StreamSource(stream.name, "proctime"))
+            return [alias(number, SOURCE), alias(null_watermark(), WATERMARK)]
+        time = column_named(self._catalog.analyze(scan, {}), watermark.column)
+        if time is None:
+            raise StreamRefusal(
+                f"the watermark of `{stream.name}` follows `{watermark.column}`, which is no "
+                "column of it",
+                "name a TIMESTAMP column in WATERMARK FOR",
+                span_of(scan),
+                subjects=(stream.name, watermark.column),
+            )
+        number = self._number(StreamSource(stream.name, time.type))
+        if stream.split is not None:
+            number = exp.Var(this=f"({number.sql()} + {SPLIT} * (1 + {stream.split}))")
+        # BIGINT microseconds
+        text = f"({watermark.expression})"
+        if time.type == "timestamp":
+            text = f"UNIX_MICROS({text})"
+        else:
+            text = f"(({text} - {EPOCH}) DIV INTERVAL '0.000001' SECOND)"
+        return [alias(number, SOURCE), alias(exp.Var(this=text), WATERMARK)]
 
     def _refuse_lost_rows(self, where: str, node: Node, place: TextSpan | None = None) -> None:
         """Refuse what late rows do not come through, if there are any."""
@@ -403,8 +427,13 @@ class StreamRows:
         if late is not None and any(
             stream.name == late.table for _, stream in stream_tables(node, self._catalog)
         ):
-            what = f"more than filters and projections is {where} the window"
-            raise refuse_lost_rows(what, _place_of(node) or place)
+            raise StreamRefusal(
+                "late rows cannot be kept here: more than filters and projections is "
+                f"{where} the window",
+                f"write filters, projections and UNION ALL alone around the window, or {DROP}",
+                _place_of(node) or place,
+                JOIN,
+            )
 
 
 def _place_of(node: Node) -> TextSpan | None:

@@ -80,12 +80,7 @@ def guarded(expr: exp.Expr) -> exp.Expr:
 
 
 def guarded_items(query: exp.Select, names: tuple[str, ...] | None) -> list[exp.Expr] | None:
-    """A select list, evaluated in rows that are kept; None if it is not that simple.
-
-    Args:
-        query: the SELECT.
-        names: the names of its columns, if known.
-    """
+    """A select list, evaluated in rows that are kept; None if it is not that simple."""
     if len(query.expressions) == 1 and is_star(query.expressions[0]):
         star = query.expressions[0]
         left_out = star_leaves_out(star)

@@ -50,13 +50,7 @@ def shared_stream_groups(plans: Sequence[Node], catalog: Catalog) -> list[list[i
 def lower_stream_set(
     plans: Sequence[Node], names: Sequence[str], catalog: Catalog, time_zone: str
 ) -> StreamSetSteps:
-    """The steps of plans over streams that read one SharedExchange.
-
-    Args:
-        plans: the physical plans.
-        names: the tables that they write.
-        catalog: says which tables are streams, and their watermarks.
-        time_zone: the session's.
+    """The steps of plans over streams that read one SharedExchange and write the tables `names`.
 
     Raises:
         AnalysisError: something in a plan cannot be computed on a stream, or a watermark is
@@ -86,10 +80,10 @@ def _reader(node: GlobalWindowAggregate, name: str) -> StreamReader:
 
 def _reader_in(plan: Node, catalog: Catalog) -> GlobalWindowAggregate | None:
     """The window aggregate of a plan that reads shared slices of a stream."""
-    if isinstance(plan, GlobalWindowAggregate) and isinstance(plan.input, SharedSlices):
-        # those of bounded tables are shared as in a batch
-        return plan if streams_of(plan, catalog) else None
-    return next(filter(None, (_reader_in(child, catalog) for child in plan.inputs)), None)
+    windows = plan.find_all(GlobalWindowAggregate)
+    readers = (each for each in windows if isinstance(each.input, SharedSlices))
+    # those of bounded tables are shared as in a batch
+    return next((each for each in readers if streams_of(each, catalog)), None)
 
 
 def shared_below(plan: Node, catalog: Catalog) -> SharedExchange | None:

@@ -7,8 +7,7 @@ computes what is around them as it would in a batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -16,10 +15,11 @@ from sqlglot import exp
 
 from planner.aggregates.partial_calls import row_partials
 from planner.catalog import Catalog
-from planner.lowering.batch import Labels, Lowering, lower, window_aggregation, window_column
+from planner.lowering.batch import Labels, lower, window_aggregation
+from planner.lowering.relational import select_from
 from planner.lowering.stream.order import without_order_of_stream
-from planner.lowering.stream.rows import OPERATOR, StreamPlace, StreamRows
-from planner.lowering.stream.whole_windows import lower_whole_windows
+from planner.lowering.stream.rows import OPERATOR, StreamRows
+from planner.lowering.stream.whole_windows import WholeWindowsLowering
 from planner.nodes.logical import (
     Aggregate,
     LeftToSpark,
@@ -39,27 +39,25 @@ from planner.nodes.physical import (
     ScanLocalWindowAggregate,
 )
 from planner.optimizer import Refusal
-from planner.sql.build import alias, column, identifier, to_sql
+from planner.sql.build import column, identifier, to_sql
 from planner.sql.nodes import span_of
 from planner.streams.delay import wall_clock_delay_us
-from planner.streams.late_rows import DROP, LateSource, late_source, shared_late_source
+from planner.streams.late_rows import DROP, LateSource, late_source, late_source_below
 from planner.streams.refusals import (
-    GROUP_BY,
     NO_UPDATES,
     SET_OPERATION,
     StreamRefusal,
+    refuse_one_phase,
     refuse_stateful,
-    refused_node,
-    rows_not_buffered,
 )
 from planner.streams.tables import stream_named, stream_tables, streams_of
 from runtime.spec.local import FileStreamScan, LocalStep, SparkRows, Streaming, StreamLocalStep
 from runtime.spec.ranks import RankOrder
-from runtime.spec.steps import ExpandStep, MeasuredStep, SqlStep, Step
+from runtime.spec.steps import MeasuredStep, SqlStep, Step
 from runtime.spec.stream import KEEP, LATE_ROW, ROW_KIND, SOURCE, WATERMARK, StreamSource
 from runtime.spec.stream_steps import StreamRowsStep, StreamWindowStep
 from runtime.spec.table import LATE_ROWS
-from runtime.spec.windows import SessionWindow, Window
+from runtime.spec.windows import SessionWindow
 
 
 @dataclass(frozen=True)
@@ -117,7 +115,7 @@ def lower_stream(
     """
 
     def lowering(late: LateSource | None) -> _StreamLowering:
-        return _StreamLowering(catalog, time_zone, emits_updates, refusals, named, notes, late)
+        return _StreamLowering(catalog, time_zone, emits_updates, refusals, notes, named, late)
 
     named = dict(labels or {})
     order: tuple[RankOrder, ...] = ()
@@ -148,19 +146,14 @@ def lower_stream_rows(
 ) -> StreamRowsStep:
     """The rows of `plan` with their watermarks, for an operator that takes them one by one.
 
-    Args:
-        plan: the physical plan.
-        catalog: says which tables are streams, and their watermarks.
-        time_zone: the session's.
-        time: name and type of the column that windows will be on; None: processing time.
-        refusals: why the optimizer left window aggregates in one phase.
-        notes: why what is about windows was left to Spark.
+    `time` is name and type of the column that windows will be on, None for processing time; all
+    else is as in `lower_stream`.
 
     Raises:
         StreamRefusal: something in the plan cannot be computed on a stream, or a watermark is
             missing.
     """
-    lowering = _StreamLowering(catalog, time_zone, False, refusals, {}, notes)
+    lowering = _StreamLowering(catalog, time_zone, refusals=refusals, notes=notes)
     for table, stream in stream_tables(plan, catalog):
         if stream.late_rows is not None:
             raise StreamRefusal(
@@ -184,50 +177,27 @@ def lower_local(local: LocalWindowAggregate, catalog: Catalog, time_zone: str) -
     Raises:
         AnalysisError: something below it cannot be computed on a stream, or a watermark is missing.
     """
-    late = shared_late_source(local, catalog)
-    return _StreamLowering(catalog, time_zone, False, (), {}, (), late).local_step(local)
+    late = late_source_below([local], catalog)
+    return _StreamLowering(catalog, time_zone, late=late).local_step(local)
 
 
-class _StreamLowering(Lowering):
-    def __init__(
-        self,
-        catalog: Catalog,
-        time_zone: str,
-        emits_updates: bool,
-        refusals: tuple[Refusal, ...],
-        labels: Labels,
-        notes: tuple[LeftToSpark, ...],
-        late: LateSource | None = None,
-    ) -> None:
-        super().__init__(labels)
-        self._notes = notes
-        self._late = late
-        self._catalog = catalog
-        self._time_zone = time_zone
-        self._emits_updates = emits_updates
-        self.refusals = refusals
-        self._n_operators = 0
-        self._followed: tuple[StreamPlace, ...] = ()
+class _StreamLowering(WholeWindowsLowering):
+    _n_operators = 0
 
     def query(self, node: Node) -> exp.Query:
         """The node as Spark SQL over streams; what is not SQL in it becomes a named step."""
         if not isinstance(node, TableScan) and not streams_of(node, self._catalog):
             # a bounded table is read with each micro-batch: its rows are not counted
             return self.named(lower(node))
-        refused = refused_node(node)
-        if refused is not None:
-            raise refused
+        refuse_one_phase(node)
         match node:
             case GlobalWindowAggregate():
                 windows, _ = self.operator(node)
                 return windows.where(column(KEEP), copy=False)
             case Aggregate() | WindowRank() | WindowDeduplicate() | WindowJoin():
                 rows, _ = self.whole_windows(node)
-                return exp.Select(
-                    expressions=[column(c.name) for c in node.schema],
-                    from_=exp.From(this=exp.Subquery(this=rows)),
-                    where=exp.Where(this=column(KEEP)),
-                )
+                columns = (column(c.name) for c in node.schema)
+                return select_from(rows, *columns, where=exp.Where(this=column(KEEP)))
             case WindowRows() if self._emits_updates:
                 raise StreamRefusal(
                     "rows of windows come once, when their windows close: allowed lateness or "
@@ -236,8 +206,7 @@ class _StreamLowering(Lowering):
                     node.place,
                 )
             case WindowTableFunction(window=SessionWindow()):
-                raise rows_not_buffered(
-                    self.refusals,
+                raise self.rows_not_buffered(
                     "what session a row is in is known when the session is over, and rows are kept "
                     "so long by keep_session_rows alone",
                     "take it out of sqlwin.optimizer.disabled-rules",
@@ -263,61 +232,27 @@ class _StreamLowering(Lowering):
         query = rows.windows(node)
         control = [column(name) for name in (KEEP, WATERMARK, LATE_ROW)]
         left_out = [identifier(name) for name in (*kind, KEEP, SOURCE, WATERMARK, LATE_ROW)]
-        items = [*map(column, kind), exp.Star(**{"except_": left_out}), *control]
-        return self.sql_step(
-            exp.Select(expressions=items, from_=exp.From(this=exp.Subquery(this=query)))
-        )
+        others = exp.Star(**{"except_": left_out})
+        return self.sql_step(select_from(query, *map(column, kind), others, *control))
 
     def operator(self, node: GlobalWindowAggregate) -> tuple[exp.Select, StreamSource]:
         """The windows of an operator, with its control columns, and itself as a source."""
         exchange = node.input
         assert isinstance(exchange, Exchange)
-        refused = refused_node(exchange.input)
-        if refused is not None:
-            raise refused
+        refuse_one_phase(exchange.input)
         local = exchange.input
         assert isinstance(local, LocalWindowAggregate)
         step = self.local_step(local)
         number = self._n_operators
         self._n_operators += 1
-        merged = self.named(
-            StreamWindowStep(step, window_aggregation(node), number, self.label(node))
-        )
-        windows = {key.name: window_column(key, node.time_type) for key in node.window_keys}
-        items = [alias(windows.get(c.name, column(c.name)), c.name) for c in node.schema]
+        windows = StreamWindowStep(step, window_aggregation(node), number, self.label(node))
+        select = self.of_windows(node, windows)
         control = [column(name) for name in (KEEP, SOURCE, WATERMARK)]
         if self._late is not None:
             control.append(column(LATE_ROW))
         kind = [column(ROW_KIND)] if self._emits_updates else []
-        select = exp.Select(
-            expressions=[*kind, *items, *control],
-            from_=exp.From(this=exp.Subquery(this=merged)),
-        )
+        select.set("expressions", [*kind, *select.expressions, *control])
         return select, StreamSource(f"{OPERATOR} {number}", "timestamp_ntz")
-
-    @contextmanager
-    def following(self, places: Iterable[StreamPlace]) -> Iterator[None]:
-        """Let the operators below wait for the watermarks of these tables too."""
-        before = self._followed
-        self._followed = (*before, *places)
-        yield
-        self._followed = before
-
-    def whole_windows(self, node: Node) -> tuple[exp.Select, StreamSource | None]:
-        """A node over whole windows, its rows with their watermark; see `whole_windows`."""
-        assert isinstance(node, Aggregate | WindowRank | WindowDeduplicate | WindowJoin)
-        if self._emits_updates:
-            raise StreamRefusal(
-                "results of windows that come more than once cannot be grouped again, ranked or "
-                "joined: allowed lateness or early firing is on",
-                NO_UPDATES,
-                node.place,
-                GROUP_BY if isinstance(node, Aggregate) else None,
-            )
-        rows, source = lower_whole_windows(node, self, self._catalog, self._time_zone, self._late)
-        if id(node) in self.labels:
-            rows = self.named(MeasuredStep(self.sql_step(rows), self.label(node)))
-        return rows, source
 
     def local_step(self, local: LocalWindowAggregate) -> StreamLocalStep:
         """The local stage of a window aggregate."""
@@ -379,19 +314,12 @@ class _StreamLowering(Lowering):
 
         refuse_stateful(node.query, is_stream, self._notes)
 
-    def _expand(
-        self,
-        node: Node,
-        window: Window,
-        time_column: str,
-        time_type: str,
-        names: tuple[str, str, str],
-    ) -> ExpandStep:
-        return ExpandStep(self.sql_step(self.query(node)), window, time_column, time_type, *names)
+    def _below(self, node: Node) -> SqlStep:
+        return self.step(node)
 
     def _with_row_kind(self, query: exp.Query, node: Node) -> exp.Query:
         """The query with ROW_KIND first, if its rows have one."""
-        if not self._emits_updates or not _has_operator(node):
+        if not self._emits_updates or not any(node.find_all(GlobalWindowAggregate)):
             return query
         if isinstance(query, exp.Select) and not query.is_star:
             query.set("expressions", [column(ROW_KIND), *query.expressions])
@@ -419,7 +347,3 @@ def window_steps(value: Any) -> Iterator[StreamWindowStep]:
     elif is_dataclass(value):
         for field in fields(value):
             yield from window_steps(getattr(value, field.name))
-
-
-def _has_operator(node: Node) -> bool:
-    return isinstance(node, GlobalWindowAggregate) or any(map(_has_operator, node.inputs))

@@ -6,10 +6,9 @@ are brought to one task, with the rows that carry the watermark, and Arrow compu
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Protocol
 
 from sqlglot import exp
 
@@ -18,11 +17,14 @@ from planner.aggregates.partial_calls import row_partials
 from planner.aggregates.shared_partials import share_partials
 from planner.arrow.expressions import to_arrow_expression
 from planner.catalog import Catalog, Schema
-from planner.lowering.stream.rows import Operators, StreamPlace, StreamRows
+from planner.lowering.batch import Labels
+from planner.lowering.relational import select_from
+from planner.lowering.stream.rows import OperatorLowering, StreamPlace, StreamRows
 from planner.lowering.stream.select import EPOCH
 from planner.nodes.logical import (
     Aggregate,
     Filter,
+    LeftToSpark,
     NamedExpr,
     Node,
     WindowDeduplicate,
@@ -42,98 +44,95 @@ from planner.sql.build import (
     to_sql,
 )
 from planner.sql.nodes import TextSpan, span_of
+from planner.streams.buffered_rows import NotBuffered
 from planner.streams.late_rows import LateSource
-from planner.streams.processing_time import is_processing_time
-from planner.streams.ranked_rows import chooses_first_rows, rank_order
+from planner.streams.ranked_rows import chooses_first_rows, rank_order, ranking
 from planner.streams.refusals import (
     BATCH,
     GROUP_BY,
+    NO_UPDATES,
     StreamRefusal,
     check_calls,
     check_flat,
     check_keys,
-    rows_not_buffered,
 )
 from planner.streams.tables import comes_whole, stream_tables, streams_of
+from planner.streams.time_columns import is_processing_time
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.expressions import Expression
 from runtime.spec.local import LocalStep, SparkRows, Streaming
-from runtime.spec.steps import MeasuredStep, SqlStep, Step
+from runtime.spec.steps import MeasuredStep
 from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK, StreamSource
 from runtime.spec.stream_steps import StreamJoinStep, StreamRankStep, StreamRegroupStep
 from runtime.spec.windows import Tumble
 
-WholeWindows = Aggregate | WindowRank | WindowDeduplicate | WindowJoin
-_COUNTED = GlobalWindowAggregate | WholeWindows
+# These count their rows for themselves
+_COUNTED = GlobalWindowAggregate | Aggregate | WindowRank | WindowDeduplicate | WindowJoin
 
 _AT, _SLICE_END = "$at", "$slice_end"
 # All rows of a task are in this one.
 _ONE_WINDOW = Tumble(3_600_000_000)
 
 
-class Lowerings(Operators, Protocol):
-    """What lowers the nodes below.
+class WholeWindowsLowering(OperatorLowering):
+    """Lowers nodes over whole windows; a base of what lowers streams.
 
-    Attributes:
-        refusals: what rules had against what they are for.
+    What it takes is that of `planner.lowering.stream.steps.lower_stream`; `late` is the table whose
+    late rows are kept, if there is one.
     """
 
-    refusals: tuple[Refusal, ...]
-
-    def named(self, step: Step) -> exp.Select:
-        """All rows of a step."""
-
-    def sql_step(self, query: exp.Query) -> SqlStep:
-        """A query over the steps that it names."""
-
-    def following(self, places: Iterable[StreamPlace]) -> AbstractContextManager[None]:
-        """Let the operators below wait for the watermarks of these tables too."""
-
-    def label(self, node: Node) -> str:
-        """Under which name EXPLAIN ANALYZE counts the rows of a node; empty if it does not."""
-
-
-def lower_whole_windows(
-    node: WholeWindows,
-    lowerings: Lowerings,
-    catalog: Catalog,
-    time_zone: str,
-    late: LateSource | None = None,
-) -> tuple[exp.Select, StreamSource | None]:
-    """The node's columns with KEEP, SOURCE and WATERMARK, and whose watermark that is.
-
-    The source is None if the watermark does not come with the rows, so that no window can follow.
-    LATE_ROW comes too where the late rows of a table are kept.
-
-    Raises:
-        StreamRefusal: the node's input is not whole windows, or something in it cannot be
-            computed on a stream.
-    """
-    lowering = _WindowLowering(lowerings, catalog, time_zone, late)
-    match node:
-        case Aggregate():
-            return lowering.regroup(node)
-        case WindowRank():
-            return lowering.rank(
-                node, node.order_by, node.rank_type, (node.rank_start, node.rank_end)
-            )
-        case WindowDeduplicate():
-            order = exp.Ordered(this=column(node.order_key), desc=node.keep == "LastRow")
-            return lowering.rank(node, (order,), "ROW_NUMBER", (1, 1))
-        case WindowJoin():
-            return lowering.join(node)
-
-
-class _WindowLowering:
     def __init__(
-        self, lowerings: Lowerings, catalog: Catalog, time_zone: str, late: LateSource | None
+        self,
+        catalog: Catalog,
+        time_zone: str,
+        emits_updates: bool = False,
+        refusals: tuple[Refusal, ...] = (),
+        notes: tuple[LeftToSpark, ...] = (),
+        labels: Labels | None = None,
+        late: LateSource | None = None,
     ) -> None:
-        self._lowerings = lowerings
+        super().__init__(labels or {})
         self._catalog = catalog
         self._time_zone = time_zone
+        self._emits_updates = emits_updates
+        self._refusals = refusals
+        self._notes = notes
         self._late = late
+        # tables whose watermarks the operators below wait for too
+        self._followed: tuple[StreamPlace, ...] = ()
 
-    def regroup(self, node: Aggregate) -> tuple[exp.Select, StreamSource | None]:
+    def whole_windows(self, node: Node) -> tuple[exp.Select, StreamSource | None]:
+        """The node's columns with KEEP, SOURCE and WATERMARK, and whose watermark that is.
+
+        The source is None if the watermark does not come with the rows, so that no window can
+        follow. LATE_ROW comes too where the late rows of a table are kept.
+
+        Raises:
+            StreamRefusal: the node's input is not whole windows, or something in it cannot be
+                computed on a stream.
+        """
+        if self._emits_updates:
+            raise StreamRefusal(
+                "results of windows that come more than once cannot be grouped again, ranked or "
+                "joined: allowed lateness or early firing is on",
+                NO_UPDATES,
+                node.place,
+                GROUP_BY if isinstance(node, Aggregate) else None,
+            )
+        match node:
+            case Aggregate():
+                rows, source = self._regroup(node)
+            case WindowRank() | WindowDeduplicate():
+                rows, source = self._rank(node)
+            case WindowJoin():
+                rows, source = self._join(node)
+            case _:
+                raise AssertionError(f"{type(node).__name__} is not over whole windows")
+        if id(node) in self.labels:
+            rows = self.named(MeasuredStep(self.sql_step(rows), self.label(node)))
+        return rows, source
+
+    def _regroup(self, node: Aggregate) -> tuple[exp.Select, StreamSource | None]:
         attached = window_properties(node.input)
         bare = [bare_column(key.expr) for key in node.keys]
         if attached is None or not identifies_window(attached, filter(None, bare)):
@@ -147,13 +146,10 @@ class _WindowLowering:
         check_calls(node.calls)
         shared = share_partials(tuple(map(plan_aggregate, node.calls)))
         rows, source = self._rows(node.input, node.place)
-        timed = exp.Select(
-            expressions=[exp.Star(), alias(exp.Var(this=EPOCH), _AT)],
-            from_=exp.From(this=exp.Subquery(this=rows)),
-        )
+        timed = select_from(rows, exp.Star(), alias(exp.Var(this=EPOCH), _AT))
         keys = tuple((key.name, to_sql(key.expr)) for key in node.keys)
         local = LocalStep(
-            SparkRows(keys, row_partials(shared), self._lowerings.sql_step(timed)),
+            SparkRows(keys, row_partials(shared), self.sql_step(timed)),
             Streaming(
                 () if source is None else (source,),
                 self._time_zone,
@@ -172,20 +168,13 @@ class _WindowLowering:
             "$window_start",
             "$window_end",
         )
-        grouped = self._lowerings.named(
-            StreamRegroupStep(local, aggregation, self._lowerings.label(node))
-        )
+        grouped = self.named(StreamRegroupStep(local, aggregation, self.label(node)))
         finishes = {plan.call.name: plan.finish for plan in shared}
         items = tuple(NamedExpr(c.name, finishes.get(c.name, column(c.name))) for c in node.schema)
         return self._select(items, grouped), source
 
-    def rank(
-        self,
-        node: WindowRank | WindowDeduplicate,
-        order: tuple[exp.Ordered, ...],
-        function: str,
-        ranks: tuple[int, int],
-    ) -> tuple[exp.Select, StreamSource | None]:
+    def _rank(self, node: WindowRank | WindowDeduplicate) -> tuple[exp.Select, StreamSource | None]:
+        function, first, last, order = ranking(node)
         rows, source = self._rows(node.input, node.place)
         by = (*node.window_columns, *node.partition_by)
         for name in by:
@@ -201,20 +190,20 @@ class _WindowLowering:
             else:
                 check_flat(name, node.input.schema, "ORDER BY", span_of(ordered) or node.place)
             orders.append(rank_order(name, ordered))
-        select = exp.Select(expressions=items, from_=exp.From(this=exp.Subquery(this=rows)))
         step = StreamRankStep(
-            self._lowerings.sql_step(select),
+            self.sql_step(select_from(rows, *items)),
             by,
             tuple(orders),
             function,
-            *ranks,
+            first,
+            last,
             node.rank_column,
-            self._lowerings.label(node),
+            self.label(node),
             is_spread=chooses_first_rows(node),
         )
-        return self._select(_columns(node.schema), self._lowerings.named(step)), source
+        return self._select(_columns(node.schema), self.named(step)), source
 
-    def join(self, node: WindowJoin) -> tuple[exp.Select, StreamSource | None]:
+    def _join(self, node: WindowJoin) -> tuple[exp.Select, StreamSource | None]:
         node = _with_one_sided_conditions_below(node)
         condition = self._condition(node)
         types = [{c.name.lower(): c.type for c in side.schema} for side in node.inputs]
@@ -239,15 +228,15 @@ class _WindowLowering:
                 node.place,
             )
         step = StreamJoinStep(
-            self._lowerings.sql_step(left_rows),
-            self._lowerings.sql_step(right_rows),
+            self.sql_step(left_rows),
+            self.sql_step(right_rows),
             node.join_type,
             node.window_keys,
             node.keys,
             condition,
-            self._lowerings.label(node),
+            self.label(node),
         )
-        joined = self._lowerings.named(step)
+        joined = self.named(step)
         if node.condition is None or condition is not None:
             return self._select(_columns(node.schema), joined), source
         holds = exp.Case(
@@ -274,8 +263,9 @@ class _WindowLowering:
             )
         return condition
 
-    def _in_step(self, node: Node) -> AbstractContextManager[None]:
-        """Let what is below emit a window in the same micro-batch, whatever tables it reads.
+    @contextmanager
+    def _in_step(self, node: Node) -> Iterator[None]:
+        """A block in which operators emit a window in the same micro-batch, whatever they read.
 
         Raises:
             StreamRefusal: some of it is on processing time, and some on watermarks.
@@ -289,26 +279,40 @@ class _WindowLowering:
                 f"put all of them on PROCTIME(), or none; {BATCH}",
                 node.place,
             )
-        return self._lowerings.following(tuple(stream_tables(node, self._catalog)))
+        before = self._followed
+        self._followed = (*before, *stream_tables(node, self._catalog))
+        yield
+        self._followed = before
 
     def _rows(self, node: Node, place: TextSpan | None) -> tuple[exp.Query, StreamSource | None]:
         """Whole windows with the control columns, for what stands at a place of the text."""
         if not comes_whole(node, self._catalog):
-            raise rows_not_buffered(
-                self._lowerings.refusals,
+            raise self.rows_not_buffered(
                 "what groups, ranks or joins windows on a stream takes rows of windows, filters "
                 "and projections of them, and what was grouped, ranked or joined by window before",
                 "read one window function, or results of one, on each side",
                 place,
             )
-        rows = StreamRows(self._lowerings, self._catalog, self._late)
+        rows = StreamRows(self, self._catalog, self._late)
         with self._in_step(node):
             query = rows.windows(node)
-        # window operators count for themselves
-        if (label := self._lowerings.label(node)) and not isinstance(node, _COUNTED):
-            step = MeasuredStep(self._lowerings.sql_step(query), label)
-            query = self._lowerings.named(step)
+        if (label := self.label(node)) and not isinstance(node, _COUNTED):
+            step = MeasuredStep(self.sql_step(query), label)
+            query = self.named(step)
         return query, rows.sources[0] if len(rows.sources) == 1 else None
+
+    def rows_not_buffered(
+        self, otherwise: str, way_out: str, place: TextSpan | None
+    ) -> StreamRefusal:
+        """The error for rows of windows that were not buffered until their windows close.
+
+        Where a rule has said why, that is its message, and `otherwise` if none has.
+        """
+        for refusal in self._refusals:
+            if isinstance(refusal, NotBuffered):
+                leave_out = "name the columns that are needed, or parts of them, before the window"
+                return StreamRefusal(refusal.reason, f"{leave_out}; {BATCH}", place)
+        return StreamRefusal(otherwise, f"{way_out}; {BATCH}", place)
 
     def _select(
         self, items: tuple[NamedExpr, ...], rows: exp.Query, condition: exp.Expr | None = None
@@ -318,14 +322,8 @@ class _WindowLowering:
         if condition is not None:
             keep = exp.And(this=keep, expression=condition)
         control = (SOURCE, WATERMARK, *(() if self._late is None else (LATE_ROW,)))
-        return exp.Select(
-            expressions=[
-                *(alias(item.expr, item.name) for item in items),
-                alias(keep, KEEP),
-                *map(column, control),
-            ],
-            from_=exp.From(this=exp.Subquery(this=rows)),
-        )
+        named = (alias(item.expr, item.name) for item in items)
+        return select_from(rows, *named, alias(keep, KEEP), *map(column, control))
 
 
 # The sides whose rows are not emitted by themselves: a condition on one of them can be below

@@ -19,7 +19,7 @@ from runtime.streaming.execute.output import MARKS, common_spec, decoded_output,
 from runtime.streaming.execute.steps import merged_partials, streaming_dataframe
 from runtime.streaming.operators.window import WindowSpec
 from runtime.streaming.options import StreamOptions
-from runtime.streaming.state.columns import PartialColumns
+from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.shared_slices import SharedSpec
 from runtime.streaming.status import observed
 
@@ -78,7 +78,7 @@ def shared_windows(
         spark, local, lambda below: streaming_dataframe(spark, below, options, bounded), options
     )
     plan = stage.plan
-    columns = PartialColumns(local.keys, local.slice_end, merged_partials(plan))
+    columns = StateColumns(local.keys, local.slice_end, merged_partials(plan))
     operator = WindowSpec(
         SharedSpec(step.readers, columns),
         common_spec(local.mode, options, 0, plan.grouped_by),

@@ -34,7 +34,7 @@ from runtime.streaming.operators.session import SessionSpec
 from runtime.streaming.operators.updates import UpdateRules
 from runtime.streaming.operators.window import WindowSpec
 from runtime.streaming.options import StreamOptions
-from runtime.streaming.state.columns import PartialColumns
+from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.shared_slices import one_reader
 from runtime.streaming.status import ROWS_METRIC, observed
 
@@ -140,7 +140,7 @@ def _operator_spec(
     common = common_spec(local.mode, options, step.number, by)
     is_processing_time = any(source.time_type == "proctime" for source in local.mode.sources)
     if isinstance(aggregation.window, SessionWindow):
-        columns = PartialColumns(aggregation.keys, aggregation.slice_end, partials, names.sources)
+        columns = StateColumns(aggregation.keys, aggregation.slice_end, partials, names.sources)
         return SessionSpec(aggregation, columns, common, is_processing_time)
     updates = None
     if options.emits_updates:

@@ -62,7 +62,7 @@ from runtime.streaming.state.blobs import (
     encode_bits,
     known_blob,
 )
-from runtime.streaming.state.columns import PartialColumns
+from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.contents import SessionChunk, session_chunks
 from runtime.streaming.state.key_sets import marks_of
 from runtime.streaming.state.table_cache import CACHE, remove_table, unique_name, write_table
@@ -89,7 +89,7 @@ class SessionSpec:
     """
 
     aggregation: WindowAggregation
-    columns: PartialColumns
+    columns: StateColumns
     common: KeyGroupSpec
     is_processing_time: bool = False
 

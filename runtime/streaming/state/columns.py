@@ -13,7 +13,7 @@ from runtime.spec.aggregates import Accumulator
 
 
 @dataclass(frozen=True)
-class PartialColumns:
+class StateColumns:
     """The columns of partials.
 
     Attributes:

@@ -42,7 +42,7 @@ from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.aggregates import CollectRows, CollectSet
 from runtime.spec.windows import CalendarHop, Hop, windows_per_slice
 from runtime.streaming.state.blobs import BlobStore
-from runtime.streaming.state.columns import PartialColumns
+from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.spans import MANY_PATCHES, Slices, Span, Spans, needs
 
 # A window has so many blocks at least. With more of them there are fewer suffixes to remember, and
@@ -68,7 +68,7 @@ class RunningAggregates(Spans):
     def __init__(
         self,
         window: Hop | CalendarHop,
-        columns: PartialColumns,
+        columns: StateColumns,
         store: BlobStore,
         facts: dict[str, Any] | None,
     ) -> None:

@@ -34,7 +34,7 @@ from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.stream_steps import StreamReader
 from runtime.spec.windows import CalendarCumulate, Cumulate, SessionWindow, Tumble, is_overlapping
 from runtime.streaming.state.blobs import BlobStore
-from runtime.streaming.state.columns import PartialColumns
+from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.slices import SliceState, slab_us
 
 _NO_ENDS: Int64Array = np.zeros(0, np.int64)
@@ -53,7 +53,7 @@ class SharedSpec:
     """
 
     readers: tuple[StreamReader, ...]
-    columns: PartialColumns
+    columns: StateColumns
 
 
 def one_reader(
@@ -62,7 +62,7 @@ def one_reader(
     sources: tuple[tuple[str, str], ...] = (),
 ) -> SharedSpec:
     """What a window aggregation shares with none: partials of its own, on its own slices."""
-    columns = PartialColumns(aggregation.keys, aggregation.slice_end, partials, sources)
+    columns = StateColumns(aggregation.keys, aggregation.slice_end, partials, sources)
     reader = StreamReader("", aggregation, None, tuple((name, name) for name in columns.names))
     return SharedSpec((reader,), columns)
 
@@ -338,7 +338,7 @@ class _Level:
     """
 
     assigner: SliceAssigner | None
-    columns: PartialColumns
+    columns: StateColumns
     state: SliceState
 
     def append(self, tables: Sequence[pa.Table]) -> None:

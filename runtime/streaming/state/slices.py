@@ -26,7 +26,7 @@ from runtime.compute.windows.aligned import slice_assigner
 from runtime.compute.windows.assigner import SliceAssigner
 from runtime.spec.windows import AlignedWindow
 from runtime.streaming.state.blobs import BlobStore
-from runtime.streaming.state.columns import PartialColumns
+from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.table_cache import CACHE, read_table, remove_table, write_table
 
 # A window's slices lie in about so many slabs. With more of them slices are freed sooner:
@@ -110,7 +110,7 @@ class SliceState:
         facts: list[Any] | None,
         windows: SliceAssigner,
         slab_us: int,
-        columns: PartialColumns,
+        columns: StateColumns,
         narrow_us: int | None = None,
     ) -> None:
         self._store = store

@@ -16,7 +16,7 @@ import pyarrow as pa
 from runtime.compute.arrow.blobs import pieces
 from runtime.spec.stream import FINAL_US
 from runtime.streaming.state.blobs import BlobStore
-from runtime.streaming.state.columns import PartialColumns
+from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.table_cache import CACHE, read_table, remove_table, write_table
 
 # Fewer partials are merged sooner than spans are kept
@@ -63,7 +63,7 @@ class Spans:
     """
 
     def __init__(
-        self, columns: PartialColumns, store: BlobStore, facts: dict[str, Any] | None
+        self, columns: StateColumns, store: BlobStore, facts: dict[str, Any] | None
     ) -> None:
         facts = facts or {}
         self._columns = columns

@@ -25,7 +25,7 @@ from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.stream import FINAL_US
 from runtime.spec.windows import CalendarCumulate, Cumulate
 from runtime.streaming.state.blobs import BlobStore
-from runtime.streaming.state.columns import PartialColumns
+from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.spans import MANY_PATCHES, Slices, Spans
 
 
@@ -40,7 +40,7 @@ class RunningTotals(Spans):
     def __init__(
         self,
         window: Cumulate | CalendarCumulate,
-        columns: PartialColumns,
+        columns: StateColumns,
         store: BlobStore,
         facts: dict[str, Any] | None,
     ) -> None:

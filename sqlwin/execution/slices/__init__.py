@@ -1,1 +1,1 @@
-"""Materialized tables in statements: what they keep, rows that are inserted, options, facts."""
+"""Materialized tables in statements: what they keep, rows that are inserted, options."""

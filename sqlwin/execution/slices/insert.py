@@ -29,11 +29,6 @@ def insert_into_slices(
 ) -> Result | Stream | str:
     """Put rows into the slices of a materialized table.
 
-    Args:
-        plans: the session's.
-        statement: the INSERT.
-        entry: the table.
-
     Returns:
         What an INSERT of a batch gives; of a stream the stream, which puts the rows of each of its
         micro-batches there, or why there is nothing to do.
@@ -43,12 +38,12 @@ def insert_into_slices(
     """
     name = ".".join(entry.name)
     _check(statement, entry)
-    kept = kept_rows(plans, statement.ast, statement.text)
+    kept, query = kept_rows(plans, statement.ast, statement.text)
     stored = plans.catalog.slices.stored(entry.path, name)
     check_form(stored, replace(kept.form, base=stored.form.base))
     buffer_bytes = int(plans.config.get("sqlwin.local.buffer-size"))
     into = InsertedRows(stored.place, name, kept.rows, buffer_bytes)
-    plan = plans.plan(kept.query, statement.text)
+    plan = plans.plan(query, statement.text)
     if plans.is_stream(plan):
         return start_stream(plans, plans.lower_stream(plan), IntoSlices(into), statement.text)
     rows = plans.dataframe(plans.lower(plan))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sqlglot import exp
 
 from planner.arrow.partials import LocalExpressions, local_expressions
 from planner.materialized.form import kept_columns, local_form
-from planner.nodes.logical import Node, WindowDeduplicate, WindowJoin, WindowRank
+from planner.nodes.logical import WindowDeduplicate, WindowJoin, WindowRank
 from planner.nodes.physical import (
     LocalWindowAggregate,
     OnePhaseWindowAggregate,
@@ -31,7 +30,7 @@ from sqlwin.catalog.materialized import tables_of
 from sqlwin.execution.planning import Plans
 
 # What gives another value each time; what is kept would be one of them
-_DRAWN = re.compile(
+_NONDETERMINISTIC = re.compile(
     r"\b(RAND|RANDN|RANDOM|SHUFFLE|UUID|NOW|CURRENT_TIMESTAMP|CURRENT_DATE|CURRENT_TIME|"
     r"LOCALTIMESTAMP|LOCALTIME|PROCTIME|CURRENT_ROW_TIMESTAMP|INPUT_FILE_NAME|"
     r"MONOTONICALLY_INCREASING_ID|SPARK_PARTITION_ID)\b",
@@ -43,34 +42,13 @@ READS_SLICES = frozenset({"answer_from_slices"})
 _READS_FILES = frozenset({"push_local_aggregate_into_scan"})
 
 
-@dataclass(frozen=True)
-class KeptRows:
-    """The local window aggregate of a query, over rows of Spark's.
-
-    Attributes:
-        form: what its slices are.
-        rows: how rows become partials.
-        query: the columns of its table that this takes.
-    """
-
-    form: LocalForm
-    rows: BaseRows
-    query: exp.Query
-
-
 def planned_rows(plans: Plans, name: Name, query: exp.Query, text: str) -> PlannedRows:
     """A definition over the files that are there now.
-
-    Args:
-        plans: the session's.
-        name: the materialized table.
-        query: its query.
-        text: the query's text.
 
     Raises:
         AnalysisError: it cannot be kept.
     """
-    refuse_drawn(text)
+    refuse_nondeterministic(text)
     plan = plans.plan(query, text, without=READS_SLICES)
     if plans.is_stream(plan):
         raise AnalysisError(
@@ -90,18 +68,15 @@ def planned_rows(plans: Plans, name: Name, query: exp.Query, text: str) -> Plann
     return PlannedRows(form, BaseRows(step, _columns(node, form, found)))
 
 
-def kept_rows(plans: Plans, query: exp.Query, text: str) -> KeptRows:
+def kept_rows(plans: Plans, query: exp.Query, text: str) -> tuple[PlannedRows, exp.Query]:
     """What a query keeps of whatever table Spark reads, as a batch or as a stream.
 
-    Args:
-        plans: the session's.
-        query: the query.
-        text: its text.
+    The second is the query for the columns of the table that this takes.
 
     Raises:
         AnalysisError: it cannot be kept.
     """
-    refuse_drawn(text)
+    refuse_nondeterministic(text)
     plan = plans.plan(query, text, without=READS_SLICES | _READS_FILES)
     node, form, found = _kept(plans, plan)
     table = ".".join(found.rows.table)
@@ -118,20 +93,20 @@ def kept_rows(plans: Plans, query: exp.Query, text: str) -> KeptRows:
     )
     items = [alias(_column(column.name), column.name) for column in found.columns]
     rows = exp.Select(expressions=items, from_=exp.From(this=relation(*found.rows.table)))
-    return KeptRows(form, BaseRows(step, _columns(node, form, found)), rows)
+    return PlannedRows(form, BaseRows(step, _columns(node, form, found))), rows
 
 
-def refuse_drawn(text: str) -> None:
+def refuse_nondeterministic(text: str) -> None:
     """Refuse a query with a function that gives another value each time.
 
     Raises:
         AnalysisError: it has one.
     """
-    drawn = _DRAWN.search(_without_strings(text))
-    if drawn is not None:
+    found = _NONDETERMINISTIC.search(_without_strings(text))
+    if found is not None:
         raise AnalysisError(
-            f"{drawn[1].upper()} is another value each time, and slices keep one",
-            subjects=(drawn[0],),
+            f"{found[1].upper()} is another value each time, and slices keep one",
+            subjects=(found[0],),
             hint="take what the rows hold",
         )
 
@@ -158,10 +133,8 @@ def _columns(
 def _column(name: str) -> exp.Expr:
     """A column, or a field of one."""
     first, *fields = map(identifier, name.split("."))
-    found: exp.Expr = exp.Column(this=first)
-    for field in fields:
-        found = exp.Dot(this=found, expression=field)
-    return found
+    column = exp.Column(this=first)
+    return exp.Dot.build([column, *fields]) if fields else column
 
 
 def _local_aggregate(plan: Plan) -> LocalWindowAggregate:
@@ -170,7 +143,7 @@ def _local_aggregate(plan: Plan) -> LocalWindowAggregate:
     Raises:
         AnalysisError: there is none, there are several, or something above needs all rows at once.
     """
-    nodes = list(_nodes(plan.physical))
+    nodes = list(plan.physical.walk())
     for kind, what, word in (
         (WindowRank, "ranks rows of windows", "ROW_NUMBER"),
         (WindowDeduplicate, "keeps one row of a window", "ROW_NUMBER"),
@@ -197,10 +170,6 @@ def refusal(plan: Plan, rule: str, otherwise: str) -> str:
     """Why a rule did not apply."""
     reasons = (entry.reason for entry in plan.trace.entries if entry.rule == rule)
     return next((reason for reason in reasons if reason), otherwise)
-
-
-def _nodes(node: Node) -> list[Node]:
-    return [node, *(below for child in node.inputs for below in _nodes(child))]
 
 
 def _not_kept(reason: str, words: Sequence[str], hint: str | None = None) -> SqlwinError:

@@ -25,10 +25,6 @@ _EXAMPLE = "'1 min for 7 d, 1 h for 1 y, 1 d'"
 def rules_of(options: Sequence[tuple[str, str]], form: LocalForm) -> TierRules:
     """What becomes of old slices.
 
-    Args:
-        options: those of WITH.
-        form: what the slices are.
-
     Raises:
         CatalogError: a value is none, or does not go with the slices.
     """

@@ -36,7 +36,6 @@ from runtime.local.streaming.progress import SOURCE_ROWS
 from runtime.spark.nodes import SparkNode
 from runtime.spark.session import forget_connection
 from runtime.spark.status import SparkFigures, StageFigures, Watch
-from runtime.streaming.heartbeat import is_heartbeat
 from runtime.streaming.source_reads import rows_read
 from runtime.streaming.status import OperatorStatus, counted_rows, state_sizes
 from sqlwin.execution.analyze import (
@@ -47,7 +46,7 @@ from sqlwin.execution.analyze import (
     with_analysis,
 )
 from sqlwin.execution.streams.handle import Stream, apart
-from sqlwin.execution.streams.history import PHASES
+from sqlwin.execution.streams.history import phases_of
 
 _POLL_SECONDS = 0.2
 # Spark is asked for the tasks of so many micro-batches, the last ones
@@ -150,23 +149,13 @@ class _Reports:
                 self.batches[number] = self._batch(progress, stream)
 
     def _batch(self, progress: Mapping[str, Any], stream: Stream) -> _Batch:
-        durations = progress["durationMs"]
-        phases: dict[str, float] = {}
-        for name, word in PHASES.items():
-            if name in durations:
-                phases[word] = phases.get(word, 0.0) + durations[name] / 1_000
-        # control messages are read too: the end of the input, processing time
-        end_of_input = stream.checkpoint.end_of_input
-
-        def is_own(source: Mapping[str, Any]) -> bool:
-            return end_of_input in str(source["description"]) or is_heartbeat(source)
-
+        is_own = stream.history.is_own
         read = [source for source in progress["sources"] if not is_own(source)]
         return _Batch(
             rows_read(progress, stream.run.reads, is_own),
             any("FileStreamSource" in str(source["description"]) for source in read),
-            durations.get("triggerExecution", 0) / 1_000,
-            phases,
+            progress["durationMs"].get("triggerExecution", 0) / 1_000,
+            phases_of(progress),
             counted_rows(progress),
             state_sizes(progress, self.n_operators),
             sum(int(s["commitTimeMs"] or 0) for s in progress["stateOperators"]) / 1_000,

@@ -1,4 +1,4 @@
-"""Where a stream keeps its checkpoint, and whether it may."""
+"""Checkpoints of streams: where they are, whether a stream may use one, for how many tasks."""
 
 from __future__ import annotations
 
@@ -18,9 +18,15 @@ from runtime.errors import ExecutionError, Position, SetupError, SqlwinError
 from runtime.files import Files, holding, is_local_path
 from runtime.redaction import Mask
 from runtime.spark.errors import translate
+from runtime.spark.files import refuse_remote_streams, resolve, writable_files_at
 from runtime.spec.identity import window_of_fields
 from runtime.streaming.changes import first_whole
-from runtime.streaming.checkpoint import Checkpoint, committed, open_checkpoint
+from runtime.streaming.checkpoint import (
+    Checkpoint,
+    committed,
+    find_checkpoint,
+    open_checkpoint,
+)
 from runtime.streaming.identity import Identity
 from runtime.streaming.members import (
     FILE,
@@ -30,9 +36,11 @@ from runtime.streaming.members import (
     mark_members,
 )
 from runtime.streaming.options import StreamOptions
+from runtime.streaming.rescale import Rescaled, rescale
 from runtime.streaming.status import clock
 from runtime.streaming.stored_state import open_state
 from sqlwin.catalog.entries import folded_name
+from sqlwin.execution.streams.options import KEY_GROUPS_PER_PARTITION
 
 
 @dataclass(frozen=True)
@@ -59,13 +67,10 @@ def temporary_place(name: str, base: str | None = None) -> CheckpointPlace:
         name: the stream's.
         base: a resolved path to have it in; None: that of temporary files of this machine.
     """
-    if base is not None:
-        return CheckpointPlace(
-            f"{base}/.sqlwin-checkpoint-{secrets.token_hex(8)}", _slug(name), False
-        )
     # what opens the checkpoint makes it; the name is like no other
     unique = f"sqlwin-checkpoint-{secrets.token_hex(8)}"
-    return CheckpointPlace(os.path.join(tempfile.gettempdir(), unique), _slug(name), False)
+    at = os.path.join(tempfile.gettempdir(), unique) if base is None else f"{base}/.{unique}"
+    return CheckpointPlace(at, _slug(name), False)
 
 
 def remove_checkpoint(files: Files, directory: str) -> None:
@@ -142,8 +147,8 @@ def lasting_place(
     return place(unique)
 
 
-def mark_used(until: ExitStack, place: CheckpointPlace) -> None:
-    """Let whoever would rescale a checkpoint on a disk of this machine see that a stream uses it.
+def hold_shared_lock(until: ExitStack, place: CheckpointPlace) -> None:
+    """Hold a shared lock on a checkpoint on a disk of this machine, which keeps it from rescaling.
 
     Args:
         until: the stream is over when it is closed.
@@ -221,6 +226,30 @@ def resume_notes(spark: SparkSession, files: Files, checkpoint: Checkpoint) -> l
                     f"rows before {kept} are not kept: the first window that is whole ends at {end}"
                 )
     return notes
+
+
+def rescale_checkpoint(spark: SparkSession, directory: str, partitions: int) -> Rescaled:
+    """Have the stream of a checkpoint go on with another number of tasks.
+
+    Args:
+        spark: the session.
+        directory: that of the checkpoint, as a user writes it.
+        partitions: how many tasks.
+
+    Raises:
+        SqlwinError: a stream runs on it, it is none, or it cannot be rescaled.
+    """
+    refuse_remote_streams(spark)
+    path = resolve(spark, directory)
+    try:
+        files = writable_files_at(spark, path)
+        checkpoint, _ = find_checkpoint(files, path)
+        return rescale(spark, files, checkpoint, partitions, KEY_GROUPS_PER_PARTITION)
+    except OSError as error:
+        raise SetupError(f"{path} cannot be read or written: {error.strerror or error}") from error
+    except Py4JError as error:
+        # a file system of Hadoop's
+        raise SetupError(f"{path} cannot be used: {translate(error).message}") from error
 
 
 def _plain(slug: str) -> str:

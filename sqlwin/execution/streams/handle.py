@@ -6,11 +6,11 @@ import contextlib
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -22,13 +22,13 @@ from runtime.files import Files
 from runtime.spark.errors import is_interruption, translate
 from runtime.streaming.checkpoint import Checkpoint, end_input, mark_ended
 from runtime.streaming.damage import damaged, unwritable_checkpoint
+from runtime.streaming.heartbeat import is_heartbeat
 from runtime.streaming.identity import Identity
-from runtime.streaming.status import StreamStatus, Tally, stream_status
+from runtime.streaming.status import StreamStatus, Tally, has_seen_end
 from sqlwin.execution.errors import StatementErrors
 from sqlwin.execution.streams.checkpoint import remove_checkpoint
 from sqlwin.execution.streams.history import History
 from sqlwin.execution.streams.options import is_opening
-from sqlwin.execution.streams.used_up import InputWatch, report_key
 
 T = TypeVar("T")
 
@@ -153,9 +153,7 @@ class Stream:
             progress = list(self.query.recentProgress)
         except PySparkException:
             progress = []
-        return stream_status(
-            progress, self.setup.source_names, self.tally, self.run.reads, self.run.incomplete
-        )
+        return self.history.status_of(progress)
 
     def failure(self) -> str:
         """What it failed with, in one line; empty if it did not."""
@@ -359,24 +357,55 @@ def apart(action: Callable[[], T]) -> T:
         return thread.submit(action).result()
 
 
-@dataclass(frozen=True)
-class StreamPart:
-    """One of the INSERTs that a stream runs together.
+# -- used up input ---------------------------------------------------------------------------------
 
-    Attributes:
-        stream: the stream.
-        number: the INSERT's number among them.
+
+class InputWatch:
+    """Asks of a stream, again and again, whether its input is used up.
+
+    Of each report that Spark keeps, the last hundred by itself, Python fetches the whole text in
+    calls of its own. So they are fetched when there is one that may say it, and not each time.
+
+    Args:
+        query: the stream.
+        n_operators: of how many window operators the end of the input, which was sent, has to have
+            closed the windows; None: none was sent.
     """
 
-    stream: Stream
-    number: int
+    def __init__(self, query: StreamingQuery, n_operators: int | None = None) -> None:
+        self._query = query
+        self._n_operators = n_operators
+        self._since = report_key(query.lastProgress)
+        self._seen: tuple[int, str] | None = None
 
-    @property
-    def n_rows(self) -> int | None:
-        """Rows written in this run; None if the sink does not say."""
-        return self.stream.run.written[self.number]
+    def is_used_up(self) -> bool:
+        """Whether micro-batches since it was made have read, or closed, all that there was."""
+        last = self._query.lastProgress
+        if last is None or report_key(last) == self._seen:
+            return False
+        self._seen = report_key(last)
+        if self._n_operators is not None:
+            return has_seen_end(self._query.recentProgress, self._n_operators)
+        return not _has_read(last) and has_used_up(self._query.recentProgress, self._since)
 
-    def status(self) -> StreamStatus:
-        """How it stands, as of the last micro-batch."""
-        status = self.stream.status()
-        return replace(status, operators=status.operators[self.number : self.number + 1])
+
+def has_used_up(progress: Sequence[Mapping[str, Any]], since: object) -> bool:
+    """Whether the micro-batches after `since` have read all that there was.
+
+    Of a run that has just begun the first one may be that of an earlier run, computed again; so
+    it takes a second one that reads nothing.
+    """
+    batches = [report_key(each) for each in progress]
+    new = progress[batches.index(since) + 1 :] if since in batches else progress
+    return len(new) > 1 and not _has_read(new[-1])
+
+
+def report_key(progress: Mapping[str, Any] | None) -> tuple[int, str] | None:
+    """What tells a report of a micro-batch from those of others."""
+    return None if progress is None else (progress["batchId"], progress["timestamp"])
+
+
+def _has_read(progress: Mapping[str, Any]) -> bool:
+    """Whether a micro-batch has read something."""
+    sources = (each for each in progress["sources"] if not is_heartbeat(each))
+    return any(each["startOffset"] != each["endOffset"] for each in sources)

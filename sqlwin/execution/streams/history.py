@@ -109,10 +109,7 @@ class History:
     def take(self, progress: Mapping[str, Any]) -> None:
         """Add a report of Spark's; one that was added already is left out."""
         self._tally.take(progress)
-        durations = progress["durationMs"]
-        status = stream_status(
-            [progress], self._source_names, self._tally, self._run.reads, self._run.incomplete
-        )
+        status = self.status_of([progress])
         batch = int(progress["batchId"])
         with self._lock:
             # what says that nothing was to be done has the operators of the last one still
@@ -120,14 +117,27 @@ class History:
                 status = replace(status, operators=self._status.operators)
             self._status = status
             is_known = bool(self._points) and self._points[-1].batch >= batch
-            if is_known or "addBatch" not in durations:
+            if is_known or "addBatch" not in progress["durationMs"]:
                 return
-            phases: dict[str, float] = {}
-            for name, word in PHASES.items():
-                if name in durations:
-                    phases[word] = phases.get(word, 0.0) + int(durations[name]) / 1_000
-            rows_in = rows_read(progress, self._run.reads, self._is_own)
-            self._points.append(_point(batch, progress, status, phases, rows_in, self._run.n_rows))
+            phases = phases_of(progress)
+            rows_in = rows_read(progress, self._run.reads, self.is_own)
+            operators = status.operators
+            watermarks = [o.watermark_us for o in operators if o.watermark_us is not None]
+            self._points.append(
+                BatchPoint(
+                    batch,
+                    _seconds(str(progress["timestamp"])) + status.batch_seconds,
+                    status.batch_seconds,
+                    phases,
+                    rows_in,
+                    self._run.n_rows,
+                    sum(operator.n_late for operator in operators),
+                    sum(operator.n_null_times for operator in operators),
+                    sum(operator.n_rows for operator in operators),
+                    sum(operator.n_bytes for operator in operators),
+                    min(watermarks, default=None),
+                )
+            )
             before = self._totals
             words = {*before.phases, *phases}
             self._totals = Totals(
@@ -137,7 +147,13 @@ class History:
                 {word: before.phases.get(word, 0.0) + phases.get(word, 0.0) for word in words},
             )
 
-    def _is_own(self, source: Mapping[str, Any]) -> bool:
+    def status_of(self, progress: Sequence[Mapping[str, Any]]) -> StreamStatus:
+        """How the stream stood after the last of some reports."""
+        return stream_status(
+            progress, self._source_names, self._tally, self._run.reads, self._run.incomplete
+        )
+
+    def is_own(self, source: Mapping[str, Any]) -> bool:
         """Whether a source brings control messages alone."""
         return self._end_of_input in str(source["description"]) or is_heartbeat(source)
 
@@ -147,29 +163,13 @@ class History:
             return self._status, self._totals, tuple(self._points)
 
 
-def _point(
-    batch: int,
-    progress: Mapping[str, Any],
-    status: StreamStatus,
-    phases: Mapping[str, float],
-    rows_in: int,
-    rows_out: int | None,
-) -> BatchPoint:
-    operators = status.operators
-    watermarks = [o.watermark_us for o in operators if o.watermark_us is not None]
-    return BatchPoint(
-        batch,
-        _seconds(str(progress["timestamp"])) + status.batch_seconds,
-        status.batch_seconds,
-        phases,
-        rows_in,
-        rows_out,
-        sum(operator.n_late for operator in operators),
-        sum(operator.n_null_times for operator in operators),
-        sum(operator.n_rows for operator in operators),
-        sum(operator.n_bytes for operator in operators),
-        min(watermarks, default=None),
-    )
+def phases_of(progress: Mapping[str, Any]) -> dict[str, float]:
+    """Seconds of a micro-batch by what they were spent on."""
+    phases: dict[str, float] = {}
+    for name, word in PHASES.items():
+        if name in progress["durationMs"]:
+            phases[word] = phases.get(word, 0.0) + int(progress["durationMs"][name]) / 1_000
+    return phases
 
 
 def _seconds(timestamp: str) -> float:

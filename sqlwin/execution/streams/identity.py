@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from planner.explain.text import physical_text
+from planner.explain.build import physical_text
 from planner.nodes.physical import with_rows_by_spark
 from planner.plan import Plan
 from planner.streams.identity import form_of

@@ -49,11 +49,11 @@ _OPENED_SECONDS = 2.0
 _POLL_SECONDS = 0.005
 
 
-def stream_options(config: Config, key_groups: int = 1, partitions: int = 1) -> StreamOptions:
+def stream_options(config: Config, partitions: int = 1) -> StreamOptions:
     """The options of a stream of this parallelism."""
     get = config.get
     return StreamOptions(
-        key_groups=key_groups,
+        key_groups=int(get("sqlwin.state.key-groups") or partitions * KEY_GROUPS_PER_PARTITION),
         partitions=partitions,
         idle_timeout_us=get("table.exec.source.idle-timeout") or None,
         watermark_policy=str(get("sqlwin.watermark.policy")),
@@ -70,14 +70,14 @@ def planned_options(spark: SparkSession, config: Config) -> StreamOptions:
     chosen = config.get("sqlwin.exchange.partitions")
     if not chosen and config.is_set("parallelism.default"):
         chosen = str(spark.conf.get("spark.sql.shuffle.partitions"))
-    return _options(config, int(chosen or stream_partitions(spark)))
+    return stream_options(config, int(chosen or stream_partitions(spark)))
 
 
 def foreign_options(spark: SparkSession, config: Config) -> StreamOptions:
     """The options of a stream that is started now, for whoever starts it without sqlwin."""
     # then Spark goes by its own setting, as it is at that time
     partitions = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
-    return replace(_options(config, partitions), fixes_partitions=False)
+    return replace(stream_options(config, partitions), fixes_partitions=False)
 
 
 def trigger_us(config: Config, sources: Sequence[TableSpec | Registered]) -> int:
@@ -91,12 +91,6 @@ def trigger_us(config: Config, sources: Sequence[TableSpec | Registered]) -> int
     if known and len(known) == len(intervals):
         return min(known)
     return int(config.get("execution.checkpointing.interval"))
-
-
-def _options(config: Config, partitions: int) -> StreamOptions:
-    chosen = config.get("sqlwin.state.key-groups")
-    key_groups = int(chosen or partitions * KEY_GROUPS_PER_PARTITION)
-    return stream_options(config, key_groups, partitions)
 
 
 def _fire_rule(config: Config, kind: str) -> FireRule | None:

@@ -22,12 +22,7 @@ from sqlwin.execution.streams.history import History
 def take_reports(spark: SparkSession, run_id: str, history: History) -> None:
     """Add every micro-batch of a run to its history: Spark itself keeps the last hundred reports.
 
-    There is one listener for all sessions and streams.
-
-    Args:
-        spark: the session that the stream runs in.
-        run_id: Spark's name of the run.
-        history: what is added to, for as long as it is referenced.
+    There is one listener for all sessions and streams, and it keeps no history alive.
     """
     listener = _listeners.get(spark)
     if listener is None:
@@ -36,7 +31,20 @@ def take_reports(spark: SparkSession, run_id: str, history: History) -> None:
     listener.histories[run_id] = history
 
 
-class _Listener(StreamingQueryListener):
+class _OfProgress:
+    """What is called by Spark, and does nothing but at the end of a micro-batch."""
+
+    def onQueryStarted(self, event: Any) -> None:
+        """Called by Spark."""
+
+    def onQueryIdle(self, event: Any) -> None:
+        """Called by Spark."""
+
+    def onQueryTerminated(self, event: Any) -> None:
+        """Called by Spark."""
+
+
+class _Listener(_OfProgress, StreamingQueryListener):
     """Adds each report to the history of its run."""
 
     def __init__(self) -> None:
@@ -48,18 +56,9 @@ class _Listener(StreamingQueryListener):
         wrapped = unless_missing("reports as one text", lambda: _wrapped(self), None)
         return super()._jlistener if wrapped is None else wrapped
 
-    def onQueryStarted(self, event: Any) -> None:
-        """Called by Spark."""
-
     def onQueryProgress(self, event: Any) -> None:
         """Called by PySpark after each micro-batch."""
         self.take(event.progress)
-
-    def onQueryIdle(self, event: Any) -> None:
-        """Called by Spark."""
-
-    def onQueryTerminated(self, event: Any) -> None:
-        """Called by Spark."""
 
     def take(self, progress: Mapping[str, Any]) -> None:
         """Add a report."""
@@ -74,7 +73,7 @@ def _wrapped(listener: _Listener) -> Any:
     return jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(InJava(listener))
 
 
-class InJava:
+class InJava(_OfProgress):
     """What Spark calls: it takes a report as one text.
 
     PySpark takes it field by field: some 750 calls to the JVM for each micro-batch.
@@ -83,19 +82,10 @@ class InJava:
     def __init__(self, listener: _Listener) -> None:
         self._listener = listener
 
-    def onQueryStarted(self, event: Any) -> None:
-        """Called by Spark."""
-
     def onQueryProgress(self, event: Any) -> None:
         """Called by Spark after each micro-batch."""
         text = event.progress().json()
         self._listener.take(StreamingQueryProgress.fromJson(json.loads(text)))
-
-    def onQueryIdle(self, event: Any) -> None:
-        """Called by Spark."""
-
-    def onQueryTerminated(self, event: Any) -> None:
-        """Called by Spark."""
 
     class Java:
         """The interface, for py4j."""

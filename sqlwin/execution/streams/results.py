@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,9 +15,10 @@ from runtime.connectors.stream_sinks import Take
 from runtime.connectors.writing import KIND_COLUMN
 from runtime.spec.figures import counted
 from runtime.streaming.status import status_notes
+from sqlwin.catalog.entries import Name
 from sqlwin.execution.lowered import LoweredStream
 from sqlwin.execution.planning import Plans
-from sqlwin.execution.streams.handle import Stream, StreamPart
+from sqlwin.execution.streams.handle import Stream
 from sqlwin.execution.streams.sinks import TakeRows
 from sqlwin.execution.streams.start import start_stream
 from sqlwin.execution.streams.status import status_line
@@ -32,12 +34,6 @@ class StreamQuery:
     What runs is what the statement was lowered to. Only if other statements have run since, or
     tables have changed, the query is planned and lowered again: it then reads the tables that
     there are now, under the settings of now.
-
-    Args:
-        plans: plans it.
-        lowered: what it was lowered to in its statement.
-        query: the query.
-        text: the statement.
     """
 
     def __init__(self, plans: Plans, lowered: LoweredStream, query: exp.Query, text: str) -> None:
@@ -125,53 +121,75 @@ def keys_of(query: exp.Query) -> tuple[str, ...] | None:
     )
 
 
-def insert_result(
-    text: str, started: Sequence[tuple[str, Stream | StreamPart | str]], *, waits: bool
-) -> Result:
-    """What INSERTs from streams give, which run already.
+@dataclass(frozen=True)
+class StartedInsert:
+    """An INSERT from a stream.
 
-    Bounded ones are waited for.
+    Attributes:
+        name: the table.
+        stream: the stream that runs it, or why there is nothing to do.
+        number: its number among the INSERTs that the stream runs; None: it is the only one.
+    """
 
-    Args:
-        text: the statement.
-        started: the target and the stream of each, or its part of one, or why there is none.
-        waits: whether unbounded streams are waited for too.
+    name: Name
+    stream: Stream | str
+    number: int | None = None
+
+
+def stop_all(started: Iterable[StartedInsert]) -> None:
+    """Stop the streams of INSERTs."""
+    for each in started:
+        if isinstance(each.stream, Stream):
+            each.stream.stop()
+
+
+def insert_result(plans: Plans, text: str, started: Sequence[StartedInsert]) -> Result:
+    """What INSERTs from streams give, which run already; bounded ones are waited for.
 
     Raises:
         SqlwinError: one failed.
     """
+    streams = [each.stream for each in started if isinstance(each.stream, Stream)]
+    if plans.run is not None:
+        for number in dict.fromkeys(stream.number for stream in streams):
+            plans.run.started(number)
+    waits = bool(plans.config.get("table.dml-sync"))
+    try:
+        with plans.jobs_run():
+            return _awaited(text, started, waits)
+    except BaseException:
+        stop_all(started)
+        raise
+
+
+def _awaited(text: str, started: Sequence[StartedInsert], waits: bool) -> Result:
     messages: list[str] = []
     notes: list[str] = []
     counts: list[int | None] = []
     running: Stream | None = None
-    try:
-        for name, part in started:
-            if isinstance(part, str):
-                messages.append(f"INSERT INTO {name}: nothing to do")
-                notes.append(part)
-                counts.append(0)
-                continue
-            stream = part.stream if isinstance(part, StreamPart) else part
-            if stream.setup.is_bounded or waits:
-                stream.wait()
-                stream.clean_up()
-                count = part.n_rows if isinstance(part, StreamPart) else stream.run.n_rows
-                written = "done" if count is None else counted(count, "rows")
-                messages.append(f"INSERT INTO {name}: {written}")
-                counts.append(count)
-                found = status_notes(part.status(), stream.setup.late_table)
-                notes += (
-                    [f"{name}: {each}" for each in found] if isinstance(part, StreamPart) else found
-                )
-            else:
-                messages.append(f"INSERT INTO {name}: stream {stream.number} runs")
-                counts.append(None)
-            running = stream
-    except BaseException:
-        for _, part in started:
-            if not isinstance(part, str):
-                (part.stream if isinstance(part, StreamPart) else part).stop()
-        raise
+    for insert in started:
+        name, stream, number = ".".join(insert.name), insert.stream, insert.number
+        if isinstance(stream, str):
+            messages.append(f"INSERT INTO {name}: nothing to do")
+            notes.append(stream)
+            counts.append(0)
+            continue
+        if stream.setup.is_bounded or waits:
+            stream.wait()
+            stream.clean_up()
+            count, status = stream.run.n_rows, stream.status()
+            if number is not None:
+                count = stream.run.written[number]
+                status = replace(status, operators=status.operators[number : number + 1])
+            written = "done" if count is None else counted(count, "rows")
+            messages.append(f"INSERT INTO {name}: {written}")
+            counts.append(count)
+            found = status_notes(status, stream.setup.late_table)
+            notes += found if number is None else [f"{name}: {each}" for each in found]
+        else:
+            messages.append(f"INSERT INTO {name}: stream {stream.number} runs")
+            counts.append(None)
+        running = stream
     known = [count for count in counts if count is not None]
     total = sum(known) if len(known) == len(counts) else None
     return Result(

@@ -27,16 +27,15 @@ from runtime.connectors.stream_sinks import (
     start_writing_set,
 )
 from runtime.errors import AnalysisError, nearest
-from runtime.names import quoted
 from runtime.slices.append import InsertedRows, append
 from runtime.spec.steps import Step
-from runtime.spec.stream import ROW_KIND, StreamSource
+from runtime.spec.stream import StreamSource
 from runtime.spec.table import LATE_ROWS, TableSpec
 from runtime.streaming.execute.shared import SharedWindows, of_windows, shared_windows
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.source_reads import reads_of_sources
 from sqlwin.catalog.catalog import SessionCatalog
-from sqlwin.execution.inserts import by_position, insert_target, with_static
+from sqlwin.execution.inserts import by_position, insert_target
 from sqlwin.execution.lowered import LateOutput, LoweredStream
 from sqlwin.result import arrow_ready
 from sqlwin.statements.nodes import Insert
@@ -132,18 +131,11 @@ def into_table(insert: Insert, table: TableSpec | None) -> IntoTable:
     return IntoTable(table, insert.columns, insert.static, insert.overwrite)
 
 
-def check_sinks(sink: StreamSink, *, emits_updates: bool) -> None:
-    """Check that a sink can take a stream, before anything starts.
-
-    Raises:
-        SqlwinError: a table cannot.
-    """
-    match sink:
-        case IntoTable():
-            check_sink(sink.table, overwrite=sink.overwrite, emits_updates=emits_updates)
-        case IntoTables():
-            for each in sink.tables:
-                check_sinks(each, emits_updates=emits_updates)
+def tables_of(sink: StreamSink) -> tuple[IntoTable, ...]:
+    """The tables of the session that the rows of a stream go to; none: they go elsewhere."""
+    if isinstance(sink, IntoTables):
+        return sink.tables
+    return (sink,) if isinstance(sink, IntoTable) else ()
 
 
 def write_stream(
@@ -153,14 +145,9 @@ def write_stream(
     late: Sequence[LateTable | None],
     options: StreamOptions,
 ) -> Callable[[StreamRun], StreamingQuery]:
-    """What starts the rows of a stream into a sink, all but ready.
+    """What starts the rows of a stream into a sink, which can take them, all but ready.
 
-    Args:
-        spark: the session.
-        lowered: the stream.
-        sink: the sink, found right by `check_sinks`.
-        late: for each of its plans the table that late rows go to; see `late_tables`.
-        options: how it runs.
+    `late` has for each plan of the stream the table that late rows go to; see `late_tables`.
 
     Raises:
         SqlwinError: Spark refuses the query, or it does not fit the table.
@@ -173,7 +160,7 @@ def write_stream(
         run.reads = reads_of_sources(rows)
         match sink:
             case IntoTable():
-                return start_writing(rows, partial(_arranged, sink=sink), sink.table, run)
+                return start_writing(rows, partial(_by_position, sink=sink), sink.table, run)
             case IntoSlices():
                 writer = f"sqlwin-{run.writer}"
                 return for_each(
@@ -218,9 +205,7 @@ def _set_part(
     late: LateTable | None,
 ) -> SetPart:
     def made(windows: DataFrame) -> DataFrame:
-        return by_position(
-            of_windows(step, windows, dataframe), sink.table, sink.columns, sink.static
-        )
+        return _by_position(of_windows(step, windows, dataframe), sink)
 
     def rows(found: DataFrame) -> DataFrame:
         return made(shared.of(found, number))
@@ -232,19 +217,8 @@ def _set_part(
     return replace(part, late=late, late_rows=late_rows, none_late=shared.none_late(spark))
 
 
-def _arranged(rows: DataFrame, sink: IntoTable) -> DataFrame:
-    """The query's columns as the table has them; a row kind stays in front."""
-    rows, columns = with_static(rows, sink.table, sink.columns, sink.static)
-    if ROW_KIND not in rows.columns:
-        return by_position(rows, sink.table, columns)
-    kept = "_sqlwin_row_kind"
-    positions = [f"_{i}" for i in range(len(rows.columns) - 1)]
-    numbered = rows.toDF(kept, *positions)
-    names = [name for name in rows.columns if name != ROW_KIND]
-    inner = by_position(numbered.select(*positions).toDF(*names), sink.table, columns)
-    casts = [f"CAST(`{p}` AS {f.dataType.simpleString()}) AS {quoted(f.name)}"
-             for p, f in zip(positions, inner.schema.fields, strict=True)]  # fmt: skip
-    return numbered.selectExpr(f"`{kept}` AS `{ROW_KIND}`", *casts)
+def _by_position(rows: DataFrame, sink: IntoTable) -> DataFrame:
+    return by_position(rows, sink.table, sink.columns, sink.static)
 
 
 # -- late rows -------------------------------------------------------------------------------------
@@ -255,24 +229,15 @@ def late_tables(
 ) -> tuple[LateTable | None, ...]:
     """For each plan of a stream the table that its late rows go to; None: they are dropped.
 
-    Args:
-        catalog: where tables are looked up.
-        lowered: the stream.
-        sink: where its rows go.
-
     Raises:
         SqlwinError: late rows cannot be kept, or not in that table.
     """
     if isinstance(sink, Discard):
         return (None,)
-    tables: Sequence[TableSpec | None] = [None]
-    if isinstance(sink, IntoTable):
-        tables = [sink.table]
-    elif isinstance(sink, IntoTables):
-        tables = [each.table for each in sink.tables]
+    tables: list[TableSpec | None] = [each.table for each in tables_of(sink)]
     return tuple(
         _late_table(catalog, output, table)
-        for output, table in zip(lowered.late, tables, strict=True)
+        for output, table in zip(lowered.late, tables or [None], strict=True)
     )
 
 
@@ -298,11 +263,6 @@ def _late_table(
 
 def _late_target(catalog: SessionCatalog, name: str, sources: Sequence[StreamSource]) -> TableSpec:
     """The table of a name that `late-rows` has.
-
-    Args:
-        catalog: where it is looked up.
-        name: the name.
-        sources: what the windows read.
 
     Raises:
         SqlwinError: there is no such table of sqlwin's, or the windows read it.

@@ -10,7 +10,7 @@ from functools import partial
 from runtime.connectors.filesystem.arrivals import arrivals_check
 from runtime.connectors.filesystem.source_log import SourceLog
 from runtime.connectors.filesystem.split_batches import split_batches
-from runtime.connectors.stream_sinks import StreamRun
+from runtime.connectors.stream_sinks import StreamRun, check_sink
 from runtime.errors import AnalysisError, ExecutionError
 from runtime.spark.clusters import check_seen_by_all, check_workers
 from runtime.spark.files import refuse_remote_streams, resolve, writable_files_at
@@ -24,9 +24,9 @@ from sqlwin.execution.lowered import LoweredStream
 from sqlwin.execution.planning import Plans
 from sqlwin.execution.streams.checkpoint import (
     CheckpointPlace,
+    hold_shared_lock,
     kept_name,
     lasting_place,
-    mark_used,
     opened_checkpoint,
     remove_checkpoint,
     resume_notes,
@@ -46,8 +46,8 @@ from sqlwin.execution.streams.sinks import (
     Discard,
     IntoTables,
     StreamSink,
-    check_sinks,
     late_tables,
+    tables_of,
     write_stream,
 )
 
@@ -69,8 +69,9 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
     errors = plans.errors_of(text)
     with errors, plans.streams.starting(), ExitStack() as undone:
         spark, config = plans.spark, plans.config
-        chosen = stream_options(config)
-        check_sinks(sink, emits_updates=chosen.emits_updates)
+        planned = planned_options(spark, config)
+        for into in tables_of(sink):
+            check_sink(into.table, overwrite=into.overwrite, emits_updates=planned.emits_updates)
         check_workers(spark)
         late = late_tables(plans.catalog, lowered, sink)
         first_late = next((each for each in late if each is not None), None)
@@ -80,7 +81,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
                 subjects=(first_late.spec.name,),
                 hint="run the INSERT, and SHOW STREAMS shows how far it is",
             )
-        identity = identity_of(lowered, chosen, config.mask, partial(resolve, spark))
+        identity = identity_of(lowered, planned, config.mask, partial(resolve, spark))
         inserts = sink.names if isinstance(sink, IntoTables) else ()
         place = _place(plans, sink, identity, plans.streams.claim)
         check_seen_by_all(
@@ -92,12 +93,11 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
         files = writable_files_at(spark, place.directory)
         if not place.stays:
             undone.callback(remove_checkpoint, files, place.directory)
-        planned = planned_options(spark, config)
         in_use = undone.enter_context(ExitStack())
-        mark_used(in_use, place)
+        hold_shared_lock(in_use, place)
         checkpoint = opened_checkpoint(files, place, identity, planned, text, config.mask)
         # again where the directory is new
-        mark_used(in_use, place)
+        hold_shared_lock(in_use, place)
         identity = resumed_identity(checkpoint, identity)
         plans.add_notes(resume_notes(spark, files, checkpoint))
         if checkpoint.has_ended:

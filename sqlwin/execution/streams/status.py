@@ -1,20 +1,30 @@
-"""How streams stand, in words: the rows of SHOW STREAMS and the line on a terminal."""
+"""How streams stand, in words: the rows of SHOW STREAMS and SHOW STATE, the line on a terminal."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 
+from planner.explain.windows import window_text
+from runtime.spark.files import files_at, resolve
 from runtime.spec.figures import seconds_text
+from runtime.spec.identity import KeptOperator, window_of_fields
 from runtime.streaming.status import StreamStatus, clock, dropped_rows, silence
+from runtime.streaming.stored_state import StoredOperator, StoredState, open_state
 from sqlwin.execution.streams.handle import Stream, StreamState
 from sqlwin.execution.streams.registry import Streams
 
-_COLUMNS = (
+_STREAMS = (
     "stream", "name", "state", "into", "batch", "rows/s", "rows out", "watermark", "by source",
     "kept", "dropped", "waits for", "checkpoint",
+)  # fmt: skip
+_STATE = (
+    "operator", "window", "keeps", "rows", "bytes", "keys", "aggregates", "key groups",
+    "watermark", "closed until", "version",
 )  # fmt: skip
 
 
@@ -30,10 +40,12 @@ def how_to_resume(stream: Stream) -> str:
 
 def show_streams(streams: Streams) -> pa.Table:
     """A row a stream: how it stands, and why nothing is emitted."""
-    rows = [described(stream) for stream in streams.all()]
-    columns = zip(*rows, strict=True) if rows else [()] * len(_COLUMNS)
-    arrays = [pa.array(list(values), pa.string()) for values in columns]
-    return pa.table(dict(zip(_COLUMNS, arrays, strict=True)))
+    return _table(_STREAMS, [described(stream) for stream in streams.all()])
+
+
+def _table(names: Sequence[str], rows: Sequence[tuple[str, ...]]) -> pa.Table:
+    columns = zip(*rows, strict=True) if rows else [()] * len(names)
+    return pa.table([pa.array(list(values), pa.string()) for values in columns], list(names))
 
 
 def described(stream: Stream) -> tuple[str, ...]:
@@ -79,15 +91,15 @@ def as_one(stream: Stream, status: StreamStatus) -> StreamStatus:
 
 def _rows_out(stream: Stream) -> str:
     """How many rows were written: `120`, and for several INSERTs `hours 120; days 5`."""
-
-    def text(n_rows: int | None) -> str:
-        return "-" if n_rows is None else f"{n_rows:,}"
-
     if not stream.setup.inserts:
-        return text(stream.run.n_rows)
+        return _number(stream.run.n_rows)
     counts = stream.run.written or [0] * len(stream.setup.inserts)
     pairs = zip(stream.setup.inserts, counts, strict=True)
-    return "; ".join(f"{name} {text(count)}" for name, count in pairs)
+    return "; ".join(f"{name} {_number(count)}" for name, count in pairs)
+
+
+def _number(number: int | None) -> str:
+    return "-" if number is None else f"{number:,}"
 
 
 def _dropped(stream: Stream) -> str:
@@ -154,3 +166,47 @@ def _bytes(number: int) -> str:
     if number < 1_000_000:
         return f"{number / 1_000:.0f} kB"
     return f"{number / 1_000_000:.1f} MB"
+
+
+# -- what checkpoints keep -------------------------------------------------------------------------
+
+
+def show_state(spark: SparkSession, directory: str) -> pa.Table:
+    """A row for each kind of what an operator of a stream keeps.
+
+    Raises:
+        SqlwinError: there is no checkpoint, or it cannot be read.
+    """
+    where = resolve(spark, directory)
+    state = open_state(spark, files_at(spark, where), where)
+    return _table(_STATE, [row for each in state.operators for row in _rows(state, each)])
+
+
+def _rows(state: StoredState, stored: StoredOperator) -> list[tuple[str, ...]]:
+    kept = stored.operator
+    windows, keys, aggregates = ("-", "-", "-") if kept is None else _described(kept)
+    common = (
+        keys,
+        aggregates,
+        str(len(stored.facts)),
+        clock(stored.watermark_us),
+        clock(stored.closed_us),
+        str(state.version),
+    )
+    rows = [
+        (str(stored.number), windows, each.kind.value, _number(each.n_rows), f"{each.n_bytes:,}")
+        for each in stored.kinds
+    ]
+    return [(*row, *common) for row in rows or [(str(stored.number), windows, "nothing", "0", "0")]]
+
+
+def _described(kept: KeptOperator) -> tuple[str, str, str]:
+    windows = [reader.window for reader in kept.readers] or [kept.window]
+    return (
+        "; ".join(
+            window_text(window_of_fields(window), f"time_col=[{kept.time[0]}]")
+            for window in windows
+        ),
+        ", ".join(key.name for key in kept.keys) or "-",
+        ", ".join(accumulator.name for accumulator in kept.accumulators) or "-",
+    )

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 import sqlwin
 from runtime.errors import ExecutionError
 from sqlwin import windows as w
-from sqlwin.execution.streams.rescale import rescale_checkpoint
+from sqlwin.execution.streams.checkpoint import rescale_checkpoint
 from tests.marks import among
 
 MINUTE = 60_000_000

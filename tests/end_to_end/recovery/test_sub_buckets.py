@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 import sqlwin
 from runtime.files import LocalFiles
 from runtime.streaming.stored_state import open_state
-from sqlwin.execution.streams.rescale import rescale_checkpoint
+from sqlwin.execution.streams.checkpoint import rescale_checkpoint
 
 MINUTE = 60_000_000
 N_KEYS = 60_000

@@ -53,7 +53,7 @@ class Streams:
     def step(self, sql, **options):
         """The steps of a query."""
         self._runner.catalog.start_statement("automatic")
-        plan = self._runner.plan_of(parse_statement(sql))
+        plan = self._runner.plans.plan(parse_statement(sql).ast, sql)
         refusals = tuple(e.refusal for e in plan.trace.entries if e.refusal)
         zone = str(self._spark.conf.get("spark.sql.session.timeZone"))
         updates = StreamOptions(1, 1, **options).emits_updates

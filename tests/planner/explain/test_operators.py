@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from planner.explain.build import operator_ids
 from planner.explain.operators import logical_operators, physical_operators
-from planner.explain.windows import slice_widths_us, window_text, window_uses
+from planner.explain.windows import slice_widths_us, window_entries, window_text
 from planner.nodes.logical import NamedExpr, TableScan, UnaryNode, WindowKey
 from runtime.spec.table import Column
 from runtime.spec.windows import Cumulate, Hop, SessionWindow, Tumble, Window
@@ -44,15 +45,16 @@ def test_a_node_that_is_not_known_shows_its_fields_under_the_names_of_explain():
 
 
 def test_a_node_that_is_not_known_but_has_a_window_is_a_use_of_it():
-    [use] = window_uses(rank(Hop(2 * MINUTE, 5 * MINUTE)))
+    node = rank(Hop(2 * MINUTE, 5 * MINUTE))
+    [use] = window_entries(node, operator_ids(node))
     assert use.slice_widths_us == (MINUTE, MINUTE)
     assert use.time_column == "ts"
-    assert use.lines == ()
+    assert use.text == ()
 
 
 def test_a_node_below_one_with_the_same_window_is_no_use_of_its_own():
     outer = RankByWindow(SCHEMA, rank(Tumble(MINUTE)), Tumble(MINUTE), (), (), 0, "ts")
-    assert [use.node for use in window_uses(outer)] == [outer]
+    assert [use.operator for use in window_entries(outer, operator_ids(outer))] == ["p0"]
 
 
 def test_windows_are_printed_as_flink_prints_them():

@@ -11,7 +11,7 @@ from planner.catalog import StreamTable
 from planner.nodes.logical import Filter, NamedExpr, Node, Project, SqlQuery, TableScan
 from planner.nodes.physical import LocalWindowAggregate
 from planner.sql.build import column
-from planner.streams.delay import delay_us
+from planner.streams.delay import wall_clock_delay_us
 from runtime.spec.table import Watermark
 from runtime.spec.windows import Tumble
 from sqlwin.parser.parser import parse_query
@@ -30,7 +30,7 @@ SECOND = 1_000_000
 def delay(watermark: Watermark | None, over=SCAN) -> int | None:
     local = exchange_below(window_aggregate(Tumble(MINUTE), over=over)).input
     assert isinstance(local, LocalWindowAggregate)
-    return delay_us(local, Catalog(StreamTable("t", watermark)))
+    return wall_clock_delay_us(local, Catalog(StreamTable("t", watermark)))
 
 
 @pytest.mark.parametrize(

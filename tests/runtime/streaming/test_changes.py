@@ -21,7 +21,7 @@ from runtime.spec.windows import (
 )
 from runtime.streaming.changes import Resumed, first_whole, resumed
 from runtime.streaming.identity import Identity, difference, may_differ
-from runtime.streaming.state.columns import PartialColumns
+from runtime.streaming.state.columns import StateColumns
 
 MIN = 60_000_000
 SUM = KeptAccumulator(("t$0",), "sum", ("v",), None, "SUM(v)")
@@ -82,10 +82,10 @@ def test_a_sum_of_doubles_is_had_of_the_sum_for_good() -> None:
 
 def test_tables_of_state_get_the_columns_that_are_asked_for() -> None:
     table = pa.table({"k": [1], "$slice_end": [60], "t$0": [7], "n$0": [2]})
-    narrow = PartialColumns(("k",), "$slice_end", (Merge(("n$0",), MergeOp.COUNT),)).of(table)
+    narrow = StateColumns(("k",), "$slice_end", (Merge(("n$0",), MergeOp.COUNT),)).of(table)
     assert narrow.to_pylist() == [{"k": 1, "$slice_end": 60, "n$0": 2}]
     sums = (Merge(("m",), MergeOp.SUM),)
-    columns = PartialColumns(("k",), "$slice_end", sums, (("m", "t$0"),))
+    columns = StateColumns(("k",), "$slice_end", sums, (("m", "t$0"),))
     wide = columns.of(table)
     assert wide.to_pylist() == [{"k": 1, "$slice_end": 60, "m": 7.0}]
     assert columns.of(wide) is wide

@@ -13,7 +13,7 @@ from py4j.java_gateway import GatewayClient
 import sqlwin
 from runtime.errors import SqlwinError
 from runtime.spark.settings import settings_of
-from sqlwin.execution.known import KnownPlans
+from sqlwin.execution.planning import Plans
 
 HOURS = "TABLE(TUMBLE(TABLE rides, DESCRIPTOR(ts), INTERVAL '1' HOUR))"
 WINDOWS = (
@@ -83,7 +83,7 @@ def test_what_slices_answer_asks_java_for_settings_and_no_more(
     (here,) = rides.execute(sql)
     assert here.dataframe is not None
     assert sorted(map(tuple, here.dataframe.collect())) == first
-    monkeypatch.setattr(KnownPlans, "plan", lambda *_: None)
+    monkeypatch.setattr(Plans, "plan_here", lambda *_: None)
     calls.clear()
     assert rows(rides, sql) == first
     assert len(calls) > 20

@@ -17,7 +17,7 @@ from runtime.spec.stream import FINAL_US, KEEP, LATE_ROW, SOURCE, TIME, WATERMAR
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
 from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
 from runtime.streaming.operators.session import SessionOperator, SessionSpec
-from runtime.streaming.state.columns import PartialColumns
+from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.watermarks import closed_until_us
 from tests.runtime.streaming.model import MS, Memory, decoded
 
@@ -51,7 +51,7 @@ class Stream:
         )  # fmt: skip
         aggregation = WindowAggregation(window, KEYS, "$slice_end", PARTIALS[:1])
         self.spec = SessionSpec(
-            aggregation, PartialColumns(KEYS, "$slice_end", PARTIALS), KeyGroupSpec(1)
+            aggregation, StateColumns(KEYS, "$slice_end", PARTIALS), KeyGroupSpec(1)
         )
         self.knows = knows
         self.stores = {group: Memory() for group in GROUPS}

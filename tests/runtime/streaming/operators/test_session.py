@@ -19,7 +19,7 @@ from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
 from runtime.streaming.operators.buckets import MemoryBound
 from runtime.streaming.operators.session import SessionOperator, SessionSpec
 from runtime.streaming.state.blobs import decode_facts, encode_facts
-from runtime.streaming.state.columns import PartialColumns
+from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.table_cache import CACHE
 from tests.marks import among
 from tests.runtime.streaming.model import MS, Memory, outputs
@@ -72,7 +72,7 @@ class Stream:
         aggregation = WindowAggregation(window, ("key", "page"), "$slice_end", PARTIALS[:2])
         spec = SessionSpec(
             aggregation,
-            PartialColumns(("key", "page"), "$slice_end", PARTIALS),
+            StateColumns(("key", "page"), "$slice_end", PARTIALS),
             KeyGroupSpec(1, by=None if self.bound is None else self.partition),
             self.is_processing_time,
         )

@@ -19,7 +19,7 @@ from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
 from runtime.streaming.state import slices, spans
 from runtime.streaming.state.blobs import decode_facts
-from runtime.streaming.state.columns import PartialColumns
+from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.contents import blobs_of
 from runtime.streaming.state.shared_slices import SharedSpec, common_slices
 from tests.reference import windows_of
@@ -81,7 +81,7 @@ class Shared:
 
     def micro_batch(self, rows=(), watermark=None):
         """What each reader emits, sorted."""
-        shared = SharedSpec(self.readers, PartialColumns(KEYS, "$slice_end", PARTIALS))
+        shared = SharedSpec(self.readers, StateColumns(KEYS, "$slice_end", PARTIALS))
         mark = None if watermark is None else watermark * MS
         progress = [] if mark is None else [SourceProgress(0, mark, mark, 1)]
         return self._process(WindowSpec(shared, KeyGroupSpec(1, by=KEYS)), rows, progress)
@@ -109,7 +109,7 @@ class Shared:
 
     def end(self):
         """The end of input."""
-        shared = SharedSpec(self.readers, PartialColumns(KEYS, "$slice_end", PARTIALS))
+        shared = SharedSpec(self.readers, StateColumns(KEYS, "$slice_end", PARTIALS))
         return self._process(WindowSpec(shared, KeyGroupSpec(1, by=KEYS)), [], [EndOfInput()])
 
     @property

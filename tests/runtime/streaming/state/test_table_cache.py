@@ -11,7 +11,7 @@ from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.aggregates import Merge, MergeOp
 from runtime.spec.windows import Hop
 from runtime.streaming.state.blobs import encode_state
-from runtime.streaming.state.columns import PartialColumns
+from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.slices import SliceState, slab_us
 from runtime.streaming.state.table_cache import (
     CACHE,
@@ -179,7 +179,7 @@ class Store(dict):
 
 
 def slices(store, facts):
-    columns = PartialColumns(("k",), "$slice_end", (Merge(("s",), MergeOp.SUM),))
+    columns = StateColumns(("k",), "$slice_end", (Merge(("s",), MergeOp.SUM),))
     windows = slice_assigner(Hop(10, 40))
     return SliceState(store, facts, windows, slab_us(Hop(10, 40)), columns)
 

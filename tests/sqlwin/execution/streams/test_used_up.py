@@ -7,7 +7,7 @@ from typing import Any
 from runtime.spec.stream import FINAL_US
 from runtime.streaming.heartbeat import is_heartbeat
 from runtime.streaming.status import has_seen_end
-from sqlwin.execution.streams.used_up import InputWatch, has_used_up
+from sqlwin.execution.streams.handle import InputWatch, has_used_up
 
 BEAT = (
     "RatePerMicroBatchStream[rowsPerBatch=1, numPartitions=1, startTimestamp=0, "

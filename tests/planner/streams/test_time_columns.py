@@ -1,4 +1,4 @@
-"""Which time columns are processing time, wherever a query has them from."""
+"""Which time columns are processing time, or what a watermark follows, wherever they are from."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from planner.catalog import StreamTable
 from planner.nodes.logical import Filter, NamedExpr, Project, SqlQuery, TableScan
 from planner.sql.build import column
 from planner.sql.flink_functions import rewrite_functions
-from planner.streams.processing_time import is_processing_time
+from planner.streams.time_columns import check_time, is_processing_time
 from runtime.errors import AnalysisError
+from runtime.spec.table import Column, Watermark
 from sqlwin.parser.parser import parse_query
 from tests.planner.catalog import Catalog
 
@@ -74,3 +75,34 @@ def test_nodes_of_a_plan_hand_processing_time_on() -> None:
 def test_two_kinds_of_time_in_one_column_are_refused() -> None:
     with pytest.raises(AnalysisError, match="`t` is processing time in one part"):
         is_on_processing_time("SELECT pt AS t FROM clicks UNION ALL SELECT ts FROM orders", "t")
+
+
+BIDS = (Column("ts", "timestamp_ntz"), Column("other", "timestamp_ntz"))
+# what a query reads, and the column that windows are on
+AT = [
+    ("SELECT * FROM bids", "{}"),
+    ("SELECT {} AS at FROM bids WHERE k > 1", "at"),
+    ("SELECT at FROM (SELECT {} AS at FROM (SELECT * FROM bids))", "at"),
+    ("WITH b AS (SELECT {} AS at FROM bids) SELECT * FROM b", "at"),
+    ("SELECT b.{} FROM names n JOIN bids AS b ON b.k = n.k", "{}"),
+    ("SELECT ts AS at FROM bids UNION ALL SELECT {} FROM bids", "at"),
+]
+
+
+def check_time_of(sql: str, name: str) -> None:
+    catalog: Any = Catalog(StreamTable("bids", Watermark("ts", "ts")), columns=BIDS)
+    check_time(SqlQuery((), bound(sql)), name, catalog)
+
+
+@pytest.mark.parametrize(("sql", "name"), AT)
+def test_windows_on_another_column_than_the_watermark_follows_are_refused(
+    sql: str, name: str
+) -> None:
+    check_time_of(sql.format("ts"), name.format("ts"))
+    with pytest.raises(AnalysisError, match="the watermark of `bids` follows `ts`"):
+        check_time_of(sql.format("other"), name.format("other"))
+
+
+def test_windows_on_what_is_no_column_of_the_stream_are_let_pass() -> None:
+    check_time_of("SELECT * FROM bids LATERAL VIEW EXPLODE(times) e AS at", "at")
+    check_time_of("SELECT CAST(k AS TIMESTAMP) AS at FROM bids", "at")

@@ -1,0 +1,89 @@
+"""What slices do not answer: times of which they are too wide or gone, more than aggregates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlglot import exp
+
+from planner.materialized.form import is_made_of, slice_grid, time_text
+from planner.materialized.windows import range_of_slices
+from planner.nodes.logical import Node, SqlQuery, TableScan
+from planner.nodes.physical import SliceScan
+from planner.optimizer import Trace
+from planner.sql.intervals import render_duration
+from runtime.errors import AnalysisError
+from runtime.spec.slices import SliceTable, is_inserted_rows, table_of_rows
+from runtime.spec.windows import Tumble, Window
+
+
+def too_wide(plan: Node) -> Iterator[tuple[str, str]]:
+    """The materialized tables whose slices a plan reads and may not, and why."""
+    for scan in plan.find_all(SliceScan):
+        reason = _out_of_reach(scan.table, scan.window, range_of_slices(scan.rows.filters))
+        if reason is not None:
+            yield scan.table.name, reason
+
+
+def _out_of_reach(
+    table: SliceTable, window: Window, range_us: tuple[int | None, int | None]
+) -> str | None:
+    """Why slices of some time do not give windows, if so.
+
+    Args:
+        table: the materialized table.
+        window: the windows.
+        range_us: slices that end after the first and not after the second are read; None: all.
+    """
+    after_us, until_us = range_us
+    since_us = table.reached.since_us
+    # of rows that were inserted nothing else is left
+    if since_us is not None and not is_inserted_rows(table.form.base):
+        if after_us is None or after_us < since_us:
+            return f"its slices up to {time_text(since_us)} were dropped"
+    grid, own = slice_grid(window), table.form.grid
+    for tier in table.reached.tiers:
+        if after_us is not None and after_us >= tier.until_us:
+            continue
+        assert isinstance(own, Tumble) and not isinstance(grid, str)
+        wide = Tumble(tier.width_us, own.offset_us % tier.width_us)
+        edges = [after_us, until_us if until_us is None or until_us < tier.until_us else None]
+        is_cut = all(us is None or (us - wide.offset_us) % wide.size_us == 0 for us in edges)
+        if not is_made_of(grid, wide) or not is_cut:
+            width = render_duration(tier.width_us)
+            return f"its slices up to {time_text(tier.until_us)} are of {width}"
+    return None
+
+
+def check_kept_rows(plan: Node, trace: Trace) -> None:
+    """Check that a plan reads no rows of which slices alone are kept.
+
+    Raises:
+        AnalysisError: it does; the message says why slices do not answer it.
+    """
+    found = next(filter(is_inserted_rows, _tables_read(plan)), None)
+    if found is None:
+        return
+    reasons = (entry.reason for entry in trace.entries if entry.rule == "answer_from_slices")
+    why = next(filter(None, reasons), "it does more with them than to aggregate windows")
+    name = table_of_rows(found)
+    raise AnalysisError(
+        f"`{name}` keeps slices of the rows that were inserted, which do not answer this: {why}",
+        subjects=(name,),
+        hint="RESET the setting that keeps slices from being read"
+        if "sqlwin." in why
+        else "windows on its grid, and conditions on its keys, are answered",
+    )
+
+
+def _tables_read(node: Node) -> Iterator[str]:
+    """The tables whose rows are read."""
+    if isinstance(node, SliceScan):
+        return
+    if isinstance(node, TableScan):
+        yield node.table.lower()
+    elif isinstance(node, SqlQuery):
+        for table in node.query.find_all(exp.Table):
+            yield ".".join(part.name for part in table.parts).lower()
+    for child in node.inputs:
+        yield from _tables_read(child)

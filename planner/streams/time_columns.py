@@ -1,0 +1,231 @@
+"""Which time a column of a stream is: processing time, or event time that a watermark follows.
+
+A column is followed through filters, projections, joins, unions, views and WITH to where it comes
+from; one that an expression makes of others is not. PROCTIME() columns of tables and calls of it
+are processing time, and so is CURRENT_TIMESTAMP: Spark evaluates both to the time at which a
+micro-batch began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from sqlglot import exp
+
+from planner.catalog import Catalog, Schema, column_named
+from planner.nodes.logical import Expand, Filter, Node, Project, SqlQuery, TableScan, WindowRows
+from planner.nodes.physical import GlobalWindowAggregate
+from planner.sql.build import bare_column, is_timestamp, select_all_from
+from planner.sql.nodes import TextSpan, span_of
+from planner.streams.refusals import StreamRefusal
+from planner.streams.tables import bare_table, stream_named, stream_tables
+
+# PROCTIME() has become the first of these by the time a query is bound
+_CALLS = ("CURRENT_TIMESTAMP", "PROCTIME", "NOW", "CURRENT_ROW_TIMESTAMP")
+
+_Scope = Mapping[str, exp.Expr]
+# Where a column comes from: a column of a stream or of windows, or an expression; None: elsewhere
+_Origin = tuple[exp.Table | GlobalWindowAggregate, str] | exp.Expr | None
+
+
+def is_processing_time(
+    node: Node, column: str, catalog: Catalog, place: TextSpan | None = None
+) -> bool:
+    """Whether the values of a column are the time at which rows of streams are processed.
+
+    Raises:
+        StreamRefusal: those of some streams are, and those of others are not.
+    """
+    found = {_is_processing_time(each, catalog) for each in _of_node(node, column, catalog)}
+    if len(found) > 1:
+        raise StreamRefusal(
+            f"`{column}` is processing time in one part of this UNION ALL and event time in "
+            "another, so that no watermark says when a window is complete",
+            "take the same kind of time from all of them",
+            place,
+            subjects=(column,),
+        )
+    return found == {True}
+
+
+def check_time(
+    node: Node, time_column: str, catalog: Catalog, place: TextSpan | None = None
+) -> None:
+    """Refuse a stream without a watermark, and windows on what no watermark follows.
+
+    Args:
+        node: what the windows are over.
+        time_column: the column that they are on.
+        catalog: says which tables are streams, and their watermarks.
+        place: where the query names that column.
+
+    Raises:
+        StreamRefusal: a watermark is missing, or follows another column.
+    """
+    has_operator = any(node.find_all(GlobalWindowAggregate))
+    for table, stream in stream_tables(node, catalog):
+        if stream.watermark is None and not has_operator:
+            column = _time_column(table, time_column, catalog)
+            raise StreamRefusal(
+                f"`{stream.name}` has no watermark, so that no window over it would ever close",
+                f"add to it: WATERMARK FOR {column} AS {column} - "
+                "INTERVAL '5' SECOND; or put the windows on a column AS PROCTIME()",
+                span_of(table) or place,
+                subjects=(stream.name,),
+            )
+    for origin in _of_node(node, time_column, catalog):
+        match origin:
+            case exp.Table() as table, str(column):
+                followed = stream_named(table, catalog)
+                watermark = None if followed is None else followed.watermark
+                if followed is None or watermark is None:
+                    continue
+                is_other = watermark.column.lower() != column.lower()
+                if is_other and column_named(_columns(table, catalog), column) is not None:
+                    raise StreamRefusal(
+                        f"windows on `{time_column}` cannot close: the watermark of "
+                        f"`{followed.name}` follows `{watermark.column}`",
+                        f"put the windows on DESCRIPTOR({watermark.column})",
+                        place,
+                        subjects=(time_column, followed.name, watermark.column),
+                    )
+            case GlobalWindowAggregate() as windows, str(column):
+                roles = {key.name.lower(): key.role for key in windows.window_keys}
+                if roles.get(column.lower()) == "start":
+                    raise StreamRefusal(
+                        f"`{time_column}` is the start of a window: when its rows are emitted it "
+                        "has long passed",
+                        "put the outer windows on window_time of the inner ones",
+                        place,
+                        subjects=(time_column,),
+                    )
+
+
+def _time_column(table: exp.Table, name: str, catalog: Catalog) -> str:
+    """The column of a table that windows on `name` seem to be on: others give it that name."""
+    columns = _columns(table, catalog)
+    times = [c.name for c in columns if is_timestamp(c.type)]
+    return times[0] if times and column_named(columns, name) is None else name
+
+
+def _columns(table: exp.Table, catalog: Catalog) -> Schema:
+    return catalog.analyze(select_all_from(bare_table(table)), {})
+
+
+def _of_node(node: Node, column: str, catalog: Catalog) -> Iterator[_Origin]:
+    """The origins of a column of a node."""
+    match node:
+        case GlobalWindowAggregate():
+            yield node, column
+        case TableScan():
+            yield from _of_text(node.query, column, {}, {}, catalog)
+        case Filter() | Expand() | WindowRows():
+            yield from _of_node(node.input, column, catalog)
+        case Project():
+            for item in node.items:
+                if item.name.lower() == column.lower():
+                    name = bare_column(item.expr)
+                    if name is None:
+                        yield item.expr
+                    else:
+                        yield from _of_node(node.input, name, catalog)
+        case SqlQuery():
+            yield from _of_text(node.query, column, dict(node.relations), {}, catalog)
+        case _:
+            yield None
+
+
+def _of_text(
+    query: exp.Expr, column: str, relations: Mapping[str, Node], scope: _Scope, catalog: Catalog
+) -> Iterator[_Origin]:
+    query = query.unnest()
+    if isinstance(query, exp.Query):
+        scope = {**scope, **{cte.alias.lower(): cte.this for cte in query.ctes}}
+    if isinstance(query, exp.Union):
+        # columns of a union are put together by position, under the names of the first
+        position = _position(query, column)
+        for side in _sides(query):
+            name = column
+            if position is not None and isinstance(side, exp.Select):
+                if position >= len(side.expressions):
+                    continue
+                item = side.expressions[position]
+                name = item.alias_or_name
+                if not name:
+                    yield item.unalias()
+                    continue
+            yield from _of_text(side, name, relations, scope, catalog)
+        return
+    if not isinstance(query, exp.Select):
+        yield None
+        return
+    named = [item for item in query.expressions if item.alias_or_name.lower() == column.lower()]
+    for item in named or query.expressions:
+        value = item.unalias()
+        if isinstance(value, exp.Star):
+            yield from _of_sources(query, None, column, relations, scope, catalog)
+        elif isinstance(value, exp.Column) and isinstance(value.this, exp.Star):
+            yield from _of_sources(query, value.table, column, relations, scope, catalog)
+        elif not named:
+            continue
+        elif isinstance(value, exp.Column):
+            yield from _of_sources(query, value.table, value.name, relations, scope, catalog)
+        else:
+            yield value
+
+
+def _of_sources(
+    select: exp.Select,
+    table: str | None,
+    column: str,
+    relations: Mapping[str, Node],
+    scope: _Scope,
+    catalog: Catalog,
+) -> Iterator[_Origin]:
+    """The same of a column of what stands in FROM; without `table`, of any that has it."""
+    first = select.args.get("from_")
+    joins = select.args.get("joins") or []
+    for source in [*([] if first is None else [first.this]), *(join.this for join in joins)]:
+        if table and source.alias_or_name.lower() != table.lower():
+            continue
+        if isinstance(source, exp.Subquery):
+            yield from _of_text(source, column, relations, scope, catalog)
+        if not isinstance(source, exp.Table):
+            continue
+        name = source.name
+        if not source.db and name in relations:
+            yield from _of_node(relations[name], column, catalog)
+        elif not source.db and name.lower() in scope:
+            outer = {key: text for key, text in scope.items() if key != name.lower()}
+            yield from _of_text(scope[name.lower()], column, relations, outer, catalog)
+        elif stream_named(source, catalog) is not None:
+            yield source, column
+
+
+def _sides(query: exp.Union) -> Iterator[exp.Expr]:
+    for side in (query.this.unnest(), query.expression.unnest()):
+        if isinstance(side, exp.Union):
+            yield from _sides(side)
+        else:
+            yield side
+
+
+def _position(query: exp.Union, column: str) -> int | None:
+    """Where a column stands in the select lists; None if they are not written out."""
+    first = next(_sides(query))
+    if not isinstance(first, exp.Select) or first.is_star:
+        return None
+    names = [item.alias_or_name.lower() for item in first.expressions]
+    return names.index(column.lower()) if column.lower() in names else None
+
+
+def _is_processing_time(origin: _Origin, catalog: Catalog) -> bool:
+    match origin:
+        case exp.Table() as table, str(column):
+            stream = stream_named(table, catalog)
+            return stream is not None and column.lower() in stream.proctime
+        case exp.Expr():
+            value = origin.unnest()
+            is_call = isinstance(value, exp.Anonymous) and value.name.upper() in _CALLS
+            return is_call or isinstance(value, exp.CurrentTimestamp)
+    return False
