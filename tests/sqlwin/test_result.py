@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
@@ -84,7 +84,9 @@ class _Unbounded:
     schema = SimpleNamespace(fields=())
     sparkSession = SimpleNamespace()
 
-    def withColumns(self, columns: object) -> _Unbounded:
+    columns: ClassVar[list[str]] = ["n"]
+
+    def toDF(self, *names: str) -> _Unbounded:
         return self
 
     def mapInArrow(self, function: Any, schema: str) -> _Unbounded:
