@@ -114,19 +114,21 @@ def _has_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     """Whether the first line names the columns: its fields are not what is below them."""
     cells = [cell.strip() for cell in first]
     named = [cell for cell in cells if cell]
-    if not named or not all(_NAME.fullmatch(cell) for cell in named):
+    # a header may have some that are no plain names, such as `% of total` or `is ok?`
+    plain = [cell for cell in named if _NAME.fullmatch(cell)]
+    if 2 * len(plain) <= len(named):
         return False
     if any(is_typed(cell) for cell in named if cell not in NULL_WORDS):
         return False
     if not rows:
-        return True
+        return plain == named
     for cell, values in zip(cells, zip(*rows, strict=False), strict=False):
         full = [value for value in values if value]
-        if full and cell and all(map(is_typed, full)):
+        if full and cell in plain and all(map(is_typed, full)):
             return True  # a word above numbers or times
     # texts above texts: names are short, of one kind, and come again in no line
     below = {value.strip() for row in rows for value in row}
-    return len(set(named)) == len(named) and not below & set(named)
+    return plain == named and len(set(named)) == len(named) and not below & set(named)
 
 
 def _check_headers(headers: Sequence[tuple[Sample, Sequence[str]]]) -> None:

@@ -90,6 +90,14 @@ def test_without_a_header_columns_are_numbered(tmp_path: Path) -> None:
     assert "header" not in options(found)
 
 
+def test_a_header_may_have_some_names_that_are_no_plain_words(tmp_path: Path) -> None:
+    found = detected(written(tmp_path / "a.csv", "day,% of total,is ok?,city,seen\n1,2,x,3,y\n"))
+    assert list(types(found)) == ["day", "% of total", "is ok?", "city", "seen"]
+    # nor is a row a header in which a number is missing
+    found = detected(written(tmp_path / "b.csv", "Bonn,Ann,??\nRome,Bob,3\nOslo,Eve,4\n"))
+    assert list(types(found)) == ["column0", "column1", "column2"]
+
+
 def test_texts_above_texts_are_a_header_when_they_do_not_come_again(tmp_path: Path) -> None:
     header = detected(written(tmp_path / "a.csv", "name,city\nAnn,Bonn\nBob,Rome\n"))
     assert list(types(header)) == ["name", "city"]
