@@ -81,6 +81,15 @@ def refuse_other_dialects(parser: TokenParser, tokens: list[Token]) -> None:
                 "leave it out and read FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE); "
                 "WATERMARK FOR ts in CREATE TABLE says how late rows may come",
             )
+        if words[i : i + 2] == ["MATCH_RECOGNIZE", "("]:
+            _refuse(
+                parser,
+                "MATCH_RECOGNIZE is not there: Spark finds no patterns of rows",
+                token,
+                token,
+                "LAG and LEAD see the rows around one; Session.windows in Python runs functions of "
+                "yours over all rows of a window",
+            )
         following = words[i + 1 : i + 3]
         if token.token_type == TokenType.SELECT and following[:1] == ["STREAM"]:
             after = words[i + 3 : i + 4]
