@@ -46,7 +46,7 @@ from planner.nodes.logical import (
 from planner.nodes.windows import window_properties
 from planner.sql.build import relation, select_all_from, to_sql
 from planner.sql.flink_functions import rewrite_functions, round_time, rounded_times
-from planner.sql.flink_queries import rewrite_clauses, unnest
+from planner.sql.flink_queries import rewrite_clauses, unnest_maps
 from planner.sql.names import with_late_name, with_window_name, without_unused_ctes
 from planner.sql.nodes import (
     LEFT_OUT_HINTS,
@@ -96,7 +96,7 @@ def bind(query: exp.Query, sql: str, catalog: Catalog, strict: bool = False) -> 
         check_query(query, sql)
     original, query = query, query.copy()
     has_hints = any(LEFT_OUT_HINTS in select.meta for select in query.find_all(exp.Select))
-    binder.rewritten = rewrite_clauses(query) | rewrite_functions(query) or has_hints
+    binder.rewritten = rewrite_clauses(query, sql) | rewrite_functions(query) or has_hints
     binder.mark_aggregates(query)
     try:
         plan = binder.bind_query(query, {})
@@ -147,7 +147,7 @@ class _Binder(Relations):
                 part.replace(self.lift(part, scope))
         if not isinstance(query, exp.Select):
             return query
-        self.rewritten |= unnest(query, lambda value: self._type_of(value, query, scope))
+        unnest_maps(query, lambda value: self._type_of(value, query, scope))
         for call in reversed(rounded_times(query)):  # the inner ones first
             self.rewritten = True
             round_time(call, self._type_of(call.expressions[0], query, scope), self.sql)
@@ -280,7 +280,7 @@ class _Binder(Relations):
             return None  # inside a view's own text its name means the table below it
         query = self.catalog.view(name)
         if query is not None:
-            rewrite_clauses(query)
+            rewrite_clauses(query, None)
             rewrite_functions(query)
             self.mark_aggregates(query)
         return query

@@ -7,44 +7,49 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from planner.sql.build import function_call, literal
+from planner.sql.nodes import error_at
+from runtime.errors import AnalysisError
 
 # Gives Spark's type of an expression over the rows of a SELECT
 TypeOf = Callable[[exp.Expr], str]
 
 _CONSTRUCTORS = ("ARRAY", "MAP")
+# In `meta` of a LATERAL VIEW: its function depends on the type of what is unnested
+_BY_TYPE = "by_type"
 
 
-def rewrite_clauses(tree: exp.Expr) -> bool:
+def rewrite_clauses(tree: exp.Expr, sql: str | None) -> bool:
     """Write Flink's clauses and constructors as Spark's, in the tree itself; True if any were.
 
-    `ARRAY[1, 2]`, `MAP['a', 1]`, `ROW(1, 2)`, `VALUES ROW(1, 2)`, `LATERAL TABLE(f(x))`. Those that
-    sqlglot's own generator writes as Spark's count as well: `FETCH FIRST n ROWS ONLY`,
-    `BETWEEN SYMMETRIC`, UNNEST (see `unnest`).
+    `ARRAY[1, 2]`, `MAP['a', 1]`, `ROW(1, 2)`, `VALUES ROW(1, 2)`, `LATERAL TABLE(f(x))`, UNNEST.
+    `FETCH FIRST n ROWS ONLY` and `BETWEEN SYMMETRIC`, which the generator writes as Spark's, count.
+
+    Args:
+        tree: a query, or an expression that has a parent.
+        sql: the text it was parsed from, for errors; None: another one than the statement's.
+
+    Raises:
+        AnalysisError: Spark has nothing of the same meaning.
     """
     found = False
     # the inner ones first, as arguments are copied
     for node in reversed(list(tree.find_all(*_REWRITTEN))):
-        new = _rewritten(node)
+        new = _rewritten(node, sql)
         if new is node:
             continue
         found = True
         if new is not None:
             new.meta.update(node.meta)
             node.replace(new)
+    for select in list(tree.find_all(exp.Select)):
+        found |= _unnest(select, sql)
     return found
 
 
-_REWRITTEN = (
-    exp.Anonymous,
-    exp.Between,
-    exp.Bracket,
-    exp.Fetch,
-    exp.Lateral,
-    exp.Unnest,
-)
+_REWRITTEN = (exp.Anonymous, exp.Between, exp.Bracket, exp.Fetch, exp.Lateral)
 
 
-def _rewritten(node: exp.Expr) -> exp.Expr | None:
+def _rewritten(node: exp.Expr, sql: str | None) -> exp.Expr | None:
     """What to write in its place; None: the same node, but not as the user wrote it."""
     match node:
         case exp.Bracket() if (name := _constructor(node)) is not None:
@@ -64,11 +69,26 @@ def _rewritten(node: exp.Expr) -> exp.Expr | None:
         ):
             table.replace(table.expressions[0])
             return None
-        case exp.Fetch() | exp.Unnest():
+        case exp.Fetch():
+            options = node.args.get("limit_options")
+            if options and (options.args.get("percent") or options.args.get("with_ties")):
+                raise _error(
+                    "FETCH takes a number of rows: FETCH FIRST n ROWS ONLY",
+                    node.args["count"],
+                    sql,
+                    "rows as great as the last one have a RANK() that is not above n, and a share "
+                    "of all rows a PERCENT_RANK()",
+                )
             return None
         case exp.Between() if node.args.get("symmetric") is not None:
             return None
     return node
+
+
+def _error(message: str, place: exp.Expr, sql: str | None, hint: str) -> AnalysisError:
+    if sql is None:
+        return AnalysisError(message, hint=hint)
+    return error_at(sql, message, place, hint=hint)
 
 
 def _is_row(call: exp.Anonymous) -> bool:
@@ -89,51 +109,92 @@ def _constructor(node: exp.Bracket) -> str | None:
     return name if name.upper() in _CONSTRUCTORS and is_list else None
 
 
-def unnest(select: exp.Select, type_of: TypeOf) -> bool:
-    """Write joins with `UNNEST(...)` as LATERAL VIEW, in the SELECT itself; True if there were any.
+def _unnest(select: exp.Select, sql: str | None) -> bool:
+    """Write `UNNEST(...)` in FROM as functions of Spark's, in place; True if there was any.
+
+    A join with it is a LATERAL VIEW, which stands behind all joins; LEFT JOIN keeps rows whose
+    array is empty or NULL.
+    """
+    found = False
+    source = select.args.get("from_")
+    if source is not None and isinstance(source.this, exp.Unnest):
+        rows, alias = _unnested(source.this, sql)
+        source.set("this", exp.Table(this=rows, alias=alias))
+        found = True
+    joins: list[exp.Join] = list(select.args.get("joins") or ())
+    for i, join in enumerate(joins):
+        if not isinstance(join.this, exp.Unnest):
+            continue
+        if not _is_plain(join):
+            raise _error(
+                "UNNEST is joined by CROSS JOIN, or by JOIN or LEFT JOIN with ON TRUE",
+                join.this,
+                sql,
+                "put a condition into WHERE",
+            )
+        if any(not isinstance(later.this, exp.Unnest) for later in joins[i + 1 :]):
+            raise _error(
+                "a join stands behind UNNEST",
+                join.this,
+                sql,
+                "put UNNEST behind all joins, or into a subquery",
+            )
+        rows, alias = _unnested(join.this, sql)
+        view = exp.Lateral(this=rows, view=True, outer=join.side == "LEFT", alias=alias)
+        view.meta[_BY_TYPE] = len(alias.columns) > 1 and not join.this.args.get("offset")
+        join.pop()
+        select.append("laterals", view)
+        found = True
+    return found
+
+
+def _is_plain(join: exp.Join) -> bool:
+    on = join.args.get("on")
+    return (
+        (on is None or (isinstance(on, exp.Boolean) and on.this))
+        and join.side in ("", "LEFT")
+        and join.kind in ("", "CROSS", "INNER", "OUTER")
+        and not join.method
+        and not join.args.get("using")
+    )
+
+
+def _unnested(call: exp.Unnest, sql: str | None) -> tuple[exp.Expr, exp.TableAlias]:
+    """The function that makes rows of an array or a map, and what they are called.
 
     An array of rows gives a column for each field, a map two; WITH ORDINALITY counts from 1.
-    LEFT JOIN keeps rows whose array is empty or NULL.
-
-    Args:
-        select: the SELECT; its subqueries are left out.
-        type_of: gives Spark's type of an expression over its rows.
     """
-    joins = [join for join in select.args.get("joins") or () if _is_unnesting(join)]
-    for join in joins:
-        join.pop()
-    for join in joins:
-        call, alias = join.this, join.this.args.get("alias")
-        names = list(alias.columns) if alias else []
-        place = call.args.get("offset")
+    if len(call.expressions) != 1:
+        raise _error("UNNEST takes one array or map", call, sql, "join several UNNEST")
+    value, alias, place = call.expressions[0], call.args.get("alias"), call.args.get("offset")
+    names = list(alias.columns) if alias else []
+    name = alias.this if alias and alias.this else exp.to_identifier("unnested")
+    function = "EXPLODE"
+    if place:
         if isinstance(place, exp.Identifier):
             names.append(place)
-        view = exp.Lateral(
-            this=_rows_of(call.expressions[0], len(names), bool(place), type_of),
-            view=True,
-            outer=join.side == "LEFT",
-            alias=exp.TableAlias(
-                this=alias.this if alias and alias.this else exp.to_identifier("unnested"),
-                columns=names,
-            ),
-        )
-        select.append("laterals", view)
-    return bool(joins)
-
-
-def _is_unnesting(join: exp.Join) -> bool:
-    on = join.args.get("on")
-    is_plain = on is None or (isinstance(on, exp.Boolean) and on.this)
-    return isinstance(join.this, exp.Unnest) and is_plain and join.side in ("", "LEFT")
-
-
-def _rows_of(value: exp.Expr, n_names: int, has_place: bool, type_of: TypeOf) -> exp.Expr:
-    """The function that makes rows of an array or a map."""
-    if has_place:
-        element, place = exp.to_identifier("element"), exp.to_identifier("place")
-        counted = exp.Add(this=exp.Column(this=place.copy()), expression=literal(1))
+        element, index = exp.to_identifier("element"), exp.to_identifier("place")
+        counted = exp.Add(this=exp.Column(this=index.copy()), expression=literal(1))
         row = function_call("STRUCT", exp.Column(this=element.copy()), counted)
-        pairs = exp.Lambda(this=row, expressions=[element, place])
-        return function_call("INLINE", function_call("TRANSFORM", value, pairs))
-    is_of_rows = n_names > 1 and type_of(value).startswith("array<")
-    return function_call("INLINE" if is_of_rows else "EXPLODE", value)
+        pairs = exp.Lambda(this=row, expressions=[element, index])
+        function, value = "INLINE", function_call("TRANSFORM", value, pairs)
+    elif len(names) > 1 and not (isinstance(value, exp.Anonymous) and value.name.upper() == "MAP"):
+        function = "INLINE"
+    return function_call(function, value), exp.TableAlias(this=name, columns=names)
+
+
+def unnest_maps(select: exp.Select, type_of: TypeOf) -> None:
+    """Let columns of maps give their keys and values, where `rewrite_clauses` could not know them.
+
+    Args:
+        select: a SELECT that `rewrite_clauses` has seen; its subqueries are left out.
+        type_of: gives Spark's type of an expression over its rows.
+    """
+    views = list(select.args.get("laterals") or ())
+    if not any(view.meta.get(_BY_TYPE) for view in views):
+        return
+    select.set("laterals", [])
+    for view in views:
+        if view.meta.pop(_BY_TYPE, False) and type_of(view.this.expressions[0]).startswith("map<"):
+            view.this.set("this", "EXPLODE")
+        select.append("laterals", view)

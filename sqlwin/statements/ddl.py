@@ -11,6 +11,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from planner.sql.flink_functions import rewrite_functions
+from planner.sql.flink_queries import rewrite_clauses
 from planner.sql.render import SparkSql
 from runtime.errors import nearest
 from runtime.spec.table import TableColumn, Watermark
@@ -212,6 +213,7 @@ def _expression(parser: SqlWinParser) -> str:
     if node is None:
         parser.fail("expected an expression", first)
     whole = exp.Paren(this=node)
+    rewrite_clauses(whole, parser.sql)
     # PROCTIME() stays: it makes a column of processing time
     rewrite_functions(whole, keep=frozenset({"PROCTIME"}))
     return to_spark(whole.this)

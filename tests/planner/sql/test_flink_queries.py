@@ -6,7 +6,8 @@ import pytest
 from sqlglot import exp
 
 from planner.sql.build import to_sql
-from planner.sql.flink_queries import rewrite_clauses, unnest
+from planner.sql.flink_queries import rewrite_clauses, unnest_maps
+from runtime.errors import AnalysisError
 from sqlwin.parser.parser import parse_query
 
 TYPES = {"arr": "array<int>", "rows": "array<struct<a:int,b:string>>", "m": "map<string,int>"}
@@ -14,9 +15,9 @@ TYPES = {"arr": "array<int>", "rows": "array<struct<a:int,b:string>>", "m": "map
 
 def rewritten(query: str) -> str:
     tree = parse_query(query)
-    rewrite_clauses(tree)
+    rewrite_clauses(tree, query)
     for select in list(tree.find_all(exp.Select)):
-        unnest(select, lambda value: TYPES[value.name])
+        unnest_maps(select, lambda value: TYPES[value.name])
     return to_sql(tree)
 
 
@@ -63,6 +64,19 @@ def test_expressions(flink: str, wanted: str) -> None:
             "t JOIN s ON t.k = s.k, UNNEST(arr) AS u(x)",
             "t JOIN s ON t.k = s.k LATERAL VIEW EXPLODE(arr) u AS x",
         ),
+        (
+            "t, UNNEST(m) AS u(k, v), UNNEST(rows) AS w(a, b)",
+            "t LATERAL VIEW EXPLODE(m) u AS k, v LATERAL VIEW INLINE(rows) w AS a, b",
+        ),
+        ("UNNEST(ARRAY[1, 2]) AS u(x)", "EXPLODE(ARRAY(1, 2)) AS u(x)"),
+        (
+            "UNNEST(arr) WITH ORDINALITY AS u(x, n)",
+            "INLINE(TRANSFORM(arr, (element, place) -> STRUCT(element, place + 1))) AS u(x, n)",
+        ),
+        (
+            "t WHERE EXISTS (SELECT 1 FROM s LEFT JOIN UNNEST(s.arr) AS u(x) ON TRUE)",
+            "t WHERE EXISTS(SELECT 1 FROM s LATERAL VIEW OUTER EXPLODE(s.arr) u AS x)",
+        ),
         ("t, LATERAL TABLE(split(k)) AS u(x)", "t, LATERAL split(k) AS u(x)"),
         (
             "t LEFT JOIN LATERAL TABLE(split(k)) AS u(x) ON TRUE",
@@ -77,9 +91,34 @@ def test_clauses(flink: str, wanted: str) -> None:
     assert rewritten(f"SELECT * FROM {flink}") == f"SELECT * FROM {wanted}"
 
 
+@pytest.mark.parametrize(
+    ("flink", "message", "marked"),
+    [
+        ("t LEFT JOIN UNNEST(arr) AS u(x) ON x > 1", "UNNEST is joined by CROSS JOIN", "arr"),
+        ("t JOIN UNNEST(arr) AS u(x) ON x > 1", "UNNEST is joined by CROSS JOIN", "arr"),
+        ("t RIGHT JOIN UNNEST(arr) AS u(x) ON TRUE", "UNNEST is joined by CROSS JOIN", "arr"),
+        ("t NATURAL JOIN UNNEST(arr) AS u(x)", "UNNEST is joined by CROSS JOIN", "arr"),
+        ("t JOIN UNNEST(arr) AS u(x) USING (x)", "UNNEST is joined by CROSS JOIN", "arr"),
+        ("t LEFT SEMI JOIN UNNEST(arr) AS u(x)", "UNNEST is joined by CROSS JOIN", "arr"),
+        ("t, UNNEST(arr) AS u(x) RIGHT JOIN s ON TRUE", "a join stands behind UNNEST", "arr"),
+        ("t, UNNEST(arr) AS u(x), s", "a join stands behind UNNEST", "arr"),
+        ("t, UNNEST(arr, m) AS u(x, y)", "UNNEST takes one array or map", "arr"),
+        ("t ORDER BY x FETCH FIRST 5 PERCENT ROWS ONLY", "FETCH takes a number of rows", "5"),
+        ("t ORDER BY x FETCH FIRST 5 ROWS WITH TIES", "FETCH takes a number of rows", "5"),
+    ],
+)
+def test_what_spark_cannot_say_is_refused(flink: str, message: str, marked: str) -> None:
+    query = f"SELECT * FROM {flink}"
+    with pytest.raises(AnalysisError, match=message) as caught:
+        rewritten(query)
+    position = caught.value.position
+    assert position is not None
+    assert query[position.column - 1 :].startswith(marked)
+    assert caught.value.hint
+
+
 def test_nothing_is_changed_where_there_is_nothing_of_flinks() -> None:
     tree = parse_query(
         "SELECT array(1, 2), arr[0] FROM t JOIN LATERAL explode(arr) AS u(x) LIMIT 3"
     )
-    assert not rewrite_clauses(tree)
-    assert not unnest(tree, str)
+    assert not rewrite_clauses(tree, None)
