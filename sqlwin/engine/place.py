@@ -1,7 +1,7 @@
 """Where the engine of a command is: a socket whose name says what it is started with.
 
 The directory is this user's alone, mode 0700: below XDG_RUNTIME_DIR, or below the temporary
-directory. In it, for each engine:
+directory where that is not to be had or its path is too long for a socket. In it, for each engine:
 
     engine-<identity>.sock      where it listens
     engine-<identity>.refused   why none can be had, for a while
@@ -36,6 +36,7 @@ _IDLE_SECONDS = 900.0
 _REFUSED_SECONDS = 600
 # A path of a socket has 108 bytes on Linux, the last of which is 0
 _LONGEST_PATH = 107
+_IDENTITY_LENGTH = 16
 # Variables that differ from terminal to terminal, and that Spark, Java and Python do not read
 _OF_TERMINALS = re.compile(
     r"_|PWD|OLDPWD|SHLVL|TERM|TERM_.*|COLORTERM|COLUMNS|LINES|NO_COLOR|FORCE_COLOR|CLICOLOR.*"
@@ -97,8 +98,7 @@ def find_place() -> EnginePlace | None:
     directory = private_directory() if sys.platform == "linux" else None
     if directory is None:
         return None
-    place = EnginePlace(directory, _identity(os.environ))
-    return place if len(os.fsencode(place.socket)) <= _LONGEST_PATH else None
+    return EnginePlace(directory, _identity(os.environ))
 
 
 def private_directory() -> Path | None:
@@ -106,6 +106,9 @@ def private_directory() -> Path | None:
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     named = [Path(runtime) / "sqlwin"] if os.path.isabs(runtime) else []
     for path in [*named, Path(tempfile.gettempdir()) / f"sqlwin-engine-{os.getuid()}"]:
+        longest = EnginePlace(path, "0" * _IDENTITY_LENGTH).socket
+        if len(os.fsencode(longest)) > _LONGEST_PATH:
+            continue  # the next one
         try:
             path.mkdir(mode=0o700, exist_ok=True)
             found = path.lstat()
@@ -137,7 +140,8 @@ def _identity(environment: Mapping[str, str]) -> str:
     ]
     limits = (name for name in dir(resource) if name.startswith("RLIMIT_"))
     parts += [f"{name} {resource.getrlimit(getattr(resource, name))}" for name in limits]
-    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    digest = hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
+    return digest[:_IDENTITY_LENGTH]
 
 
 def _code() -> Iterator[str]:

@@ -208,8 +208,10 @@ def test_a_run_that_breaks_is_an_error_and_not_run_again(shell: Shell, tmp_path:
     assert gone(pid)
 
 
-def test_a_run_that_sent_its_code_in_vain_leaves_the_engine_in_order(tmp_path: Path) -> None:
-    shell = Shell(tmp_path)
+def test_a_run_that_sent_its_code_in_vain_leaves_the_engine_in_order(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    shell = Shell(tmp_path_factory.mktemp("runtime"))
     # the packages are in the working directory alone, where Python's workers do not look
     del shell.env["PYTHONPATH"]
     query = (

@@ -85,6 +85,20 @@ def test_the_directory_is_for_its_user_alone(runtime: Path) -> None:
     assert private_directory() != directory
 
 
+def test_a_directory_too_deep_for_a_socket_is_passed_over(
+    runtime: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = runtime / ("d" * 100)
+    deep.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(deep))
+    found = find_place()
+    assert found is not None
+    assert found.directory.name == f"sqlwin-engine-{os.getuid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(found.socket))
+    found.socket.unlink()
+
+
 def test_on_other_systems_than_linux_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     monkeypatch.delattr(os, "sched_getaffinity")
