@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
@@ -24,6 +25,7 @@ from runtime.spark.private import unless_missing
 T = TypeVar("T")
 
 _JOIN_S = 0.1
+_AGAIN_S = 0.5
 # What the tags of statements begin with
 STATEMENT_TAG = "sqlwin-statement-"
 
@@ -78,6 +80,8 @@ def cancel_group(spark: Any, group: str) -> bool:
     try:
         if context is None:
             spark.interruptTag(group)
+        elif context._jsc is None:  # it was stopped
+            return False
         elif not unless_missing(
             "later jobs of a cancelled group are not cancelled",
             lambda: context._jsc.sc().cancelJobGroupAndFutureJobs(group) is None,
@@ -87,6 +91,19 @@ def cancel_group(spark: Any, group: str) -> bool:
     except (Py4JError, PySparkException, OSError):
         return False
     return True
+
+
+def cancel_until(spark: Any, group: str, is_over: Callable[[], bool]) -> None:
+    """Cancel the jobs of `group`, again and again, until what starts them is over.
+
+    A query that is still planned when it is interrupted has no job yet, and PySpark waits for its
+    end all the same; a stage of a shuffle that is planned on its own is begun even in a cancelled
+    group.
+    """
+    while cancel_group(spark, group):
+        time.sleep(_AGAIN_S)
+        if is_over():
+            return
 
 
 def run_interruptibly(spark: SparkSession, work: Callable[[], T]) -> T:

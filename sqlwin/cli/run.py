@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import click
 import pyarrow as pa
@@ -236,6 +238,7 @@ def opened_session(
         spark: the values of `with_spark_options`.
         no_progress: whether the bar stays invisible.
     """
+    from runtime.spark.jobs import begin_group
     from runtime.spark.jvm.process import let_jvm_end
     from runtime.spark.start_workers import start_workers
 
@@ -244,8 +247,11 @@ def opened_session(
         with bar.waiting("Starting Spark"):
             session = connect(spark)
         start_workers(session.spark)
+        is_over = threading.Event()
         try:
-            with stopped_by_signals(lambda: cancel_jobs(session)):
+            group = f"sqlwin-{uuid4().hex}"
+            begin_group(session.spark, group)
+            with stopped_by_signals(lambda: cancel_jobs(session, group, is_over.is_set)):
                 bar.counts = spark_task_counts(session.spark, lambda: session.rows_scanned)
                 try:
                     yield session, bar
@@ -256,6 +262,7 @@ def opened_session(
                         stop_streams(session)
                     raise
         finally:
+            is_over.set()
             session.close_page()
             # Spark takes a second to stop, and the process ends here: nobody is to wait for that.
             # Streams are to come to the end of their micro-batches, though.
@@ -265,16 +272,22 @@ def opened_session(
             make_missing()
 
 
-def cancel_jobs(session: Session) -> None:
+def cancel_jobs(session: Session, group: str, is_over: Callable[[], bool]) -> None:
     """Cancel all that Spark is doing for `session`, if Spark can still be reached.
 
     Streams are let finish their micro-batches: see `stop_streams`.
+
+    Args:
+        session: the session.
+        group: of the jobs of this thread, which are cancelled until it is over: see `cancel_until`.
+        is_over: whether this thread has come to its end.
     """
     if session.streams.may_run:
         return
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
+    from runtime.spark.jobs import cancel_until
     from sqlwin.execution.streams.handle import apart
 
     context = getattr(session.spark, "sparkContext", None)
@@ -287,6 +300,10 @@ def cancel_jobs(session: Session) -> None:
     except (Py4JError, PySparkException, OSError) as error:
         # The session is closed next, which ends its jobs too.
         click.echo(f"could not cancel the running jobs: {type(error).__name__}", err=True)
+        return
+    threading.Thread(
+        target=cancel_until, args=(session.spark, group, is_over), name="sqlwin-cancel", daemon=True
+    ).start()
 
 
 def _use_utf8(stream: object) -> None:

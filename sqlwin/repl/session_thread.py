@@ -134,9 +134,12 @@ class SessionThread:
             return
 
         def cancel_jobs() -> None:
-            from runtime.spark.jobs import cancel_group
+            from runtime.spark.jobs import cancel_until
 
-            cancel_group(session.spark, group)
+            # what has taken the interrupt comes to its end by itself
+            cancel_until(
+                session.spark, group, lambda: future.done() or not self._cancelled.is_set()
+            )
 
         # A thread of its own has a connection of its own to Spark, and may hang there.
         threading.Thread(target=cancel_jobs, name="sqlwin-cancel", daemon=True).start()

@@ -12,10 +12,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 
 import pytest
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.util import InheritableThread
 
 import sqlwin
+from runtime.spark.jobs import begin_group
+from sqlwin.cli.run import cancel_jobs
 from tests.goldens import ROOT
 from tests.sqlwin.cli.test_app import heed_interrupts
 from tests.sqlwin.cli.test_interrupted_insert import children, visible
@@ -281,3 +287,34 @@ def test_a_prompt_is_terminated_while_a_statement_runs(tmp_path: Path) -> None:
     while any(map(visible, below)):
         assert time.monotonic() < until, "processes are left"
         time.sleep(0.1)
+
+
+def test_a_query_that_was_still_planned_when_jobs_were_cancelled_is_cancelled_too(
+    fresh_session: sqlwin.Session,
+) -> None:
+    spark = fresh_session.spark
+    endless = spark.sql(
+        "SELECT COUNT(*) FROM range(0, 900000000000) WHERE SHA2(CAST(id AS STRING), 512) = 'x'"
+    )
+    begun, cancelled = Event(), Event()
+    raised = []
+
+    def run() -> None:
+        begin_group(spark, "a command")
+        begun.set()
+        cancelled.wait()
+        try:
+            endless.toArrow()
+        except (PySparkException, Py4JError) as error:
+            raised.append(str(error))
+
+    thread = InheritableThread(target=run, session=spark)
+    thread.start()
+    begun.wait()
+    cancel_jobs(fresh_session, "a command", lambda: not thread.is_alive())
+    cancelled.set()
+    thread.join(60)
+    try:
+        assert "cancelled" in "".join(raised)
+    finally:
+        spark.sparkContext.cancelAllJobs()

@@ -9,7 +9,8 @@ import pytest
 from tests.goldens import ROOT
 from tests.sqlwin.repl.terminal import PROMPT, SECONDS, Terminal
 
-pytestmark = [pytest.mark.spark, pytest.mark.long]
+# of several processes one has them all
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.xdist_group("prompt")]
 
 WINDOWS = (
     "SELECT window_end, COUNT(*) AS n\r"
