@@ -47,7 +47,12 @@ from planner.nodes.windows import window_properties
 from planner.sql.build import relation, select_all_from, to_sql
 from planner.sql.flink_functions import rewrite_functions, round_time, rounded_times
 from planner.sql.flink_queries import rewrite_clauses, unnest_maps
-from planner.sql.names import with_late_name, with_window_name, without_unused_ctes
+from planner.sql.names import (
+    rename_hidden_ctes,
+    with_late_name,
+    with_window_name,
+    without_unused_ctes,
+)
 from planner.sql.nodes import (
     LEFT_OUT_HINTS,
     WINDOW_COLUMNS,
@@ -96,7 +101,7 @@ def bind(query: exp.Query, sql: str, catalog: Catalog, strict: bool = False) -> 
         check_query(query, sql)
     original, query = query, query.copy()
     has_hints = any(LEFT_OUT_HINTS in select.meta for select in query.find_all(exp.Select))
-    binder.rewritten = rewrite_clauses(query, sql) | rewrite_functions(query) or has_hints
+    binder.rewritten = _rewrite(query, sql) or has_hints
     binder.mark_aggregates(query)
     try:
         plan = binder.bind_query(query, {})
@@ -108,6 +113,11 @@ def bind(query: exp.Query, sql: str, catalog: Catalog, strict: bool = False) -> 
         error = with_window_name(error, original, sql)
         raise with_late_name(error, original, sql) from error
     return BoundQuery(plan, tuple(dict.fromkeys(binder.notes)), binder.rewritten)
+
+
+def _rewrite(query: exp.Query, sql: str | None) -> bool:
+    """Write what Spark has not as it has it, in place; True if there was any."""
+    return rewrite_clauses(query, sql) | rewrite_functions(query) | rename_hidden_ctes(query)
 
 
 class _Binder(Relations):
@@ -280,8 +290,7 @@ class _Binder(Relations):
             return None  # inside a view's own text its name means the table below it
         query = self.catalog.view(name)
         if query is not None:
-            rewrite_clauses(query, None)
-            rewrite_functions(query)
+            _rewrite(query, None)
             self.mark_aggregates(query)
         return query
 

@@ -35,7 +35,7 @@ from planner.nodes.logical import (
 )
 from planner.nodes.windows import identifies_window
 from planner.sql.build import alias, column_names, conjuncts, function_call, identifier, relation
-from planner.sql.nodes import WindowFunctionCall, span_of
+from planner.sql.nodes import WindowFunctionCall, name_of_columns, span_of
 from planner.sql.parts import has_beside, lone_source
 from planner.streams.tables import streams_of
 from runtime.spec.windows import SessionWindow
@@ -102,7 +102,7 @@ def bind_aggregation(
         AnalysisError: Spark's analyser finds the block wrong.
     """
     data = function.args["data"]
-    name = function.alias or (data.name if isinstance(data, exp.Table) else None)
+    name = function.alias or (name_of_columns(data) if isinstance(data, exp.Table) else None)
     return _bind_block(select, windowed, name, windowed.time_column, relations, scope)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import count
 
 from sqlglot import exp
 
-from planner.sql.nodes import error_at
+from planner.sql.nodes import COLUMN_PREFIX, WindowFunctionCall, error_at
 from runtime.errors import AnalysisError, ErrorKind, nearest
 
 
@@ -64,6 +65,47 @@ def without_unused_ctes(query: exp.Select) -> exp.Select:
     query = query.copy()
     query.set("with_", exp.With(expressions=kept) if kept else None)
     return query
+
+
+def rename_hidden_ctes(query: exp.Query) -> bool:
+    """Give each CTE that hides one of an outer query a name of its own, in place.
+
+    What an outer CTE reads would otherwise be taken from the inner one of the same name, once both
+    stand in one WITH.
+
+    Returns:
+        Whether there was any.
+    """
+    names = [cte.alias.lower() for cte in query.find_all(exp.CTE)]
+    if len(set(names)) == len(names):
+        return False
+    taken = {*names, *(table.name.lower() for table in query.find_all(exp.Table))}
+    found = False
+    # nodes, and by which name what each CTE that they see is known now
+    waiting: list[tuple[exp.Expr, Mapping[str, str]]] = [(query, {})]
+    while waiting:
+        node, seen = waiting.pop()
+        clause = node.args.get("with_") if isinstance(node, exp.Query) else None
+        for cte in clause.expressions if clause is not None else ():
+            before, name = seen, cte.alias.lower()
+            new = name
+            if name in before:
+                new = next(f"{name}_{n}" for n in count(1) if f"{name}_{n}" not in taken)
+                taken.add(new)
+                cte.args["alias"].set("this", exp.to_identifier(new, quoted=True))
+                found = True
+            seen = {**before, name: new}
+            waiting.append((cte.this, seen if clause.args.get("recursive") else before))
+        if isinstance(node, exp.Table) and not node.db:
+            new = seen.get(node.name.lower(), "")
+            if new not in ("", node.name.lower()):
+                if isinstance(node.parent, WindowFunctionCall):
+                    node.meta[COLUMN_PREFIX] = node.name
+                elif not node.args.get("alias"):
+                    node.set("alias", exp.TableAlias(this=node.this.copy()))
+                node.set("this", exp.to_identifier(new, quoted=True))
+        waiting += [(below, seen) for below in node.iter_expressions() if below is not clause]
+    return found
 
 
 def with_ctes(query: exp.Query, scope: Mapping[str, exp.CTE]) -> exp.Query:

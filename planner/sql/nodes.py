@@ -26,8 +26,8 @@ TABLE_OPTIONS = "table_options"
 
 _STATE = re.compile(r"STATE\((-|\d+), (-|\d+), '(.*)'\)", re.DOTALL)
 
-# In `meta` of a table that is files by their path: what it is called where it has no alias
-FILE_ALIAS = "file_alias"
+# In `meta` of a table: what its columns are called by where it has no alias, if not by its name
+COLUMN_PREFIX = "column_prefix"
 
 # In `meta` of a SELECT: names of hints that it is written with and Spark does not read
 LEFT_OUT_HINTS = "left_out_hints"
@@ -111,7 +111,7 @@ def state_of_name(name: str) -> StateTable | None:
 
 def name_of_columns(table: exp.Table) -> str:
     """What stands before the columns of a table that has no alias, as in `f.price`."""
-    return str(table.meta.get(FILE_ALIAS) or table.name)
+    return str(table.meta.get(COLUMN_PREFIX) or table.name)
 
 
 class WindowFunctionCall(exp.Expression, exp.UDTF):

@@ -13,7 +13,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from planner.sql.nodes import (
-    FILE_ALIAS,
+    COLUMN_PREFIX,
     TABLE_OPTIONS,
     StateTable,
     TableOptions,
@@ -101,7 +101,7 @@ def _files(path: str, at: exp.Expr) -> exp.Table:
     table = exp.Table(this=identifier)
     stem = path.rstrip("/").rpartition("/")[2].partition(".")[0]
     if re.fullmatch(r"\w+", stem):
-        table.meta[FILE_ALIAS] = stem
+        table.meta[COLUMN_PREFIX] = stem
     return table
 
 
@@ -180,7 +180,7 @@ def parse_state(parser: TokenParser) -> exp.Table:
     identifier = exp.Identifier(this=name_of_state(table), quoted=True)
     parser.span(identifier, first)
     found = exp.Table(this=identifier)
-    found.meta[FILE_ALIAS] = "state"
+    found.meta[COLUMN_PREFIX] = "state"
     return found
 
 

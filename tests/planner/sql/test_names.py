@@ -1,0 +1,66 @@
+"""Names in the text of a query."""
+
+from __future__ import annotations
+
+import pytest
+
+from planner.sql.build import to_sql
+from planner.sql.names import rename_hidden_ctes
+from sqlwin.parser.parser import parse_query
+
+WINDOW = "TABLE(TUMBLE(TABLE {}, DESCRIPTOR(ts), INTERVAL '1' MINUTE))"
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        (
+            "WITH a AS (SELECT 1 AS x) SELECT * FROM (WITH A AS (SELECT a.x FROM a) SELECT a.x FROM a)",
+            "WITH a AS (SELECT 1 AS x) "
+            "SELECT * FROM (WITH `a_1` AS (SELECT a.x FROM a) SELECT a.x FROM `a_1` AS a)",
+        ),
+        (
+            "WITH a AS (SELECT 1), b AS (WITH a AS (SELECT 2) SELECT * FROM a AS c) "
+            "SELECT * FROM a, b, a_1",
+            "WITH a AS (SELECT 1), b AS (WITH `a_2` AS (SELECT 2) SELECT * FROM `a_2` AS c) "
+            "SELECT * FROM a, b, a_1",
+        ),
+        (
+            "WITH a AS (SELECT 1) SELECT (WITH a AS (SELECT 2), b AS (SELECT * FROM a) "
+            "SELECT (WITH b AS (SELECT 3) SELECT * FROM a, b) FROM b) FROM a",
+            "WITH a AS (SELECT 1) SELECT (WITH `a_1` AS (SELECT 2), b AS (SELECT * FROM `a_1` AS a) "
+            "SELECT (WITH `b_1` AS (SELECT 3) SELECT * FROM `a_1` AS a, `b_1` AS b) FROM b) FROM a",
+        ),
+        (
+            "WITH a AS (SELECT 1) SELECT * FROM (WITH RECURSIVE a AS "
+            "(SELECT 1 AS n UNION ALL SELECT n + 1 FROM a) SELECT n FROM a)",
+            "WITH a AS (SELECT 1) SELECT * FROM (WITH RECURSIVE `a_1` AS "
+            "(SELECT 1 AS n UNION ALL SELECT n + 1 FROM `a_1` AS a) SELECT n FROM `a_1` AS a)",
+        ),
+        (
+            "WITH a AS (SELECT 1) SELECT * FROM s.a, (WITH a AS (SELECT ts FROM t) "
+            f"SELECT a.ts FROM {WINDOW.format('a')})",
+            "WITH a AS (SELECT 1) SELECT * FROM s.a, (WITH `a_1` AS (SELECT ts FROM t) "
+            f"SELECT a.ts FROM {WINDOW.format('`a_1`')})",
+        ),
+    ],
+)
+def test_a_cte_that_hides_an_outer_one_has_another_name(query: str, wanted: str) -> None:
+    tree = parse_query(query)
+    assert rename_hidden_ctes(tree)
+    assert to_sql(tree) == wanted
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT 1",
+        "WITH a AS (SELECT 1), b AS (SELECT * FROM a) SELECT * FROM b",
+        "SELECT * FROM (WITH a AS (SELECT 1) SELECT * FROM a), (WITH a AS (SELECT 2) SELECT * FROM a)",
+        "WITH b AS (WITH a AS (SELECT 1) SELECT * FROM a), a AS (SELECT 2) SELECT * FROM a, b",
+    ],
+)
+def test_ctes_that_hide_none_keep_their_names(query: str) -> None:
+    tree = parse_query(query)
+    assert not rename_hidden_ctes(tree)
+    assert to_sql(tree) == query
