@@ -170,24 +170,30 @@ class _Binder(Relations):
         """The query with joins of windows and rankings inside windows as nodes of their own."""
         before = query
         for bind_one in (bind_join, bind_semi_join, bind_rank):
-            with self._noted():
+            with self._noted(query):
                 while (bound := bind_one(query, self, scope)) is not None:
                     query = bound
         if query is not before:
             query = without_unused_ctes(query)
-        with self._noted():
+        with self._noted(query):
             regrouped = bind_regrouping(query, self, scope)
             if regrouped is not None:
                 return without_unused_ctes(self._all_of(regrouped, query))
         return query
 
     @contextmanager
-    def _noted(self) -> Iterator[None]:
+    def _noted(self, query: exp.Select) -> Iterator[None]:
         """A block that ends, with a note, at what stays with Spark."""
         try:
             yield
         except NotBound as left:
             self.notes.append(left.note)
+        except AnalysisError as error:
+            # what is no column of the query around it either is found when that is bound
+            if error.kind is not ErrorKind.UNKNOWN_COLUMN or not query.find_ancestor(exp.Select):
+                raise
+            reason = f"`{error.subject}` is read from the query around it"
+            self.notes.append(LeftToSpark(reason, "Spark aggregates the rows of the windows"))
 
     def _all_of(self, node: Node, query: exp.Select) -> exp.Select:
         """`SELECT * FROM placeholder` in the place of a query, with its CTEs."""
@@ -246,7 +252,7 @@ class _Binder(Relations):
         if grouped is None and not is_aggregation(query):
             self._put_placeholder(function, node)
             return self._lift_joins_and_ranks(query, scope)
-        with self._noted():
+        with self._noted(query):
             bound = bind_aggregation(grouped or query, function, node, self, scope)
             return self._all_of(bound, query)
         self._put_placeholder(function, node)

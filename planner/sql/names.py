@@ -86,6 +86,7 @@ def rename_hidden_ctes(query: exp.Query) -> bool:
     while waiting:
         node, seen = waiting.pop()
         clause = node.args.get("with_") if isinstance(node, exp.Query) else None
+        is_recursive = clause is not None and clause.args.get("recursive")
         for cte in clause.expressions if clause is not None else ():
             before, name = seen, cte.alias.lower()
             new = name
@@ -95,7 +96,7 @@ def rename_hidden_ctes(query: exp.Query) -> bool:
                 cte.args["alias"].set("this", exp.to_identifier(new, quoted=True))
                 found = True
             seen = {**before, name: new}
-            waiting.append((cte.this, seen if clause.args.get("recursive") else before))
+            waiting.append((cte.this, seen if is_recursive else before))
         if isinstance(node, exp.Table) and not node.db:
             new = seen.get(node.name.lower(), "")
             if new not in ("", node.name.lower()):
