@@ -17,6 +17,7 @@ from runtime.errors import ExecutionError
 from runtime.files import LocalFiles
 from runtime.spec.table import TableSpec
 from tests.marks import among
+from tests.observing import wait_until
 from tests.runtime.connectors.tables import table
 from tests.runtime.connectors.test_stream_files import Killed, below
 
@@ -116,10 +117,7 @@ def test_rows_do_not_wait_for_others_that_never_come(spark: SparkSession, tmp_pa
     options = {"sink__rolling_policy__rollover_interval": "1 s"}
     run = Run(spark, compacted(tmp_path / "out", **options), tmp_path, FILES)
     run.micro_batch()
-    until = time.monotonic() + 60
-    while not counted(tmp_path / "out") and time.monotonic() < until:
-        time.sleep(0.1)
-    assert counted(tmp_path / "out") == list(range(10))
+    assert wait_until(lambda: counted(tmp_path / "out")) == list(range(10))
     run.sink.end()
 
 

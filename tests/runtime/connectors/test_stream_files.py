@@ -20,6 +20,7 @@ from runtime.connectors.filesystem.publish import (
 )
 from runtime.errors import ExecutionError
 from runtime.files import LocalFiles
+from tests.observing import files_below
 
 FILES = LocalFiles()
 
@@ -39,8 +40,8 @@ def publish_all(
 
 
 def below(path: Path) -> list[str]:
-    """The files below a directory, but for what `runtime.commits` keeps."""
-    found = (str(p.relative_to(path)) for p in path.rglob("*") if p.is_file())
+    """Return the files below a directory without the records of `runtime.commits`."""
+    found = (str(file.relative_to(path)) for file in files_below(path))
     return sorted(name for name in found if not name.endswith(".json") or name[0] != ".")
 
 
