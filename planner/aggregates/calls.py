@@ -87,10 +87,13 @@ def read_call(node: exp.Expr, name: str, time_column: str) -> AggregateCall:
     """The call that a node is, under the name of its output column; types are not known yet."""
     text = to_sql(node)
     inner, condition, ignore_nulls = node, None, False
-    if isinstance(inner, exp.Filter):
-        condition, inner = inner.expression.this, inner.this
-    if isinstance(inner, exp.IgnoreNulls | exp.RespectNulls):
-        ignore_nulls, inner = isinstance(inner, exp.IgnoreNulls), inner.this
+    # FILTER stands before IGNORE NULLS or inside it
+    while isinstance(inner, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
+        if isinstance(inner, exp.Filter):
+            condition = inner.expression.this
+        else:
+            ignore_nulls = isinstance(inner, exp.IgnoreNulls)
+        inner = inner.this
     wrapped = not isinstance(inner, exp.Anonymous)  # WITHIN GROUP and the like: Spark's alone
     function = inner.this.name.upper() if wrapped else inner.name.upper()
     args = tuple(inner.expressions)

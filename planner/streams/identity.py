@@ -142,16 +142,19 @@ def _accumulator(
 
 
 def _held(column: str, plans: tuple[AggregatePlan, ...]) -> str:
-    """The type of what an accumulator holds, where its aggregate says so; else nothing."""
+    """Return the type of an accumulator's state; empty if its aggregate does not determine it.
+
+    A plan may have no accumulator of its own: COUNT(x) after AVG(x) reads the one of AVG.
+    """
     for plan in plans:
-        call, into = plan.call, plan.accumulators[0]
-        if column not in into.columns:
+        if all(column not in accumulator.columns for accumulator in plan.accumulators):
             continue
+        call = plan.call
         if call.user is not None:
             declared = call.user.function.state
             return ", ".join(f"{name} {type_}" for name, type_ in declared.items())
-        if len(plan.accumulators) == 1 and call.function in _OF_ITS_TYPE:
-            return call.type
+        is_alone = len(plan.accumulators) == 1
+        return call.type if is_alone and call.function in _OF_ITS_TYPE else ""
     return ""
 
 

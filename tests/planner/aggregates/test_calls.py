@@ -14,6 +14,10 @@ from sqlwin.parser.parser import parse_query
     [
         ("FIRST_VALUE(a OR b) IGNORE NULLS", "(NOT (a OR b) IS NULL) AND NOT `ts` IS NULL"),
         ("LAST_VALUE(a) IGNORE NULLS", "(NOT a IS NULL) AND NOT `ts` IS NULL"),
+        (
+            "LAST_VALUE(a) FILTER (WHERE x > 1) IGNORE NULLS",
+            "((x > 1) AND NOT a IS NULL) AND NOT `ts` IS NULL",
+        ),
         ("MAX_BY(x, a AND b)", "NOT (a AND b) IS NULL"),
         ("MIN_BY(x, NOT a) FILTER (WHERE x > 1)", "(x > 1) AND NOT (NOT a) IS NULL"),
     ],
