@@ -10,9 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from runtime.connectors.columns import check_columns, declared_schema, physical_columns, pick
-from runtime.connectors.connector import Connector, about_table
+from runtime.connectors.connector import KAFKA_PACKAGE, Connector, about_table, missing_package
 from runtime.connectors.options.checks import bad_option, missing_option, option_values, switch
 from runtime.connectors.writing import as_declared, check_shared, count_written
+from runtime.errors import SqlwinError
 from runtime.spark.files import resolve
 from runtime.spec.table import LATE_ROWS, TableSpec
 
@@ -128,6 +129,13 @@ def _check_path(spark: SparkSession, spec: TableSpec) -> None:
         check_shared(spark, resolve(spark, path), spec)
 
 
+def explain(spec: TableSpec, error: Exception) -> SqlwinError:
+    """Translate an error of a data source; a SetupError if Spark's package for Kafka is missing."""
+    if source_format(spec)[0].lower() == "kafka" and "find data source" in str(error).lower():
+        return missing_package(spec, "reads and writes Kafka", KAFKA_PACKAGE)
+    return about_table(spec, error)
+
+
 CONNECTOR = Connector(
     "spark",
     validate,
@@ -137,5 +145,5 @@ CONNECTOR = Connector(
     write=write,
     overwrites=True,
     write_stream=write_stream,
-    explain=about_table,
+    explain=explain,
 )

@@ -20,7 +20,7 @@ _OPTION = re.compile(r"'([^'\n]*)' = '(.*)'", re.DOTALL)
 _FREE_OPTIONS = frozenset(
     "max-files-per-trigger maxfilespertrigger max-bytes-per-trigger maxbytespertrigger "
     "source.monitor-interval rows-per-second rows-per-batch scan.parallelism maxoffsetspertrigger "
-    "minpartitions number-of-rows late-rows kafka.client skip-change-commits".split()
+    "minpartitions number-of-rows late-rows skip-change-commits".split()
 )
 # Of the properties of Kafka's clients those by which other messages are read
 _KAFKA_THAT_COUNT = frozenset(

@@ -163,7 +163,7 @@ def _sqlwin(address: str, options: argparse.Namespace) -> float:
         session.execute(f"""
             CREATE TABLE bench (k INT, v BIGINT, price DOUBLE, ts TIMESTAMP(3)) WITH (
               'connector' = 'kafka', 'topic' = '{";".join(_topics(options.rows))}',
-              'format' = 'json', 'kafka.client' = 'python', 'scan.bounded.mode' = 'latest-offset',
+              'format' = 'json', 'scan.bounded.mode' = 'latest-offset',
               'properties.bootstrap.servers' = '{address}')""")
         best = float("inf")
         for _ in range(options.runs + 1):

@@ -1,1 +1,1 @@
-"""The connector 'kafka': by confluent-kafka, or by Spark's own package."""
+"""The connector 'kafka': read and written by confluent-kafka."""

@@ -67,8 +67,7 @@ class Client:
         except KafkaException as error:
             raise ExecutionError(
                 f"Kafka's client refuses an option 'properties.*': {error.args[0].str()}",
-                hint="it is librdkafka, whose properties are listed in its CONFIGURATION.md; "
-                "'kafka.client' = 'spark' takes the Java client",
+                hint="it is librdkafka, whose properties are listed in its CONFIGURATION.md",
             ) from error
 
     def ask(self, question: Callable[[float], Answer]) -> Answer:

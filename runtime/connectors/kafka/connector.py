@@ -1,6 +1,6 @@
-"""The connector 'kafka': Flink's options, on librdkafka or on Spark's own Kafka source and sink.
+"""The connector 'kafka': Flink's options on librdkafka, through the package confluent-kafka.
 
-Options: `options.known.KAFKA`; of Spark's own `table.SPARK_OPTIONS`.
+Options: `options.known.KAFKA`, and those named as in Spark's Kafka source: `table.SPARK_OPTIONS`.
 """
 
 from __future__ import annotations
@@ -9,27 +9,19 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from importlib.util import find_spec
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from runtime.connectors.columns import check_columns, declared_type, physical_columns
-from runtime.connectors.connector import (
-    KAFKA_PACKAGE,
-    Connector,
-    StreamWriter,
-    WriteBatch,
-    about_table,
-    missing_package,
-)
+from runtime.connectors.connector import Connector, StreamWriter, WriteBatch, about_table
 from runtime.connectors.kafka.avro.decoding import CONFLUENT
 from runtime.connectors.kafka.avro.options import AVRO_FORMATS, registry_of
 from runtime.connectors.kafka.decode import column_of
 from runtime.connectors.kafka.properties import consumer_config, producer_config
-from runtime.connectors.kafka.source import FORMAT, writer_options
-from runtime.connectors.kafka.source import messages as messages_by_python
+from runtime.connectors.kafka.source import FORMAT, check_installed, writer_options
+from runtime.connectors.kafka.source import messages as read_messages
 from runtime.connectors.kafka.table import (
     METADATA,
     OFFSET,
@@ -38,8 +30,6 @@ from runtime.connectors.kafka.table import (
     is_exactly_once,
     key_fields,
     reading_of,
-    sink_options,
-    source_options,
     value_fields,
     value_format,
     writing_of,
@@ -57,15 +47,12 @@ from runtime.connectors.options.checks import (
 from runtime.connectors.options.formats import MESSAGE_FORMATS, check_message_options
 from runtime.connectors.options.known import KAFKA
 from runtime.connectors.writing import as_declared, count_written, declared_types
-from runtime.errors import CatalogError, SetupError, SqlwinError, nearest
+from runtime.errors import CatalogError, nearest
 from runtime.names import quoted
 from runtime.spark.errors import translated_errors
 from runtime.spec.table import TableSpec
 
-PYTHON, SPARK = "python", "spark"
 PER_SPLIT = "sqlwin.watermark.per-split"
-# Options of Spark's that librdkafka has no part in, and those whose values are checked here
-_ONLY_SPARK = ("minOffsetsPerTrigger", "maxTriggerDelay", "groupIdPrefix")
 _CHECKS = {
     "maxOffsetsPerTrigger": whole_number(1),
     "minPartitions": whole_number(1),
@@ -92,13 +79,6 @@ def validate(spec: TableSpec) -> None:
     of_values = [f"value.{name}" for name in KAFKA if name.startswith(f"{CONFLUENT}.")]
     check_message_options(spec, KAFKA, formats, [*SPARK_OPTIONS, *properties, *of_values])
     check_columns(spec, list(METADATA))
-    if is_exactly_once(spec) and client_of(spec) != PYTHON:
-        raise bad_option(
-            spec,
-            "option 'sink.delivery-guarantee' cannot be 'exactly-once': Spark's client writes "
-            "without transactions",
-            "confluent-kafka has them: pip install 'sqlwin[kafka]', and leave 'kafka.client' out",
-        )
     if ("topic" in values) == ("topic-pattern" in values):
         raise bad_option(spec, "it needs 'topic' or 'topic-pattern', and not both")
     if "format" not in values and "value.format" not in values:
@@ -127,8 +107,12 @@ def validate(spec: TableSpec) -> None:
         raise bad_option(spec, "format 'raw' has one column", "its message is not taken apart")
     _check_start(spec, values)
     _check_avro(spec, values)
-    if client_of(spec) == PYTHON:
-        _check_client(spec, values)
+    for name, check in _CHECKS.items():
+        value = values.get(name.lower())
+        if value is not None and (wanted := check(value)):
+            raise wrong_value(spec, name, value, f"it must be {wanted}")
+    consumer_config(spec)
+    producer_config(spec)
 
 
 def _check_avro(spec: TableSpec, values: dict[str, str]) -> None:
@@ -138,37 +122,8 @@ def _check_avro(spec: TableSpec, values: dict[str, str]) -> None:
             f"'key.format' cannot be '{CONFLUENT}': keys are not read by a schema registry",
             "METADATA FROM 'key' gives the whole key as BYTES",
         )
-    if value_format(spec) != CONFLUENT:
-        return
-    registry_of(spec)
-    if client_of(spec) != PYTHON:
-        raise bad_option(
-            spec,
-            f"format '{CONFLUENT}' is read by confluent-kafka alone",
-            "pip install 'sqlwin[kafka]', and leave 'kafka.client' out",
-        )
-
-
-def client_of(spec: TableSpec) -> str:
-    """What reads and writes a table: PYTHON (confluent-kafka) or SPARK (its own package)."""
-    default = PYTHON if find_spec("confluent_kafka") else SPARK
-    return option_values(spec).get("kafka.client", default).lower()
-
-
-def _check_client(spec: TableSpec, values: dict[str, str]) -> None:
-    for name in _ONLY_SPARK:
-        if name.lower() in values:
-            raise bad_option(
-                spec,
-                f"option '{name}' is of Spark's client alone",
-                "'kafka.client' = 'spark' takes it",
-            )
-    for name, check in _CHECKS.items():
-        value = values.get(name.lower())
-        if value is not None and (wanted := check(value)):
-            raise wrong_value(spec, name, value, f"it must be {wanted}")
-    consumer_config(spec)
-    producer_config(spec)
+    if value_format(spec) == CONFLUENT:
+        registry_of(spec)
 
 
 def _check_start(spec: TableSpec, values: dict[str, str]) -> None:
@@ -189,22 +144,6 @@ def is_unbounded(spec: TableSpec) -> bool:
     return option_values(spec).get("scan.bounded.mode", "unbounded").lower() == "unbounded"
 
 
-def _checked_client(spec: TableSpec) -> str:
-    """What reads and writes a table, being there.
-
-    Raises:
-        SetupError: it is not installed.
-    """
-    client = client_of(spec)
-    if client == PYTHON and not find_spec("confluent_kafka"):
-        raise SetupError(
-            f"table `{spec.name}`: 'kafka.client' = 'python' needs the package confluent-kafka",
-            subjects=("'python'", "'kafka.client'", spec.name),
-            hint="pip install 'sqlwin[kafka]'",
-        )
-    return client
-
-
 def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
     """The messages that are there, from the start unless the table says otherwise."""
     return _rows(spark, spec, is_stream=False)
@@ -216,29 +155,25 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
 
 
 def _rows(spark: SparkSession, spec: TableSpec, *, is_stream: bool) -> DataFrame:
-    if _checked_client(spec) == PYTHON:
-        reading = reading_of(spec, is_stream=is_stream)
-        found = messages_by_python(spark, reading, is_stream=is_stream)
-        return columns_of(found, spec, are_decoded=reading.decoding is not None)
-    reader = spark.readStream if is_stream else spark.read
-    options = source_options(spec, is_stream=is_stream)
-    return columns_of(reader.format("kafka").options(**options).load(), spec)
+    check_installed(spec)
+    reading = reading_of(spec, is_stream=is_stream)
+    rows = read_messages(spark, reading, is_stream=is_stream)
+    return columns_of(rows, spec, are_decoded=reading.decoding is not None)
 
 
-def _sink(
+def _sink_options(
     spark: SparkSession, spec: TableSpec, writer: str = "", batch: int | None = None
-) -> tuple[str, dict[str, str]]:
-    """The format that sends messages, and its options.
+) -> dict[str, str]:
+    """The options with which FORMAT sends the rows of a table.
 
-    In transactions `writer` names whoever writes, and `batch` is the micro-batch, if there is one.
+    In transactions `writer` names the writer, and `batch` is the micro-batch, if there is one.
     """
-    if _checked_client(spec) == PYTHON:
-        writing = writing_of(spec)
-        if is_exactly_once(spec):
-            prefix = option_values(spec).get("sink.transactional-id-prefix", "sqlwin")
-            writing = replace(writing, transaction=f"{prefix}-{writer}", batch=batch)
-        return FORMAT, writer_options(spark, writing)
-    return "kafka", sink_options(spec)
+    check_installed(spec)
+    writing = writing_of(spec)
+    if is_exactly_once(spec):
+        prefix = option_values(spec).get("sink.transactional-id-prefix", "sqlwin")
+        writing = replace(writing, transaction=f"{prefix}-{writer}", batch=batch)
+    return writer_options(spark, writing)
 
 
 def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
@@ -247,13 +182,13 @@ def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
 
 
 def _write(dataframe: DataFrame, spec: TableSpec, writer: str, batch: int | None) -> int:
-    file_format, options = _sink(dataframe.sparkSession, spec, writer, batch)
+    options = _sink_options(dataframe.sparkSession, spec, writer, batch)
     rows = messages(dataframe, spec)
     if is_exactly_once(spec):
         # one transaction is of one producer
         rows = rows.repartition(1)
     counted, count = count_written(rows)
-    counted.write.format(file_format).options(**options).mode("append").save()
+    counted.write.format(FORMAT).options(**options).mode("append").save()
     return count()
 
 
@@ -262,7 +197,7 @@ def open_batches(dataframe: DataFrame, spec: TableSpec, writer: StreamWriter) ->
     types = declared_types(spec)
 
     def write_batch(rows: DataFrame, batch: int) -> int:
-        with translated_errors(partial(explain, spec)):
+        with translated_errors(partial(about_table, spec)):
             return _write(as_declared(rows, spec, types), spec, writer.name, batch)
 
     return write_batch
@@ -275,12 +210,12 @@ def write_stream(dataframe: DataFrame, spec: TableSpec) -> DataStreamWriter:
         CatalogError: no single topic is named, or the columns do not fit the format.
     """
     rows = messages(as_declared(dataframe, spec), spec)
-    file_format, options = _sink(dataframe.sparkSession, spec)
-    return rows.writeStream.format(file_format).options(**options)
+    options = _sink_options(dataframe.sparkSession, spec)
+    return rows.writeStream.format(FORMAT).options(**options)
 
 
 def messages(rows: DataFrame, spec: TableSpec) -> DataFrame:
-    """Rows of a table as what Spark's Kafka sink takes: columns `key`, if there is one, `value`."""
+    """Encode rows of a table as messages: a column `value`, and `key` if the table has one."""
     values = option_values(spec)
     key = key_fields(spec)
     if value_format(spec) == CONFLUENT:
@@ -295,18 +230,6 @@ def messages(rows: DataFrame, spec: TableSpec) -> DataFrame:
     return rows.select(*columns)
 
 
-def explain(spec: TableSpec, error: Exception) -> SqlwinError:
-    """What went wrong with Kafka; a SetupError where what speaks to it is missing."""
-    if "find data source" in str(error) or "DATA_SOURCE_NOT_FOUND" in str(error):
-        missing = missing_package(spec, "reads and writes Kafka", KAFKA_PACKAGE)
-        if not find_spec("confluent_kafka"):
-            missing.hint = (
-                f"pip install 'sqlwin[kafka]' reads and writes it without; or {missing.hint}"
-            )
-        return missing
-    return about_table(spec, error)
-
-
 def columns_of(
     messages: DataFrame,
     spec: TableSpec,
@@ -314,7 +237,7 @@ def columns_of(
     are_decoded: bool = False,
     beside: Sequence[str] = (),
 ) -> DataFrame:
-    """The table's columns, taken from messages as Spark's Kafka source gives them.
+    """Take the table's columns from messages, which have the columns of `source.messages`.
 
     Args:
         messages: the messages.
@@ -330,7 +253,7 @@ def columns_of(
         parts.insert(0, ("key", key, values["key.format"].lower(), prefix))
     for part, names, file_format, prefix in parts:
         schema = declared_fields(spec, names, prefix)
-        if part == "value" and file_format in AVRO_FORMATS and client_of(spec) == PYTHON:
+        if part == "value" and file_format in AVRO_FORMATS:
             # workers leave none to Spark: there are no rows where nothing is decoded
             found |= {
                 f.name: F.col(column_of(n)) if are_decoded else F.lit(None).cast(f.dataType)
@@ -395,7 +318,7 @@ CONNECTOR = Connector(
     write_stream=write_stream,
     in_batches=is_exactly_once,
     idle_options=idle_options(KAFKA),
-    explain=explain,
+    explain=about_table,
     split=split,
     # of a pattern it is not known which topics there will be
     has_splits=lambda spec: "topic" in option_values(spec),

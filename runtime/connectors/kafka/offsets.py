@@ -2,8 +2,7 @@
 
 An offset of a stream says from where its micro-batch reads and up to where, partition by partition:
 `{"from": {"clicks": {"0": 5}}, "to": {"clicks": {"0": 9}}}`. So a micro-batch that is run again
-reads the same messages, also the first one, of which Spark keeps no beginning. What a checkpoint
-of Spark's own Kafka source holds, `{"clicks": {"0": 9}}`, is read as where the one before ended.
+reads the same messages, also the first one, of which Spark keeps no beginning.
 """
 
 from __future__ import annotations
@@ -238,7 +237,7 @@ def next_offset(
     Raises:
         ExecutionError: messages are lost, or there is no answer.
     """
-    begin = _ended(last)
+    begin = _by_place(last["to"])
     for place in sorted(begin.keys() - set(there)):
         _lost(reading, place, "there is none any more")
         del begin[place]
@@ -253,7 +252,11 @@ def next_offset(
         until[place] = max(found, begin[place])
     if most is not None:
         until = _limited(begin, until, most)
-    return last if until == _ended(last) else {"from": _by_topic(begin), "to": _by_topic(until)}
+    return (
+        last
+        if until == _by_place(last["to"])
+        else {"from": _by_topic(begin), "to": _by_topic(until)}
+    )
 
 
 def _limited(begin: Offsets, end: Offsets, most: int) -> Offsets:
@@ -285,26 +288,10 @@ def planned_ranges(
         reading: what is read.
         start: the offset of the micro-batch before; of the first one what `first_offset` gave.
         end: its own offset.
-
-    Raises:
-        ExecutionError: Spark's own client planned it, and where it begins is not known.
     """
     if start == end:
         return []
-    if "from" in end and "to" in end:
-        begin = _by_place(end["from"])
-    elif "to" in start:
-        raise ExecutionError(
-            "the checkpoint's first micro-batch was planned by Spark's client for Kafka",
-            hint="start once with 'kafka.client' = 'spark'",
-        )
-    else:
-        begin = _ended(start)
-    return spread(_ranges(begin, _ended(end)), reading.min_partitions)
-
-
-def _ended(offset: Mapping[str, Any]) -> Offsets:
-    return _by_place(offset["to"] if set(offset) == {"from", "to"} else offset)
+    return spread(_ranges(_by_place(end["from"]), _by_place(end["to"])), reading.min_partitions)
 
 
 def _by_place(topics: Mapping[str, Mapping[str, int]]) -> Offsets:
@@ -312,7 +299,7 @@ def _by_place(topics: Mapping[str, Mapping[str, int]]) -> Offsets:
 
 
 def _by_topic(offsets: Offsets) -> dict[str, dict[str, int]]:
-    """Offsets as they are in a checkpoint, as Spark's own source writes them too."""
+    """Offsets by topic and partition, as a checkpoint has them."""
     topics: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in offsets.items():
         topics.setdefault(topic, {})[str(partition)] = offset

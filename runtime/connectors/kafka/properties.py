@@ -56,7 +56,8 @@ _REFUSED = (
     "max.block.ms",
     "transactional.id",
 )
-_BY_SPARK = "'kafka.client' = 'spark' takes the Java client, which has it"
+# The connector that reads Kafka through Spark's package, and so through the Java client
+_BY_SPARK = "connector 'spark' with 'format' = 'kafka' takes the Java client, which has it"
 _JAAS = re.compile(
     r"\s*(?P<module>[\w.$]+)\s+(?:required|requisite|sufficient|optional)\s*(?P<rest>.*?)\s*;?\s*",
     re.DOTALL,

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from runtime.connectors.kafka.connector import PYTHON, client_of, columns_of
+from runtime.connectors.kafka.connector import columns_of
 from runtime.connectors.kafka.decode import CSV, JSON
 from runtime.connectors.kafka.offsets import SPLIT, Range, Reading, portions
-from runtime.connectors.kafka.source import available_ranges, ranges, with_timestamps
+from runtime.connectors.kafka.source import (
+    available_ranges,
+    check_installed,
+    ranges,
+    with_timestamps,
+)
 from runtime.connectors.kafka.table import METADATA, key_fields, reading_of, value_format
 from runtime.connectors.options.checks import option_values
 from runtime.connectors.options.formats import spark_options
@@ -36,8 +40,6 @@ def message_source(spec: TableSpec, columns: Sequence[Column]) -> ScanSource | s
 
     The columns are those needed, with the types that Spark found.
     """
-    if client_of(spec) != PYTHON or not find_spec("confluent_kafka"):
-        return "Kafka is read by Spark's own package"
     if spec.late_rows is not None:
         return f"late rows go to {spec.late_rows} as the table has them"
     found = _reading(spec, columns, is_stream=False)
@@ -95,6 +97,7 @@ def ranges_of(spark: SparkSession, spec: TableSpec) -> DataFrame:
 
     Whatever is read of them they are one source to Spark.
     """
+    check_installed(spec)
     return ranges(spark, replace(reading_of(spec, is_stream=True), wanted=()))
 
 
@@ -106,6 +109,7 @@ def portions_of(spec: TableSpec, n_tasks: int) -> list[tuple[Range, ...]]:
     Raises:
         ExecutionError: there is no such topic, or Kafka does not answer.
     """
+    check_installed(spec)
     reading = reading_of(spec, is_stream=False)
     return portions(available_ranges(reading), n_tasks, reading.min_partitions)
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
 from typing import Any
 
 import pyarrow as pa
@@ -49,7 +50,8 @@ from runtime.connectors.kafka.offsets import (
     planned_ranges,
     starting,
 )
-from runtime.errors import ExecutionError
+from runtime.errors import ExecutionError, SetupError
+from runtime.spec.table import TableSpec
 
 FORMAT = "sqlwin_kafka"
 # The column of ranges that tasks read
@@ -111,8 +113,22 @@ def _about(reading: Reading) -> Iterator[None]:
         raise ExecutionError(message, hint=error.hint) from error
 
 
+def check_installed(spec: TableSpec) -> None:
+    """Check that confluent-kafka can be imported.
+
+    Raises:
+        SetupError: it is not installed.
+    """
+    if not find_spec("confluent_kafka"):
+        raise SetupError(
+            f"table `{spec.name}`: connector 'kafka' needs the package confluent-kafka",
+            subjects=("'kafka'", spec.name),
+            hint="pip install 'sqlwin[kafka]'",
+        )
+
+
 def _consumer(reading: Reading) -> Any:
-    # only where Kafka is spoken to: neither the driver's own process nor Spark's client needs it
+    # imported late: planning a query over Kafka does not need the package
     from runtime.connectors.kafka.client import Client
 
     return Client(reading.config)
@@ -306,7 +322,7 @@ class KafkaSource(DataSource):
 
 
 def messages(spark: SparkSession, reading: Reading, *, is_stream: bool) -> DataFrame:
-    """Messages with the columns that Spark's own Kafka source gives them, as far as wanted."""
+    """Messages with the columns and types of Spark's Kafka source, as far as wanted."""
     return with_timestamps(_loaded(spark, reading, is_stream))
 
 

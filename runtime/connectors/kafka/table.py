@@ -1,8 +1,7 @@
-"""What the options of a Kafka table say, to Spark's client and to librdkafka."""
+"""What the options of a Kafka table mean to librdkafka."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 
@@ -30,11 +29,8 @@ METADATA = {
 }
 # Where a message is
 _PLACE = ("topic", "partition", "offset")
-# Options of Spark's source that may stand in a table as they are
-SPARK_OPTIONS = (
-    "maxOffsetsPerTrigger minOffsetsPerTrigger maxTriggerDelay minPartitions failOnDataLoss "
-    "includeHeaders groupIdPrefix"
-).split()
+# Options that have the names and the meaning of those of Spark's Kafka source
+SPARK_OPTIONS = ("maxOffsetsPerTrigger", "minPartitions", "failOnDataLoss")
 _STARTS = {
     "earliest-offset": EARLIEST,
     "latest-offset": LATEST,
@@ -42,35 +38,6 @@ _STARTS = {
     "specific-offsets": OFFSETS,
 }
 OFFSET = re.compile(r"partition:(\d+),offset:(\d+)")
-
-
-def source_options(spec: TableSpec, *, is_stream: bool) -> dict[str, str]:
-    """The options of Spark's Kafka source that say what the table's options say.
-
-    Consumer groups have no committed offsets in Spark, which keeps them in checkpoints: a stream
-    that is new starts where Kafka's `auto.offset.reset` says, at the latest messages without it.
-    """
-    values = option_values(spec)
-    options = {name: values[name.lower()] for name in SPARK_OPTIONS if name.lower() in values}
-    options |= _properties(spec)
-    if "topic" in values:
-        options["subscribe"] = ",".join(t.strip() for t in values["topic"].split(";"))
-    else:
-        options["subscribePattern"] = values["topic-pattern"]
-    start = _start(values, is_stream=is_stream)
-    if start == OFFSETS:
-        options["startingOffsets"] = json.dumps({values["topic"].strip(): _offsets(values)})
-    elif start == TIMESTAMP:
-        options["startingTimestamp"] = values["scan.startup.timestamp-millis"]
-    else:
-        options["startingOffsets"] = _reset(values) if start == GROUP else start
-    # Spark does not let this one through, having taken it over above
-    options.pop("kafka.auto.offset.reset", None)
-    if not is_stream and values.get("scan.bounded.mode", "").lower() == "timestamp":
-        options["endingTimestamp"] = values["scan.bounded.timestamp-millis"]
-    if any(c.metadata == "headers" for c in spec.columns):
-        options["includeHeaders"] = "true"
-    return options
 
 
 def reading_of(spec: TableSpec, *, is_stream: bool) -> Reading:
@@ -170,37 +137,16 @@ def writing_of(spec: TableSpec) -> Writing:
     Raises:
         CatalogError: no single topic is named, or a property has no match in librdkafka.
     """
-    return Writing(producer_config(spec), sink_options(spec)["topic"], consumer_config(spec))
+    topic = option_values(spec).get("topic", "").strip()
+    if not topic or ";" in topic:
+        raise bad_option(spec, "it is written to, and so needs one 'topic'")
+    return Writing(producer_config(spec), topic, consumer_config(spec))
 
 
 def is_exactly_once(spec: TableSpec) -> bool:
     """Whether messages are written in transactions."""
     guarantee = option_values(spec).get("sink.delivery-guarantee", "")
     return guarantee.lower() == "exactly-once"
-
-
-def sink_options(spec: TableSpec) -> dict[str, str]:
-    """The options of Spark's Kafka sink.
-
-    Raises:
-        CatalogError: no single topic is named.
-    """
-    values = option_values(spec)
-    topic = values.get("topic", "")
-    if not topic or ";" in topic:
-        raise bad_option(spec, "it is written to, and so needs one 'topic'")
-    options = _properties(spec)
-    for of_consumers in ("kafka.group.id", "kafka.auto.offset.reset"):
-        options.pop(of_consumers, None)
-    return {**options, "topic": topic.strip()}
-
-
-def _properties(spec: TableSpec) -> dict[str, str]:
-    return {
-        "kafka." + name[len("properties.") :]: value
-        for name, value in spec.options
-        if name.lower().startswith("properties.")
-    }
 
 
 def value_format(spec: TableSpec) -> str:

@@ -117,11 +117,6 @@ DATAGEN_FIELD: Options = {
 }
 
 KAFKA: Options = {
-    "kafka.client": choice(
-        "confluent-kafka, by default where it is installed, or Spark's own package",
-        "python",
-        "spark",
-    ),
     "topic": Option("the topic; several with ; between them"),
     "topic-pattern": Option("a pattern of the topics to read", pattern),
     "properties.bootstrap.servers": Option("the servers: host:9092", required=True),

@@ -14,7 +14,7 @@ TABLES = """
       k INT, v BIGINT, ts TIMESTAMP(3), at BIGINT METADATA FROM 'offset',
       WATERMARK FOR ts AS ts - INTERVAL '5' SECOND
     ) WITH (
-      'connector' = 'kafka', 'topic' = 'readings', 'format' = 'json', 'kafka.client' = 'python',
+      'connector' = 'kafka', 'topic' = 'readings', 'format' = 'json',
       'scan.startup.mode' = 'earliest-offset', 'maxOffsetsPerTrigger' = '400',
       'properties.bootstrap.servers' = '{address}');
     CREATE TABLE totals (k INT, window_end TIMESTAMP(3), n BIGINT, total BIGINT)

@@ -127,18 +127,16 @@ def test_rows_are_made_as_fast_as_they_are_asked_for(fresh_session: sqlwin.Sessi
     [
         (
             "spark-sql-kafka-0-10",
-            """CREATE TABLE k (a INT) WITH ('connector' = 'kafka', 'topic' = 't',
-                 'kafka.client' = 'spark',
-                 'format' = 'json', 'properties.bootstrap.servers' = 'nowhere:9092');
+            """CREATE TABLE k (value BINARY) WITH ('connector' = 'spark', 'format' = 'kafka',
+                 'subscribe' = 't', 'kafka.bootstrap.servers' = 'nowhere:9092');
                SELECT * FROM k""",
         ),
         (
             "spark-sql-kafka-0-10",
-            """CREATE TABLE k (id BIGINT) WITH ('connector' = 'kafka', 'topic' = 't',
-                 'kafka.client' = 'spark',
-                 'format' = 'json', 'properties.bootstrap.servers' = 'nowhere:9092');
+            """CREATE TABLE k (value STRING) WITH ('connector' = 'spark', 'format' = 'kafka',
+                 'topic' = 't', 'kafka.bootstrap.servers' = 'nowhere:9092');
                CREATE TABLE ticks (id BIGINT) WITH ('connector' = 'datagen');
-               INSERT INTO k SELECT id FROM ticks""",
+               INSERT INTO k SELECT CAST(id AS STRING) FROM ticks""",
         ),
         (
             "spark-avro",

@@ -190,8 +190,8 @@ def test_a_single_file_is_streamed_too(fresh_session: sqlwin.Session, tmp_path: 
     ("script", "message"),
     [
         (
-            """CREATE TABLE k (a INT) WITH ('connector' = 'kafka', 'topic' = 't', 'format' = 'json',
-                 'kafka.client' = 'spark', 'properties.bootstrap.servers' = 'nowhere:9092');
+            """CREATE TABLE k WITH ('connector' = 'spark', 'format' = 'kafka', 'subscribe' = 't',
+                 'source.unbounded' = 'true', 'kafka.bootstrap.servers' = 'nowhere:9092');
                SELECT * FROM k""",
             "--packages org.apache.spark:spark-sql-kafka-0-10_2.13:",
         ),

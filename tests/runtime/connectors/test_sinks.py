@@ -184,7 +184,6 @@ WRITTEN = {
         "a BIGINT",
         topic="t",
         format="json",
-        kafka__client="spark",
         properties__bootstrap__servers="nowhere:9092",
     ),
     "spark": table("spark", "a BIGINT", format="orc", path="t"),

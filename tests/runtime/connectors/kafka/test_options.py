@@ -1,14 +1,16 @@
-"""Flink's options of Kafka tables, and the options that Spark gets for them."""
+"""Flink's options of Kafka tables, and what librdkafka reads and writes for them."""
 
 from __future__ import annotations
 
-import json
+import sys
 
 import pytest
 
-from runtime.connectors.kafka.table import reading_of, sink_options, source_options
+from runtime.connectors.kafka.offsets import Reading
+from runtime.connectors.kafka.scan import portions_of
+from runtime.connectors.kafka.table import reading_of, writing_of
 from runtime.connectors.registry import idle_options, is_unbounded, split_sql, validate_table
-from runtime.errors import CatalogError
+from runtime.errors import CatalogError, SetupError
 from runtime.spec.table import TableColumn, TableSpec
 
 BASE = {"topic": "bids", "properties.bootstrap.servers": "host:9092", "format": "json"}
@@ -22,78 +24,81 @@ def kafka(columns: str = "a INT, b STRING", **options: str) -> TableSpec:
     )  # fmt: skip
 
 
-def starts(is_stream: bool = True, **options: str) -> dict[str, str]:
+def read(is_stream: bool = True, **options: str) -> Reading:
     spec = kafka(**options)
     validate_table(spec)
-    found = source_options(spec, is_stream=is_stream)
-    return {k: v for k, v in found.items() if k.startswith(("start", "end"))}
+    return reading_of(spec, is_stream=is_stream)
 
 
-def test_properties_go_to_kafka_and_topics_to_spark() -> None:
-    spec = kafka(topic="a; b", properties__group__id="g", maxOffsetsPerTrigger="5")
-    validate_table(spec)
-    assert source_options(spec, is_stream=True) == {
-        "maxOffsetsPerTrigger": "5",
-        "kafka.bootstrap.servers": "host:9092",
-        "kafka.group.id": "g",
-        "subscribe": "a,b",
-        "startingOffsets": "latest",
-    }
-    assert "subscribePattern" in source_options(
-        kafka(topic="", topic_pattern="b.*"), is_stream=True
-    )
+def test_properties_go_to_librdkafka_and_topics_are_taken_apart() -> None:
+    reading = read(topic="a; b", properties__group__id="g", maxOffsetsPerTrigger="5")
+    assert reading.config["bootstrap.servers"] == "host:9092"
+    assert reading.config["group.id"] == "g"
+    assert (reading.topics, reading.most, reading.start) == (("a", "b"), 5, "group")
+    by_pattern = read(topic="", topic_pattern="b.*")
+    assert (by_pattern.topics, by_pattern.pattern) == ((), "b.*")
 
 
 @pytest.mark.parametrize(
     ("mode", "options"),
     [
-        ({"scan__startup__mode": "earliest-offset"}, {"startingOffsets": "earliest"}),
-        ({"scan__startup__mode": "latest-offset"}, {"startingOffsets": "latest"}),
-        ({"properties__auto__offset__reset": "earliest"}, {"startingOffsets": "earliest"}),
+        ({}, {"start": "latest"}),
+        ({"scan__startup__mode": "earliest-offset"}, {"start": "earliest"}),
+        ({"scan__startup__mode": "latest-offset"}, {"start": "latest"}),
+        ({"properties__auto__offset__reset": "Earliest"}, {"start": "earliest"}),
+        (
+            {"properties__auto__offset__reset": "Earliest", "properties__group__id": "g"},
+            {"start": "group", "reset": "earliest"},
+        ),
         (
             {"scan__startup__mode": "timestamp", "scan__startup__timestamp_millis": "12"},
-            {"startingTimestamp": "12"},
+            {"start": "timestamp", "start_ms": 12},
         ),
         (
             {
                 "scan__startup__mode": "specific-offsets",
                 "scan__startup__specific_offsets": "partition:0,offset:42;partition:1,offset:300",
             },
-            {"startingOffsets": json.dumps({"bids": {"0": 42, "1": 300}})},
+            {"start": "offsets", "start_offsets": {"0": 42, "1": 300}},
         ),
     ],
 )
 def test_a_stream_starts_where_the_startup_mode_says(
-    mode: dict[str, str], options: dict[str, str]
+    mode: dict[str, str], options: dict[str, object]
 ) -> None:
-    assert starts(**mode) == options
-
-
-@pytest.mark.parametrize("group", ["", "g"])
-def test_both_clients_know_where_a_new_stream_begins_in_any_case(group: str) -> None:
-    spec = kafka(properties__auto__offset__reset="Earliest", properties__group__id=group)
-    assert source_options(spec, is_stream=True)["startingOffsets"] == "earliest"
-    reading = reading_of(spec, is_stream=True)
-    assert (reading.reset if group else reading.start) == "earliest"
+    reading = read(**mode)
+    assert {name: getattr(reading, name) for name in options} == options
 
 
 def test_a_batch_reads_all_there_is_up_to_the_bound() -> None:
-    assert starts(is_stream=False) == {"startingOffsets": "earliest"}
+    reading = read(is_stream=False)
+    assert (reading.start, reading.end_ms) == ("earliest", None)
     bounded = {"scan__bounded__mode": "timestamp", "scan__bounded__timestamp_millis": "9"}
-    assert starts(is_stream=False, **bounded)["endingTimestamp"] == "9"
+    assert read(is_stream=False, **bounded).end_ms == 9
     assert is_unbounded(kafka())
     assert not is_unbounded(kafka(scan__bounded__mode="latest-offset"))
 
 
 def test_the_sink_gets_one_topic_and_no_options_of_consumers() -> None:
-    spec = kafka(properties__group__id="g", properties__acks="all")
-    assert sink_options(spec) == {
-        "kafka.bootstrap.servers": "host:9092",
-        "kafka.acks": "all",
-        "topic": "bids",
-    }
+    writing = writing_of(kafka(properties__group__id="g", properties__acks="all"))
+    assert writing.topic == "bids"
+    assert writing.config["bootstrap.servers"] == "host:9092"
+    assert writing.config["acks"] == "all"
+    assert "group.id" not in writing.config
     with pytest.raises(CatalogError, match="needs one 'topic'"):
-        sink_options(kafka(topic="a;b"))
+        writing_of(kafka(topic="a;b"))
+
+
+def test_a_missing_package_is_named_before_anything_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # what `import` finds of a package that is not installed
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    with pytest.raises(
+        SetupError, match="connector 'kafka' needs the package confluent-kafka"
+    ) as error:
+        portions_of(kafka(), 2)
+    assert error.value.hint == "pip install 'sqlwin[kafka]'"
 
 
 @pytest.mark.parametrize(
@@ -110,9 +115,8 @@ def test_the_sink_gets_one_topic_and_no_options_of_consumers() -> None:
         (kafka(scan__startup__mode="earliest"), "it must be earliest-offset or"),
         (kafka(scan__startup__mode="timestamp"), "needs 'scan.startup.timestamp-millis'"),
         (kafka(scan__startup__mode="specific-offsets", scan__startup__specific_offsets="0:1"), "such as 'partition:0,offset:42"),
-        (kafka(sink__delivery_guarantee="exactly-once", kafka__client="spark"), "'sink.delivery-guarantee' cannot be 'exactly-once': Spark's client writes without transactions"),
+        (kafka(kafka__client="spark"), "there is no option 'kafka.client'"),
         (kafka(format="avro-confluent"), "option 'avro-confluent.url' is missing"),
-        (kafka(format="avro-confluent", avro_confluent__url="http://h", kafka__client="spark"), "format 'avro-confluent' is read by confluent-kafka alone"),
         (kafka(format="", value__format="json", key__format="avro-confluent", key__fields="a"), "'key.format' cannot be 'avro-confluent'"),
         (kafka(sink__delivery_guarantee="at-most-once"), "it must be at-least-once or"),
         (kafka(sink__delivery_garantee="none"), "did you mean 'sink.delivery-guarantee'?"),

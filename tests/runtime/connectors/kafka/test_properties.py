@@ -16,7 +16,7 @@ SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 def kafka(**properties: str) -> TableSpec:
     named = {"bootstrap.servers": "host:9092", **properties}
-    options = {"topic": "t", "format": "json", "kafka.client": "python"}
+    options = {"topic": "t", "format": "json"}
     options |= {f"properties.{name}": value for name, value in named.items()}
     return TableSpec("t", "kafka", (TableColumn("a", "INT"),), tuple(options.items()))
 
@@ -87,21 +87,17 @@ def test_a_producer_is_idempotent_unless_it_does_not_wait_for_all() -> None:
 def test_what_has_no_match_is_refused_by_name(property_: str, value: str, said: str) -> None:
     with pytest.raises(CatalogError, match=said):
         validate_table(kafka(**{property_: value}))
-    if property_ == "interceptor.classes":
-        by_spark = kafka(**{property_: value})
-        options = tuple((n, "spark" if n == "kafka.client" else v) for n, v in by_spark.options)
-        validate_table(TableSpec("t", "kafka", by_spark.columns, options))
 
 
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [
-        ("groupIdPrefix", "x", "'groupIdPrefix' is of Spark's client alone"),
+        ("groupIdPrefix", "x", "there is no option 'groupIdPrefix'"),
         ("maxOffsetsPerTrigger", "none", "'maxOffsetsPerTrigger' is 'none'"),
         ("failOnDataLoss", "no", "'failOnDataLoss' is 'no'"),
     ],
 )
-def test_options_of_sparks_client_are_taken_or_refused(option: str, value: str, said: str) -> None:
+def test_options_named_as_spark_s_are_checked(option: str, value: str, said: str) -> None:
     spec = kafka()
     with pytest.raises(CatalogError, match=said):
         validate_table(TableSpec("t", "kafka", spec.columns, (*spec.options, (option, value))))

@@ -250,25 +250,6 @@ def test_new_topics_of_a_pattern_are_read_from_their_first_message(
     assert values(client, asked, *planned_ranges(asked, offset, found)) == [b"b"]
 
 
-def test_offsets_of_sparks_own_source_are_gone_on_from(broker: Broker, client: Client) -> None:
-    broker.send("moved", [b"%d" % i for i in range(6)])
-    asked = reading(broker, "moved")
-    there = client.partitions(("moved",), "")
-    by_spark = {"moved": {str(p): 2 if p == 0 else 0 for p in range(PARTITIONS)}}
-    found = next_offset(client, asked, by_spark, there, None)
-    assert values(client, asked, *planned_ranges(asked, by_spark, found)) == [
-        b"2",
-        b"3",
-        b"4",
-        b"5",
-    ]
-    # one that it had planned, too
-    planned = {"moved": {"0": 4}}
-    assert planned_ranges(asked, by_spark, planned) == [Range("moved", 0, 2, 4)]
-    with pytest.raises(ExecutionError, match="planned by Spark's client"):
-        planned_ranges(asked, first_offset({("moved", 0): 0}), planned)
-
-
 def test_messages_that_are_gone_are_an_error_or_skipped(broker: Broker, client: Client) -> None:
     broker.send("short", [b"a", b"b"])
     with pytest.raises(ExecutionError, match=r"topic 'short', partition 0: messages are lost"):

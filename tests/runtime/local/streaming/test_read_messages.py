@@ -41,7 +41,7 @@ def table_of(address: str = "host:9092", **more: str) -> TableSpec:
     columns.append(TableColumn("at", "timestamp", metadata="timestamp"))
     options = {
         "topic": "one;read", "format": "json", "properties.bootstrap.servers": address,
-        "kafka.client": "python", **more,
+        **more,
     }  # fmt: skip
     return TableSpec("t", "kafka", tuple(columns), tuple(options.items()))
 
@@ -126,7 +126,6 @@ def decoded_type(values: object) -> pa.DataType:
     [
         (COLUMNS, {}, None),
         ((TS, Column("part", "int"), Column("at", "timestamp")), {}, None),
-        (COLUMNS, {"kafka.client": "spark"}, "Kafka is read by Spark's own package"),
         (COLUMNS, {"late-rows": "x"}, "late rows go to x as the table has them"),
         (COLUMNS, {"key.format": "json", "key.fields": "k"}, "Spark decodes the keys"),
         (COLUMNS, {"key.format": "raw", "key.fields": "k"}, None),
