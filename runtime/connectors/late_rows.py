@@ -21,11 +21,11 @@ from pyspark.sql.types import StructType
 
 from runtime.connectors.registry import connector_of
 from runtime.errors import AnalysisError
+from runtime.frames.job_properties import set_closed_until
+from runtime.frames.observed import closed_after
 from runtime.names import quoted
 from runtime.spec.stream import FINAL_US, KEEP, LATE_ROW, WATERMARK
 from runtime.spec.table import LATE_ROWS, TableSpec
-from runtime.streaming.job_properties import set_closed_until
-from runtime.streaming.status import closed_after
 
 # Columns beside those of a late row's own table: the watermark that it missed, and whose windows
 # did not take it: the table that their results go to, or `select`

@@ -23,11 +23,11 @@ from runtime.connectors.registry import (
 )
 from runtime.connectors.writing import with_named_kind
 from runtime.errors import AnalysisError
+from runtime.frames.job_properties import hold_watermarks
 from runtime.names import quoted
 from runtime.spark.errors import translated_errors
 from runtime.spec.ranks import RankOrder
 from runtime.spec.table import TableSpec
-from runtime.streaming.job_properties import hold_watermarks
 
 Take = Callable[[pa.Table], None]
 

@@ -23,6 +23,7 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from runtime.compute.arrow.blobs import pieces, to_blob
 from runtime.errors import ExecutionError
+from runtime.frames.job_properties import watermarks_are_held
 from runtime.frames.meter import TaskFigures
 from runtime.local.streaming.messages import (
     EndOfInput,
@@ -37,7 +38,6 @@ from runtime.local.streaming.messages import (
 )
 from runtime.spark.workers import prepare_worker
 from runtime.streaming.general.key_group import GeneralGroup, GeneralSpec
-from runtime.streaming.job_properties import watermarks_are_held
 from runtime.streaming.operators.base import MicroBatch, Output, Status
 from runtime.streaming.operators.buckets import MemoryBound, process
 from runtime.streaming.operators.session import SessionOperator, SessionSpec

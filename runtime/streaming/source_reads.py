@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from runtime.connectors.kafka.source import BRINGS_RANGES
+from runtime.frames.observed import as_dict
 from runtime.local.streaming.messages import MessageKind
 from runtime.spark.private import unless_missing
 from runtime.streaming.heartbeat import is_heartbeat
@@ -124,9 +125,3 @@ def _read_from_files(progress: Mapping[str, Any]) -> int:
             n_rows = int(as_dict(row)["rows"] or 0)
             of_table[table] = max(n_rows, of_table.get(table, 0))
     return sum(of_table.values())
-
-
-def as_dict(row: Any) -> dict[str, Any]:
-    """A row of metrics, as Spark's Python API or its JSON has it."""
-    found: dict[str, Any] = row.asDict(recursive=True) if hasattr(row, "asDict") else dict(row)
-    return found

@@ -15,8 +15,9 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from runtime.frames.observed import WINDOW_METRIC, as_dict, window_metric
 from runtime.spec.figures import counted, seconds_text, wall_clock_text
-from runtime.streaming.source_reads import as_dict, rows_read
+from runtime.streaming.source_reads import rows_read
 
 # The column of a window operator's output that holds its status; NULL in all rows but those.
 STATUS = "$status"
@@ -25,7 +26,6 @@ STATUS_DDL = (
     "n_late: bigint, n_null_times: bigint, n_rows: bigint, n_bytes: bigint, "
     "next_window_end_us: bigint, closed_us: bigint>"
 )
-_METRIC = "sqlwin.window."
 # Under this and the label of an operator its rows are counted, if they are
 ROWS_METRIC = "sqlwin.rows."
 # A watermark this high comes from the end of the input alone
@@ -118,7 +118,7 @@ def observed(dataframe: DataFrame, number: int, is_counted: Column | None = None
         return column if is_counted is None else F.when(is_counted, column)
 
     metrics = [merge(status(name)).alias(name) for name, merge in merges.items()]
-    return dataframe.observe(f"{_METRIC}{number}", *metrics)
+    return dataframe.observe(f"{WINDOW_METRIC}{number}", *metrics)
 
 
 class Tally:
@@ -136,7 +136,7 @@ class Tally:
 
     def take(self, progress: Mapping[str, Any]) -> None:
         """Add a report; one that was added already is left out, as are those of idle times."""
-        metrics = [_metric(progress, number) for number in range(len(self.n_late))]
+        metrics = [window_metric(progress, number) for number in range(len(self.n_late))]
         with self._lock:
             if progress["batchId"] <= self._last_batch or not any(metrics):
                 return
@@ -172,7 +172,7 @@ def stream_status(
     seconds = int(last["durationMs"].get("triggerExecution", 0)) / 1_000
     operators = []
     for number, names in enumerate(source_names):
-        metrics = [m for p in progress if (m := _metric(p, number)) is not None]
+        metrics = [m for p in progress if (m := window_metric(p, number)) is not None]
         if metrics:
             dropped = tally.n_late[number], tally.n_null_times[number]
             operators.append(_operator(metrics[-1], names, *dropped))
@@ -290,19 +290,6 @@ def clock(time_us: int | None) -> str:
     return wall_clock_text(time_us)
 
 
-def closed_after(progress: Mapping[str, Any], number: int) -> int | None:
-    """Windows of an operator that end no later take no rows after a micro-batch.
-
-    None if none is closed, or there is no report.
-
-    Args:
-        progress: Spark's report of the micro-batch.
-        number: the operator's.
-    """
-    metric = _metric(progress, number)
-    return None if metric is None else metric.get("closed_us")
-
-
 def has_seen_end(progress: Sequence[Mapping[str, Any]], n_operators: int) -> bool:
     """Whether the end of the input has closed the windows of all operators.
 
@@ -313,7 +300,7 @@ def has_seen_end(progress: Sequence[Mapping[str, Any]], n_operators: int) -> boo
         n_operators: how many window operators there are.
     """
     for report in reversed(progress):
-        metrics = [_metric(report, number) for number in range(n_operators)]
+        metrics = [window_metric(report, number) for number in range(n_operators)]
         known = [metric for metric in metrics if metric is not None]
         if known:
             return all((metric.get("watermark_us") or 0) >= _END_US for metric in known)
@@ -332,17 +319,11 @@ def counted_rows(progress: Mapping[str, Any]) -> dict[str, int]:
 
 def state_sizes(progress: Mapping[str, Any], n_operators: int) -> list[tuple[int, int] | None]:
     """(partials, bytes) in the state of each window operator after a micro-batch, where known."""
-    metrics = (_metric(progress, number) or {} for number in range(n_operators))
+    metrics = (window_metric(progress, number) or {} for number in range(n_operators))
     return [
         None if metric.get("n_rows") is None else (metric["n_rows"], metric["n_bytes"] or 0)
         for metric in metrics
     ]
-
-
-def _metric(progress: Mapping[str, Any], number: int) -> dict[str, Any] | None:
-    metrics = progress.get("observedMetrics") or {}
-    row = metrics.get(f"{_METRIC}{number}")
-    return None if row is None else as_dict(row)
 
 
 def _operator(

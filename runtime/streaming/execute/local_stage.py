@@ -14,6 +14,7 @@ from pyspark.sql.types import DataType, LongType
 from runtime.connectors.kafka.offsets import Reading
 from runtime.connectors.kafka.scan import scan_reading
 from runtime.frames.blobs import map_in_arrow
+from runtime.frames.job_properties import known_closed_us
 from runtime.frames.meter import Wrap, unmeasured
 from runtime.frames.views import temporary_view
 from runtime.local.arrow_scan import STORE_READERS, store_of_scan
@@ -37,7 +38,6 @@ from runtime.spec.local import (
 )
 from runtime.spec.steps import Step
 from runtime.spec.stream import FINAL_US, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
-from runtime.streaming.job_properties import known_closed_us
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.source_reads import read_counted
 
