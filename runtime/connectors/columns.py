@@ -279,3 +279,12 @@ def spelled_type(data_type: DataType) -> str:
     if isinstance(data_type, TimestampType):
         return "TIMESTAMP_LTZ"
     return data_type.simpleString().upper()
+
+
+def no_columns(spec: TableSpec, path: str) -> CatalogError:
+    """Return the error for a table that declares no columns and has no file to take them from."""
+    return CatalogError(
+        f"table `{spec.name}`: {path} holds no file to take the columns from",
+        subjects=(spec.name,),
+        hint="declare the columns in CREATE TABLE",
+    )

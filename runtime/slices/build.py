@@ -33,12 +33,12 @@ from runtime.connectors.lake.parquet_files import NewFiles, WrittenFile, file_ta
 from runtime.errors import ExecutionError
 from runtime.frames.blobs import BLOB_DDL, place_blobs, placed_blobs
 from runtime.frames.meter import ArrowFunction
+from runtime.frames.scan_source import store_of_scan
 from runtime.local.arrow_scan import (
     SPLIT,
     STORE_READERS,
     item_rows,
     planned_splits,
-    store_of_scan,
 )
 from runtime.local.scan_rows import ScanRows, scan_projection
 from runtime.local.stage import BufferPlan, aggregate, buffer_plan

@@ -19,12 +19,12 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from runtime.commits import batch_of
-from runtime.connectors.filesystem.paths import expand
 from runtime.connectors.filesystem.stream import file_source_options, monitor_interval_us
 from runtime.errors import ExecutionError, SqlwinError
 from runtime.files import Files, as_uri
 from runtime.local.streaming.scan import listed_part, part_of_text
 from runtime.scan.files import NO_FILES, NotScannable, list_files
+from runtime.scan.paths import expand
 from runtime.scan.splits import SPLIT_BYTES, FileRange
 from runtime.scan.stored_files import StoredFiles
 from runtime.spec.scan import ScanFile

@@ -37,9 +37,9 @@ from runtime.local.streaming.messages import (
     decode,
 )
 from runtime.spark.workers import prepare_worker
-from runtime.streaming.general.key_group import GeneralGroup, GeneralSpec
 from runtime.streaming.operators.base import MicroBatch, Output, Status
 from runtime.streaming.operators.buckets import MemoryBound, process
+from runtime.streaming.operators.general import GeneralGroup, GeneralSpec
 from runtime.streaming.operators.session import SessionOperator, SessionSpec
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
 from runtime.streaming.state.buckets import Place

@@ -14,7 +14,7 @@ from planner.catalog import Schema
 from planner.sql.build import empty_relation, to_sql
 from planner.sql.output_schema import output_schema
 from runtime.errors import ErrorKind, SqlwinError, nearest
-from runtime.local.arrow_scan import SETTINGS_OF_SCANS, unlike_spark
+from runtime.frames.scan_source import SETTINGS_OF_SCANS, unlike_spark
 from runtime.spark.errors import translate, translated_errors
 from runtime.spark.settings import SparkSettings, settings_of
 from sqlwin.catalog.entries import columns_of, folded_name

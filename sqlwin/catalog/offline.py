@@ -15,7 +15,6 @@ from sqlglot import exp
 from planner.aggregates.calls import with_filters_inside
 from planner.catalog import Schema, StreamTable
 from planner.sql.output_schema import output_schema
-from runtime.connectors.filesystem.paths import expand
 from runtime.connectors.lake.places import TablePlace
 from runtime.connectors.options.checks import option_values
 from runtime.connectors.options.formats import format_of
@@ -24,6 +23,7 @@ from runtime.files import LocalFiles
 from runtime.redaction import Mask
 from runtime.scan.files import NotScannable, list_files
 from runtime.scan.metadata import find_source, read_footer
+from runtime.scan.paths import expand
 from runtime.scan.wall_clock import is_known_zone
 from runtime.spec.expressions import Expression
 from runtime.spec.scan import ScanFile, ScanSource, StreamFiles

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from planner.catalog import Schema
 from runtime.connectors.options.formats import STREAM_OPTIONS
 from runtime.connectors.registry import is_kafka, is_lake
-from runtime.local.arrow_scan import scan_source, unlike_spark
+from runtime.frames.scan_source import scan_source, unlike_spark
 from runtime.scan.metadata import find_stream_source
 from runtime.spec.expressions import Expression
 from runtime.spec.scan import Messages, ScanSource, StreamFiles

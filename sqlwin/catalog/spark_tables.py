@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from planner.catalog import Schema
 from runtime.errors import CatalogError
 from runtime.files import as_uri
-from runtime.local.arrow_scan import scan_source
+from runtime.frames.scan_source import scan_source
 from runtime.names import quoted
 from runtime.scan.files import NotScannable, partition_pair
 from runtime.spark.files import resolve

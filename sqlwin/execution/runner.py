@@ -24,7 +24,7 @@ from runtime.connectors.registry import write_rows
 from runtime.errors import AnalysisError, Position
 from runtime.files import is_local_path
 from runtime.frames.arrow_rows import BatchRows
-from runtime.local.arrow_scan import store_of_scan
+from runtime.frames.scan_source import store_of_scan
 from runtime.redaction import remember_settings
 from runtime.scan.stores import Store
 from runtime.spark.errors import translated_errors

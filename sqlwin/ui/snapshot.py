@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from planner.explain.build import query_document
 from planner.explain.document import Document, QueryDocument, masked_document, to_json
-from runtime.connectors.latest_rows import LatestRows
 from runtime.redaction import Mask
+from runtime.sinks.latest_rows import LatestRows
 from runtime.spark.session import is_remote
 from runtime.spark.status import StageProgress, TaggedJobs
 from runtime.streaming.status import OperatorStatus, clock, held_back_by

@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 
 from pyspark.sql import SparkSession
 
-from runtime.connectors.filesystem.paths import fixed_part
 from runtime.connectors.filesystem.read import (
     broken_file,
     checked_files,
@@ -29,6 +28,7 @@ from runtime.connectors.options.checks import option_values
 from runtime.connectors.options.formats import SELF_DESCRIBING, format_of
 from runtime.errors import ExecutionError
 from runtime.files import for_each_file, is_local_path
+from runtime.scan.paths import fixed_part
 from runtime.spark.files import resolve
 from runtime.spec.table import TableSpec
 

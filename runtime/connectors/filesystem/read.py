@@ -20,19 +20,13 @@ from runtime.connectors.columns import (
     declared_schema,
     declared_type,
     find_column,
+    no_columns,
     physical_columns,
     pick,
 )
 from runtime.connectors.connector import AVRO_PACKAGE, NO_AVRO, missing_package
 from runtime.connectors.filesystem.loaded import loaded_once
 from runtime.connectors.filesystem.nanoseconds import has_nanoseconds, read_nanoseconds
-from runtime.connectors.filesystem.paths import (
-    data_files,
-    is_glob,
-    missing_path,
-    no_columns,
-    path_for_spark,
-)
 from runtime.connectors.filesystem.publish import finish_replacing
 from runtime.connectors.filesystem.stored import FILE_METADATA, read_stored
 from runtime.connectors.filesystem.text import TextReading, allow_encoding, text_reading
@@ -41,6 +35,12 @@ from runtime.connectors.options.formats import SELF_DESCRIBING, format_of, spark
 from runtime.errors import CatalogError, ExecutionError, SqlwinError
 from runtime.files import Files, as_uri, is_local_path
 from runtime.names import quoted
+from runtime.scan.paths import (
+    data_files,
+    is_glob,
+    missing_path,
+    path_for_spark,
+)
 from runtime.scan.stored_files import StoredFiles
 from runtime.spark.errors import translate, translated_errors
 from runtime.spark.files import files_at, resolve

@@ -17,8 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
 from pyspark.sql.types import DataType, StructType
 
-from runtime.connectors.columns import declared_type, physical_columns
-from runtime.connectors.filesystem.paths import expand, no_columns
+from runtime.connectors.columns import declared_type, no_columns, physical_columns
 from runtime.connectors.options.checks import option_values
 from runtime.connectors.options.formats import format_of, spark_options
 from runtime.errors import ExecutionError, SetupError
@@ -30,6 +29,7 @@ from runtime.scan.files import (
     partition_pair,
     partition_type,
 )
+from runtime.scan.paths import expand
 from runtime.scan.splits import FileRange
 from runtime.scan.stored_files import StoredFiles
 from runtime.scan.stores import Store

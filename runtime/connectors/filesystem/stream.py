@@ -16,10 +16,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from runtime.commits import read_commits
-from runtime.connectors.columns import declared_schema, physical_columns
+from runtime.connectors.columns import declared_schema, no_columns, physical_columns
 from runtime.connectors.connector import register_source
 from runtime.connectors.filesystem.nanoseconds import has_nanoseconds
-from runtime.connectors.filesystem.paths import data_files, no_columns, path_for_spark
 from runtime.connectors.filesystem.publish import clear_batches
 from runtime.connectors.filesystem.read import (
     brought_columns,
@@ -44,6 +43,7 @@ from runtime.connectors.options.formats import (
 )
 from runtime.errors import CatalogError, ExecutionError, SetupError
 from runtime.files import Files
+from runtime.scan.paths import data_files, path_for_spark
 from runtime.scan.stored_files import StoredFiles
 from runtime.spark.errors import translated_errors
 from runtime.spark.files import files_at, resolve, store_package

@@ -15,7 +15,6 @@ from pyspark.sql import DataFrame, SparkSession
 from runtime.commits import Commit
 from runtime.connectors.columns import find_column
 from runtime.connectors.connector import AVRO_PACKAGE, NO_AVRO, missing_package
-from runtime.connectors.filesystem.paths import is_glob
 from runtime.connectors.filesystem.publish import Writer as BatchWriter
 from runtime.connectors.filesystem.publish import (
     batch_writer,
@@ -43,6 +42,7 @@ from runtime.connectors.writing import check_partitions, check_shared, count_wri
 from runtime.errors import CatalogError, ErrorKind, ExecutionError
 from runtime.files import Files, as_uri, is_local_path
 from runtime.frames.arrow_rows import BatchRows
+from runtime.scan.paths import is_glob
 from runtime.spark.files import resolve, writable_files_at
 from runtime.spark.session import is_remote
 from runtime.spec.table import TableSpec

@@ -29,7 +29,7 @@ from runtime.connectors.options.checks import (
 from runtime.connectors.options.known import DELTA, ICEBERG
 from runtime.errors import ExecutionError
 from runtime.files import as_uri
-from runtime.local.arrow_scan import scan_source
+from runtime.frames.scan_source import scan_source
 from runtime.scan.files import NotScannable
 from runtime.scan.lake import scan_source_of
 from runtime.spec.expressions import Expression, columns_of

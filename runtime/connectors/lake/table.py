@@ -15,13 +15,13 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructFi
 from runtime.compute.arrow.packed import is_list
 from runtime.compute.arrow.types import arrow_type
 from runtime.connectors.columns import physical_columns, pick
-from runtime.connectors.filesystem.paths import path_for_spark
 from runtime.connectors.filesystem.read import decoded_uri, file_path
 from runtime.connectors.filesystem.stored import FILE_METADATA, METADATA_FIELD, stored_rows
 from runtime.errors import ExecutionError, SetupError
 from runtime.names import quoted
 from runtime.scan.files import NotScannable, is_hidden
 from runtime.scan.lake import LakeFile, Snapshot, read_footers, stored_names
+from runtime.scan.paths import path_for_spark
 from runtime.scan.stores import Store
 from runtime.spark.files import spark_reads
 from runtime.spec.scan import PartitionValue, ScanFile

@@ -26,8 +26,8 @@ from runtime.spec.stream import KEEP, PROCESSING_TIME, SOURCE, TIME, WATERMARK
 from runtime.spec.stream_steps import StreamRowsStep
 from runtime.streaming.execute.output import MARKS, common_spec, decoded_output, operator_output
 from runtime.streaming.execute.steps import streaming_dataframe
-from runtime.streaming.general.key_group import POSITION, GeneralSpec
 from runtime.streaming.general.operator import WindowJob
+from runtime.streaming.operators.general import POSITION, GeneralSpec
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.state.cells import n_positions
 from runtime.streaming.status import observed

@@ -16,8 +16,9 @@ from runtime.connectors.kafka.scan import scan_reading
 from runtime.frames.blobs import map_in_arrow
 from runtime.frames.job_properties import known_closed_us
 from runtime.frames.meter import Wrap, unmeasured
+from runtime.frames.scan_source import store_of_scan
 from runtime.frames.views import temporary_view
-from runtime.local.arrow_scan import STORE_READERS, store_of_scan
+from runtime.local.arrow_scan import STORE_READERS
 from runtime.local.messages import in_two_passes
 from runtime.local.projection import Projection, spark_types
 from runtime.local.scan_rows import scan_projection

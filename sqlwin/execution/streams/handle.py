@@ -16,9 +16,9 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
-from runtime.connectors.stream_sinks import StreamRun
 from runtime.errors import ErrorKind, ExecutionError, SqlwinError
 from runtime.files import Files
+from runtime.sinks.stream_sinks import StreamRun
 from runtime.spark.errors import is_interruption, translate
 from runtime.streaming.checkpoint import Checkpoint, end_input, mark_ended
 from runtime.streaming.damage import damaged, unwritable_checkpoint

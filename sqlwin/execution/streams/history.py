@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from runtime.connectors.stream_sinks import StreamRun
+from runtime.sinks.stream_sinks import StreamRun
 from runtime.streaming.heartbeat import is_heartbeat
 from runtime.streaming.source_reads import rows_read
 from runtime.streaming.status import StreamStatus, Tally, stream_status

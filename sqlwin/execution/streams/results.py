@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from planner.sql.nodes import WINDOW_COLUMNS
-from runtime.connectors.stream_sinks import Take
 from runtime.connectors.writing import KIND_COLUMN
+from runtime.sinks.stream_sinks import Take
 from runtime.spec.figures import counted
 from runtime.streaming.status import status_notes
 from sqlwin.catalog.entries import Name

@@ -14,8 +14,9 @@ from planner.lowering.stream.statement_set import StreamSetSteps
 from planner.sql.build import identifier, to_sql
 from planner.streams.refusals import StreamRefusal
 from runtime.batch.execute import dataframe
-from runtime.connectors.late_rows import MISSED, LateTable, check_late_tables
-from runtime.connectors.stream_sinks import (
+from runtime.errors import AnalysisError, nearest
+from runtime.sinks.late_rows import MISSED, LateTable, check_late_tables
+from runtime.sinks.stream_sinks import (
     SetPart,
     StreamRun,
     Take,
@@ -26,7 +27,6 @@ from runtime.connectors.stream_sinks import (
     start_writing,
     start_writing_set,
 )
-from runtime.errors import AnalysisError, nearest
 from runtime.slices.append import InsertedRows, append
 from runtime.spec.steps import Step
 from runtime.spec.stream import StreamSource

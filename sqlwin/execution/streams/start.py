@@ -10,8 +10,8 @@ from functools import partial
 from runtime.connectors.filesystem.arrivals import arrivals_check
 from runtime.connectors.filesystem.source_log import SourceLog
 from runtime.connectors.filesystem.split_batches import split_batches
-from runtime.connectors.stream_sinks import StreamRun, check_sink
 from runtime.errors import AnalysisError, ExecutionError
+from runtime.sinks.stream_sinks import StreamRun, check_sink
 from runtime.spark.clusters import check_seen_by_all, check_workers
 from runtime.spark.files import refuse_remote_streams, resolve, writable_files_at
 from runtime.spark.session import is_local_mode

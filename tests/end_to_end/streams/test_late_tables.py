@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import runtime.connectors.late_rows
+import runtime.sinks.late_rows
 import sqlwin
 from runtime.errors import AnalysisError, CatalogError
 from runtime.spec.stream import FINAL_US
@@ -107,13 +107,13 @@ def test_rows_too_late_for_every_window_go_to_their_table_also_after_a_restart(
     fresh_session: sqlwin.Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[dict[int, int]] = []
-    closed_before = runtime.connectors.late_rows.closed_before
+    closed_before = runtime.sinks.late_rows.closed_before
 
     def recorded(*args: Any) -> dict[int, int]:
         given.append(closed_before(*args))
         return given[-1]
 
-    monkeypatch.setattr(runtime.connectors.late_rows, "closed_before", recorded)
+    monkeypatch.setattr(runtime.sinks.late_rows, "closed_before", recorded)
     without_x = insert(TUMBLE, "sensor <> 'x'")
     write(tmp_path / "in", *BATCHES[:2])
     *_, first = fresh_session.execute(f"""
@@ -358,7 +358,7 @@ def test_tasks_carry_no_rows_that_the_driver_knows_are_not_late(
 ) -> None:
     write(tmp_path / "in", *BATCHES[:2])
     # what it would not say: then the operator receives no late row
-    monkeypatch.setattr(runtime.connectors.late_rows, "closed_before", lambda *_: {0: -FINAL_US})
+    monkeypatch.setattr(runtime.sinks.late_rows, "closed_before", lambda *_: {0: -FINAL_US})
     *_, result = fresh_session.execute(tables(tmp_path) + insert(TUMBLE))
     assert result.notes[0].startswith("1 row came")
     assert late_rows(fresh_session) == []

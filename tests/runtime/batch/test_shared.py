@@ -4,7 +4,7 @@ import pytest
 
 from runtime.batch.execute import ExecutionOptions, dataframe
 from runtime.batch.shared import SharedPartials
-from runtime.local.arrow_scan import scan_source
+from runtime.frames.scan_source import scan_source
 from runtime.spark.one_shuffle import one_shuffle
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.exchange import GlobalStep, SharedExchangeStep, SharedSlicesStep, SliceLevel

@@ -9,7 +9,6 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyspark.sql import SparkSession
 
-from runtime.connectors.latest_rows import LatestRows
 from runtime.connectors.registry import (
     CONNECTORS,
     check_writable,
@@ -17,8 +16,9 @@ from runtime.connectors.registry import (
     read_table,
     write_table,
 )
-from runtime.connectors.stream_sinks import check_sink
 from runtime.errors import AnalysisError, CatalogError, ExecutionError, SqlwinError
+from runtime.sinks.latest_rows import LatestRows
+from runtime.sinks.stream_sinks import check_sink
 from runtime.spec.table import TableSpec
 from tests.runtime.connectors.tables import table
 

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from runtime.connectors.filesystem.paths import data_files
 from runtime.detection.detect import Detected, detect
 from runtime.errors import CatalogError, ExecutionError
 from runtime.files import LocalFiles
+from runtime.scan.paths import data_files
 from runtime.spec.table import TableSpec
 
 EUROPEAN = """Zeit;Ort;Preis;Menge

@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from runtime.connectors.stream_sinks import StreamRun
 from runtime.redaction import DEFAULT
+from runtime.sinks.stream_sinks import StreamRun
 from runtime.spark.status import SparkFigures, StageProgress
 from sqlwin.execution.activity import Activity, StatementRun
 from sqlwin.execution.streams.handle import Setup, Stream

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from runtime.connectors.latest_rows import MOST_ROWS, LatestRows
 from runtime.errors import ExecutionError
+from runtime.sinks.latest_rows import MOST_ROWS, LatestRows
 from runtime.spark.status import stage_progress
 from sqlwin.execution.activity import Activity, StatementState
 from sqlwin.ui.model import to_json

@@ -26,7 +26,7 @@ from runtime.streaming.state.cells import (
     n_positions,
 )
 from runtime.streaming.state.split import BY, Split, split_group
-from tests.runtime.streaming.general.test_key_group import VALUES, Group
+from tests.runtime.streaming.operators.test_general import VALUES, Group
 from tests.runtime.streaming.state.test_split import signed
 
 MS = 1_000

@@ -21,7 +21,7 @@ from runtime.streaming.operators.updates import FireRule, UpdateRules
 from runtime.streaming.state import spans
 from runtime.streaming.state.blobs import FACTS, decode_facts, encode_facts
 from runtime.streaming.state.split import BY, Split, key_columns, split_group
-from tests.runtime.streaming.general.test_key_group import VALUES, Group
+from tests.runtime.streaming.operators.test_general import VALUES, Group
 from tests.runtime.streaming.model import MS, Memory, Stream
 from tests.runtime.streaming.operators import test_session, test_shared
 

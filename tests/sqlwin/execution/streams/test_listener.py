@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from runtime.connectors.stream_sinks import StreamRun
+from runtime.sinks.stream_sinks import StreamRun
 from runtime.streaming.status import Tally
 from sqlwin.execution.streams.history import History
 from sqlwin.execution.streams.reports import take_reports

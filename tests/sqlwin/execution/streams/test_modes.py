@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from runtime.connectors.stream_sinks import check_sink
 from runtime.errors import SqlwinError
+from runtime.sinks.stream_sinks import check_sink
 from runtime.spec.table import TableColumn, TableSpec, Watermark
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.statements.nodes import ShowStreams, StopStream

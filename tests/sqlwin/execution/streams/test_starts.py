@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from runtime.connectors.stream_sinks import StreamRun
 from runtime.files import LocalFiles
+from runtime.sinks.stream_sinks import StreamRun
 from runtime.streaming.checkpoint import Checkpoint
 from runtime.streaming.identity import Identity
 from sqlwin.execution.errors import StatementErrors

@@ -17,9 +17,9 @@ from pyspark.sql import DataFrame
 import sqlwin
 import sqlwin.execution.streams.handle
 from runtime.connectors import registry
-from runtime.connectors.stream_sinks import StreamRun
 from runtime.errors import ExecutionError, SqlwinError
 from runtime.files import LocalFiles
+from runtime.sinks.stream_sinks import StreamRun
 from runtime.streaming.checkpoint import Checkpoint
 from runtime.streaming.identity import Identity
 from sqlwin.execution.errors import StatementErrors

@@ -12,9 +12,9 @@ from typing import Any, cast
 import pytest
 
 import sqlwin
-from runtime.connectors.stream_sinks import StreamRun
 from runtime.errors import SetupError, SqlwinError
 from runtime.files import LocalFiles
+from runtime.sinks.stream_sinks import StreamRun
 from runtime.streaming.checkpoint import Checkpoint
 from runtime.streaming.identity import Identity
 from sqlwin.execution.errors import StatementErrors

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sqlwin
+from runtime.frames.file_jobs import groups_by_job, look_by_job
 from runtime.local import arrow_scan
-from runtime.local.file_jobs import groups_by_job, look_by_job
 from runtime.scan.metadata import WantedColumns, find_source, look_here
 from runtime.scan.splits import Sought, groups_here, plan_splits
 from runtime.spec.expressions import Call, ColumnRef, Constant

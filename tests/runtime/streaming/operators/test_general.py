@@ -25,7 +25,6 @@ from runtime.streaming.general.assigners import (
 )
 from runtime.streaming.general.evictors import CountEvictor
 from runtime.streaming.general.functions import AggregateFunction, WholeWindowFunction
-from runtime.streaming.general.key_group import POSITION, GeneralGroup, GeneralSpec
 from runtime.streaming.general.operator import GeneralWindowOperator, WindowJob
 from runtime.streaming.general.rows import results_batch
 from runtime.streaming.general.triggers import (
@@ -35,6 +34,7 @@ from runtime.streaming.general.triggers import (
     EventTimeTrigger,
 )
 from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
+from runtime.streaming.operators.general import POSITION, GeneralGroup, GeneralSpec
 from tests.runtime.streaming.model import Memory
 
 MS = 1_000

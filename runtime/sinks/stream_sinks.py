@@ -13,8 +13,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from runtime.connectors.connector import StreamWriter, WriteBatch
-from runtime.connectors.late_rows import LateTable, closed_until_sent, results_among
-from runtime.connectors.latest_rows import LatestRows
 from runtime.connectors.registry import (
     check_writable,
     connector_of,
@@ -25,6 +23,8 @@ from runtime.connectors.writing import with_named_kind
 from runtime.errors import AnalysisError
 from runtime.frames.job_properties import hold_watermarks
 from runtime.names import quoted
+from runtime.sinks.late_rows import LateTable, closed_until_sent, results_among
+from runtime.sinks.latest_rows import LatestRows
 from runtime.spark.errors import translated_errors
 from runtime.spec.ranks import RankOrder
 from runtime.spec.table import TableSpec

@@ -3,7 +3,7 @@
 import pytest
 
 from runtime.batch.execute import ExecutionOptions, dataframe
-from runtime.local.arrow_scan import scan_source
+from runtime.frames.scan_source import scan_source
 from runtime.scan.files import NotScannable
 from runtime.spec.aggregates import Merge, MergeOp, Pick, WindowAggregation
 from runtime.spec.exchange import ExchangeStep, GlobalStep

@@ -1,4 +1,4 @@
-"""Paths in WITH options: globs, what lies below them, and what is near one that is not there."""
+"""Paths of tables: globs, the data files below them, and errors for missing paths."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from itertools import filterfalse
 from pathlib import Path
 
-from runtime.errors import CatalogError, ExecutionError, nearest
+from runtime.errors import ExecutionError, nearest
 from runtime.files import Files, LocalFiles, as_uri, is_local_path
 from runtime.scan.files import is_hidden
-from runtime.spec.table import TableSpec
 
 _GLOB = re.compile(r"[*?{}\[\]]")
 _LOCAL = LocalFiles()
@@ -62,15 +61,6 @@ def _local_files(root: str) -> Iterator[str]:
         for name in sorted(names):
             if not name.startswith((".", "_")):
                 yield os.path.join(directory, name)
-
-
-def no_columns(spec: TableSpec, path: str) -> CatalogError:
-    """The error for a table without declared columns, of whose files there is none."""
-    return CatalogError(
-        f"table `{spec.name}`: {path} holds no file to take the columns from",
-        subjects=(spec.name,),
-        hint="declare the columns in CREATE TABLE",
-    )
 
 
 def missing_path(path: str) -> ExecutionError:

@@ -1,0 +1,116 @@
+"""Which Parquet files of a table the Arrow scan reads, as Spark would, or why it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from pyspark.sql import SparkSession
+
+from runtime.errors import SetupError
+from runtime.files import is_local_path
+from runtime.frames.file_jobs import look_by_job
+from runtime.scan.files import NotScannable
+from runtime.scan.metadata import find_source
+from runtime.scan.paths import expand
+from runtime.scan.stored_files import StoredFiles
+from runtime.scan.stores import Store, filesystem_of
+from runtime.scan.wall_clock import is_known_zone
+from runtime.spark.files import resolve, spark_reads, store_at
+from runtime.spark.session import is_remote
+from runtime.spark.settings import settings_of
+from runtime.spec.scan import ScanSource
+from runtime.spec.table import Column
+
+# The files of a path, below some roots, for some columns, in a store or on this machine
+Find = Callable[[str, Sequence[str], Sequence[Column], Store | None], ScanSource | NotScannable]
+
+# Settings that change what Spark makes of a Parquet file, with the values that the scan stands for.
+_SETTINGS_OF_EXPRESSIONS = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "false",
+}
+SETTINGS_OF_SCANS = {
+    **_SETTINGS_OF_EXPRESSIONS,
+    "spark.sql.parquet.binaryAsString": "false",
+    "spark.sql.parquet.int96AsTimestamp": "true",
+    "spark.sql.parquet.int96TimestampConversion": "false",
+    "spark.sql.parquet.inferTimestampNTZ.enabled": "true",
+    "spark.sql.parquet.fieldId.read.enabled": "false",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.files.ignoredPathSegmentRegex": "^[._]",
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "true",
+}
+
+
+def scan_source(
+    spark: SparkSession, path: str, columns: Sequence[Column], find: Find = find_source
+) -> ScanSource | NotScannable:
+    """A Parquet table as the Arrow scan reads it, or why it cannot.
+
+    Args:
+        spark: the session, whose settings and file system matter.
+        path: a file, a directory or a glob, here or in an object store.
+        columns: the columns needed, with the names and types that Spark found.
+        find: looks at the files: `find_source`, or `find_stream_source` if more are to come.
+    """
+    if is_remote(spark):
+        return NotScannable("the files are on the machine of the Spark Connect server")
+    if (reason := unlike_spark(spark, SETTINGS_OF_SCANS)) is not None:
+        return NotScannable(reason)
+    root = resolve(spark, path)
+    if is_local_path(root):
+        return _found(spark, find, path, expand(root), columns, None)
+    try:
+        store = store_at(spark, root)
+    except SetupError as error:
+        return NotScannable(error.message)
+    if store is None:
+        return NotScannable(f"{path} is on a file system that Arrow does not know")
+    try:
+        filesystem_of(store)
+        return _found(spark, find, path, expand(root, StoredFiles(store)), columns, store)
+    except OSError as error:
+        return NotScannable(f"{path}: {error.strerror or error}")
+
+
+def unlike_spark(
+    spark: SparkSession, settings: Mapping[str, str] = _SETTINGS_OF_EXPRESSIONS
+) -> str | None:
+    """Why Arrow would evaluate rows in another way than Spark; None: it would not.
+
+    Args:
+        spark: the session.
+        settings: those that matter, with the values that Arrow stands for.
+    """
+    if is_remote(spark):
+        return "rows are on the side of the Spark Connect server"
+    known = settings_of(spark)
+    for key, value in settings.items():
+        setting = known.get(key, value)
+        if setting.lower() != value.lower():
+            return f"{key} is {setting}"
+    zone = known.get("spark.sql.session.timeZone")
+    return None if is_known_zone(zone) else f"the time zone {zone} is known to Java only"
+
+
+def _found(
+    spark: SparkSession,
+    find: Find,
+    path: str,
+    roots: Sequence[str],
+    columns: Sequence[Column],
+    store: Store | None,
+) -> ScanSource | NotScannable:
+    if find is find_source:
+        look_at = look_by_job(spark)
+        can_spark = store is None or spark_reads(spark, roots[0] if roots else path)
+        return find_source(path, roots, columns, store, look_at, leaves_some=can_spark)
+    return find(path, roots, columns, store)
+
+
+def store_of_scan(spark: SparkSession, path: str) -> Store | None:
+    """How tasks open the files of a path that `scan_source` has found; None: on their disks."""
+    return store_at(spark, resolve(spark, path))
