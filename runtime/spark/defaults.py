@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
 from runtime.redaction import SPARK_REGEX
 
@@ -20,6 +21,13 @@ _LARGEST_HEAP = 31 * _GIB
 # A worker has two batches in memory of what Spark sends it. Blobs are far larger than rows.
 ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 SMALL_ARROW_BYTES = "16m"
+# Settings of a session, also of one beside a Spark that runs already
+OF_EACH_SESSION: Mapping[str, str] = MappingProxyType(
+    {
+        # Spark's default is INT96, which other readers refuse or take for times without a zone
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    }
+)
 _LOCAL_MASTER = re.compile(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?")
 # What says how much an executor's container takes beside the heap
 _CONTAINER_MEMORY = (
@@ -56,6 +64,7 @@ def chosen_settings(master: str) -> dict[str, str]:
         "spark.redaction.regex": SPARK_REGEX,
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        **OF_EACH_SESSION,
         ARROW_BYTES: SMALL_ARROW_BYTES,
         # Where a worker crashed: its Python stack comes with the error.
         "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",

@@ -23,7 +23,12 @@ from pyspark.sql import SparkSession
 from runtime.errors import SetupError
 from runtime.redaction import remember_settings
 from runtime.spark.connect import active_remote_session, connected_session
-from runtime.spark.defaults import chosen_settings, is_local_master, memory_of_workers
+from runtime.spark.defaults import (
+    OF_EACH_SESSION,
+    chosen_settings,
+    is_local_master,
+    memory_of_workers,
+)
 from runtime.spark.errors import translate, translated_errors
 from runtime.spark.jvm.java import find_java
 from runtime.spark.jvm.process import begin_jvm, running_jvm
@@ -347,7 +352,8 @@ def _session_beside(
             hint="stop it first, or leave the master out",
         )
     session = SparkSession(context).newSession()
-    for key, value in conf.items():
+    chosen = {k: v for k, v in OF_EACH_SESSION.items() if not context.getConf().contains(k)}
+    for key, value in {**chosen, **conf}.items():
         try:
             if session.conf.get(key, None) != value:
                 session.conf.set(key, value)

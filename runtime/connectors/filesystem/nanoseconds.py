@@ -1,8 +1,11 @@
-"""Parquet timestamps in nanoseconds, which pandas and Arrow write and Spark does not read.
+"""Parquet timestamps of INT64 nanoseconds, which pandas and Arrow write and Spark does not read.
 
-Spark refuses a file with such a column as long as it looks at the file's schema itself, but reads
-the column as BIGINT when asked to. So the schema is taken with Arrow, and the microsecond that each
-value lies in becomes the timestamp; without a setting of the session's being changed.
+Spark refuses to infer the schema of a file with such a column, but reads the column as BIGINT when
+the schema says so. Arrow infers the schema instead, and each value is floored to its microsecond.
+No setting of the session changes.
+
+INT96 times hold nanoseconds too, and Arrow gives them the same type. Spark reads them as
+instants, so they need no help: only the physical type in the footer tells both apart.
 """
 
 from __future__ import annotations
@@ -21,33 +24,31 @@ from runtime.names import quoted
 
 
 def has_nanoseconds(file: str) -> bool:
-    """Whether a column of a Parquet file is a timestamp in nanoseconds.
+    """Whether a Parquet file has a timestamp column of INT64 nanoseconds, on any level.
 
-    Of a file of another file system it is not known, and Spark says what it does not read.
+    False for files of other file systems and for files that cannot be read: Spark reports those.
     """
     if not is_local_path(file):
         return False
     try:
-        return any(map(_holds_nanoseconds, pq.read_schema(file).types))
+        return any(map(_holds_nanoseconds, _spark_schema(file).types))
     except (OSError, pa.ArrowException):
-        # Spark's own reader says what is wrong with the file.
         return False
 
 
 def read_nanoseconds(reader: DataFrameReader, file: str, paths: list[str]) -> DataFrame:
-    """Load `paths`, whose schema is that of `file`, with nanoseconds floored to microseconds.
+    """Load `paths`, which have the schema of `file`, with nanoseconds floored to microseconds.
 
-    Columns without a zone are TIMESTAMP_NTZ, those with one TIMESTAMP, as Spark has it for
-    microseconds.
+    Columns without a zone become TIMESTAMP_NTZ, columns with a zone and INT96 become TIMESTAMP, as
+    Spark reads microseconds.
 
     Raises:
-        CatalogError: such a timestamp is within an array, a struct or a map.
+        CatalogError: an array, a struct or a map holds such a timestamp.
     """
-    found = pq.read_schema(file)
     fields: list[StructField] = []
     zones: dict[str, str | None] = {}
-    for field in found:
-        if pa.types.is_timestamp(field.type) and field.type.unit == "ns":
+    for field in _spark_schema(file):
+        if _is_nanoseconds(field.type):
             zones[field.name] = field.type.tz
             fields.append(StructField(field.name, LongType()))
             continue
@@ -71,12 +72,52 @@ def read_nanoseconds(reader: DataFrameReader, file: str, paths: list[str]) -> Da
     )
 
 
-def _holds_nanoseconds(data_type: pa.DataType) -> bool:
-    if pa.types.is_timestamp(data_type):
-        return bool(data_type.unit == "ns")
-    return any(
-        _holds_nanoseconds(data_type.field(i).type)
-        for i in range(data_type.num_fields if pa.types.is_nested(data_type) else 0)
+def _spark_schema(file: str) -> pa.Schema:
+    """The Arrow schema of a Parquet file, with INT96 columns as instants in microseconds.
+
+    Raises:
+        OSError, pa.ArrowException: the file cannot be read.
+    """
+    with pq.ParquetFile(file) as plain:
+        footer, schema = plain.metadata, plain.schema_arrow
+    if not any(footer.schema.column(i).physical_type == "INT96" for i in range(footer.num_columns)):
+        return schema
+    with pq.ParquetFile(file, metadata=footer, coerce_int96_timestamp_unit="us") as coerced:
+        return pa.schema(
+            field.with_type(_with_instants(field.type, without_int96.type))
+            for field, without_int96 in zip(schema, coerced.schema_arrow, strict=True)
+        )
+
+
+def _with_instants(type_: pa.DataType, coerced: pa.DataType) -> pa.DataType:
+    """A type with INT96 as instants: `coerced` has microseconds where `type_` has nanoseconds."""
+    if _is_nanoseconds(type_) and not _is_nanoseconds(coerced):
+        return pa.timestamp("us", tz="UTC")
+    if pa.types.is_map(type_):
+        return pa.map_(
+            _with_instants(type_.key_type, coerced.key_type),
+            _with_instants(type_.item_type, coerced.item_type),
+        )
+    if pa.types.is_struct(type_):
+        return pa.struct(
+            type_.field(i).with_type(_with_instants(type_.field(i).type, coerced.field(i).type))
+            for i in range(type_.num_fields)
+        )
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        return pa.list_(
+            type_.value_field.with_type(_with_instants(type_.value_type, coerced.value_type))
+        )
+    return type_
+
+
+def _is_nanoseconds(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(type_) and type_.unit == "ns")
+
+
+def _holds_nanoseconds(type_: pa.DataType) -> bool:
+    return _is_nanoseconds(type_) or any(
+        _holds_nanoseconds(type_.field(i).type)
+        for i in range(type_.num_fields if pa.types.is_nested(type_) else 0)
     )
 
 
