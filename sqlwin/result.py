@@ -12,6 +12,7 @@ import re
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -42,6 +43,7 @@ from runtime.spark.private import unless_missing
 from runtime.spark.session import is_remote
 from runtime.spec.figures import counted
 from runtime.spec.stream import ROW_KIND
+from sqlwin.dataframes import with_translated_errors
 from sqlwin.display.html_table import MOST_ROWS, html_table
 from sqlwin.display.plan_page import plan_frame
 from sqlwin.display.table import DEFAULT_MAX_ROWS, print_table, write_stream_table
@@ -152,7 +154,19 @@ class Result:
 
     @cached_property
     def dataframe(self) -> DataFrame | None:
-        """A query's rows, not computed yet; a streaming DataFrame if a source is."""
+        """A query's rows, not computed yet; a streaming DataFrame if a source is a stream.
+
+        Its methods raise SqlwinError where Spark fails.
+        """
+        with self._failures():
+            frame = self._frame
+        if frame is None or self.errors is None:
+            return frame
+        return with_translated_errors(frame, self.errors)
+
+    @cached_property
+    def _frame(self) -> DataFrame | None:
+        """The same DataFrame with Spark's own errors."""
         return self.frame() if callable(self.frame) else self.frame
 
     @property
@@ -160,9 +174,9 @@ class Result:
         """Names of the output columns."""
         if self.here is not None:
             return [column.name for column in self.here.columns]
-        if self.dataframe is not None:
+        if self._frame is not None:
             kind = ROW_KIND if self.open_stream is not None else None
-            return [KIND_COLUMN if name == kind else name for name in self.dataframe.columns]
+            return [KIND_COLUMN if name == kind else name for name in self._frame.columns]
         return list(self.table.column_names) if self.table is not None else []
 
     @property
@@ -176,8 +190,8 @@ class Result:
         """Spark's types of the output columns."""
         if self.here is not None:
             return [column.type for column in self.here.columns]
-        if self.dataframe is not None:
-            return [field.dataType.simpleString() for field in self.dataframe.schema.fields]
+        if self._frame is not None:
+            return [field.dataType.simpleString() for field in self._frame.schema.fields]
         return ["string"] * len(self.columns)
 
     @property
@@ -189,8 +203,9 @@ class Result:
         """
         self._check_bounded("batches() gives its rows as they come; INSERT INTO keeps them")
         is_here = self.open_stream is not None or self.here is not None
-        if not is_here and self.dataframe is not None:
-            return list(self._run(self.dataframe.collect))
+        if not is_here and self._frame is not None:
+            with self._failures():
+                return list(self._computed(self._frame.collect))
         return [row for batch in self.batches() for row in _rows_of(batch)]
 
     def batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
@@ -203,24 +218,30 @@ class Result:
         if self.open_stream is not None:
             yield from _streamed(self.open_stream, limit)
             return
+        if self.table is not None:
+            yield from self.table.slice(0, limit).to_batches()
+            return
+        with self._failures():
+            yield from self._computed_batches(limit)
+
+    def _computed_batches(self, limit: int | None) -> Iterator[pa.RecordBatch]:
+        """The rows that this process or a job of Spark computes."""
         if self.here is not None:
             yield from self._here(limit)
             return
-        if self.table is not None:
-            yield from self.table.slice(0, limit).to_batches()
-        if self.dataframe is None:
+        if self._frame is None:
             return
         if limit is None and self.arrow_rows is not None:
             blobs, schema = self.arrow_rows.blobs(), self._arrow_schema()
         else:
-            frame, schema = arrow_ready(self.dataframe), None
+            frame, schema = arrow_ready(self._frame), None
             if limit is not None or _most_rows(frame) <= _AT_ONCE:
                 frame = frame if limit is None else frame.limit(limit)
-                yield from self._run(frame.toArrow).to_batches()
+                yield from self._computed(frame.toArrow).to_batches()
                 return
             blobs = row_blobs(numbered(frame))  # Spark's Arrow has no two columns of one name
-        rows = self._run(lambda: blobs.toLocalIterator(prefetchPartitions=True))
-        while (row := self._run(lambda: next(rows, None))) is not None:
+        rows = self._computed(lambda: blobs.toLocalIterator(prefetchPartitions=True))
+        while (row := self._computed(lambda: next(rows, None))) is not None:
             for batch in pa.ipc.open_stream(row.rows):
                 if schema is None:
                     yield batch.rename_columns(self.columns)
@@ -243,9 +264,10 @@ class Result:
         """
         if limit is None:
             self._check_bounded("to_arrow(limit=1000) takes the first rows")
-        if self.here is None and self.dataframe is None and self.table is None:
+        if self.here is None and self._frame is None and self.table is None:
             return pa.table({"result": [self.text or self.message]})
-        schema = self._arrow_schema()
+        with self._failures():
+            schema = self._arrow_schema()
         if schema is None:
             assert self.table is not None
             return pa.Table.from_batches(self.batches(limit), self.table.schema)
@@ -308,7 +330,7 @@ class Result:
 
     def __repr__(self) -> str:
         """In one line what it is, and its columns; nothing is computed."""
-        if self.here is None and self.dataframe is None and self.table is None:
+        if self.here is None and self._frame is None and self.table is None:
             lines = (self.message or self.text).strip().splitlines() or [""]
             said = lines[0] + (" ..." if len(lines) > 1 else "")
         else:
@@ -325,7 +347,7 @@ class Result:
         """The rows that this process computes."""
         assert self.here is not None
         rows = self.here.batches(limit)
-        while (batch := self._run(lambda: next(rows, None), has_jobs=False)) is not None:
+        while (batch := self._computed(lambda: next(rows, None), has_jobs=False)) is not None:
             yield batch
 
     def _check_bounded(self, hint: str) -> None:
@@ -336,9 +358,9 @@ class Result:
         """The types of a query's rows; None where no DataFrame stands behind them."""
         if self.here is not None:
             return self.here.schema
-        if self.dataframe is None:
+        if self._frame is None:
             return None
-        frame = self.dataframe if self.open_stream is not None else arrow_ready(self.dataframe)
+        frame = self._frame if self.open_stream is not None else arrow_ready(self._frame)
         zone = known_zone(str(frame.sparkSession.conf.get("spark.sql.session.timeZone")))
         schema = to_arrow_schema(frame.schema, timezone=zone)
         return pa.schema([f.with_name(n) for f, n in zip(schema, self.columns, strict=True)])
@@ -353,16 +375,26 @@ class Result:
             return html_table(self.columns, self.batches(MOST_ROWS + 1))
         return f"<pre>{html.escape(self.text or self.message)}</pre>"
 
-    def _run(self, action: Callable[[], Any], *, has_jobs: bool = True) -> Any:
+    def _computed(self, action: Callable[[], Any], *, has_jobs: bool = True) -> Any:
+        """Return what an action computes of the rows; the statement's record counts it."""
+        return action() if self.run is None else self.run.computed(action, has_jobs=has_jobs)
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        """Translate what fails in a block, including what Spark folds before it runs a job.
+
+        Raises:
+            SqlwinError: the block failed with it, or with an error that means it.
+        """
         try:
-            return action() if self.run is None else self.run.computed(action, has_jobs=has_jobs)
+            yield
         except Exception as error:
             if self.errors is None:
                 raise
-            found = self.errors.translated(error)
+            translated = self.errors.translated(error)
             if self.run is not None:
-                self.run.failed(found)
-            raise found from error
+                self.run.failed(translated)
+            raise translated from error
 
 
 # Columns that the repr of a result names

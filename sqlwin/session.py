@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from planner.explain.document import Document, QueryDocument, to_json
 from runtime.compute.user_aggregates import UserDefinedAggregateFunction
-from runtime.errors import AnalysisError, SqlwinError
+from runtime.errors import AnalysisError, ExecutionError, SqlwinError
 from runtime.frames.user_functions import register_aggregate, register_scalar
 from runtime.names import quoted
-from runtime.spark.session import begin_use, end_use, is_remote, spark_lock
+from runtime.spark.session import begin_use, end_use, is_remote, is_stopped, spark_lock
 from runtime.spark.shipping import ship_code
 from runtime.spec.figures import counted
 from runtime.spec.table import Watermark
 from sqlwin.catalog.columns import check_time_column
 from sqlwin.catalog.entries import Registered, columns_of
+from sqlwin.dataframes import plain, with_translated_errors
 from sqlwin.execution.errors import ScriptPlace
 from sqlwin.execution.explain import can_explain
 from sqlwin.execution.explain_formats import MODES, Explanation
@@ -70,7 +71,7 @@ class Session:
         try:
             with spark_lock:
                 ship_code(spark)
-                self._runner = Runner(spark)
+                self._opened_runner = Runner(spark)
             for key, value in settings.items():
                 self._runner.set(key, value)
             self._runner.activity.opened(begun)
@@ -83,9 +84,24 @@ class Session:
         """The Spark session underneath."""
         return self._spark
 
+    @property
+    def _runner(self) -> Runner:
+        """What runs statements.
+
+        Raises:
+            ExecutionError: the session is closed, or its Spark was stopped.
+        """
+        if self._is_closed:
+            raise ExecutionError("this session is closed", hint="sqlwin.connect() opens a new one")
+        if is_stopped(self._spark):
+            raise ExecutionError(
+                "the Spark of this session was stopped", hint="sqlwin.connect() starts a new one"
+            )
+        return self._opened_runner
+
     def __repr__(self) -> str:
         """On which Spark it runs, and how much there is in it."""
-        if self._is_closed:
+        if self._is_closed or is_stopped(self._spark):
             return "<sqlwin Session, closed>"
         remote = is_remote(self._spark)
         spark = "Spark Connect" if remote else f"Spark {self._spark.sparkContext.master}"
@@ -319,7 +335,7 @@ class Session:
         late = None
         if time_column is not None and watermark is not None:
             late = Watermark(time_column, f"{quoted(time_column)} - INTERVAL '{watermark}'")
-        entry = Registered((name,), dataframe, late)
+        entry = Registered((name,), plain(dataframe), late)
         with self._runner.lock:
             self._runner.catalog.add((name,), entry, replace=True, if_not_exists=False)
 
@@ -334,7 +350,7 @@ class Session:
     @property
     def streams(self) -> Streams:
         """The streams that were started here."""
-        return self._runner.streams
+        return self._opened_runner.streams
 
     def windows(
         self,
@@ -397,7 +413,7 @@ class Session:
                 made_by = windows if found.isStreaming else None
                 entry = Registered((name,), found, made_by=made_by)
                 self._runner.catalog.add((name,), entry, replace=True, if_not_exists=False)
-            return found
+            return with_translated_errors(found, self._runner.plans.errors_of(""))
 
     def _given(self, dataframe: DataFrame, time: str | None, watermark: str | None) -> str:
         """A name for a DataFrame that windows are put on."""
@@ -425,8 +441,9 @@ class Session:
         Raises:
             SqlwinError: the name or the type cannot be used.
         """
+        catalog = self._runner.catalog
         register_scalar(self._spark, name, function, returns)
-        self._runner.catalog.forget_aggregate(name)
+        catalog.forget_aggregate(name)
 
     def register_aggregate(self, name: str, aggregate: UserDefinedAggregateFunction) -> None:
         """Give an aggregate function written in Python a name in SQL; see `sqlwin.Aggregate`.
@@ -477,6 +494,8 @@ class Session:
 
         Spark goes on if it was not started by `sqlwin.connect`.
         """
+        if self._is_closed:
+            return
         self.streams.stop_all()
         self.close_page()
         self._is_closed = True

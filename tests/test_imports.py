@@ -140,8 +140,9 @@ MAY_IMPORT = {
     ),
     "sqlwin.result": (
         "runtime runtime.batch runtime.connectors runtime.frames runtime.spark runtime.spec "
-        "sqlwin.display sqlwin.execution pandas polars pyarrow pyspark rich"
+        "sqlwin.dataframes sqlwin.display sqlwin.execution pandas polars pyarrow pyspark rich"
     ),
+    "sqlwin.dataframes": "runtime.errors runtime.spark py4j pyspark",
     "sqlwin.ui": (
         "planner.explain runtime runtime.sinks runtime.spark runtime.streaming sqlwin.display "
         "sqlwin.execution prometheus_client py4j pyarrow pyspark starlette uvicorn"
@@ -149,7 +150,7 @@ MAY_IMPORT = {
     "sqlwin.windows": ("planner.binder planner.sql runtime.spec runtime.streaming.general sqlglot"),
     "sqlwin.session": (
         "planner.explain runtime runtime.compute runtime.frames runtime.spark runtime.spec "
-        "runtime.streaming.general sqlwin.catalog sqlwin.execution sqlwin.result "
+        "runtime.streaming.general sqlwin.catalog sqlwin.dataframes sqlwin.execution sqlwin.result "
         "sqlwin.statements sqlwin.ui pyarrow pyspark"
     ),
     "sqlwin": "runtime runtime.compute runtime.spark sqlwin.notebook sqlwin.session pyspark",

@@ -186,6 +186,15 @@ def is_interruption(error: BaseException | None) -> bool:
     return is_cut or _machine_error(error, chain) == _CANCELLED
 
 
+def comes_of_stopped_spark(error: BaseException) -> bool:
+    """Return whether an error comes of a Spark that was stopped.
+
+    PySpark then calls methods of None.
+    """
+    is_of_none = isinstance(error, AttributeError) and "'NoneType'" in str(error)
+    return is_of_none and SparkContext._active_spark_context is None
+
+
 def _full_text(chain: Sequence[Failure]) -> str:
     return "\n".join(f"{failure.java_class} {failure.text}" for failure in chain)
 
@@ -274,6 +283,12 @@ def _machine_error(error: BaseException, chain: Sequence[Failure]) -> ErrorText 
             "the connection to Spark is lost: its JVM has died", f"its log is {log_file()}"
         )
     text = _full_text(chain)
+    stopped = ("on a stopped SparkContext", "SparkEnv$.get()")
+    if comes_of_stopped_spark(error) or any(mark in text for mark in stopped):
+        return ErrorText(
+            "Spark was stopped, so these rows cannot be computed any more",
+            "take the rows before session.close()",
+        )
     if "SPARK_JOB_CANCELLED" in text or "java.lang.InterruptedException" in text:
         return _CANCELLED
     if "OutOfMemoryError" in text or "UNABLE_TO_ACQUIRE_MEMORY" in text:

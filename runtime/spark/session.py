@@ -101,6 +101,13 @@ def end_use(spark: SparkSession) -> None:
                 spark.stop()
 
 
+def is_stopped(spark: SparkSession) -> bool:
+    """Return whether the Spark of a session has ended, so that nothing can run on it."""
+    if is_remote(spark):
+        return bool(spark.is_stopped)  # type: ignore[attr-defined]  # of Spark Connect
+    return spark.sparkContext is not SparkContext._active_spark_context
+
+
 def _key(spark: SparkSession | None) -> object:
     """What a session runs on; two of Spark Connect have nothing in common."""
     if spark is None:

@@ -193,7 +193,8 @@ class Runner:
         for detail in statement.details:
             if detail in _SPARK_DETAILS and isinstance(statement.statement, nodes.Query):
                 rows = self.plans.rows(statement.statement.ast, statement.statement.text)
-                plan = self.config.mask.text(_spark_plan(rows, detail.lower()))
+                with self.plans.errors_of(statement.text):
+                    plan = self.config.mask.text(_spark_plan(rows, detail.lower()))
                 text += f"\n== Spark's Plan, {detail} ==\n{plan}"
             elif detail == "CHANGELOG_MODE":
                 text += "\n== Changelog Mode ==\nin batch every operator only inserts: [I]\n"

@@ -1,0 +1,139 @@
+"""Spark DataFrames whose failures are errors of sqlwin.
+
+A DataFrame computes its rows when a method such as `collect` is called, long after the statement
+that made it. PySpark would raise its own exceptions there, with internal markers in their texts.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from typing import Any, Protocol, TypeVar, cast
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from runtime.errors import SqlwinError
+from runtime.spark.errors import comes_of_stopped_spark
+
+T = TypeVar("T")
+
+# PySpark warns of the error that `toPandas` raises, with its internal text
+_REPEATED = r"(?s)\s*toPandas attempted Arrow.*can not continue"
+
+# What DataFrames hand out that starts jobs, or makes other DataFrames
+_WRAPPED = frozenset(
+    {
+        "DataFrame",
+        "DataFrameNaFunctions",
+        "DataFrameStatFunctions",
+        "DataFrameWriter",
+        "DataFrameWriterV2",
+        "DataStreamWriter",
+        "GroupedData",
+        "MergeIntoWriter",
+    }
+)
+# PySpark's errors about the arguments of a Python call: they stay what they are
+_MISUSE = (AttributeError, LookupError, NotImplementedError, TypeError, ValueError)
+_ERRORS = "_sqlwin_errors"
+_PLAIN = "_sqlwin_plain"
+_SPECIAL_METHODS = frozenset({"__getitem__", "__dir__", "__repr__"})
+
+
+class Errors(Protocol):
+    """Knows a statement, and what errors of Spark mean for it."""
+
+    def translated(self, error: BaseException) -> SqlwinError:
+        """Return the error of sqlwin for one that Spark raised."""
+
+
+def with_translated_errors(frame: DataFrame, errors: Errors) -> DataFrame:
+    """Return the DataFrame with methods that raise SqlwinError where Spark fails.
+
+    DataFrames, groups and writers derived from it do so too.
+
+    Args:
+        frame: a DataFrame of Spark or Spark Connect; it stays as it is.
+        errors: translates what Spark raises, and knows the statement.
+    """
+    return cast(DataFrame, _wrapped(plain(frame), errors))
+
+
+def plain(frame: DataFrame) -> DataFrame:
+    """Return the DataFrame that `with_translated_errors` was given; any other one as it is."""
+    return cast(DataFrame, frame.__dict__.get(_PLAIN, frame))
+
+
+def _wrapped(value: Any, errors: Errors) -> Any:
+    """Return what a method gave, translating errors if it can raise some later."""
+    if isinstance(value, list) and value and isinstance(value[0], DataFrame):
+        return [_wrapped(frame, errors) for frame in value]
+    if isinstance(value, Iterator):
+        return _iterated(value, errors)
+    class_: type = type(value)
+    if class_.__name__ not in _WRAPPED or not class_.__module__.startswith("pyspark.sql"):
+        return value
+    if _ERRORS in value.__dict__:
+        return value
+    wrapped: Any = object.__new__(_translating_class(class_))
+    wrapped.__dict__.update(value.__dict__)
+    wrapped.__dict__.update({_ERRORS: errors, _PLAIN: value})
+    return wrapped
+
+
+def _iterated(values: Iterator[T], errors: Errors) -> Iterator[T]:
+    end = object()
+    while (value := _call(errors, next, values, end)) is not end:
+        yield cast(T, value)
+
+
+@functools.cache
+def _translating_class(class_: type) -> type:
+    """Return a subclass whose public methods and properties translate what Spark raises."""
+    namespace: dict[str, Any] = {"__module__": class_.__module__, "__doc__": class_.__doc__}
+    for name in dir(class_):
+        if name.startswith("_") and name not in _SPECIAL_METHODS:
+            continue
+        member = getattr(class_, name)
+        if isinstance(member, property):
+            namespace[name] = property(_translating(member.fget), doc=member.__doc__)
+        elif callable(member):
+            namespace[name] = _translating(member)
+    return type(class_.__name__, (class_,), namespace)
+
+
+def _translating(method: Callable[..., Any] | None) -> Callable[..., Any]:
+    assert method is not None
+    name = method.__name__
+
+    @functools.wraps(method)
+    def translating(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        errors = self.__dict__[_ERRORS]
+        with warnings.catch_warnings() if name == "toPandas" else nullcontext():
+            if name == "toPandas":
+                warnings.filterwarnings("ignore", _REPEATED, UserWarning)
+            value = _call(errors, method, self, *args, **kwargs)
+        return _wrapped(value, errors)
+
+    return translating
+
+
+def _is_failure(error: Exception) -> bool:
+    """Return whether Spark failed, rather than that a Python call has wrong arguments."""
+    is_of_spark = isinstance(error, PySparkException | Py4JError | ConnectionError)
+    return is_of_spark and not isinstance(error, _MISUSE)
+
+
+def _call(errors: Errors, method: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    try:
+        return method(*args, **kwargs)
+    except SqlwinError:
+        raise
+    except Exception as error:
+        if not (_is_failure(error) or comes_of_stopped_spark(error)):
+            raise
+        raise errors.translated(error) from error
