@@ -1,8 +1,8 @@
 """Messages of Avro to the columns of a table, in a Python worker.
 
-A message is a record in Avro's binary encoding; with a schema registry there stand a zero byte and
-the schema's id before it. Most records are read a column at a time (`columns`); with arrays,
-maps and unions of several types they are read one by one by fastavro.
+A message is a record in Avro's binary encoding. Messages of a schema registry have a zero byte and
+the schema's id in front of it. fastavro reads the records; values of their fields become columns
+without the help of logical types, which `values.converted` applies to whole columns.
 """
 
 from __future__ import annotations
@@ -20,21 +20,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from runtime.connectors.columns import find_column
-from runtime.connectors.kafka.avro.columns import (
-    PADDING,
-    BrokenError,
-    Messages,
-    NotByColumnsError,
-    kind_of,
-    raw_type,
-    read_fields,
-)
-from runtime.connectors.kafka.avro.registry import schema_text
-from runtime.connectors.kafka.avro.values import converted, misfit, present
+from runtime.connectors.kafka.avro.registry import schema_texts
+from runtime.connectors.kafka.avro.values import converted, kind_of, misfit, plain, raw_type
 from runtime.errors import ExecutionError
 
 AVRO, CONFLUENT = "avro", "avro-confluent"
-# Before a message of a registry's: a zero byte, and the id of its schema, big-endian
+# In front of a message of a registry: a zero byte, and the id of its schema, big-endian
 _HEAD = 5
 
 
@@ -46,7 +37,7 @@ class AvroDecoding:
         fields: the name of each, and Spark's type.
         types: the same as Spark writes a schema in JSON, which is read without Spark.
         schema: that the messages were written with, as JSON; empty: the registry has it.
-        registry: where schemas are, see `registry.schema_text`; empty: nowhere.
+        registry: where schemas are, see `registry.schema_texts`; empty: nowhere.
     """
 
     fields: tuple[tuple[str, str], ...]
@@ -136,28 +127,6 @@ _NAMES: Mapping[pa.DataType, Any] = {
 }
 
 
-def decoded_avro(values: Sequence[bytes | None], how: AvroDecoding) -> list[pa.Array]:
-    """The columns of messages.
-
-    Args:
-        values: the messages, one at least. One without a value has NULL in all columns.
-        how: what is in them.
-
-    Raises:
-        BrokenMessageError: a message is not of its schema; it says which.
-        ExecutionError: a schema is not there, or does not fit the columns.
-    """
-    try:
-        return _columns(values, how)
-    except (BrokenError, pa.ArrowInvalid):
-        number = _first_broken(values, how)
-        try:
-            _columns(values[number : number + 1], how)
-        except (BrokenError, pa.ArrowInvalid) as error:
-            raise BrokenMessageError(number, str(error).partition("\n")[0]) from error
-        raise
-
-
 class BrokenMessageError(Exception):
     """A message cannot be read: its place among those given, and why."""
 
@@ -166,66 +135,78 @@ class BrokenMessageError(Exception):
         self.number = number
 
 
-def _first_broken(values: Sequence[bytes | None], how: AvroDecoding) -> int:
-    """The place of the first message that cannot be read, one of them being such."""
-    low, high = 0, len(values)
-    while high - low > 1:
-        middle = (low + high) // 2
-        try:
-            _columns(values[low:middle], how)
-        except (BrokenError, pa.ArrowInvalid):
-            high = middle
-        else:
-            low = middle
-    return low
+class _BrokenError(Exception):
+    """A message does not match its schema; the text says why."""
+
+
+def decoded_avro(values: Sequence[bytes | None], how: AvroDecoding) -> list[pa.Array]:
+    """Decode messages into columns.
+
+    Args:
+        values: the messages, one at least. One without a value has NULL in all columns.
+        how: the schema of the messages, and the columns.
+
+    Raises:
+        BrokenMessageError: a message does not match its schema.
+        ExecutionError: a schema cannot be had, or does not fit the columns.
+    """
+    try:
+        return _columns(values, how)
+    except (_BrokenError, pa.ArrowInvalid):
+        for number, value in enumerate(values):
+            try:
+                _columns([value], how)
+            except (_BrokenError, pa.ArrowInvalid) as error:
+                raise BrokenMessageError(number, str(error).partition("\n")[0]) from error
+        raise
 
 
 def _columns(values: Sequence[bytes | None], how: AvroDecoding) -> list[pa.Array]:
-    head = _HEAD if how.registry else 0
-    columns = _columns_of(how.types)
-    lengths = np.fromiter((-1 if v is None else len(v) for v in values), np.int64, len(values))
-    is_there = lengths >= 0
-    ends = np.cumsum(np.maximum(lengths, 0))
-    starts = ends - np.maximum(lengths, 0)
-    data = np.frombuffer(b"".join([*(v for v in values if v is not None), PADDING]), np.uint8)
-    if head:
-        if (lengths[is_there] < head).any() or data[starts[is_there]].any():
-            raise BrokenError("it does not begin with a zero byte and the id of a schema")
-        ids = data[starts[:, None] + np.arange(1, head)].view(">u4")[:, 0].astype(np.int64)
-    else:
-        ids = np.zeros(len(values), np.int64)
-    ids[~is_there] = -1
-    found = np.unique(ids)
-    order, parts = [], []
-    for each in found.tolist():
-        rows = np.flatnonzero(ids == each)
-        order.append(rows)
-        if not is_there[rows[0]]:
-            parts.append([pa.nulls(len(rows), column.type) for column in columns])
+    columns = _arrow_schema(how.types)
+    # positions of the messages that were written with the same schema; None: without a value
+    groups: dict[int | None, list[int]] = {}
+    for position, value in enumerate(values):
+        groups.setdefault(_schema_id(value, how), []).append(position)
+    parts = []
+    for number, positions in groups.items():
+        if number is None:
+            parts.append([pa.nulls(len(positions), column.type) for column in columns])
             continue
-        schema, origin = _schema_with_id(each, how)
-        messages = Messages(data, starts[rows] + head, ends[rows])
-        parts.append(_of_schema(messages, schema, origin, columns))
+        schema, origin = _schema_with_id(number, how)
+        start = _HEAD if how.registry else 0
+        messages = [(values[position] or b"")[start:] for position in positions]
+        parts.append(_decode(messages, schema, origin, columns))
     if len(parts) == 1:
         return parts[0]
-    back = np.empty(len(values), np.int64)
-    back[np.concatenate(order)] = np.arange(len(values))
+    order = np.empty(len(values), np.int64)
+    order[np.concatenate([*groups.values()])] = np.arange(len(values))
     whole = [pa.concat_arrays(arrays) for arrays in zip(*parts, strict=True)]
-    return [array.take(pa.array(back)) for array in whole]
+    return [array.take(pa.array(order)) for array in whole]
+
+
+def _schema_id(value: bytes | None, how: AvroDecoding) -> int | None:
+    """The id of a message's schema, 0 without a registry; None if there is no message."""
+    if value is None:
+        return None
+    if not how.registry:
+        return 0
+    if len(value) < _HEAD or value[0]:
+        raise _BrokenError("it does not begin with a zero byte and the id of a schema")
+    return int.from_bytes(value[1:_HEAD], "big")
 
 
 def _schema_with_id(number: int, how: AvroDecoding) -> tuple[_Schema, str]:
     if how.schema:
-        return _parsed(how.schema), "the messages' schema"
-    return _parsed(schema_text(how.registry, number)), f"schema {number} of the registry"
+        return _parsed((how.schema,)), "the messages' schema"
+    return _parsed(schema_texts(how.registry, number)), f"schema {number} of the registry"
 
 
 @lru_cache(maxsize=256)
-def _parsed(text: str) -> _Schema:
-    """A schema of a record.
+def _parsed(texts: tuple[str, ...]) -> _Schema:
+    """Parse the schema of a record, the last of `texts`; the others define types that it names.
 
     Raises:
-        ExecutionError: it is none.
+        ExecutionError: it is no schema of a record.
     """
     try:
         import fastavro
@@ -233,11 +214,15 @@ def _parsed(text: str) -> _Schema:
         raise ExecutionError(
             "format 'avro' needs the package fastavro", hint="pip install 'sqlwin[kafka]'"
         ) from error
+    named: dict[str, Any] = {}
+    named_raw: dict[str, Any] = {}
+    whole: Any = None
+    reader: Any = None
     try:
-        named: dict[str, Any] = {}
-        raw = json.loads(text)
-        whole = fastavro.parse_schema(raw, named)
-        reader = fastavro.parse_schema(_without_logical_types(raw))
+        for text in texts:
+            raw = json.loads(text)
+            whole = fastavro.parse_schema(raw, named)
+            reader = fastavro.parse_schema(_without_logical_types(raw), named_raw)
     except (ValueError, KeyError, TypeError, fastavro.schema.SchemaParseException) as error:
         raise ExecutionError(f"the schema of messages is no Avro schema: {error}") from error
     kind, schema = kind_of(whole, named)
@@ -254,76 +239,60 @@ def _without_logical_types(schema: Any) -> Any:
     return schema
 
 
-def _of_schema(
-    messages: Messages, schema: _Schema, origin: str, columns: pa.Schema
+def _decode(
+    messages: Sequence[bytes], schema: _Schema, origin: str, columns: pa.Schema
 ) -> list[pa.Array]:
-    """The columns of messages that were written with one schema."""
-    names = [each["name"] for each in schema.fields]
-    places = [find_column(names, column.name) for column in columns]
-    types = {each["name"]: each["type"] for each in schema.fields}
+    """Decode messages that were written with one schema.
+
+    Args:
+        messages: the records, without what stands in front of them.
+        schema: their schema.
+        origin: where the schema is from, for errors.
+        columns: the columns of the table.
+    """
+    types = {part["name"]: part["type"] for part in schema.fields}
+    places = [find_column(list(types), column.name) for column in columns]
     for column, place in zip(columns, places, strict=True):
         if place and (why := misfit(types[place[0]], schema.named, column.type)):
             raise ExecutionError(
                 f"column {column.name} cannot hold what it is in {origin}, {why}",
                 hint="declare it with the type that messages have; a computed column can cast it",
             )
-    wanted = {name for place in places for name in place[:1]}
-    starts = messages.at
-    try:
-        found = read_fields(messages, schema.fields, schema.named, wanted)
-        if (messages.at != messages.ends).any():
-            raise BrokenError("it goes on where its schema ends")
-    except NotByColumnsError:
-        messages.at = starts
-        found = _one_by_one(messages, schema, wanted)
-    return [
-        converted(found[place[0]], types[place[0]], schema.named, column.type)
-        if place
-        else pa.nulls(len(starts), column.type)
-        for column, place in zip(columns, places, strict=True)
-    ]
+    records = [_record(message, schema.reader) for message in messages]
+    arrays = []
+    for column, place in zip(columns, places, strict=True):
+        if not place:
+            arrays.append(pa.nulls(len(records), column.type))
+            continue
+        name = place[0]
+        type_ = raw_type(types[name], schema.named)
+        values = [record[name] for record in records]
+        if pa.types.is_nested(type_):
+            values = [plain(value, types[name], schema.named) for value in values]
+        try:
+            array = pa.array(values, type_)
+        except (OverflowError, pa.ArrowInvalid) as error:
+            raise _BrokenError(f"field {name} holds a value outside its type") from error
+        arrays.append(converted(array, types[name], schema.named, column.type))
+    return arrays
 
 
-def _one_by_one(messages: Messages, schema: _Schema, wanted: set[str]) -> dict[str, pa.Array]:
-    """The fields that are wanted, as `read_fields` gives them, of any schema."""
+def _record(message: bytes, schema: Any) -> Any:
     from fastavro import schemaless_reader
 
-    data = messages.data.tobytes()
-    rows: list[Any] = []
-    for start, end in zip(messages.at.tolist(), messages.ends.tolist(), strict=True):
-        stream = BytesIO(data[start:end])
-        try:
-            rows.append(schemaless_reader(stream, schema.reader, None))
-        # what it raises depends on where bytes are missing
-        except (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError) as error:
-            raise BrokenError(f"it is not of its schema: {error or 'it ends too early'}") from error
-        if stream.tell() != end - start:
-            raise BrokenError("it goes on where its schema ends")
-    found = {}
-    for each in schema.fields:
-        if (name := each["name"]) in wanted:
-            type_ = raw_type(each["type"], schema.named)
-            values = [_plain(row[name], each["type"], schema.named) for row in rows]
-            found[name] = pa.array(values, type_)
-    return found
-
-
-def _plain(value: Any, schema: Any, named: Mapping[str, Any]) -> Any:
-    """A value with maps as pairs, as Arrow takes them."""
-    kind, schema = present(schema, named)
-    if value is None:
-        return None
-    match kind:
-        case "record":
-            return {f["name"]: _plain(value[f["name"]], f["type"], named) for f in schema["fields"]}
-        case "array":
-            return [_plain(each, schema["items"], named) for each in value]
-        case "map":
-            return [(key, _plain(each, schema["values"], named)) for key, each in value.items()]
-    return value
+    stream = BytesIO(message)
+    try:
+        record = schemaless_reader(stream, schema, None)
+    # fastavro raises by where bytes are missing
+    except (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError) as error:
+        why = str(error) or "it ends too early"
+        raise _BrokenError(f"it does not match its schema: {why}") from error
+    if stream.tell() != len(message):
+        raise _BrokenError("it is longer than its schema says")
+    return record
 
 
 @lru_cache(maxsize=64)
-def _columns_of(types: str) -> pa.Schema:
+def _arrow_schema(types: str) -> pa.Schema:
     """The columns that a schema of Spark's, in JSON, describes."""
     return to_arrow_schema(StructType.fromJson(json.loads(types)), timezone="UTC")

@@ -50,7 +50,7 @@ def avro_schema(spec: TableSpec, columns: StructType) -> str:
 
 
 def registry_of(spec: TableSpec) -> Mapping[str, str]:
-    """Where schemas are and what is said to get them, see `registry.schema_text`.
+    """Where schemas are and what is said to get them, see `registry.schema_texts`.
 
     Raises:
         CatalogError: an option is missing, or needs Java.

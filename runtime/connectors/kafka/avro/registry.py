@@ -1,152 +1,165 @@
-"""Schemas of a schema registry, over HTTP, as Confluent's is asked and others answer too.
+"""Schemas of a schema registry, by the client of confluent-kafka.
 
-Of its interface are used `GET /schemas/ids/ID`, and `POST /subjects/SUBJECT/versions`.
+The client caches schemas by their ids, and tries again where a registry does not answer yet.
 """
 
 from __future__ import annotations
 
-import base64
-import json
 import ssl
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
-from urllib.parse import quote, urlsplit, urlunsplit
+from functools import lru_cache
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 from runtime.errors import ExecutionError
 from runtime.redaction import DEFAULT
 
-_TIMEOUT_SECONDS = 5.0
-_TRY_SECONDS = 4.0
-_JSON = "application/vnd.schemaregistry.v1+json"
-_UNKNOWN, _REFUSED, _SERVER = 404, (401, 403), 500
-# Schemas never change: of each registry, and login, those that were asked for, by their ids
-_known: dict[tuple[tuple[tuple[str, str], ...], int], str] = {}
+# A registry that does not answer fails a query within seconds
+_CLIENT_OPTIONS = {
+    "timeout": 3,
+    "max.retries": 3,
+    "retries.wait.ms": 300,
+    "retries.max.wait.ms": 1000,
+}
+_UNKNOWN, _REFUSED = 404, (401, 403)
+_SHOWN_CHARACTERS = 200
 
 Registry = Mapping[str, str]
 
 
-def schema_text(registry: Registry, number: int) -> str:
-    """The schema with an id, as JSON.
+def schema_texts(registry: Registry, number: int) -> tuple[str, ...]:
+    """Get the Avro schema with an id, and before it those that it refers to, as JSON.
 
     Args:
-        registry: `url` (several with commas between them), and of `user_info` (name:password),
-            `token`, `ca`, `certificate`, `key_password` those that there are.
+        registry: `url` (several with commas between them), and, where given, `user_info`
+            (name:password), `token`, `ca`, `certificate` and `key_password`.
         number: the id.
 
     Raises:
-        ExecutionError: there is none, or no answer within seconds.
+        ExecutionError: the registry has no such schema, refuses the login, or does not answer
+            within seconds.
     """
-    key = (tuple(sorted(registry.items())), number)
-    if key not in _known:
-        answer = _asked(registry, f"/schemas/ids/{number}", f"schema {number}")
-        kind = answer.get("schemaType", "AVRO")
-        if kind != "AVRO":
-            raise ExecutionError(
-                f"schema {number} of the registry is of type {kind}, and format 'avro-confluent' "
-                "reads AVRO"
-            )
-        if answer.get("references"):
-            raise ExecutionError(
-                f"schema {number} of the registry refers to other subjects, which is not read",
-                hint="register it with what it refers to in it",
-            )
-        _known[key] = str(answer["schema"])
-    return _known[key]
+    client = _client(tuple(sorted(registry.items())))
+    schema = _answer(registry, f"schema {number}", lambda: client.get_schema(number))
+    if schema.schema_type != "AVRO":
+        raise ExecutionError(
+            f"schema {number} of the registry is of type {schema.schema_type}, and format "
+            "'avro-confluent' reads AVRO"
+        )
+    texts: dict[tuple[str, int], str] = {}
+    _add_references(registry, client, schema, texts)
+    return (*texts.values(), schema.schema_str)
 
 
-def register(registry: Registry, subject: str, schema: str) -> int:
-    """The id that a schema has under a subject, where it is put if it is not there.
+def _add_references(
+    registry: Registry, client: Any, schema: Any, texts: dict[tuple[str, int], str]
+) -> None:
+    """Add what a schema refers to, each schema behind those that it needs itself."""
+    for reference in schema.references or ():
+        key = (reference.subject, reference.version)
+        if key in texts:
+            continue
+        what = f"version {reference.version} of subject '{reference.subject}'"
+        version = _answer(registry, what, lambda key=key: client.get_version(*key))
+        _add_references(registry, client, version.schema, texts)
+        texts[key] = version.schema.schema_str
+
+
+@lru_cache(maxsize=16)
+def _client(registry: tuple[tuple[str, str], ...]) -> Any:
+    """A client, which keeps the schemas that it was asked for.
 
     Raises:
-        ExecutionError: the registry does not take it, or does not answer.
+        ExecutionError: the package is missing, or refuses an option.
     """
-    body = json.dumps({"schema": schema}).encode()
-    path = f"/subjects/{quote(subject, safe='')}/versions"
-    return int(str(_asked(registry, path, f"a schema of subject '{subject}'", body)["id"]))
-
-
-def _asked(
-    registry: Registry, path: str, what: str, body: bytes | None = None
-) -> dict[str, object]:
-    """What the registry answers to a request."""
-    urls = [url.strip().rstrip("/") for url in registry["url"].split(",") if url.strip()]
-    until = time.monotonic() + _TRY_SECONDS
-    why = ""
-    while True:
-        for url in urls:
-            try:
-                return _answer(registry, url + path, body)
-            except urllib.error.HTTPError as error:
-                said = _said(error)
-                if error.code in _REFUSED:
-                    raise ExecutionError(
-                        f"the schema registry at {DEFAULT.text(url)} does not take the login: "
-                        f"{error.code} {said}",
-                        hint="'avro-confluent.basic-auth.user-info' or "
-                        "'avro-confluent.bearer-auth.token' says them",
-                    ) from error
-                if error.code < _SERVER:
-                    verb = "has no" if error.code == _UNKNOWN else "refuses"
-                    raise ExecutionError(
-                        f"the schema registry at {DEFAULT.text(url)} {verb} {what}: {said}",
-                        hint="'avro-confluent.url' says which registry it is"
-                        if error.code == _UNKNOWN
-                        else None,
-                    ) from error
-                why = f"{error.code} {said}"
-            except (urllib.error.URLError, OSError, ValueError) as error:
-                reason = getattr(error, "reason", error)
-                if isinstance(reason, ssl.SSLCertVerificationError):
-                    raise ExecutionError(
-                        f"the certificate of the schema registry at {DEFAULT.text(url)} is not "
-                        f"trusted: {reason.verify_message}",
-                        hint="'avro-confluent.ssl.truststore.location' names a PEM file with "
-                        "what is trusted",
-                    ) from error
-                why = str(reason)
-        if time.monotonic() > until:
-            break
-        time.sleep(0.3)
-    raise ExecutionError(
-        f"the schema registry at {DEFAULT.text(', '.join(urls))} does not answer: {why}",
-        hint="'avro-confluent.url' says where it is, and 'avro-confluent.ssl.*' how to trust it",
-    )
-
-
-def _answer(registry: Registry, url: str, body: bytes | None) -> dict[str, object]:
-    parts = urlsplit(url)
-    user_info = registry.get("user_info", "")
-    if parts.username is not None:
-        user_info = user_info or f"{parts.username}:{parts.password or ''}"
-        url = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-    headers = {"Accept": _JSON}
-    if body is not None:
-        headers["Content-Type"] = _JSON
+    options = dict(registry)
+    urls = [url.strip() for url in options["url"].split(",") if url.strip()]
+    user_info = options.get("user_info")
+    config: dict[str, Any] = {**_CLIENT_OPTIONS}
     if user_info:
-        headers["Authorization"] = "Basic " + base64.b64encode(user_info.encode()).decode()
-    elif token := registry.get("token"):
-        headers["Authorization"] = f"Bearer {token}"
-    request = urllib.request.Request(url, body, headers)
-    context = _context(registry) if parts.scheme == "https" else None
-    with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS, context=context) as response:
-        answer = json.load(response)
-    if not isinstance(answer, dict):
-        raise ValueError("its answer is no object of JSON")
-    return answer
-
-
-def _context(registry: Registry) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=registry.get("ca"))
-    if certificate := registry.get("certificate"):
-        context.load_cert_chain(certificate, password=registry.get("key_password"))
-    return context
-
-
-def _said(error: urllib.error.HTTPError) -> str:
-    """What a registry says of an error."""
+        # the client takes the login from one place alone
+        urls = [_without_login(url) for url in urls]
+        config["basic.auth.user.info"] = user_info
+    elif token := options.get("token"):
+        config |= {
+            "bearer.auth.credentials.source": "STATIC_TOKEN",
+            "bearer.auth.token": token,
+            "bearer.auth.logical.cluster": "",
+        }
+    config["url"] = ",".join(urls)
+    # without a file of its own the client trusts a list of certifi's, and not that of the machine
+    machine = ssl.get_default_verify_paths()
+    if trusted := options.get("ca") or machine.cafile or machine.capath:
+        config["ssl.ca.location"] = trusted
+    if certificate := options.get("certificate"):
+        config["ssl.certificate.location"] = certificate
+        if password := options.get("key_password"):
+            config["ssl.key.password"] = password
     try:
-        return str(json.load(error)["message"])
-    except (ValueError, KeyError, TypeError, OSError):
-        return str(error.reason)
+        from confluent_kafka.schema_registry import SchemaRegistryClient
+
+        return SchemaRegistryClient(config)
+    except ImportError as error:
+        raise ExecutionError(
+            "format 'avro-confluent' needs the package confluent-kafka with its extra "
+            f"schemaregistry: {error}",
+            hint="pip install 'sqlwin[kafka]'",
+        ) from error
+    except (ValueError, OSError) as error:
+        raise ExecutionError(
+            f"the options 'avro-confluent.*' are refused: {DEFAULT.text(str(error))}"
+        ) from error
+
+
+def _without_login(url: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def _answer(registry: Registry, what: str, ask: Any) -> Any:
+    """What the registry answers to a question.
+
+    Raises:
+        ExecutionError: it has no answer, or gives none.
+    """
+    from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+    place = f"the schema registry at {DEFAULT.text(registry['url'])}"
+    try:
+        return ask()
+    except SchemaRegistryError as error:
+        status = error.http_status_code
+        reason = " ".join(str(error.error_message).split())[:_SHOWN_CHARACTERS]
+        if status in _REFUSED:
+            raise ExecutionError(
+                f"{place} does not take the login: {status} {reason}",
+                hint="give the login in 'avro-confluent.basic-auth.user-info' or "
+                "'avro-confluent.bearer-auth.token'",
+            ) from error
+        if status == _UNKNOWN:
+            hint = "'avro-confluent.url' says which registry is asked"
+            raise ExecutionError(f"{place} has no {what}: {reason}", hint=hint) from error
+        raise ExecutionError(f"{place} refuses {what}: {status} {reason}") from error
+    # the HTTP library is confluent-kafka's choice, and its errors have no base that can be named
+    except Exception as error:
+        if (untrusted := _certificate_error(error)) is not None:
+            raise ExecutionError(
+                f"the certificate of {place} is not trusted: {untrusted}",
+                hint="'avro-confluent.ssl.truststore.location' names a PEM file with the "
+                "certificates to trust",
+            ) from error
+        reason = DEFAULT.text(" ".join(str(error).split()))[:_SHOWN_CHARACTERS]
+        raise ExecutionError(
+            f"{place} does not answer: {reason or type(error).__name__}",
+            hint="'avro-confluent.url' says where it is, and 'avro-confluent.ssl.*' how to trust "
+            "it",
+        ) from error
+
+
+def _certificate_error(error: BaseException | None) -> str | None:
+    """Why a certificate is not trusted, if that is behind an error."""
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return error.verify_message
+        error = error.__cause__ or error.__context__
+    return None

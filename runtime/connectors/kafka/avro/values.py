@@ -9,8 +9,18 @@ import numpy as np
 import pyarrow as pa
 
 from runtime.connectors.columns import find_column
-from runtime.connectors.kafka.avro.columns import Named, NotByColumnsError, kind_of, raw_type
 
+_PRIMITIVE: Mapping[str, pa.DataType] = {
+    "null": pa.null(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+    "enum": pa.string(),
+}
 _UNITS = {
     "timestamp-millis": "ms",
     "timestamp-micros": "us",
@@ -33,6 +43,51 @@ _FROM: Mapping[str, tuple[pa.DataType, ...]] = {
     "fixed": (pa.binary(),),
 }  # fmt: skip
 
+Named = Mapping[str, Any]
+
+
+class NoTypeError(Exception):
+    """A schema has no type of Arrow: a union of several types."""
+
+
+def kind_of(schema: Any, named: Named) -> tuple[str, Any]:
+    """The name of a schema's type, and the schema with names looked up: `union` of a list."""
+    while True:
+        if isinstance(schema, list):
+            return "union", schema
+        if isinstance(schema, str):
+            if schema not in named:
+                return schema, {"type": schema}
+            schema = named[schema]
+        elif isinstance(schema["type"], str) and schema["type"] not in named:
+            return schema["type"], schema
+        else:
+            schema = schema["type"]
+
+
+def raw_type(schema: Any, named: Named) -> pa.DataType:
+    """The Arrow type of values as they are encoded, without what logical types make of them.
+
+    Raises:
+        NoTypeError: there is none, as for a union of several types.
+    """
+    kind, schema = kind_of(schema, named)
+    match kind:
+        case "union":
+            others = [each for each in schema if kind_of(each, named)[0] != "null"]
+            if len(others) > 1:
+                raise NoTypeError("a union of several types")
+            return raw_type(others[0], named) if others else pa.null()
+        case "fixed":
+            return pa.binary()
+        case "record":
+            return pa.struct([(f["name"], raw_type(f["type"], named)) for f in schema["fields"]])
+        case "array":
+            return pa.list_(raw_type(schema["items"], named))
+        case "map":
+            return pa.map_(pa.string(), raw_type(schema["values"], named))
+    return _PRIMITIVE[kind]
+
 
 def misfit(schema: Any, named: Named, type_: pa.DataType) -> str | None:
     """What a schema is, if its values cannot be of a type; None: they can.
@@ -41,7 +96,7 @@ def misfit(schema: Any, named: Named, type_: pa.DataType) -> str | None:
     """
     try:
         raw_type(schema, named)
-    except NotByColumnsError as error:
+    except NoTypeError as error:
         return str(error)
     except RecursionError:
         return "a type that holds itself"
@@ -81,8 +136,23 @@ def present(schema: Any, named: Named) -> tuple[str, Any]:
     return kind, schema
 
 
+def plain(value: Any, schema: Any, named: Named) -> Any:
+    """A value with maps as pairs, as Arrow takes them."""
+    kind, schema = present(schema, named)
+    if value is None:
+        return None
+    match kind:
+        case "record":
+            return {f["name"]: plain(value[f["name"]], f["type"], named) for f in schema["fields"]}
+        case "array":
+            return [plain(item, schema["items"], named) for item in value]
+        case "map":
+            return [(key, plain(item, schema["values"], named)) for key, item in value.items()]
+    return value
+
+
 def converted(array: pa.Array, schema: Any, named: Named, type_: pa.DataType) -> pa.Array:
-    """Raw values, see `columns.raw_type`, as a column of a type that they fit.
+    """Raw values, see `raw_type`, as a column of a type that they fit.
 
     Raises:
         ArrowInvalid: a value does not go into the type.

@@ -28,7 +28,8 @@ class Registry:
     """
 
     def __init__(self, login: str = "") -> None:
-        self.schemas: dict[int, dict[str, Any]] = {}
+        self.schemas: dict[str, dict[str, Any]] = {}
+        self.authorizations: list[str] = []
         self.login = login
         self.n_asked = 0
         # so often it answers first that it cannot
@@ -36,20 +37,27 @@ class Registry:
         self.url = ""
 
     def put(self, number: int, schema: Any, **more: Any) -> None:
-        self.schemas[number] = {"schema": json.dumps(schema), **more}
+        self.schemas[f"/schemas/ids/{number}"] = {"schema": json.dumps(schema), **more}
+
+    def put_version(self, subject: str, version: int, schema: Any, **more: Any) -> None:
+        path = f"/subjects/{subject}/versions/{version}"
+        given = {"subject": subject, "version": version, "id": 100 + len(self.schemas)}
+        self.schemas[path] = {"schema": json.dumps(schema), **given, **more}
 
     def answer(self, path: str, authorization: str) -> tuple[int, dict[str, Any]]:
         self.n_asked += 1
+        self.authorizations.append(authorization)
         wanted = "Basic " + base64.b64encode(self.login.encode()).decode()
         if self.login and authorization != wanted:
             return 401, {"error_code": 401, "message": "Unauthorized"}
         if self.n_failures:
             self.n_failures -= 1
             return 503, {"error_code": 50003, "message": "no leader"}
-        number = int(path.removeprefix("/schemas/ids/"))
-        if number not in self.schemas:
-            return 404, {"error_code": 40403, "message": f"Schema {number} not found"}
-        return 200, self.schemas[number]
+        path = path.partition("?")[0]
+        if path not in self.schemas:
+            name = path.rpartition("/")[2]
+            return 404, {"error_code": 40403, "message": f"Schema {name} not found"}
+        return 200, self.schemas[path]
 
 
 @contextmanager

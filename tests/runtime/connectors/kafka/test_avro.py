@@ -1,4 +1,4 @@
-"""Messages of Avro as columns, beside what fastavro reads of them one by one."""
+"""Messages of Avro as columns, against the values that fastavro wrote."""
 
 from __future__ import annotations
 
@@ -109,8 +109,8 @@ def expected(name: str, value: Any) -> Any:
 
 
 @given(st.data())
-@pytest.mark.parametrize("parts", [PARTS, [*PARTS, *NESTED]], ids=["by column", "one by one"])
-def test_columns_are_what_was_written(parts: list[Any], data: st.DataObject) -> None:
+def test_columns_are_what_was_written(data: st.DataObject) -> None:
+    parts = [*PARTS, *NESTED]
     row = st.fixed_dictionaries({name: values for name, _, _, values in parts})
     rows = data.draw(st.lists(row, min_size=1, max_size=6))
     wanted = {name: type_ for name, _, type_, _ in parts if type_}
@@ -159,13 +159,13 @@ def test_a_type_that_does_not_fit_is_named(type_: Any, column: Any, why: str) ->
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        (b"", "it ends before its schema does"),
-        (b"\x02\x08ab", "it ends before its schema does"),
-        (b"\x02\x01", "it has a text of less than no bytes"),
-        (b"\x02\x02\xff", "Invalid UTF8"),
-        (b"\x02\x02ab", "it goes on where its schema ends"),
-        (b"\xff" * 12, "it has an integer of more than ten bytes"),
-        (b"\xff" * 6 + b"\x01\x02a", "it has an int of more than four bytes"),
+        (b"", "it does not match its schema: "),
+        (b"\x02\x08ab", "it does not match its schema: "),
+        (b"\x02\x01", "it does not match its schema: "),
+        (b"\x02\x02\xff", "it does not match its schema: 'utf-8' codec can't decode"),
+        (b"\x02\x02ab", "it is longer than its schema says"),
+        (b"\xff" * 12, "it does not match its schema: "),
+        (b"\xff" * 6 + b"\x01\x02a", "field i holds a value outside its type"),
     ],
     ids=["empty", "cut", "negative", "text", "longer", "endless", "wide"],
 )
