@@ -26,7 +26,7 @@ from sqlwin.execution.explain_formats import MODES, Explanation
 from sqlwin.execution.runner import Runner
 from sqlwin.execution.streams.registry import Streams
 from sqlwin.result import Result
-from sqlwin.statements.nodes import Advise, CreateTable, Explain
+from sqlwin.statements.nodes import CreateTable, Explain
 from sqlwin.statements.parameters import Params, bind_parameters, check_parameters
 from sqlwin.statements.parse import parse_statement
 from sqlwin.statements.split import split_script
@@ -215,24 +215,6 @@ class Session:
             )
         documents = self.query_documents(sql, file, analyze=analyze, params=params)
         return Explanation(Document(documents), mode)
-
-    def advise(self, scripts: Sequence[tuple[str, str | None]]) -> str:
-        """Which materialized tables would answer the queries of scripts: what EXPLAIN ADVISE says.
-
-        Args:
-            scripts: texts of SQL, each with what errors call it. Tables, views and settings in them
-                take effect; their queries and INSERTs do not run.
-
-        Returns:
-            Statements that make the tables, with comments on what they answer, hold and save.
-
-        Raises:
-            SqlwinError: the SQL is wrong, or counting rows fails.
-        """
-        for text, _ in scripts:
-            self._runner.config.mask.remember(text)
-        found = self._runner.run(Advise("EXPLAIN ADVISE", 0, scripts=tuple(scripts)))
-        return found.text or ""
 
     def explain_queries(
         self,

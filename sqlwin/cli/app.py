@@ -210,11 +210,6 @@ def run(
     help="Run the queries and INSERTs, and show the rows, bytes, time and memory of each operator.",
 )
 @click.option(
-    "--advise",
-    is_flag=True,
-    help="Show which materialized tables would answer the queries, as statements that make them.",
-)
-@click.option(
     "--for",
     "duration",
     metavar="TIME",
@@ -227,7 +222,6 @@ def explain(
     params: Sequence[tuple[str, str]],
     format: str | None,
     analyze: bool,
-    advise: bool,
     duration: str | None,
     output: str | None,
     no_progress: bool,
@@ -241,8 +235,6 @@ def explain(
     CREATE, DROP, USE, SET and the like are executed, so that tables exist. CREATE TABLE ... AS is
     explained, and the table is not made: what reads it cannot be explained in the same run.
 
-    With --advise rows are counted, on a part of large tables; nothing is made.
-
     \b
     Examples, from the project's root:
       sqlwin explain queries/quickstart.sql
@@ -251,26 +243,23 @@ def explain(
       sqlwin explain queries/streaming/live_dashboard.sql --analyze --for 10s
       sqlwin explain -e "SELECT * FROM range(10)"
       sqlwin explain queries/windows/hop.sql --set table.optimizer.agg-phase-strategy=ONE_PHASE
-      sqlwin explain queries/materialized/departures.sql --advise
     """  # noqa: D301
     if duration is not None:
         if not analyze:
             raise click.UsageError("--for is for --analyze: without it nothing runs")
         spark["settings"] = [*spark["settings"], ("sqlwin.analyze.duration", duration)]
-    if advise and (analyze or format not in (None, "text")):
-        raise click.UsageError("--advise is text, and runs none of the queries")
     scripts = read_scripts(files, expressions, params)
     options = {**spark, "output": output, "no_progress": no_progress}
-    run_in_engine(options, scripts, starts=analyze or advise)
-    if analyze or advise:
+    run_in_engine(options, scripts, starts=analyze)
+    if analyze:
         begin_java(spark)
 
-    from sqlwin.cli.explain import advised_tables, explain_scripts, explained_offline
+    from sqlwin.cli.explain import explain_scripts, explained_offline
 
     if format is None:
         format = EXPLAIN_FORMAT_OF_SUFFIX.get(Path(output or "").suffix.lower(), "text")
     texts = None
-    if not (analyze or advise or spark["master"] or spark["remote"] or spark["conf"]):
+    if not (analyze or spark["master"] or spark["remote"] or spark["conf"]):
         texts = explained_offline(scripts, dict(spark["settings"]), format)
     with ExitStack() as stack:
         if texts is None:
@@ -280,10 +269,7 @@ def explain(
             # before anything runs that would be in vain without it
             file = _output_file(stack, output)
             session, bar = stack.enter_context(opened_session(spark, no_progress=no_progress))
-            if advise:
-                found = advised_tables(session, scripts, bar)
-            else:
-                found = explain_scripts(session, scripts, bar, mode=format, analyze=analyze)
+            found = explain_scripts(session, scripts, bar, mode=format, analyze=analyze)
         else:
             file = _output_file(stack, output)
             found = iter(texts)

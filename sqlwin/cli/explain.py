@@ -98,24 +98,6 @@ def explain_scripts(
         yield render(Document(tuple(found)), mode)
 
 
-def advised_tables(session: Session, scripts: Sequence[Script], bar: ProgressBar) -> Iterator[str]:
-    """The materialized tables that would answer the queries of scripts, as one text.
-
-    Raises:
-        SqlwinError: the SQL is wrong, or counting rows fails.
-    """
-    texts = []
-    for script in scripts:
-        text, params = script.text, script.params or {}
-        for piece in reversed(split_script(text) if params else []):
-            bound = bind_parameters(piece.text, used_in(piece.text, params)).text
-            text = text[: piece.offset] + bound + text[piece.offset + len(piece.text) :]
-        texts.append((text, script.file))
-    with bar.waiting("Counting"):
-        advice = session.advise(texts)
-    yield advice
-
-
 def _queries(
     session: Session | OfflineSession, script: Script, piece: StatementText, analyze: bool
 ) -> tuple[QueryDocument, ...]:

@@ -92,13 +92,6 @@ SETTINGS: dict[str, Setting] = {
             "a name for the jobs of the statements that follow",
         ),
         Setting(
-            "sqlwin.advise.sample-rows",
-            Type.INT,
-            "10000000",
-            "of a table with more rows than this, EXPLAIN ADVISE counts the partials of slices in "
-            "spans of time with about so many rows; 0: always in all rows",
-        ),
-        Setting(
             "sqlwin.analyze.duration",
             Type.DURATION,
             "30 s",

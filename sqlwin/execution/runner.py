@@ -38,7 +38,6 @@ from sqlwin.catalog.definitions import Definitions, refuse_kept_table
 from sqlwin.catalog.entries import MaterializedTable, Name
 from sqlwin.catalog.files import refuse_remote_state
 from sqlwin.config.config import Config
-from sqlwin.execution.advice import Advisor
 from sqlwin.execution.explain import Explanations
 from sqlwin.execution.explain_formats import render
 from sqlwin.execution.inserts import fitted_rows, insert_target
@@ -116,9 +115,6 @@ class Runner:
                 return self._inserts.run_set(statement)
             case nodes.Explain():
                 return self._explain_statement(statement)
-            case nodes.Advise():
-                advice = Advisor(self.plans, self._run).advice(statement)
-                return Result(statement.text, "explain", text=advice)
             case nodes.CreateTable():
                 return self._create_table(statement)
             case nodes.CreateView():

@@ -44,13 +44,6 @@ STATEMENTS = (
         "EXPLAIN SELECT COUNT(*) FROM bids;",
     ),
     StatementHelp(
-        "EXPLAIN ADVISE",
-        "EXPLAIN ADVISE 'file', ... | query",
-        "Which materialized tables would answer the queries of SQL files, or one query, what\n"
-        "they would hold, counted on the data, and the statements that make them.",
-        "EXPLAIN ADVISE 'dashboards.sql';",
-    ),
-    StatementHelp(
         "INSERT",
         "INSERT INTO | OVERWRITE table [PARTITION (column [= value], ...)] [(column, ...)] query",
         "Writes the rows of a query to a table; OVERWRITE replaces what is there.",

@@ -1,4 +1,4 @@
-"""Reads CREATE and ALTER MATERIALIZED TABLE, as Flink has them, and EXPLAIN ADVISE."""
+"""Reads CREATE and ALTER MATERIALIZED TABLE, as Flink has them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Any
 
 from sqlglot.tokenizer_core import TokenType
 
-from sqlwin.parser.base import read_string
 from sqlwin.parser.parser import SqlWinParser
 from sqlwin.statements.ddl import read_clauses
 from sqlwin.statements.queries import read_name, read_query_and_text
@@ -67,22 +66,6 @@ def read_alter_materialized(parser: SqlWinParser) -> dict[str, Any]:
             hint="REFRESH finds by itself which files are new" if said == "REFRESH" else None,
         )
     return {"name": name, "action": said}
-
-
-def read_advise(parser: SqlWinParser) -> tuple[str, ...]:
-    """The files that EXPLAIN ADVISE names.
-
-    Raises:
-        SqlSyntaxError: what stands there are none; with position.
-    """
-    parser._match_text_seq("EXPLAIN", "ADVISE")
-    message, example = "EXPLAIN ADVISE takes files or a query", "EXPLAIN ADVISE 'dashboards.sql'"
-    files = [read_string(parser, message, example)]
-    while parser._match(TokenType.COMMA):
-        files.append(read_string(parser, "a file is to stand here", "'a.sql', 'b.sql'"))
-    if parser._curr:
-        parser.fail("between files stand commas", parser._curr, hint=f"for example {example}")
-    return tuple(files)
 
 
 def _read_refresh_mode(parser: SqlWinParser) -> str:

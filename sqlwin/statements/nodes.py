@@ -286,18 +286,3 @@ class Explain(Statement):
 
     statement: Statement
     details: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Advise(Statement):
-    """EXPLAIN ADVISE: which materialized tables would answer queries.
-
-    Attributes:
-        files: names of files with statements.
-        statement: one that is given in place of files.
-        scripts: texts with statements, each with what errors call it, in place of both.
-    """
-
-    files: tuple[str, ...] = ()
-    statement: Statement | None = None
-    scripts: tuple[tuple[str, str | None], ...] = ()

@@ -20,7 +20,6 @@ from sqlwin.parser.strings import string_value
 from sqlwin.statements import nodes
 from sqlwin.statements.ddl import LIKE_VERBS, read_create_table, read_create_view
 from sqlwin.statements.materialized import (
-    read_advise,
     read_alter_materialized,
     read_create_materialized,
 )
@@ -196,11 +195,6 @@ class _StatementReader:
         return nodes.StatementSet(self.text, self.offset, tuple(inserts))
 
     def _explain(self) -> nodes.Statement:
-        if self._is("ADVISE", at=1):
-            if len(self.tokens) > 2 and self.tokens[2].token_type not in STRINGS:
-                return nodes.Advise(self.text, self.offset, statement=self._explained(2))
-            files = parser_of().run(read_advise, self.tokens, self.text)
-            return nodes.Advise(self.text, self.offset, files=files)
         if self._is("PLAN", "FOR", at=1):
             return nodes.Explain(self.text, self.offset, self._explained(3))
         details: list[str] = []
@@ -217,7 +211,7 @@ class _StatementReader:
         if i == len(self.tokens):
             self._fail("EXPLAIN needs a statement", self.tokens[-1], hint="EXPLAIN SELECT ...")
         inner = self._part(self.tokens[i], self.tokens[-1])
-        if isinstance(inner, nodes.Advise | nodes.Explain):
+        if isinstance(inner, nodes.Explain):
             self._fail("EXPLAIN cannot explain itself", self.tokens[i])
         return inner
 

@@ -460,27 +460,3 @@ def test_flink_s_first_catalog_and_database_are_spark_s() -> None:
         statement = parse_statement(text)
         assert isinstance(statement, nodes.Use)
         assert statement.spark_text == sent
-
-
-def test_explain_advise_takes_files_or_a_query() -> None:
-    advise = parse_statement("EXPLAIN ADVISE 'a.sql', 'it''s.sql'")
-    assert isinstance(advise, nodes.Advise)
-    assert advise.files == ("a.sql", "it's.sql")
-    advise = parse_statement("explain advise SELECT 1")
-    assert isinstance(advise, nodes.Advise)
-    assert isinstance(advise.statement, nodes.Query)
-
-
-@pytest.mark.parametrize(
-    "text, message",
-    [
-        ("EXPLAIN ADVISE", "EXPLAIN ADVISE takes files or a query"),
-        ("EXPLAIN ADVISE 'a.sql' x", "between files stand commas"),
-        ("EXPLAIN ADVISE 'a.sql',", "a file is to stand here"),
-        ("EXPLAIN ADVISE EXPLAIN SELECT 1", "EXPLAIN cannot explain itself"),
-    ],
-    ids=["nothing", "word", "comma", "explain"],
-)
-def test_what_explain_advise_does_not_take(text: str, message: str) -> None:
-    with pytest.raises(SqlSyntaxError, match=message):
-        parse_statement(text)
