@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
 from runtime.redaction import DEFAULT
+from runtime.temporary import remove_log_if_empty, user_directory
 
 _KEPT_SECONDS = 7 * 24 * 3600
 # (log file, title) of what is logged once
@@ -20,17 +20,19 @@ _logged: set[tuple[Path, str]] = set()
 def log_file() -> Path:
     """The file that takes Spark's log and the full traces of this process.
 
-    `SQLWIN_LOG_FILE` names it; else it stands in a directory of the user's own below the
-    temporary directory, where the files of earlier processes are removed after a week.
+    `SQLWIN_LOG_FILE` names it; otherwise it is in the user's temporary directory, where it is
+    removed at the end if it is empty, and files of earlier processes after a week.
     """
     named = os.environ.get("SQLWIN_LOG_FILE")
     if named:
         path = Path(named).expanduser().absolute()
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
-    directory = _own_directory()
+    directory = user_directory()
     _remove_old(directory)
-    return directory / f"spark-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
+    log = directory / f"spark-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
+    remove_log_if_empty(log)
+    return log
 
 
 def open_log() -> BinaryIO:
@@ -59,26 +61,9 @@ def append_once(title: str, trace: str) -> None:
         append_trace(title, trace)
 
 
-def _own_directory() -> Path:
-    """A directory that no other user can have prepared: theirs, and nobody else's to write."""
-    user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
-    path = Path(tempfile.gettempdir()) / f"sqlwin-{user}"
-    try:
-        path.mkdir(mode=0o700, exist_ok=True)
-        found = path.lstat()
-        is_ours = not hasattr(os, "getuid") or (
-            found.st_uid == os.getuid() and found.st_mode & 0o022 == 0
-        )
-        if is_ours and path.is_dir() and not path.is_symlink() and os.access(path, os.W_OK):
-            return path
-    except OSError:
-        pass
-    return Path(tempfile.mkdtemp(prefix="sqlwin-"))
-
-
 def _remove_old(directory: Path) -> None:
     limit = time.time() - _KEPT_SECONDS
-    for path in directory.glob("spark-*.log"):
+    for path in (*directory.glob("spark-*.log"), *directory.glob("error-*.log")):
         try:
             if path.stat().st_mtime < limit:
                 path.unlink()

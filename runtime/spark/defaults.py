@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import re
 import shutil
@@ -14,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from runtime.redaction import SPARK_REGEX
+from runtime.temporary import length_below, process_directory
 
 _GIB = 1 << 30
 # Above this a JVM's pointers grow from 4 to 8 bytes, so that more memory holds fewer objects.
@@ -36,9 +36,9 @@ _CONTAINER_MEMORY = (
     "spark.executor.pyspark.memory",
     "spark.kubernetes.memoryOverheadFactor",
 )
-# Of the 103 bytes that a socket's path may have on macOS, 107 on Linux, those that the directory
-# for temporary files may have: the names of ours and of Spark's take 59
-_LONGEST_SOCKETS = 44
+# Of the 103 bytes that a socket's path may have on macOS, 107 on Linux, Spark's name takes 43
+_LONGEST_SOCKETS = 60
+_WAREHOUSE = "warehouse"
 _SIZE = re.compile(r"(\d+)(?:([kmgt])i?b?)?")
 _KIB_OF_UNIT = {"k": 1, "m": 1 << 10, "g": 1 << 20, "t": 1 << 30}
 
@@ -75,38 +75,29 @@ def chosen_settings(master: str) -> dict[str, str]:
     cores = _cores() if match.group(1) == "*" else int(match.group(1) or 1)
     # The catalog of an embedded session ends with the process, and with it the tables that
     # nothing else knows of. So no metastore_db and no spark-warehouse where the user works.
-    warehouse = Path(tempfile.gettempdir()) / f"sqlwin-warehouse-{os.getpid()}"
-    atexit.register(shutil.rmtree, warehouse, ignore_errors=True)
     return {
         **settings,
         **_unix_sockets(),
         "spark.sql.shuffle.partitions": str(default_partitions(cores)),
         "spark.sql.catalogImplementation": "in-memory",
-        "spark.sql.warehouse.dir": warehouse.as_uri(),
+        "spark.sql.warehouse.dir": (process_directory() / _WAREHOUSE).as_uri(),
     }
 
 
-@cache
 def _unix_sockets() -> Mapping[str, str]:
-    """Unix domain sockets between Java and its Python workers, in a directory of this user's alone.
+    """Return settings for Unix domain sockets between Java and its Python workers.
 
     Through TCP a task whose worker has had one before waits 40 ms for what comes in small pieces:
-    Nagle's algorithm (RFC 896) on one side, delayed acknowledgements (RFC 1122) on the other.
+    Nagle's algorithm (RFC 896) on one side, delayed acknowledgements (RFC 1122) on the other. The
+    sockets are in the directory of this process, where no other user can connect to them.
     """
-    if not hasattr(socket, "AF_UNIX"):
-        return {}
-    # the one that macOS gives each user is too long
-    above = next((d for d in (tempfile.gettempdir(), "/tmp") if len(d) <= _LONGEST_SOCKETS), None)
+    # the temporary directory that macOS gives each user is too long
+    places = (tempfile.gettempdir(), "/tmp")
+    above = next((each for each in places if length_below(each) <= _LONGEST_SOCKETS), None)
     if above is None or not os.access(above, os.W_OK):
         return {}
-    directory = tempfile.mkdtemp(prefix="sqlwin-", dir=above)
-    atexit.register(_remove_directory, directory, os.getpid())
-    try:
-        with socket.socket(socket.AF_UNIX) as probe:
-            probe.bind(f"{directory}/probe")
-        os.remove(f"{directory}/probe")
-    except OSError:
-        # a file system without sockets, such as some that containers share with their hosts
+    directory = str(process_directory(above))
+    if not _can_have_sockets(directory):
         return {}
     return {
         "spark.python.unix.domain.socket.enabled": "true",
@@ -114,10 +105,23 @@ def _unix_sockets() -> Mapping[str, str]:
     }
 
 
-def _remove_directory(directory: str, owner: int) -> None:
-    """Remove a directory at the end of the process that made it, not at that of its forks."""
-    if os.getpid() == owner:
-        shutil.rmtree(directory, ignore_errors=True)
+@cache
+def _can_have_sockets(directory: str) -> bool:
+    if not hasattr(socket, "AF_UNIX"):
+        return False
+    try:
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.bind(f"{directory}/probe")
+        os.remove(f"{directory}/probe")
+    except OSError:
+        # a file system without sockets, such as some that containers share with their hosts
+        return False
+    return True
+
+
+def clear_warehouse() -> None:
+    """Remove the files of the tables that an embedded session had, which ends with its catalog."""
+    shutil.rmtree(process_directory() / _WAREHOUSE, ignore_errors=True)
 
 
 def memory_of_workers(master: str, conf: Mapping[str, str]) -> dict[str, str]:

@@ -5,12 +5,9 @@ Asks the JVM for its environment, which is private, seen in Spark 4.3.
 
 from __future__ import annotations
 
-import atexit
 import os
-import shutil
 import site
 import sys
-import tempfile
 import zipfile
 from functools import cache
 from pathlib import Path
@@ -21,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from runtime.spark.private import unless_missing
 from runtime.spark.session import is_local_mode, is_remote
+from runtime.temporary import new_directory
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 # What functions of users may name beside this package: `from sqlwin import windows`
@@ -76,9 +74,7 @@ def code_archive() -> Path:
     for place in _PACKAGE.parents:
         if place.is_file():  # it came in an archive itself
             return place
-    directory = Path(tempfile.mkdtemp(prefix="sqlwin-code-"))
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    archive = directory / "sqlwin_runtime.zip"
+    archive = new_directory("code") / "sqlwin_runtime.zip"
     root = _PACKAGE.parent
     named = [root / name for name in NAMED_BY_USERS]
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as out:

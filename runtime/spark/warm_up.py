@@ -25,6 +25,7 @@ from runtime.spark.jvm.java import JavaRuntime, find_java
 from runtime.spark.jvm.process import end_jvm
 from runtime.spark.jvm.submit import archive_to_use
 from runtime.spark.session import start_session
+from runtime.temporary import process_directory
 
 _MASTER = "local[2]"
 _MEMORY = "1g"
@@ -61,7 +62,7 @@ def main(archive: Path) -> bool:
                 "spark.driver.extraJavaOptions": shlex.join([*options, "-Xlog:cds*=off"]),
             },
         )
-        with tempfile.TemporaryDirectory(prefix="sqlwin-warm-up-") as directory:
+        with tempfile.TemporaryDirectory(dir=process_directory()) as directory:
             run_representative_queries(spark, Path(directory))
         spark.stop()
         if end_jvm(_EXIT_SECONDS) != 0 or not written.is_file():

@@ -17,6 +17,7 @@ import click
 
 from runtime.errors import ExecutionError, SetupError, SqlwinError
 from runtime.redaction import DEFAULT
+from runtime.temporary import user_directory
 
 # In the context of a command: the arguments of the program
 SAID_ARGUMENTS = "sqlwin.arguments"
@@ -189,9 +190,9 @@ def _debugging() -> bool:
 
 
 def write_trace(error: BaseException) -> str:
-    """Write the trace of an error to a new file; its name."""
+    """Write the trace of an error to a new file, which stays for a week; return its name."""
     with tempfile.NamedTemporaryFile(
-        "w", encoding="utf-8", prefix="sqlwin-error-", suffix=".log", delete=False
+        "w", encoding="utf-8", prefix="error-", suffix=".log", delete=False, dir=user_directory()
     ) as log:
         log.write(DEFAULT.text("".join(traceback.format_exception(error))))
     return log.name

@@ -183,7 +183,10 @@ def _start_engine(place: EnginePlace) -> socket.socket | None:
         if other != place.socket:
             _request(other, {"command": "end"})
     environment = {**os.environ, SWITCH: "off"}
-    process = start_module("sqlwin.cli.background", place.socket, place.directory, environment)
+    try:
+        process = start_module("sqlwin.cli.background", place.socket, place.directory, environment)
+    except OSError:  # an engine that ended has removed the directory
+        return None
     give_up = time.monotonic() + _ANSWER_SECONDS
     while time.monotonic() < give_up:
         channel = _connect(place.socket)

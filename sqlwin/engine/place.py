@@ -1,7 +1,7 @@
 """Where the engine of a command is: a socket whose name says what it is started with.
 
-The directory is this user's alone, mode 0700: below XDG_RUNTIME_DIR, or below the temporary
-directory where that is not to be had or its path is too long for a socket. In it, for each engine:
+The directory is this user's alone, mode 0700: below XDG_RUNTIME_DIR, or in the user's temporary
+directory if there is none or its path is too long for a socket. In it, for each engine:
 
     engine-<identity>.sock      where it listens
     engine-<identity>.refused   why none can be had, for a while
@@ -20,7 +20,6 @@ import re
 import resource
 import stat
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -28,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runtime.background import is_off, is_test_or_ci, stamp
+from runtime.temporary import user_directory
 
 SWITCH = "SQLWIN_ENGINE"
 _IDLE = "SQLWIN_ENGINE_IDLE"
@@ -105,7 +105,7 @@ def private_directory() -> Path | None:
     """The directory for sockets, made if need be; None where nobody may have one alone."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     named = [Path(runtime) / "sqlwin"] if os.path.isabs(runtime) else []
-    for path in [*named, Path(tempfile.gettempdir()) / f"sqlwin-engine-{os.getuid()}"]:
+    for path in [*named, user_directory() / "engine"]:
         longest = EnginePlace(path, "0" * _IDENTITY_LENGTH).socket
         if len(os.fsencode(longest)) > _LONGEST_PATH:
             continue  # the next one

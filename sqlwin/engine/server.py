@@ -22,7 +22,7 @@ from types import FrameType
 
 from runtime.errors import SqlwinError
 from runtime.logs import log_file, open_log
-from runtime.spark.defaults import is_local_master
+from runtime.spark.defaults import clear_warehouse, is_local_master
 from runtime.spark.jvm.java import find_java
 from runtime.spark.jvm.process import StartingJvm, end_jvm, start_jvm
 from runtime.spark.session import new_settings
@@ -105,6 +105,7 @@ class Engine:
         self._started = time.monotonic()
         self._idle_since = time.monotonic()
         self._n_forks = 0
+        self._is_started = False
         self._n_runs = 0
         self._is_ending = False
         self._selector = selectors.DefaultSelector()
@@ -192,7 +193,7 @@ class Engine:
             return
         child.is_done = child.is_done or "done" in message
         if "ready" in message:
-            child.is_ready = True
+            child.is_ready = self._is_started = True
         elif "over" in message:
             # its command has its exit code: who comes now waits for the next run
             child.is_busy, child.is_ready, child.since = False, False, time.monotonic()
@@ -221,6 +222,7 @@ class Engine:
         self._idle_since = time.monotonic()
         if _exit_code(child.pid, _END_SECONDS) != 0 or not child.is_done:
             self._is_ending = True
+        clear_warehouse()  # the tables ended with the run
 
     # -- commands ------------------------------------------------------------------------------
 
@@ -256,11 +258,12 @@ class Engine:
     def _status(self) -> wire.Message:
         now = time.monotonic()
         busy = self._child is not None and self._child.is_busy
-        ready = self._child is not None and self._child.is_ready
+        # between two runs the next one attaches, and a command that comes waits less than a second
+        state = "running a command" if busy else "ready" if self._is_started else "starting"
         return {
             "pid": os.getpid(),
             "version": self._version,
-            "state": "running a command" if busy else "ready" if ready else "starting",
+            "state": state,
             "seconds": now - self._started,
             "runs": self._n_runs,
             "idle_seconds": None if busy else now - self._idle_since,
@@ -305,6 +308,8 @@ class Engine:
             self._child.channel.close()
             _exit_code(self._child.pid, _END_SECONDS)
         end_jvm(_END_SECONDS)
+        with suppress(OSError):  # other engines are there
+            self._path.parent.rmdir()
 
 
 def write_to_log() -> None:

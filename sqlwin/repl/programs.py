@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from runtime.errors import SetupError
+from runtime.temporary import process_directory
 
 # -S: long lines are not folded, the arrow keys move sideways; -R: colours; -K: Ctrl-C leaves
 _LESS = ("less", "-SRK")
@@ -121,7 +122,7 @@ def edited(text: str) -> str:
     Raises:
         SetupError: there is no such editor, or it failed.
     """
-    with tempfile.TemporaryDirectory(prefix="sqlwin-") as directory:
+    with tempfile.TemporaryDirectory(dir=process_directory()) as directory:
         path = Path(directory) / "statement.sql"
         path.write_text(text.rstrip() + "\n" if text else "", "utf-8")
         return edited_file(path)

@@ -12,7 +12,6 @@ import re
 import shutil
 import struct
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from runtime.logs import log_file, open_log
 from runtime.spark.jvm import class_archive
 from runtime.spark.jvm.java import JavaRuntime
 from runtime.spark.jvm.submit import command_line, environment, masked_command, usable_archive
+from runtime.temporary import new_directory
 
 _START_SECONDS = 120
 _CONNECTION = "connection"
@@ -220,7 +220,7 @@ def start_jvm(
     """
     global _jvm
     archive = usable_archive(java, conf) if maps_archive else None
-    directory = Path(tempfile.mkdtemp(prefix="sqlwin-gateway-"))
+    directory = new_directory("gateway")
     try:
         with open_log() as log:
             log_bytes = log.tell()

@@ -6,7 +6,6 @@ import os
 import re
 import secrets
 import shutil
-import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -60,17 +59,16 @@ class CheckpointPlace:
     members: tuple[str, ...] = ()
 
 
-def temporary_place(name: str, base: str | None = None) -> CheckpointPlace:
-    """Where a stream that cannot be resumed has its checkpoint; it is not made here.
+def temporary_place(name: str, base: str) -> CheckpointPlace:
+    """Return a new place for the checkpoint of a stream that cannot be resumed.
+
+    Whoever opens the checkpoint makes its directory.
 
     Args:
         name: the stream's.
-        base: a resolved path to have it in; None: that of temporary files of this machine.
+        base: a resolved path to have it in.
     """
-    # what opens the checkpoint makes it; the name is like no other
-    unique = f"sqlwin-checkpoint-{secrets.token_hex(8)}"
-    at = os.path.join(tempfile.gettempdir(), unique) if base is None else f"{base}/.{unique}"
-    return CheckpointPlace(at, _slug(name), False)
+    return CheckpointPlace(f"{base}/.sqlwin-checkpoint-{secrets.token_hex(8)}", _slug(name), False)
 
 
 def remove_checkpoint(files: Files, directory: str) -> None:

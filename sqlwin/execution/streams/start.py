@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from tempfile import gettempdir
 
 from runtime.connectors.filesystem.arrivals import arrivals_check
 from runtime.connectors.filesystem.source_log import SourceLog
@@ -20,6 +21,7 @@ from runtime.streaming.checkpoint import begin_with, foreseen, resumed_identity
 from runtime.streaming.identity import Identity
 from runtime.streaming.members import FILE
 from runtime.streaming.own_sources import OwnSources
+from runtime.temporary import process_directory
 from sqlwin.execution.lowered import LoweredStream
 from sqlwin.execution.planning import Plans
 from sqlwin.execution.streams.checkpoint import (
@@ -191,11 +193,13 @@ def _place(
     may_resume = not isinstance(sink, Discard)
     chosen_base = str(plans.config.get("execution.checkpointing.dir"))
     base = chosen_base if may_resume else ""
-    if not may_resume and chosen_base and not is_local_mode(plans.spark):
+    is_local = is_local_mode(plans.spark)
+    if not may_resume and chosen_base and not is_local:
         # the disk of this machine is not that of the tasks
         return temporary_place(name, resolve(plans.spark, chosen_base))
     if not base:
-        return temporary_place(name)
+        # tasks elsewhere may be another user's, who cannot read the directory of this process
+        return temporary_place(name, str(process_directory()) if is_local else gettempdir())
     base = resolve(plans.spark, base)
     files = writable_files_at(plans.spark, base)
 

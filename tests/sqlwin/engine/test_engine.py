@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from urllib.request import urlopen
 import pytest
 
 from tests.goldens import ROOT
+from tests.observing import files_below
 from tests.sqlwin.cli.test_app import heed_interrupts
 
 pytestmark = [
@@ -139,6 +141,31 @@ def test_commands_share_an_engine_and_nothing_else(shell: Shell, tmp_path: Path)
     )  # fmt: skip
     assert second[:2] == (0, "s\n3\n\nn\n2\n\nb\nnew\n\nnamespace\ndefault\n"), second
     assert shell.pid() == pid
+
+
+def test_between_two_runs_the_engine_is_ready(shell: Shell) -> None:
+    shell.started()
+    before = shell.runs()
+    assert shell.sql("SELECT 1 AS a")[:2] == (0, "a\n1\n")
+    # the next run attaches meanwhile
+    status = shell.run("engine", "status")[1]
+    assert f": ready; {before + 1} runs " in status
+
+
+def test_an_engine_leaves_no_temporary_file(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="s") as temporary:
+        shell = Shell(tmp_path)
+        shell.env["TMPDIR"] = temporary
+        # a path of a socket in it would be too long
+        shell.env["XDG_RUNTIME_DIR"] = str(tmp_path / ("long" * 25))
+        assert shell.sql("CREATE TABLE t USING parquet AS SELECT 1 AS a", "SELECT * FROM t")[0] == 0
+        pid = shell.pid()
+        assert pid is not None
+        assert shell.run("engine", "stop")[1] == f"engine {pid} ends\n"
+        assert gone(pid)
+        # Spark warns now and then when it ends
+        assert [each for each in files_below(Path(temporary)) if each.suffix != ".log"] == []
+        assert [path for path in Path(temporary).glob("*/*") if path.is_dir()] == []
 
 
 def test_exit_codes_pipes_and_standard_input_are_as_without(shell: Shell) -> None:

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from runtime.errors import SqlwinError
+from runtime.temporary import user_directory
 from sqlwin.engine import client, place, wire
 from sqlwin.engine.place import find_place, idle_seconds, is_switched_off, private_directory
 
@@ -93,7 +94,7 @@ def test_a_directory_too_deep_for_a_socket_is_passed_over(
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(deep))
     found = find_place()
     assert found is not None
-    assert found.directory.name == f"sqlwin-engine-{os.getuid()}"
+    assert found.directory == user_directory() / "engine"
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(found.socket))
     found.socket.unlink()
