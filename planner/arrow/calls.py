@@ -10,7 +10,12 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import NoReturn
 
-from planner.arrow.literals import cast_number, cast_string, wall_clock_bound_us
+from planner.arrow.literals import (
+    cast_number,
+    cast_string,
+    instant_of_wall_clock_us,
+    wall_clock_bound_us,
+)
 from planner.arrow.types import (
     can_cast,
     common_type,
@@ -78,8 +83,23 @@ def to_compare(values: Sequence[Expression], time_zone: str) -> tuple[Expression
         (target,) = types
         return tuple(cast(value, target, time_zone) for value in values)
     if types == {"timestamp", "timestamp_ntz"}:
-        values = [_on_wall_clock(value, time_zone) for value in values]
+        if all(isinstance(v, Constant) for v in values if v.type == "timestamp_ntz"):
+            values = [_as_instant(value, time_zone) for value in values]
+        else:
+            values = [_on_wall_clock(value, time_zone) for value in values]
     return with_one_type(values)
+
+
+def _as_instant(value: Expression, time_zone: str) -> Expression:
+    """A written TIMESTAMP_NTZ beside instants as the instant that Spark reads in it."""
+    if not isinstance(value, Constant) or value.type != "timestamp_ntz":
+        return value
+    if not isinstance(value.value, int):
+        return Constant(None, "timestamp")
+    instant = instant_of_wall_clock_us(value.value, time_zone)
+    if instant is None:
+        refuse("a TIMESTAMP_NTZ beside a TIMESTAMP is left to Spark in this time zone")
+    return Constant(instant, "timestamp")
 
 
 def _on_wall_clock(value: Expression, time_zone: str) -> Expression:

@@ -163,13 +163,31 @@ def _microseconds(text: str, session_time_zone: str | None) -> int | None:
     wall_clock_us = (local - _EPOCH) // _MICROSECOND
     if session_time_zone is None:
         return wall_clock_us if match[8] is None else None
-    zone = time_zone(match[8] or session_time_zone)
+    return _instant_us(local, match[8] or session_time_zone)
+
+
+def instant_of_wall_clock_us(time_us: int, session_time_zone: str) -> int | None:
+    """The instant that Spark reads in a TIMESTAMP without a zone, as in `_microseconds`.
+
+    Args:
+        time_us: microseconds since 1970 on the wall clock.
+        session_time_zone: the zone of the wall clock.
+    """
+    try:
+        local = _EPOCH + time_us * _MICROSECOND
+    except OverflowError:
+        return None
+    return _instant_us(local, session_time_zone)
+
+
+def _instant_us(local: datetime, zone_name: str) -> int | None:
+    zone = time_zone(zone_name)
     if zone is None or (isinstance(zone, ZoneInfo) and local < _EPOCH):
         # What is known of zones before 1970 differs from one distribution to the next.
         return None
     offset = local.replace(tzinfo=zone, fold=0).utcoffset()
     assert offset is not None
-    return wall_clock_us - offset // _MICROSECOND
+    return (local - _EPOCH - offset) // _MICROSECOND
 
 
 def time_zone(name: str) -> tzinfo | None:

@@ -61,7 +61,9 @@ from planner.sql.nodes import (
     span_of,
 )
 from planner.sql.parts import BESIDE, only_window_function, parts_below, select_from_same
+from planner.sql.render import RESPELLED
 from planner.sql.table_options import name_with_options, refuse_options
+from planner.sql.wall_clocks import keep_wall_clocks
 from planner.streams.refusals import refused_subquery
 from planner.streams.tables import stream_named
 from runtime.errors import AnalysisError, ErrorKind
@@ -117,7 +119,13 @@ def bind(query: exp.Query, sql: str, catalog: Catalog, strict: bool = False) -> 
 
 def _rewrite(query: exp.Query, sql: str | None) -> bool:
     """Write what Spark has not as it has it, in place; True if there was any."""
-    return rewrite_clauses(query, sql) | rewrite_functions(query) | rename_hidden_ctes(query)
+    is_respelled = any(RESPELLED in cast.meta for cast in query.find_all(exp.Cast))
+    return (
+        rewrite_clauses(query, sql)
+        | rewrite_functions(query)
+        | rename_hidden_ctes(query)
+        | is_respelled
+    )
 
 
 class _Binder(Relations):
@@ -157,10 +165,13 @@ class _Binder(Relations):
                 part.replace(self.lift(part, scope))
         if not isinstance(query, exp.Select):
             return query
-        unnest_maps(query, lambda value: self._type_of(value, query, scope))
+        unnest_maps(query, lambda value: self._type_of(value, query, scope) or "")
         for call in reversed(rounded_times(query)):  # the inner ones first
             self.rewritten = True
-            round_time(call, self._type_of(call.expressions[0], query, scope), self.sql)
+            type_ = self._type_of(call.expressions[0], query, scope)
+            round_time(call, type_ or "timestamp", self.sql)
+        if keep_wall_clocks(query, lambda value: self._type_of(value, query, scope)):
+            self.rewritten = True
         function = only_window_function(query)
         if function is not None:
             return self._lift_block(query, function, scope)
@@ -221,15 +232,15 @@ class _Binder(Relations):
             )
         return unfold_qualify(query, input_names) or query
 
-    def _type_of(self, expr: exp.Expr, select: exp.Select, scope: Scope) -> str:
-        """Spark's type of an expression over what a SELECT reads; that of an instant if unknown."""
+    def _type_of(self, expr: exp.Expr, select: exp.Select, scope: Scope) -> str | None:
+        """Spark's type of an expression over the rows of a SELECT; None if it is unknown."""
         read = select_from_same(select, [expr.copy()])
         for function in list(read.find_all(WindowFunctionCall)):
             self._replace_window_function(function, scope)
         try:
             return self.sql_query(read, scope).schema[0].type
         except AnalysisError:
-            return "timestamp"  # Spark will say what is wrong, or it is a column from outside
+            return None  # Spark will say what is wrong, or it is a column from outside
 
     def _lift_ctes(self, query: exp.Query, scope: Scope) -> Scope:
         clause = query.args.get("with_")

@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from planner.sql.build import function_call, is_number_literal, literal, replace_call
 from planner.sql.nodes import KeywordCall, error_at
+from planner.sql.wall_clocks import at_midnight, floor_clock
 
 # TO_TIMESTAMP_LTZ(number, precision): seconds, milliseconds, microseconds, nanoseconds
 _EPOCHS = {"0": "TIMESTAMP_SECONDS", "3": "TIMESTAMP_MILLIS", "6": "TIMESTAMP_MICROS"}
@@ -153,22 +154,10 @@ def _floor_date(value: exp.Expr, unit: str) -> exp.Expr:
 
 
 def _floor_wall_clock(value: exp.Expr, unit: str) -> exp.Expr:
-    """DATE_TRUNC would take a wall clock through the session's zone, which has gaps."""
-    if unit in ("SECOND", "MINUTE", "HOUR"):
-        second: exp.Expr = KeywordCall(
-            this="EXTRACT",
-            expressions=[exp.Var(this="SECOND"), value.copy()],
-            words=["", "FROM"],
-        )
-        if unit == "SECOND":
-            second = exp.Mod(this=exp.Paren(this=second), expression=literal(1))
-        minute: exp.Expr = literal(0)
-        if unit == "HOUR":
-            minute = function_call("MINUTE", value)
-        rest = function_call("MAKE_DT_INTERVAL", literal(0), literal(0), minute, second)
-        return exp.Paren(this=exp.Sub(this=exp.Paren(this=value.copy()), expression=rest))
+    if unit in ("SECOND", "MINUTE", "HOUR", "DAY"):
+        return floor_clock(value, unit)
     date: exp.Expr = exp.Cast(this=value.copy(), to=exp.DataType.build("date"))
-    return exp.Cast(this=_floor_date(date, unit), to=exp.Var(this="TIMESTAMP_NTZ"))
+    return at_midnight(_floor_date(date, unit))
 
 
 _FLOORS: dict[str, Callable[[exp.Expr, str], exp.Expr]] = {

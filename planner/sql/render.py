@@ -27,6 +27,10 @@ from planner.sql.nodes import (
 RAW = "raw"
 RAW_VALUE = "raw_value"
 
+# Set in `meta` of a typed literal that the parser spells otherwise than the user: Spark must not be
+# given the user's text
+RESPELLED = "respelled"
+
 # Set in `meta` of a negation that was written `a IS NOT b`
 IS_NOT = "is_not"
 

@@ -10,6 +10,7 @@ from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from runtime.connectors.columns import check_plain_table, declared_schema, physical_columns
 from runtime.connectors.connector import Connector, StreamWriter, WriteBatch
@@ -64,9 +65,11 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
     schema = declared_schema(spec, physical_columns(spec))
     if not tables:
         return spark.createDataFrame([], schema)
-    # what one INSERT has no NULL in another one may have
-    found = spark.createDataFrame(pa.concat_tables(tables, promote_options="default"))
-    return found.to(schema) if spec.columns else found
+    # a column without NULLs in one INSERT may have some in another
+    rows = pa.concat_tables(tables, promote_options="default")
+    # without a schema Spark would take times without a zone for instants
+    frame = spark.createDataFrame(rows, from_arrow_schema(rows.schema, prefer_timestamp_ntz=True))
+    return frame.to(schema) if spec.columns else frame
 
 
 def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:

@@ -17,7 +17,14 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from planner.sql.nodes import TABLE_OPTIONS, WindowFunctionCall
-from planner.sql.render import IS_NOT, NO_PAREN_FUNCTIONS, RAW, SparkSql, SparkSqlGenerator
+from planner.sql.render import (
+    IS_NOT,
+    NO_PAREN_FUNCTIONS,
+    RAW,
+    RESPELLED,
+    SparkSql,
+    SparkSqlGenerator,
+)
 from runtime.errors import Position, SqlSyntaxError, nearest
 from runtime.spec.intervals import UNITS
 from sqlwin.parser.base import PLACE, STRINGS, TokenParser, UnknownToSparkError
@@ -41,6 +48,12 @@ _UNITS = UNITS - {"NANOSECOND"} | {"DAYOFYEAR"}
 
 # `DATE '2024-01-31'`, `X '1F'`
 _TYPED_LITERALS = frozenset({"X", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "TIME"})
+
+# The text of a TIMESTAMP literal that names no zone, as Spark reads it: the literal has none then,
+# as in Flink and the standard. To Spark it is an instant.
+_WALL_CLOCK = re.compile(
+    r"\s*[+-]?\d{4,6}(-\d{1,2}(-\d{1,2}([ T](\d{1,2}(:\d{1,2}(:\d{1,2}(\.\d*)?)?)?)?)?)?)?\s*"
+)
 
 
 class SqlWinParser(TokenParser):
@@ -109,9 +122,13 @@ class SqlWinParser(TokenParser):
         name = first.text.upper()
         self._advance(2)
         literal = self.string_literal(self._prev)
+        if is_respelled := name == "TIMESTAMP" and _WALL_CLOCK.fullmatch(literal.name) is not None:
+            name = "TIMESTAMP_NTZ"
         kind = "BINARY" if name == "X" else name
         node = exp.Cast(this=literal, to=exp.DataType.build(kind, dialect=SparkSql))
         node.meta[RAW] = f"{name} {literal.meta.get(RAW) or literal.sql(dialect=SparkSql)}"
+        if is_respelled:
+            node.meta[RESPELLED] = True
         return self.span(node, first)
 
     def _parse_interval(

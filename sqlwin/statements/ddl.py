@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import sqlglot
@@ -13,10 +13,11 @@ from sqlglot.tokenizer_core import Token, TokenType
 from planner.sql.flink_functions import rewrite_functions
 from planner.sql.flink_queries import rewrite_clauses
 from planner.sql.render import SparkSql
+from planner.sql.wall_clocks import keep_wall_clocks
 from runtime.errors import nearest
 from runtime.spec.table import TableColumn, Watermark
 from sqlwin.parser.base import read_options, read_string
-from sqlwin.parser.parser import SqlWinParser, to_spark
+from sqlwin.parser.parser import SqlWinParser, parse_query, to_spark
 from sqlwin.parser.types import column_type
 from sqlwin.statements.queries import read_ast, read_identifier, read_name, read_query_and_text
 
@@ -50,7 +51,16 @@ def read_create_table(parser: SqlWinParser) -> dict[str, Any]:
         "AS": lambda: {"as_query": read_ast(parser)},
     }
     found |= read_clauses(parser, readers, "rows are distributed by the query that reads them")
-    found["columns"] = tuple(elements.columns)
+    columns = {column.name.lower(): column for column in elements.columns}
+    found["columns"] = tuple(
+        column
+        if column.computed is None
+        else replace(column, computed=_with_wall_clocks(column.computed, columns))
+        for column in elements.columns
+    )
+    if elements.watermark is not None:
+        text = _with_wall_clocks(elements.watermark.expression, columns)
+        elements.watermark = replace(elements.watermark, expression=text)
     found["watermark"] = elements.watermark
     found["primary_key"] = tuple(token.text for token in elements.primary_key)
     partitioned_by = found.get("partitioned_by", ())
@@ -219,6 +229,19 @@ def _expression(parser: SqlWinParser) -> str:
     return to_spark(whole.this)
 
 
+def _with_wall_clocks(expression: str, columns: Mapping[str, TableColumn]) -> str:
+    """An expression over the columns of a table, in which times without a zone stay that."""
+
+    def type_of(part: exp.Expr) -> str | None:
+        type_ = _known_type(part, columns)
+        return None if type_ is None else type_.lower()
+
+    query = parse_query(f"SELECT {expression}")
+    if not keep_wall_clocks(query, type_of):
+        return expression
+    return to_spark(query.expressions[0].unalias())
+
+
 def _optional_comment(parser: SqlWinParser) -> str | None:
     if not parser._match(TokenType.COMMENT):
         return None
@@ -352,6 +375,12 @@ def _known_type(expr: exp.Expr, columns: Mapping[str, TableColumn]) -> str | Non
             lengths = [isinstance(side.unnest(), exp.Interval) for side in sides]
             if sum(lengths) == 1:
                 return _known_type(sides[lengths.index(False)], columns)
+            types = {_known_type(side, columns) for side in sides}
+            return "BIGINT" if types <= {"INT", "BIGINT"} else None
+        case exp.Div():
+            return "DOUBLE"
+        case exp.Mul() | exp.IntDiv() | exp.Mod() if not expr.find(exp.Interval):
+            return "BIGINT"
         case exp.Predicate() | exp.Connector() | exp.Not() | exp.Boolean():
             return "BOOLEAN"
     return "STRING" if isinstance(expr, _TEXTS) else None

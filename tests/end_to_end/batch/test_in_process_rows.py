@@ -88,7 +88,7 @@ def test_a_written_instant_compares_with_local_times_as_in_spark(
 ) -> None:
     trips.execute(f"SET 'table.local-time-zone' = '{zone}'")
     for function in (">", ">=", "<", "<=", "=", "<>"):
-        where = f"ts {function} TIMESTAMP '{at}'"
+        where = f"ts {function} TIMESTAMP_LTZ '{at}'"
         query = PLAIN["ts"].replace(" GROUP BY", f" WHERE {where} GROUP BY")
         counted = f"SELECT COUNT(*) AS n FROM trips WHERE {where}"
         total = query.replace("SUM(fare) AS s, AVG(fare) AS a", "COUNT(*) AS n")

@@ -134,7 +134,29 @@ def test_division_is_of_doubles_and_div_of_bigints():
     ],
 )
 def test_a_timestamp_without_zone_is_in_the_zone_of_the_session(time_zone, text, utc):
-    assert translate(f"TIMESTAMP '{text}'", time_zone) == translate(f"TIMESTAMP '{utc}'")
+    expected = translate(f"TIMESTAMP_LTZ '{utc}'")
+    assert translate(f"TIMESTAMP_LTZ '{text}'", time_zone) == expected
+
+
+@pytest.mark.parametrize("zone", ["UTC", "+05:30", "America/Los_Angeles", "IST"])
+def test_a_timestamp_literal_has_no_zone(zone):
+    literal = Constant(1_710_037_800_000_000, "timestamp_ntz")
+    assert translate("TIMESTAMP '2024-03-10 02:30:00'", zone) == literal
+    assert translate("n < TIMESTAMP '2024-03-10 02:30:00'", zone) == Call(
+        "<", (ColumnRef("n", "timestamp_ntz"), literal), "boolean"
+    )
+
+
+@pytest.mark.parametrize(
+    ("zone", "instant"),
+    [("UTC", "2024-03-10 02:30:00"), ("America/Los_Angeles", "2024-03-10 10:30:00")],
+)
+def test_a_timestamp_literal_beside_an_instant_is_read_on_the_session_s_clock(zone, instant):
+    expected = translate(f"t < TIMESTAMP_LTZ '{instant}'")
+    assert translate("t < TIMESTAMP '2024-03-10 02:30:00'", zone) == expected
+    assert translate("t < TIMESTAMP '2024-03-10 02:30:00Z'", zone) == translate(
+        "t < TIMESTAMP_LTZ '2024-03-10 02:30:00'"
+    )
 
 
 def test_a_written_string_next_to_a_date_is_a_date():
@@ -241,12 +263,14 @@ def test_what_is_left_to_spark_says_why(sql, reason):
 
 @pytest.mark.parametrize("time_zone", ["IST", "Mars/Olympus"])
 def test_a_local_time_is_left_to_spark_where_its_zone_is_java_s_own(time_zone):
-    sql = "t > TIMESTAMP '2024-01-01 00:00:00'"
+    beside = "a TIMESTAMP_NTZ beside a TIMESTAMP is left to Spark in this time zone"
+    assert translate("t > TIMESTAMP '2024-01-01 00:00:00'", time_zone) == beside
+    sql = "t > TIMESTAMP_LTZ '2024-01-01 00:00:00'"
     assert translate(sql, time_zone) == "'2024-01-01 00:00:00' as TIMESTAMP is left to Spark"
 
 
 def test_a_local_time_before_1970_is_left_to_spark_where_the_zone_has_a_history():
-    sql = "TIMESTAMP '1883-11-18 12:00:00'"
+    sql = "TIMESTAMP_LTZ '1883-11-18 12:00:00'"
     assert isinstance(translate(sql, "America/New_York"), str)
     assert isinstance(translate(sql, "UTC"), Constant)
 

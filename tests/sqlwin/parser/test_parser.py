@@ -40,7 +40,7 @@ def marked(error: SqlSyntaxError) -> str:
 UNCHANGED = [
     r"""SELECT 'it''s', "say ""x", 'a""b', 'a\'b', 'tab\t', r'\d+', '\%'""",
     "SELECT 10L, 1S, 2Y, 1.5D, 1.5BD, -9223372036854775808L, 1e3",
-    "SELECT DATE '2024-01-31', TIMESTAMP '2024-01-31 00:00:00', TIMESTAMP_NTZ '2024-01-31'",
+    "SELECT DATE '2024-01-31', TIMESTAMP_LTZ '2024-01-31 00:00:00', TIMESTAMP_NTZ '2024-01-31'",
     "SELECT INTERVAL 1 DAY 2 HOURS, INTERVAL '1 day', INTERVAL -'4' MINUTE, -INTERVAL '1' YEAR",
     "SELECT INTERVAL '1 02:03:04.5' DAY TO SECOND + INTERVAL '1-2' YEAR TO MONTH",
     "SELECT interval - 4, interval FROM t",
@@ -65,6 +65,27 @@ UNCHANGED = [
     "SELECT bytes, date, timestamp, session, hop, a.end, `a``b`, `select` FROM t",
     "SELECT tumble(ts, INTERVAL '1' MINUTE) FROM t GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE)",
 ]
+
+
+@pytest.mark.parametrize(
+    ("text", "has_zone"),
+    [
+        ("2026-03-29 02:30:00", False),
+        ("2026-3-9T2:30:00.123456", False),
+        ("2026-03-29", False),
+        (" 2026-03-29 02:30 ", False),
+        ("-0001-01-01 00:00:00", False),
+        ("2026-03-29 02:30:00Z", True),
+        ("2026-03-29 02:30:00+02:00", True),
+        ("2026-03-29 02:30:00 Europe/Berlin", True),
+        ("now", True),
+    ],
+)
+def test_a_timestamp_literal_is_an_instant_only_if_it_names_a_zone(
+    text: str, has_zone: bool
+) -> None:
+    name = "TIMESTAMP" if has_zone else "TIMESTAMP_NTZ"
+    assert to_spark(parse_query(f"SELECT TIMESTAMP '{text}'")) == f"SELECT {name} '{text}'"
 
 
 @pytest.mark.parametrize("sql", UNCHANGED)

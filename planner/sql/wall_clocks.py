@@ -1,0 +1,213 @@
+"""Times without a zone: calls that Spark would take through the session's time zone.
+
+Spark's functions on times take instants. Given a TIMESTAMP without a zone, Spark makes an instant
+of it first, and a wall clock that a clock change skips is an hour later afterwards. Here such
+calls are written so that the wall clock stays what it is, as in Flink and the SQL standard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from sqlglot import exp
+
+from planner.sql.build import alias, function_call, literal, named_struct, to_sql
+from planner.sql.nodes import KeywordCall
+
+# Spark's type of an expression; None: unknown
+TypeOf = Callable[[exp.Expr], str | None]
+
+WALL_CLOCK = "timestamp_ntz"
+# Types whose values have no zone and stand for a date and time
+_WITHOUT_ZONE = ("string", "date", WALL_CLOCK, "void")
+# Letters that stand for a zone or an offset in a pattern of times
+_ZONE_LETTERS = frozenset("VzOXxZ")
+
+# Units of DATE_TRUNC that are dates, as TRUNC has them
+_DATE_UNITS = {
+    **dict.fromkeys(("YEAR", "YYYY", "YY"), "YEAR"),
+    **dict.fromkeys(("MONTH", "MM", "MON"), "MM"),
+    "QUARTER": "QUARTER",
+    "WEEK": "WEEK",
+}
+_CLOCK_UNITS = ("DAY", "DD", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
+# Units of TIMESTAMPDIFF that have one length
+_LENGTHS = {
+    "MICROSECOND": "'0.000001' SECOND",
+    "MILLISECOND": "'0.001' SECOND",
+    "SECOND": "'1' SECOND",
+    "MINUTE": "'1' MINUTE",
+    "HOUR": "'1' HOUR",
+    "DAY": "'1' DAY",
+    "WEEK": "'7' DAY",
+}
+
+
+def keep_wall_clocks(tree: exp.Expr, type_of: TypeOf) -> bool:
+    """Write calls on times without a zone so that they stay that, in place; True if there were any.
+
+    TO_TIMESTAMP of a text, DATE_TRUNC, DATE_FORMAT, TIMESTAMPDIFF. Calls on instants, and on
+    numbers, stay Spark's.
+
+    Args:
+        tree: a SELECT, whose subqueries are left out, or an expression with a parent.
+        type_of: gives Spark's type of an argument.
+    """
+    has_any = False
+    type_of = _knowing(type_of)
+    calls = list(_calls(tree))
+    names = [to_sql(call) for call in calls]
+    for call, name in zip(reversed(calls), reversed(names), strict=True):  # the inner ones first
+        new = _REWRITES[call.name.upper()](call, type_of)
+        if new is None:
+            continue
+        has_any = True
+        new.meta.update(call.meta)
+        if isinstance(call.parent, exp.Select) and call.arg_key == "expressions":
+            new = alias(new, name)
+        call.replace(new)
+    return has_any
+
+
+def _knowing(type_of: TypeOf) -> TypeOf:
+    """The same, answered here for the calls that this module writes."""
+
+    def known(expr: exp.Expr) -> str | None:
+        is_call = isinstance(expr, exp.Anonymous) and expr.name.upper() == "TO_TIMESTAMP_NTZ"
+        return WALL_CLOCK if is_call else type_of(expr)
+
+    return known
+
+
+def _calls(tree: exp.Expr) -> Iterator[exp.Anonymous]:
+    parts: list[exp.Expr] = [tree]
+    if isinstance(tree, exp.Query):
+        parts = [p for p in tree.iter_expressions() if p.arg_key not in ("from_", "with_")]
+    for part in parts:
+        for node in part.walk(prune=lambda node: isinstance(node, exp.Query)):
+            if isinstance(node, exp.Anonymous) and node.name.upper() in _REWRITES:
+                yield node
+
+
+def _to_timestamp(call: exp.Anonymous, type_of: TypeOf) -> exp.Expr | None:
+    args = call.expressions
+    if len(args) == 2:
+        # a pattern with a zone reads an instant
+        is_local = not (_is_text(args[1]) and _has_zone(args[1].name))
+        return function_call("TO_TIMESTAMP_NTZ", *args) if is_local else None
+    if len(args) != 1:
+        return None
+    type_ = "string" if _is_text(args[0]) else type_of(args[0])
+    is_local = type_ in _WITHOUT_ZONE or type_ is None
+    return function_call("TO_TIMESTAMP_NTZ", *args) if is_local else None
+
+
+def _has_zone(pattern: str) -> bool:
+    """Whether a pattern of times reads a zone; what stands in quotes is text."""
+    return bool(_ZONE_LETTERS.intersection("".join(pattern.split("'")[::2])))
+
+
+def _date_trunc(call: exp.Anonymous, type_of: TypeOf) -> exp.Expr | None:
+    if len(call.expressions) != 2 or not _is_text(call.expressions[0]):
+        return None
+    unit, value = call.expressions[0].name.upper(), call.expressions[1]
+    if unit not in _DATE_UNITS and unit not in _CLOCK_UNITS:
+        return None  # Spark gives NULL
+    local = _as_wall_clock(value, type_of(value))
+    if local is None:
+        return None
+    if unit in _CLOCK_UNITS:
+        return floor_clock(local, unit)
+    date = exp.Cast(this=local, to=exp.DataType.build("date"))
+    return at_midnight(function_call("TRUNC", date, literal(_DATE_UNITS[unit])))
+
+
+def _date_format(call: exp.Anonymous, type_of: TypeOf) -> exp.Expr | None:
+    if len(call.expressions) != 2:
+        return None
+    value, pattern = call.expressions
+    if not _is_text(pattern) or _has_zone(pattern.name):
+        return None
+    local = _as_wall_clock(value, type_of(value))
+    if local is None:
+        return None
+    # Of Spark's functions only those for JSON and CSV format a wall clock as it is. They are slow,
+    # and needed only for what a clock change skips.
+    instant = exp.Cast(this=local.copy(), to=exp.Var(this="TIMESTAMP_LTZ"))
+    again = exp.Cast(this=instant, to=exp.Var(this="TIMESTAMP_NTZ"))
+    options = function_call("MAP", literal("timestampNTZFormat"), pattern)
+    json = function_call("TO_JSON", named_struct(t=local), options)
+    return exp.Case(
+        ifs=[
+            exp.If(
+                this=exp.EQ(this=again, expression=exp.Paren(this=local.copy())),
+                true=function_call(call.this, local, pattern),
+            )
+        ],
+        default=function_call("GET_JSON_OBJECT", json, literal("$.t")),
+    )
+
+
+def _timestampdiff(call: exp.Anonymous, type_of: TypeOf) -> exp.Expr | None:
+    if len(call.expressions) != 3 or call.expressions[0].name.upper() not in _LENGTHS:
+        return None
+    unit, *times = call.expressions
+    types = [type_of(time) for time in times]
+    if WALL_CLOCK not in types:
+        return None
+    first, last = (_as_wall_clock(time, type_) for time, type_ in zip(times, types, strict=True))
+    if first is None or last is None:
+        return None
+    between = exp.Sub(this=exp.Paren(this=last), expression=exp.Paren(this=first))
+    length = exp.Var(this=f"INTERVAL {_LENGTHS[unit.name.upper()]}")
+    return exp.Paren(this=exp.IntDiv(this=exp.Paren(this=between), expression=length))
+
+
+_REWRITES: dict[str, Callable[[exp.Anonymous, TypeOf], exp.Expr | None]] = {
+    "DATEDIFF": _timestampdiff,
+    "DATE_DIFF": _timestampdiff,
+    "DATE_FORMAT": _date_format,
+    "DATE_TRUNC": _date_trunc,
+    "TIMESTAMPDIFF": _timestampdiff,
+    "TO_TIMESTAMP": _to_timestamp,
+}
+
+
+def _is_text(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Literal) and bool(node.is_string)
+
+
+def _as_wall_clock(value: exp.Expr, type_: str | None) -> exp.Expr | None:
+    """A TIMESTAMP without a zone, or a DATE at midnight; None for all else."""
+    if type_ == "date":
+        return at_midnight(value.copy())
+    return value.copy() if type_ == WALL_CLOCK else None
+
+
+def at_midnight(date: exp.Expr) -> exp.Expr:
+    """The TIMESTAMP without a zone at which a DATE begins."""
+    return exp.Cast(this=date, to=exp.Var(this="TIMESTAMP_NTZ"))
+
+
+def floor_clock(value: exp.Expr, unit: str) -> exp.Expr:
+    """The wall clock at which the day, the hour ... of another one begins.
+
+    Args:
+        value: a TIMESTAMP without a zone.
+        unit: DAY, HOUR, MINUTE, SECOND, MILLISECOND or MICROSECOND.
+    """
+    if unit == "MICROSECOND":
+        return value.copy()
+    if unit in ("DAY", "DD"):
+        return at_midnight(exp.Cast(this=value.copy(), to=exp.DataType.build("date")))
+    second: exp.Expr = KeywordCall(
+        this="EXTRACT", expressions=[exp.Var(this="SECOND"), value.copy()], words=["", "FROM"]
+    )
+    minute: exp.Expr = literal(0)
+    if unit in ("SECOND", "MILLISECOND"):
+        step = exp.Literal.number("1" if unit == "SECOND" else "0.001")
+        second = exp.Mod(this=exp.Paren(this=second), expression=step)
+    elif unit == "HOUR":
+        minute = function_call("MINUTE", value)
+    rest = function_call("MAKE_DT_INTERVAL", literal(0), literal(0), minute, second)
+    return exp.Paren(this=exp.Sub(this=exp.Paren(this=value.copy()), expression=rest))

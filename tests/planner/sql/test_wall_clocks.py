@@ -1,0 +1,94 @@
+"""Calls on times without a zone, as Spark is given them."""
+
+from __future__ import annotations
+
+import pytest
+from sqlglot import exp
+
+from planner.sql.build import to_sql
+from planner.sql.wall_clocks import keep_wall_clocks
+from sqlwin.parser.parser import parse_query
+from sqlwin.statements.parse import parse_statement
+
+TYPES = {"ts": "timestamp_ntz", "d": "date", "at": "timestamp", "s": "string", "n": "bigint"}
+
+
+def type_of(expr: exp.Expr) -> str | None:
+    return TYPES.get(expr.name) if isinstance(expr, exp.Column) else None
+
+
+def kept(expression: str) -> str:
+    tree = parse_query(f"SELECT {expression} AS x FROM t")
+    keep_wall_clocks(tree, type_of)
+    return to_sql(tree).removeprefix("SELECT ").removesuffix(" AS x FROM t")
+
+
+HOUR = "((ts) - MAKE_DT_INTERVAL(0, 0, MINUTE(ts), EXTRACT(SECOND FROM ts)))"
+
+
+@pytest.mark.parametrize(
+    ("written", "given"),
+    [
+        ("TO_TIMESTAMP(s)", "TO_TIMESTAMP_NTZ(s)"),
+        ("TO_TIMESTAMP('2026-03-29 02:30:00')", "TO_TIMESTAMP_NTZ('2026-03-29 02:30:00')"),
+        ("TO_TIMESTAMP(d)", "TO_TIMESTAMP_NTZ(d)"),
+        ("TO_TIMESTAMP(s, 'HH:mm')", "TO_TIMESTAMP_NTZ(s, 'HH:mm')"),
+        ("TO_TIMESTAMP(s, 'HH''Z'' mm')", "TO_TIMESTAMP_NTZ(s, 'HH''Z'' mm')"),
+        ("DATE_TRUNC('hour', ts)", HOUR),
+        ("date_trunc('DAY', ts)", "CAST(CAST(ts AS DATE) AS TIMESTAMP_NTZ)"),
+        (
+            "DATE_TRUNC('MON', ts)",
+            "CAST(TRUNC(CAST(ts AS DATE), 'MM') AS TIMESTAMP_NTZ)",
+        ),
+        (
+            "TIMESTAMPDIFF(HOUR, ts, TO_TIMESTAMP(s))",
+            "(((TO_TIMESTAMP_NTZ(s)) - (ts)) DIV INTERVAL '1' HOUR)",
+        ),
+        ("DATEDIFF(DAY, d, ts)", "(((ts) - (CAST(d AS TIMESTAMP_NTZ))) DIV INTERVAL '1' DAY)"),
+    ],
+)
+def test_times_without_a_zone_stay_without_one(written: str, given: str) -> None:
+    assert kept(written) == given
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "TO_TIMESTAMP(n)",
+        "TO_TIMESTAMP(at)",
+        "TO_TIMESTAMP(s, 'HH:mm XXX')",
+        "DATE_TRUNC('hour', at)",
+        "DATE_TRUNC(s, ts)",
+        "DATE_FORMAT(at, 'HH:mm')",
+        "DATE_FORMAT(ts, s)",
+        "TIMESTAMPDIFF(HOUR, at, ts)",
+        "TIMESTAMPDIFF(MONTH, ts, ts)",
+        "DATEDIFF(d, ts)",
+    ],
+)
+def test_instants_and_numbers_are_left_to_spark(call: str) -> None:
+    assert kept(call) == call
+
+
+def test_a_column_without_a_name_is_named_after_the_text() -> None:
+    tree = parse_query("SELECT DATE_TRUNC('hour', TO_TIMESTAMP(s)) FROM t")
+    keep_wall_clocks(tree, type_of)
+    assert isinstance(tree, exp.Select)
+    assert tree.selects[0].alias == "DATE_TRUNC('hour', TO_TIMESTAMP(s))"
+
+
+@pytest.mark.parametrize(
+    ("columns", "computed"),
+    [
+        ("s STRING, ts AS TO_TIMESTAMP(s)", "TO_TIMESTAMP_NTZ(s)"),
+        ("ts AS TO_TIMESTAMP(s)", "TO_TIMESTAMP_NTZ(s)"),
+        ("n BIGINT, ts AS TO_TIMESTAMP(n)", "TO_TIMESTAMP(n)"),
+        ("n BIGINT, ts AS TO_TIMESTAMP(n / 1000)", "TO_TIMESTAMP(n / 1000)"),
+        ("at TIMESTAMP_LTZ(3), ts AS TO_TIMESTAMP(at)", "TO_TIMESTAMP(at)"),
+        ("h TIMESTAMP(3), ts AS DATE_TRUNC('hour', h)", HOUR.replace("ts", "h")),
+        ("p AS PROCTIME()", "PROCTIME()"),
+    ],
+)
+def test_computed_columns_keep_wall_clocks(columns: str, computed: str) -> None:
+    statement = parse_statement(f"CREATE TABLE t ({columns}) WITH ('connector' = 'memory')")
+    assert statement.columns[-1].computed == computed  # type: ignore[attr-defined]
