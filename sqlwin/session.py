@@ -29,6 +29,7 @@ from sqlwin.result import Result
 from sqlwin.statements.nodes import CreateTable, Explain
 from sqlwin.statements.parameters import Params, bind_parameters, check_parameters
 from sqlwin.statements.parse import parse_statement
+from sqlwin.statements.quotes import DoubleQuotes
 from sqlwin.statements.split import split_script
 
 if TYPE_CHECKING:
@@ -278,11 +279,12 @@ class Session:
             raise
         n_in_order = 0
         for part in parts:
-            bound = bind_parameters(part.text, params, n_in_order)
+            # a statement before this one may have set it
+            quotes = DoubleQuotes(self._runner.config.double_quotes)
+            bound = bind_parameters(part.text, params, n_in_order, quotes)
             n_in_order += sum(each.name is None for each in bound.parameters)
             mask = self._runner.config.mask
             if mask.more or bound.parameters:
-                # a statement before this one may have set it
                 mask.remember(bound.text)
             yield ScriptPlace(part, bound, script, file, mask)
 

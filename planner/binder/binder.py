@@ -7,8 +7,8 @@ so that the text that is left, whatever it does, can be handed to Spark as it st
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -45,6 +45,7 @@ from planner.nodes.logical import (
 )
 from planner.nodes.windows import window_properties
 from planner.sql.build import relation, select_all_from, to_sql
+from planner.sql.double_quotes import check_names, check_texts, has_double_quotes
 from planner.sql.flink_functions import rewrite_functions, round_time, rounded_times
 from planner.sql.flink_queries import rewrite_clauses, unnest_maps
 from planner.sql.names import (
@@ -60,7 +61,14 @@ from planner.sql.nodes import (
     name_of_columns,
     span_of,
 )
-from planner.sql.parts import BESIDE, only_window_function, parts_below, select_from_same
+from planner.sql.parts import (
+    BESIDE,
+    only_window_function,
+    operands_alone,
+    parts_below,
+    select_from_same,
+    sources_of,
+)
 from planner.sql.render import RESPELLED
 from planner.sql.table_options import name_with_options, refuse_options
 from planner.sql.wall_clocks import keep_wall_clocks
@@ -103,7 +111,8 @@ def bind(query: exp.Query, sql: str, catalog: Catalog, strict: bool = False) -> 
         check_query(query, sql)
     original, query = query, query.copy()
     has_hints = any(LEFT_OUT_HINTS in select.meta for select in query.find_all(exp.Select))
-    binder.rewritten = _rewrite(query, sql) or has_hints
+    # Spark takes no alias in double quotes, and sqlwin does
+    binder.rewritten = _rewrite(query, sql) or has_hints or '"' in sql
     binder.mark_aggregates(query)
     try:
         plan = binder.bind_query(query, {})
@@ -134,6 +143,7 @@ class _Binder(Relations):
         self.strict = strict
         self.notes: list[LeftToSpark] = []
         self._views: list[str] = []  # the views whose texts are being bound
+        self._checks_quotes = True
 
     def mark_aggregates(self, query: exp.Query) -> None:
         """Mark the user-defined aggregates of a text, with all queries in it, once."""
@@ -151,6 +161,8 @@ class _Binder(Relations):
         if isinstance(query, exp.Subquery):
             query.set("this", self.lift(query.this, scope))
             return query
+        if self._checks_quotes and has_double_quotes(query):
+            self._check_double_quotes(query, scope)
         if isinstance(query, exp.Select):
             query = self._without_qualify(query, scope)
             rewrite_group_windows(query, self.sql)
@@ -176,6 +188,29 @@ class _Binder(Relations):
         if function is not None:
             return self._lift_block(query, function, scope)
         return self._lift_joins_and_ranks(query, scope)
+
+    def _check_double_quotes(self, query: exp.Query, scope: Scope) -> None:
+        """Refuse text in double quotes that may be meant as a name."""
+        sql = "" if self._views else self.sql
+        check_names(query, sql)
+        whole: exp.Query = operands_alone(query)
+        parts: list[exp.Query] = []
+        if isinstance(query, exp.Select):
+            whole = select_from_same(query, [exp.Star()])
+            # a source that reads the others, such as LATERAL, cannot be bound without them
+            parts = [select_all_from(source.copy()) for source in sources_of(query)]
+        names = self._names_of([whole], scope) or self._names_of(parts, scope)
+        check_texts(query, names, sql)
+
+    def _names_of(self, queries: Iterable[exp.Query], scope: Scope) -> frozenset[str]:
+        """The column names of queries; those that cannot be bound alone have none."""
+        names: set[str] = set()
+        self._checks_quotes = False  # the originals are checked when they are lifted
+        for query in queries:
+            with suppress(AnalysisError):
+                names.update(column.name for column in self.bind_query(query, scope).schema)
+        self._checks_quotes = True
+        return frozenset(names)
 
     def _lift_joins_and_ranks(self, query: exp.Select, scope: Scope) -> exp.Select:
         """The query with joins of windows and rankings inside windows as nodes of their own."""

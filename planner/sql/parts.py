@@ -64,6 +64,21 @@ def operands(query: exp.Union) -> list[exp.Expr]:
     return found
 
 
+def operands_alone(query: exp.Query) -> exp.Query:
+    """A copy of a set operation without the clauses behind it, such as ORDER BY."""
+    copy = query.copy()
+    for key in [key for key in copy.args if key in exp.QUERY_MODIFIERS]:
+        copy.set(key, None)
+    return copy
+
+
+def sources_of(select: exp.Select) -> list[exp.Expr]:
+    """The relations that a SELECT reads, in order."""
+    clause = select.args.get("from_")
+    first = [] if clause is None else [clause.this]
+    return [*first, *(join.this for join in select.args.get("joins") or ())]
+
+
 def has_beside(node: exp.Expr) -> bool:
     """Whether joins, pivots, samples and the like stand in a SELECT, or behind a relation."""
     return any(node.args.get(key) for key in BESIDE)

@@ -485,7 +485,7 @@ class SessionCatalog:
             dataframe = self._view_dataframe(entry)
         else:
             dataframe = entry.dataframe
-        dataframe.createOrReplaceTempView(view)
+        dataframe.createOrReplaceTempView(quoted(view))
         self.views_in_spark.show(view, self)
         self._shown[key] = dataframe
 

@@ -23,6 +23,7 @@ Value = str | int | bool | tuple[str, ...] | None
 
 
 _SPARK = "spark."
+_DOUBLE_QUOTES = "sqlwin.double-quotes"
 
 # Below, tasks send crumbs; above, a column of the buffer may be more than Arrow holds in one piece.
 _LEAST_BUFFER = 1 << 20
@@ -98,6 +99,15 @@ class Config:
     def is_set(self, key: str) -> bool:
         """Whether a setting was given a value."""
         return key in self._texts
+
+    @property
+    def double_quotes(self) -> str:
+        """The value of `sqlwin.double-quotes`; until it is set, Spark's own setting counts."""
+        if not self.is_set(_DOUBLE_QUOTES):
+            names = self._texts.get("spark.sql.ansi.doubleQuotedIdentifiers", "")
+            if names.strip().lower() == "true":
+                return "identifier"
+        return str(self.get(_DOUBLE_QUOTES))
 
     @property
     def mask(self) -> Mask:

@@ -98,6 +98,14 @@ SETTINGS: dict[str, Setting] = {
             "for how long EXPLAIN ANALYZE runs a stream of unbounded input; 0: until Ctrl-C",
         ),
         Setting(
+            "sqlwin.double-quotes",
+            Type.CHOICE,
+            "checked",
+            "the meaning of text in double quotes: `string`, `identifier` (a name), or `checked`: "
+            "a string, and an error where a column in scope has that name",
+            choices=("checked", "identifier", "string"),
+        ),
+        Setting(
             "sqlwin.emit.early-fire.rows",
             Type.INT,
             "0",

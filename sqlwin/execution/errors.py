@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from types import TracebackType
 
-from runtime.errors import ErrorKind, SqlwinError
+from runtime.errors import ErrorKind, SqlSyntaxError, SqlwinError
 from runtime.redaction import DEFAULT, Mask
 from runtime.spark.errors import translate
 from sqlwin.catalog.catalog import SessionCatalog
@@ -35,6 +35,7 @@ class ScriptPlace:
     def placed(self, error: SqlwinError) -> SqlwinError:
         """An error about the statement, with its place in the whole script."""
         error.mask = self.mask
+        self._explain_double_quotes(error)
         if error.file is not None:
             return error  # of a file that the statement names
         text = self.bound.text
@@ -52,6 +53,18 @@ class ScriptPlace:
             error.sql = self.script
         error.file = error.file or self.file
         return error
+
+    def _explain_double_quotes(self, error: SqlwinError) -> None:
+        """Say what double quotes mean, where a syntax error stands at text in them."""
+        text, place = error.sql, error.position
+        if not isinstance(error, SqlSyntaxError) or text is None or place is None:
+            return
+        # in the other modes no double quotes are left in the text
+        if error.file is None and text.startswith('"', place.offset):
+            error.hint = (
+                "text in double quotes is a string: a name stands in backticks, or "
+                "SET 'sqlwin.double-quotes' = 'identifier'"
+            )
 
 
 @dataclass(frozen=True)

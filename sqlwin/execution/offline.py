@@ -42,8 +42,9 @@ from sqlwin.statements.nodes import (
     Set,
     Statement,
 )
-from sqlwin.statements.parameters import Params
+from sqlwin.statements.parameters import Params, bind_parameters
 from sqlwin.statements.parse import parse_statement
+from sqlwin.statements.quotes import DoubleQuotes
 from sqlwin.statements.split import split_script
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class OfflineSession:
             raise NeedsSpark from error
 
     def _documents(self, text: str) -> list[QueryDocument]:
-        statement = self._begun(text)
+        statement = self._begun(self._bound(text))
         match statement:
             case Explain(statement=Query() as query) if not statement.details:
                 return [self._explained(query)]
@@ -133,6 +134,7 @@ class OfflineSession:
         return []
 
     def _result(self, text: str) -> Result:
+        text = self._bound(text)
         statement = self._begun(text)
         if not isinstance(statement, Query):
             return self._prepared(statement)
@@ -143,6 +145,10 @@ class OfflineSession:
         plan, here, notes = found
         rows = RowsHere(here, plan.physical.schema)
         return Result(text, "query", here=rows, statement_notes=notes)
+
+    def _bound(self, text: str) -> str:
+        """Return a statement's text with double quotes rewritten as the settings want them."""
+        return bind_parameters(text, None, quotes=DoubleQuotes(self._config.double_quotes)).text
 
     def _begun(self, text: str) -> Statement:
         statement = parse_statement(text)

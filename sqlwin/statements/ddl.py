@@ -10,6 +10,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
+from planner.sql.double_quotes import double_quotes_error, is_in_double_quotes
 from planner.sql.flink_functions import rewrite_functions
 from planner.sql.flink_queries import rewrite_clauses
 from planner.sql.render import SparkSql
@@ -111,6 +112,7 @@ class _Elements:
     primary_key: list[Token] = field(default_factory=list)
     watermark: Watermark | None = None
     watermark_token: Token | None = None
+    double_quoted: list[exp.Expr] = field(default_factory=list)
 
     def set_primary_key(self, parser: SqlWinParser, first: Token, columns: list[Token]) -> None:
         """Take the columns of a PRIMARY KEY that begins at a token; NOT ENFORCED may follow."""
@@ -159,7 +161,7 @@ def _read_watermark(parser: SqlWinParser, elements: _Elements) -> None:
         )
     if not parser._match(TokenType.ALIAS):
         parser.raise_error("Expecting AS")
-    expression = _expression(parser)
+    expression = _expression(parser, elements)
     if elements.watermark is not None:
         parser.fail("a table has one WATERMARK", first, parser._prev)
     elements.watermark = Watermark(name, expression)
@@ -169,7 +171,7 @@ def _read_watermark(parser: SqlWinParser, elements: _Elements) -> None:
 def _read_column(parser: SqlWinParser, elements: _Elements) -> TableColumn:
     name = read_identifier(parser, "a column")
     if parser._match(TokenType.ALIAS):
-        computed = _expression(parser)
+        computed = _expression(parser, elements)
         comment = _optional_comment(parser)
         return TableColumn(name, None, comment=comment, computed=computed)
     type_ = _read_type(parser, name)
@@ -216,12 +218,13 @@ def _read_type(parser: SqlWinParser, column: str) -> str:
     return column_type(parser, kind, first)
 
 
-def _expression(parser: SqlWinParser) -> str:
-    """An expression, as Spark SQL text."""
+def _expression(parser: SqlWinParser, elements: _Elements) -> str:
+    """Read an expression, as Spark SQL text."""
     first = parser._curr
     node = parser._parse_disjunction()
     if node is None:
         parser.fail("expected an expression", first)
+    elements.double_quoted += filter(is_in_double_quotes, node.find_all(exp.Literal))
     whole = exp.Paren(this=node)
     rewrite_clauses(whole, parser.sql)
     # PROCTIME() stays: it makes a column of processing time
@@ -251,7 +254,14 @@ def _optional_comment(parser: SqlWinParser) -> str | None:
 def _check_names(
     parser: SqlWinParser, elements: _Elements, partitioned_by: Sequence[Token], *, has_query: bool
 ) -> None:
-    """The columns that clauses name are there, where all are listed: LIKE, AS, files bring more."""
+    """Check that clauses name columns of the table.
+
+    Only where all columns are listed: LIKE, AS and files bring more.
+    """
+    columns = {column.name.lower(): column.name for column in elements.columns}
+    for text in elements.double_quoted:
+        if text.name.lower() in columns:
+            raise double_quotes_error(text, columns[text.name.lower()], parser.sql)
     if has_no_physical_columns(elements.columns) and not (has_query and elements.columns):
         return
     uses = [("PRIMARY KEY", token) for token in elements.primary_key]

@@ -5,6 +5,9 @@ stand wherever a literal may (`LIMIT :n`, `INTERVAL :n MINUTES`, `'path' = :path
 Spark's own too. It cannot become anything else: a parameter is a token, never a part of a string, a
 comment or a name, and whatever a string holds is escaped. Places in the text with values are
 brought back to the text that the user wrote, see `BoundText.original`.
+
+Text in double quotes is replaced on the same road where a setting gives it one meaning: every later
+step, Spark and the definitions of views included, then reads single quotes or backticks.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from runtime.errors import AnalysisError, Position, SqlSyntaxError, SqlwinError, nearest
 from sqlwin.parser.parser import tokenize
 from sqlwin.statements.literals import literal_of
+from sqlwin.statements.quotes import DoubleQuotes, unambiguous_quotes
 
 Params = Mapping[str, object] | Sequence[object]
 
@@ -40,7 +44,10 @@ class Parameter(NamedTuple):
 
 
 class _Segment(NamedTuple):
-    """A literal in the text with values, and the parameter that it stands for; ends exclusive."""
+    """A place of the bound text, and the place of the user's text that it replaces.
+
+    Ends are exclusive.
+    """
 
     start: int
     end: int
@@ -50,12 +57,12 @@ class _Segment(NamedTuple):
 
 @dataclass(frozen=True)
 class BoundText:
-    """A statement whose parameters have values.
+    """A statement whose parameters have values, and whose double quotes have one meaning.
 
     Attributes:
-        text: the statement with literals in their places.
-        segments: where these are.
-        parameters: what they stand for, in the text that the user wrote.
+        text: the statement with the replacements.
+        segments: the places of the replacements.
+        parameters: the parameters, by their places in the text that the user wrote.
     """
 
     text: str
@@ -228,27 +235,37 @@ def used_in(sql: str, given: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in given.items() if name in names}
 
 
-def bind_parameters(sql: str, params: Params | None, n_before: int = 0) -> BoundText:
-    """The statement with values in the places of its parameters.
+def bind_parameters(
+    sql: str,
+    params: Params | None,
+    n_before: int = 0,
+    quotes: DoubleQuotes = DoubleQuotes.CHECKED,
+) -> BoundText:
+    """Put values in the places of a statement's parameters.
 
     Args:
         sql: one statement, which `check_parameters` has seen.
         params: the values by name, or in order.
-        n_before: how many `?` stand in statements before it.
+        n_before: number of `?` in the statements before it.
+        quotes: the meaning of double quotes, which the text is rewritten for.
     """
-    if params is None or not (found := parameters(sql)):
+    found = [] if params is None else parameters(sql)
+    # (start, exclusive end, new text), in the order of the text
+    changes = list(unambiguous_quotes(sql, quotes))
+    for each in found:
+        assert params is not None
+        n_before += each.name is None
+        # a blank at both sides: nothing before or behind becomes a part of it
+        changes.append((each.start, each.end, f" {_literal(each, n_before, params)} "))
+    if not changes:
         return BoundText(sql)
     pieces: list[str] = []
     segments = []
     at = length = 0
-    for each in found:
-        n_before += each.name is None
-        # a blank at both sides: nothing before or behind becomes a part of it
-        text = f" {_literal(each, n_before, params)} "
-        before = sql[at : each.start]
-        length += len(before)
-        segments.append(_Segment(length, length + len(text), each.start, each.end))
-        pieces += [before, text]
+    for start, end, text in sorted(changes):
+        length += start - at
+        segments.append(_Segment(length, length + len(text), start, end))
+        pieces += [sql[at:start], text]
         length += len(text)
-        at = each.end
+        at = end
     return BoundText("".join([*pieces, sql[at:]]), tuple(segments), tuple(found))

@@ -25,6 +25,7 @@ class KnownNames:
     def __init__(self, thread: SessionThread) -> None:
         self.tables: tuple[str, ...] = ()
         self.functions: tuple[str, ...] = ()
+        self.double_quotes = ""
         self._thread = thread
         self._columns: dict[str, Columns | None] = {}
         self._wanted: list[str] = []
@@ -71,6 +72,8 @@ class KnownNames:
         if self._is_stale:
             self._is_stale = False
             self.tables = tuple(str(row[0]) for row in _rows(session, "SHOW TABLES"))
+            for row in _rows(session, "SET 'sqlwin.double-quotes'"):
+                self.double_quotes = str(row[1])
             self._columns = {}
             self._wanted = list(self.tables[:_EAGER_TABLES])
             if not self.functions:

@@ -12,6 +12,7 @@ from prompt_toolkit.document import Document
 from runtime.names import quoted
 from sqlwin.repl.completion.context import Context, Kind, context_at
 from sqlwin.repl.completion.names import KnownNames
+from sqlwin.repl.completion.tokens import with_backticks
 from sqlwin.repl.completion.words import (
     CLAUSES,
     DURATIONS,
@@ -53,13 +54,20 @@ class SqlCompleter(Completer):
         self, document: Document, complete_event: CompleteEvent
     ) -> Iterable[Completion]:
         """The proposals for the word before the cursor."""
-        context = context_at(document.text_before_cursor, document.text_after_cursor)
+        before, rest = document.text_before_cursor, document.text_after_cursor
+        if self._names.double_quotes == "identifier":
+            before, rest = with_backticks(before), with_backticks(rest)
+        context = context_at(before, rest)
         found = suggestions(context, self._names, asked=complete_event.completion_requested)
         after = document.text_after_cursor[:1]
+        if context.quote == "`":
+            found = [each for each in found if not each.text.endswith("(")]
         for each in found[:_MOST]:
             text = each.text
             if context.quote == "`":
-                text = text.removeprefix("`").removesuffix("`") + "`"
+                # the quote that was typed, which may be a double one
+                typed = document.text_before_cursor[-len(context.prefix) - 1]
+                text = text.removeprefix("`").removesuffix("`") + typed
             # a closing quote or bracket that was put there already
             if after and text.endswith(after) and after in "'\"`)":
                 text = text[:-1]

@@ -52,6 +52,22 @@ def typed_tokens(text: str) -> list[Typed]:
     ]
 
 
+def with_backticks(text: str) -> str:
+    r"""The text with names in double quotes in backticks, the open one too.
+
+    Example:
+        >>> with_backticks('SELECT "a b", \'"\' FROM "t')
+        'SELECT `a b`, \'"\' FROM `t'
+    """
+    pieces = []
+    for match in _TOKEN.finditer(text):
+        token = match.group()
+        if token.startswith('"') and match.lastgroup in ("open", "string"):
+            token = "`" + (token[1:] if match.lastgroup == "open" else token[1:-1] + "`")
+        pieces.append(token)
+    return "".join(pieces)
+
+
 def open_comment(text: str) -> str:
     """What begins the comment that is open at the end of the text: `--`, `/*`, or nothing."""
     last = ""

@@ -3,10 +3,12 @@
 from dataclasses import dataclass, field
 
 import pytest
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
 
 from sqlwin.repl.completion.call_help import call_at
 from sqlwin.repl.completion.context import Kind, context_at
-from sqlwin.repl.completion.suggestions import suggestions
+from sqlwin.repl.completion.suggestions import SqlCompleter, suggestions
 
 
 @dataclass
@@ -19,6 +21,8 @@ class Names:
             "items": [("item", "STRING"), ("listed", "TIMESTAMP_LTZ"), ("weight kg", "INT")],
         }
     )
+
+    double_quotes: str = "checked"
 
     def columns(self, table):
         return self.held.get(table.lower(), ())
@@ -210,6 +214,26 @@ def test_nothing_is_proposed_unasked_where_almost_anything_fits():
 def test_nothing_is_proposed_in_comments_and_strings():
     assert proposed("SELECT 1 -- fr^") == []
     assert proposed("SELECT 'fr^") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "meaning", "texts"),
+    [
+        ('SELECT "wei^ FROM items', "identifier", ['weight kg"']),
+        ('SELECT "wei^" FROM items', "identifier", ["weight kg"]),
+        ('SELECT "pr^ FROM "bids"', "identifier", ['price"']),
+        ('SELECT * FROM "my^', "identifier", ['my table"']),
+        ('SELECT "wei^ FROM items', "checked", []),
+        ('SELECT "wei^ FROM items', "string", []),
+        ("SELECT `wei^ FROM items", "identifier", ["weight kg`"]),
+    ],
+)
+def test_names_in_double_quotes_are_proposed_where_they_are_names(text, meaning, texts):
+    before, _, after = text.partition("^")
+    completer = SqlCompleter(Names(double_quotes=meaning))
+    document = Document(before + after, len(before))
+    found = completer.get_completions(document, CompleteEvent(completion_requested=True))
+    assert [each.text for each in found] == texts
 
 
 def test_what_is_typed_in_full_is_not_proposed():

@@ -9,6 +9,7 @@ from sqlwin.repl.session_thread import SessionState
 
 ROWS = {
     "SHOW TABLES": [("bids",), ("items",)],
+    "SET 'sqlwin.double-quotes'": [("sqlwin.double-quotes", "identifier")],
     "SHOW FUNCTIONS": [("abs",)],
     "DESCRIBE `bids`": [("ts", "timestamp"), ("price", "double"), ("# Partition", ""), ("d", "")],
     "DESCRIBE `items`": [("item", "string")],
@@ -45,6 +46,7 @@ def test_tables_functions_and_columns_are_learnt_one_after_another():
     assert (names.tables, names.functions) == (("bids", "items"), ("abs",))
     assert names.columns("bids") == (("ts", "timestamp"), ("price", "double"))
     assert names.columns("ITEMS") == (("item", "string"),)
+    assert names.double_quotes == "identifier"
 
 
 def test_what_a_statement_of_the_persons_cancelled_is_asked_for_again():

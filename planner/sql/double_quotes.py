@@ -1,0 +1,126 @@
+"""Text in double quotes that is also the name of a column in scope.
+
+Spark reads double quotes as strings; standard SQL reads them as names. A query that means the one
+and gets the other has a wrong answer and no error, so text that could be either is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from sqlglot import exp
+
+from planner.sql.build import identifier, to_sql
+from planner.sql.nodes import position_of
+from planner.sql.render import RAW, quote_string
+from runtime.errors import AnalysisError
+
+# Clauses that see the names of the items of a SELECT
+_SEES_ALIASES = frozenset({"cluster", "distribute", "group", "having", "order", "qualify", "sort"})
+_NOT_READ = frozenset({"from_", "hint", "with_"})
+_SETTING = "SET 'sqlwin.double-quotes' = 'identifier'"
+
+
+def is_in_double_quotes(node: exp.Expr) -> bool:
+    """Whether a literal is a string that was written in double quotes."""
+    return node.is_string and str(node.meta.get(RAW, "")).startswith('"')
+
+
+def has_double_quotes(query: exp.Query) -> bool:
+    """Whether a query holds text in double quotes, its sources left out."""
+    return any(is_in_double_quotes(node) for node, _ in _nodes(query))
+
+
+def check_names(query: exp.Query, sql: str) -> None:
+    """Refuse text in double quotes where only a name makes sense, such as `t."k"`.
+
+    Raises:
+        AnalysisError: with the place in the text.
+    """
+    for node, _ in _nodes(query):
+        parent = node.parent
+        is_part = isinstance(parent, exp.Dot | exp.Column) or (
+            isinstance(parent, exp.Join) and node.arg_key == "using"
+        )
+        if is_part and is_in_double_quotes(node):
+            raise _error(
+                f'"{node.name}" in double quotes is a string, and a name is expected here',
+                node,
+                sql,
+                hint=f"write {_quoted(node.name)}, or {_SETTING} to read double quotes as names",
+            )
+
+
+def check_texts(query: exp.Query, columns: Collection[str], sql: str) -> None:
+    """Refuse text in double quotes that equals the name of a column, in any case.
+
+    Args:
+        query: a SELECT or a set operation.
+        columns: the names of the columns that it reads.
+        sql: the text of the statement; empty for the text of a view.
+
+    Raises:
+        AnalysisError: with the place in the text, and both ways to write what is meant.
+    """
+    names = {name.lower(): name for name in columns}
+    aliases = {}
+    if isinstance(query, exp.Select):
+        items = (item.alias for item in query.selects if isinstance(item, exp.Alias))
+        aliases = {name.lower(): name for name in items}
+    for node, clause in _nodes(query):
+        if not is_in_double_quotes(node) or _has_type(node):
+            continue
+        key = node.name.lower()
+        name = names.get(key) or (aliases.get(key) if clause in _SEES_ALIASES else None)
+        if name is not None:
+            raise double_quotes_error(node, name, sql)
+
+
+def double_quotes_error(node: exp.Expr, name: str, sql: str) -> AnalysisError:
+    """Make the error about a string in double quotes that could be the column `name`."""
+    return _error(
+        f'"{node.name}" is a string in double quotes, and a column is called {_quoted(name)}',
+        node,
+        sql,
+        hint=f"write {_quoted(name)} for the column or {quote_string(node.name)} for the string; "
+        f"{_SETTING} (or 'string') gives double quotes one meaning",
+    )
+
+
+def _error(message: str, node: exp.Expr, sql: str, hint: str) -> AnalysisError:
+    if not sql:
+        return AnalysisError(message, hint=hint)
+    return AnalysisError(message, position=position_of(node, sql), sql=sql, hint=hint)
+
+
+def _nodes(query: exp.Query) -> Iterator[tuple[exp.Expr, str]]:
+    """The literals of a query, each with the clause of `query` that it stands in.
+
+    Subqueries in conditions and items count, because they see the columns of `query`; those in
+    FROM do not.
+    """
+    operands = () if isinstance(query, exp.Select) else ("this", "expression")
+    for part in query.iter_expressions():
+        clause = str(part.arg_key)
+        if clause in _NOT_READ or clause in operands:
+            continue
+        for node in part.walk(prune=_is_source):
+            if isinstance(node, exp.Literal):
+                yield node, clause
+
+
+def _is_source(node: exp.Expr) -> bool:
+    is_joined = isinstance(node.parent, exp.Join) and node.arg_key == "this"
+    return isinstance(node, exp.From) or is_joined
+
+
+def _has_type(node: exp.Expr) -> bool:
+    """Whether it is the text of `INTERVAL "1" DAY` or `DATE "2024-01-31"`."""
+    parent = node.parent
+    return isinstance(parent, exp.Interval) or (
+        isinstance(parent, exp.Cast) and parent.meta.get(RAW) is not None
+    )
+
+
+def _quoted(name: str) -> str:
+    return to_sql(identifier(name))

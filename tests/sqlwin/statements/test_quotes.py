@@ -1,0 +1,59 @@
+"""Double quotes with one meaning: the text that later steps read, and places in errors."""
+
+from __future__ import annotations
+
+import pytest
+
+from sqlwin.config.config import Config
+from sqlwin.statements.parameters import bind_parameters
+from sqlwin.statements.quotes import DoubleQuotes
+
+
+@pytest.mark.parametrize(
+    ("sql", "names", "strings"),
+    [
+        ('SELECT "a b"', "SELECT `a b`", "SELECT 'a b'"),
+        ('"a""b"', '`a"b`', "'a\"b'"),
+        ('"a`b"', "`a``b`", "'a`b'"),
+        ('"it\'s"', "`it's`", r"'it\'s'"),
+        (r'"C:\x"', r"`C:\x`", "'C:x'"),
+        ('DESCRIPTOR("ts")', "DESCRIPTOR(`ts`)", "DESCRIPTOR('ts')"),
+        ('\'"a"\' -- "b"\n, `"c"`', '\'"a"\' -- "b"\n, `"c"`', '\'"a"\' -- "b"\n, `"c"`'),
+    ],
+)
+def test_double_quotes_become_backticks_or_single_quotes(
+    sql: str, names: str, strings: str
+) -> None:
+    assert bind_parameters(sql, None, quotes=DoubleQuotes.IDENTIFIER).text == names
+    assert bind_parameters(sql, None, quotes=DoubleQuotes.STRING).text == strings
+    assert bind_parameters(sql, None).text == sql
+
+
+def test_places_are_those_of_the_text_that_the_user_wrote() -> None:
+    sql = 'SELECT "a`b", :n, "c""d", k'
+    bound = bind_parameters(sql, {"n": 12345}, quotes=DoubleQuotes.IDENTIFIER)
+    assert bound.text == 'SELECT `a``b`,  12345 , `c"d`, k'
+    for new, old in (("`a``b`", '"a`b"'), ("12345", ":n"), ('`c"d`', '"c""d"'), ("k", "k")):
+        start, length = bound.original(bound.text.rindex(new), len(new))
+        assert sql[start : start + length] == old
+
+
+@pytest.mark.parametrize(
+    ("spark", "own", "meaning"),
+    [
+        (None, None, "checked"),
+        ("true", None, "identifier"),
+        ("false", None, "checked"),
+        ("true", "string", "string"),
+        (None, "identifier", "identifier"),
+    ],
+)
+def test_the_setting_of_spark_counts_until_the_own_one_is_set(
+    spark: str | None, own: str | None, meaning: str
+) -> None:
+    config = Config()
+    if spark is not None:
+        config.set("spark.sql.ansi.doubleQuotedIdentifiers", spark)
+    if own is not None:
+        config.set("sqlwin.double-quotes", own)
+    assert config.double_quotes == meaning
