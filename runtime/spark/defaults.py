@@ -129,7 +129,7 @@ def memory_of_workers(master: str, conf: Mapping[str, str]) -> dict[str, str]:
 
     YARN and Kubernetes kill a container that takes more than it asked for. By itself Spark asks for
     a tenth of the heap beside it (on Kubernetes two fifths), whatever runs in there; a worker for
-    each core takes 400 to 900 MB (docs/performance.md). What a user says of it stays.
+    each core takes 400 to 900 MB (docs/measurements.md). What a user says of it stays.
 
     Args:
         master: Spark's master URL.
