@@ -15,11 +15,13 @@ SOURCE = "$source"
 # Where a source has splits with watermarks of their own, SOURCE is its number and so many times one
 # more than the split's number.
 SPLIT = 1024
-# In SOURCE of a row that says something of all sources: with a WATERMARK, that the input has ended.
+# In SOURCE of a row about all sources. With a WATERMARK, of any value, the input has ended: a flag
+# for it, since every number is also the watermark of some row.
 ALL_SOURCES = -1
 # BIGINT microseconds: the row's watermark of its source; NULL where there is none.
 WATERMARK = "$watermark"
-# The watermark after the end of input: no window ends later.
+# The highest watermark: it closes every window. After the end of input it is everybody's, but a row
+# may have it too.
 FINAL_US = (1 << 63) - 1
 # BIGINT microseconds on the windows' wall clock; NULL in a row without a time.
 TIME = "$time_us"

@@ -60,6 +60,7 @@ OperatorSpec = WindowSpec | SessionSpec | GeneralSpec
 # `windows`: a blob of windows; NULL in the row that ends a key group's micro-batch, which has its
 # status and the watermark that it emits. With a watermark it is a blob of late rows, which missed
 # that one. `reader`: the number of the window aggregation whose windows, late rows or status it is.
+# `has_ended` in the status: the input has ended, whatever number the watermark is.
 OUTPUT_DDL = f"reader int, windows binary, watermark_us bigint, `{STATUS}` {STATUS_DDL}"
 
 
@@ -252,6 +253,7 @@ class WindowProcessor(StatefulProcessor):
         ]
         return Row(
             watermark_us=marks.combined_us,
+            has_ended=marks.has_ended,
             sources=sources,
             n_late=status.n_late,
             n_null_times=status.n_null_times,

@@ -22,14 +22,12 @@ from runtime.streaming.source_reads import rows_read
 # The column of a window operator's output that holds its status; NULL in all rows but those.
 STATUS = "$status"
 STATUS_DDL = (
-    "struct<watermark_us: bigint, sources: array<struct<watermark_us: bigint, is_idle: boolean>>, "
-    "n_late: bigint, n_null_times: bigint, n_rows: bigint, n_bytes: bigint, "
-    "next_window_end_us: bigint, closed_us: bigint>"
+    "struct<watermark_us: bigint, has_ended: boolean, "
+    "sources: array<struct<watermark_us: bigint, is_idle: boolean>>, "
+    "n_late: bigint, n_null_times: bigint, n_rows: bigint, n_bytes: bigint, next_window_end_us: bigint, closed_us: bigint>"
 )
 # Under this and the label of an operator its rows are counted, if they are
 ROWS_METRIC = "sqlwin.rows."
-# A watermark this high comes from the end of the input alone
-_END_US = 2**61
 
 
 @dataclass(frozen=True)
@@ -55,6 +53,7 @@ class OperatorStatus:
 
     Attributes:
         watermark_us: its watermark; None before the first row.
+        has_ended: whether its input has ended.
         sources: its sources.
         n_late: rows dropped so far in this run, because all their windows were closed.
         n_null_times: rows dropped so far in it, because they have no time.
@@ -64,6 +63,7 @@ class OperatorStatus:
     """
 
     watermark_us: int | None
+    has_ended: bool
     sources: tuple[SourceStatus, ...]
     n_late: int
     n_null_times: int
@@ -104,6 +104,7 @@ def observed(dataframe: DataFrame, number: int, is_counted: Column | None = None
     """
     merges = {
         "watermark_us": F.max,
+        "has_ended": F.bool_or,
         "sources": F.max,
         "n_late": F.sum,
         "n_null_times": F.sum,
@@ -283,11 +284,12 @@ def status_notes(status: StreamStatus, late_table: str | None = None) -> tuple[s
 
 def clock(time_us: int | None) -> str:
     """A time on the wall clock of a window, as text."""
-    if time_us is None:
-        return "-"
-    if time_us >= _END_US:
-        return "end of input"
-    return wall_clock_text(time_us)
+    return "-" if time_us is None else wall_clock_text(time_us)
+
+
+def watermark_text(watermark_us: int | None, has_ended: bool) -> str:
+    """A watermark as text; after the end of the input it is no time."""
+    return "end of input" if has_ended else clock(watermark_us)
 
 
 def has_seen_end(progress: Sequence[Mapping[str, Any]], n_operators: int) -> bool:
@@ -303,7 +305,7 @@ def has_seen_end(progress: Sequence[Mapping[str, Any]], n_operators: int) -> boo
         metrics = [window_metric(report, number) for number in range(n_operators)]
         known = [metric for metric in metrics if metric is not None]
         if known:
-            return all((metric.get("watermark_us") or 0) >= _END_US for metric in known)
+            return all(metric.get("has_ended") for metric in known)
     return False
 
 
@@ -329,15 +331,16 @@ def state_sizes(progress: Mapping[str, Any], n_operators: int) -> list[tuple[int
 def _operator(
     last: Mapping[str, Any], names: Sequence[str], n_late: int, n_null_times: int
 ) -> OperatorStatus:
-    sources = last.get("sources") or []
+    sources, has_ended = last.get("sources") or [], bool(last.get("has_ended"))
     return OperatorStatus(
         watermark_us=last.get("watermark_us"),
+        has_ended=has_ended,
         sources=tuple(
             SourceStatus(
                 name,
                 source["watermark_us"],
                 bool(source["is_idle"]),
-                (source["watermark_us"] or 0) >= _END_US,
+                has_ended,
             )
             for name, source in zip(names, sources, strict=False)
         ),

@@ -24,7 +24,6 @@ from runtime.spark.errors import translate
 from runtime.spark.shipping import import_what_was_sent
 from runtime.spark.workers import prepare_worker
 from runtime.spec.identity import KeptOperator
-from runtime.spec.stream import FINAL_US
 from runtime.streaming.checkpoint import Checkpoint, committed, find_checkpoint
 from runtime.streaming.identity import Identity
 from runtime.streaming.state.blobs import FACTS, decode_facts
@@ -36,7 +35,7 @@ from runtime.streaming.state.contents import (
     blobs_of,
     stored_closed_until_us,
 )
-from runtime.streaming.watermarks import later_us
+from runtime.streaming.watermarks import input_has_ended, later_us
 
 KEY_GROUP, STATE_WATERMARK = "key_group", "watermark"
 _ROWS_OF = (BlobKind.SLICES, BlobKind.SESSIONS)
@@ -114,6 +113,11 @@ class StoredOperator:
     def watermark_us(self) -> int | None:
         """Its watermark, which is that of all key groups."""
         return reduce(later_us, (facts.get("watermark") for facts in self.facts.values()), None)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its input has ended."""
+        return any(map(input_has_ended, self.facts.values()))
 
     @property
     def closed_us(self) -> int | None:
@@ -236,7 +240,7 @@ def state_rows(spark: SparkSession, state: StoredState, stored: StoredOperator) 
     first = decoder.decoded(places[sample], contents[sample], taken.get(sample))
     columns = from_arrow_schema(first.schema, prefer_timestamp_ntz=True)
     schema = StructType([*(StructField(each.name, each.dataType) for each in columns), *own])
-    marked = {group: _time(facts.get("watermark")) for group, facts in stored.facts.items()}
+    marked = {group: _watermark(facts) for group, facts in stored.facts.items()}
     decode = _decoding(decoder, places, taken, marked, schema)
     import_what_was_sent(spark)
     return _blobs(spark, state.checkpoint, state.version, stored.spark_id).mapInArrow(
@@ -279,9 +283,9 @@ def _decoding(
     return decode
 
 
-def _time(time_us: int | None) -> int | None:
-    """A watermark as a time; None before the first row, and after the end of input."""
-    return None if time_us is None or time_us >= FINAL_US else time_us
+def _watermark(facts: Mapping[str, Any]) -> int | None:
+    """The watermark of a key group; None before the first row, and after the end of the input."""
+    return None if input_has_ended(facts) else facts.get("watermark")
 
 
 def _operator(

@@ -59,15 +59,12 @@ class Watermarks:
     Attributes:
         sources: the sources, by their numbers.
         combined_us: the operator's watermark, which never falls; None before the first.
+        has_ended: whether all input has ended; the watermarks then are FINAL_US.
     """
 
     sources: tuple[SourceWatermark, ...]
     combined_us: int | None = None
-
-    @property
-    def is_final(self) -> bool:
-        """Whether all input has ended."""
-        return self.combined_us == FINAL_US
+    has_ended: bool = False
 
     def fired_until_us(self) -> int | None:
         """Windows that end no later than this have been passed."""
@@ -81,16 +78,19 @@ def ends_passed_us(watermark_us: int | None) -> int | None:
     return min(watermark_us, FINAL_US - FIRE_LAG_US) + FIRE_LAG_US
 
 
-def closed_until_us(watermark_us: int | None, allowed_lateness_us: int) -> int | None:
-    """Windows that end no later than this take no rows any more.
+def closed_until_us(
+    watermark_us: int | None, allowed_lateness_us: int, *, has_ended: bool = False
+) -> int | None:
+    """Return the latest end of a window that takes no more rows.
 
     Args:
         watermark_us: an operator's watermark; None before the first.
         allowed_lateness_us: for how long after their end windows take rows.
+        has_ended: whether the input has ended, so that no window waits for late rows.
     """
-    if watermark_us is None or watermark_us == FINAL_US:
+    if watermark_us is None or has_ended:
         return ends_passed_us(watermark_us)
-    return ends_passed_us(watermark_us - allowed_lateness_us)
+    return ends_passed_us(max(watermark_us - allowed_lateness_us, -FINAL_US))
 
 
 def later_us(one_us: int | None, other_us: int | None) -> int | None:
@@ -101,13 +101,13 @@ def later_us(one_us: int | None, other_us: int | None) -> int | None:
 
 
 def emitted_by_sessions_us(watermarks: Watermarks) -> int | None:
-    """The watermark behind windows that merge: no session to come has its time up to here.
+    """Return the watermark behind windows that merge: no later session has its time up to here.
 
     A session closes when the watermark has reached its end, and its window_time is the end - 1 ms.
     """
-    if watermarks.combined_us is None or watermarks.is_final:
+    if watermarks.combined_us is None or watermarks.has_ended:
         return watermarks.combined_us
-    return watermarks.combined_us - FIRE_LAG_US
+    return max(watermarks.combined_us - FIRE_LAG_US, -FINAL_US)
 
 
 def advance(
@@ -132,10 +132,10 @@ def advance(
     splits: dict[int, list[SourceProgress]] = {}
     highest: dict[int, int] = {}
     lowest: dict[int, int] = {}
-    is_final = before.is_final
+    has_ended = before.has_ended
     for each in progress:
         if isinstance(each, EndOfInput):
-            is_final = True
+            has_ended = True
             continue
         if each.n_rows:
             sources[each.source] = replace(sources[each.source], clock_us=clock_us)
@@ -144,9 +144,9 @@ def advance(
                 splits.setdefault(each.source, []).append(each)
             highest[each.source] = max(each.highest_us, highest.get(each.source, each.highest_us))
             lowest[each.source] = min(each.lowest_us, lowest.get(each.source, each.lowest_us))
-    if is_final:
+    if has_ended:
         final = tuple(replace(each, watermark_us=FINAL_US, held_us=None) for each in sources)
-        return Watermarks(final, FINAL_US)
+        return Watermarks(final, FINAL_US, has_ended=True)
     for number, source in enumerate(sources):
         if number in highest and number not in splits:
             # it is followed as a whole from here on
@@ -250,9 +250,14 @@ def _combined(
 
 
 def watermark_facts(watermarks: Watermarks, run: str) -> dict[str, Any]:
-    """What an operator is to remember of its watermarks, as JSON has it; `run` names the run."""
+    """Return what an operator remembers of its watermarks, as JSON; `run` names the run.
+
+    "ended" is there only with the watermark that checkpoints of older versions take for the end.
+    """
+    ended = {"ended": watermarks.has_ended} if watermarks.combined_us == FINAL_US else {}
     return {
         "watermark": watermarks.combined_us,
+        **ended,
         "sources": [
             astuple(source)[: 4 if source.splits else 2 if source.held_us is None else 3]
             for source in watermarks.sources
@@ -262,12 +267,20 @@ def watermark_facts(watermarks: Watermarks, run: str) -> dict[str, Any]:
 
 
 def watermarks_of(facts: Mapping[str, Any], n_sources: int, run: str) -> Watermarks:
-    """What `watermark_facts` said; for how long a source is silent counts from a run's start."""
+    """Read what `watermark_facts` wrote; a source's silence counts from the start of a run."""
     known = facts.get("sources") or [(None, None)] * n_sources
     sources = [_remembered(source) for source in known]
     if facts.get("run", "") != run:
         sources = [_without_clock(source) for source in sources]
-    return Watermarks(tuple(sources), facts.get("watermark"))
+    return Watermarks(tuple(sources), facts.get("watermark"), input_has_ended(facts))
+
+
+def input_has_ended(facts: Mapping[str, Any]) -> bool:
+    """Whether an operator that remembers `facts` has seen the end of the input.
+
+    Before "ended" was written, the highest watermark stood for it.
+    """
+    return bool(facts.get("ended", facts.get("watermark") == FINAL_US))
 
 
 def _remembered(fields: Sequence[Any]) -> SourceWatermark:
@@ -295,8 +308,8 @@ def wall_watermark_us(instant_us: int, zone: str) -> int:
     Raises:
         ExecutionError: there is no such zone on this machine.
     """
-    if instant_us == FINAL_US:
-        return FINAL_US
+    # near the ends of int64 there is no clock change, and no room to look for one or to add hours
+    instant_us = min(max(instant_us, -FINAL_US + _LIVED_TWICE_US), FINAL_US - 2 * _LIVED_TWICE_US)
     ahead = np.arange(instant_us, instant_us + _LIVED_TWICE_US, 15 * _STEP_US)
     local = wall_clock_us(ahead, zone)
     here = int(local[0])

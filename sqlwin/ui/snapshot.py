@@ -15,7 +15,7 @@ from runtime.redaction import Mask
 from runtime.sinks.latest_rows import LatestRows
 from runtime.spark.session import is_remote
 from runtime.spark.status import StageProgress, TaggedJobs
-from runtime.streaming.status import OperatorStatus, clock, held_back_by
+from runtime.streaming.status import OperatorStatus, clock, held_back_by, watermark_text
 from sqlwin.display.notation import is_number, shown_texts
 from sqlwin.execution.activity import Activity, StatementRun, StatementState
 from sqlwin.execution.analyze import physical_tree, run_figures, with_analysis
@@ -37,8 +37,6 @@ from sqlwin.ui.model import (
 _MOST_WITH_STAGES = 30
 # So many points a chart gets
 _MOST_POINTS = 240
-# A watermark this high comes from the end of the input alone
-_END_US = 2**61
 _RAN = (StatementState.DONE, StatementState.FAILED)
 
 
@@ -165,15 +163,11 @@ def _operator(
     holding = {held_back_by(operator), *(f"`{name}`" for name in incomplete)}
     return OperatorView(
         number,
-        _event_time(operator.watermark_us),
-        clock(operator.watermark_us),
-        lag(operator.watermark_us, now),
+        *_watermark(operator.watermark_us, operator.has_ended, now),
         tuple(
             SourceView(
                 source.name,
-                _event_time(source.watermark_us),
-                clock(source.watermark_us),
-                lag(source.watermark_us, now),
+                *_watermark(source.watermark_us, source.is_done, now),
                 source.is_idle,
                 source.is_done,
                 f"`{source.name}`" in holding,
@@ -188,14 +182,16 @@ def _operator(
     )
 
 
-def lag(watermark_us: int | None, now: float) -> float | None:
-    """Seconds that a watermark is behind a moment; None without one, or at the end of the input."""
-    found = _event_time(watermark_us)
-    return None if found is None else now - found / 1_000_000
+def _watermark(
+    watermark_us: int | None, has_ended: bool, now: float
+) -> tuple[int | None, str, float | None]:
+    """A watermark as a time, as text, and the seconds that it is behind a moment.
 
-
-def _event_time(watermark_us: int | None) -> int | None:
-    return None if watermark_us is None or watermark_us >= _END_US else watermark_us
+    After the end of the input it is no time.
+    """
+    time_us = None if has_ended else watermark_us
+    behind = None if time_us is None else now - time_us / 1_000_000
+    return time_us, watermark_text(watermark_us, has_ended), behind
 
 
 def thinned(points: Sequence[BatchPoint], most: int) -> tuple[BatchPoint, ...]:

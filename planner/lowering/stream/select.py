@@ -5,8 +5,8 @@ from __future__ import annotations
 from sqlglot import exp
 
 from planner.aggregates.calls import aggregates_in
-from planner.sql.build import alias, column, identifier, star_leaves_out
-from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK
+from planner.sql.build import alias, column, identifier, literal, star_leaves_out
+from runtime.spec.stream import ALL_SOURCES, KEEP, LATE_ROW, SOURCE, WATERMARK
 
 # Where microseconds are counted from
 EPOCH = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
@@ -17,10 +17,16 @@ _GENERATORS = frozenset("EXPLODE EXPLODE_OUTER POSEXPLODE POSEXPLODE_OUTER INLIN
 
 
 def numbered(select: exp.Select, number: exp.Expr) -> exp.Select:
-    """A SELECT whose rows carry the watermark of the source of this number."""
-    control = {KEEP: column(KEEP), SOURCE: number, WATERMARK: column(WATERMARK)}
-    kept = {i.alias_or_name: i for i in select.expressions if i.alias_or_name in control}
-    control[KEEP] = kept[KEEP].unalias()
+    """A SELECT whose rows carry the watermark of the source of this number.
+
+    A row that says that the input has ended says it of all sources.
+    """
+    end = literal(ALL_SOURCES)
+    is_end = exp.EQ(this=column(SOURCE), expression=end)
+    source = exp.Case(ifs=[exp.If(this=is_end, true=end.copy())], default=number)
+    control = {KEEP: column(KEEP), SOURCE: source, WATERMARK: column(WATERMARK)}
+    computed = {i.alias_or_name: i for i in select.expressions if i.alias_or_name in control}
+    control[KEEP] = computed[KEEP].unalias()
     items = [item for item in select.expressions if item.alias_or_name not in control]
     select.set("expressions", items + [alias(e, name) for name, e in control.items()])
     return select

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from runtime.compute.kernels.columns import Int64Array, distinct_codes, int64_values
 from runtime.compute.windows.assigner import SliceAssigner
+from runtime.errors import ExecutionError
 from runtime.spec.windows import (
     DAY_US,
     AlignedWindow,
@@ -23,6 +24,8 @@ from runtime.spec.windows import (
 # A table of this many pieces of time is always worth its making.
 _FEW_PIECES = 1 << 16
 _PIECES_PER_ROW = 4
+# Windows of times nearer to 1970 than this fit into int64, whatever their size.
+_FAR_US = 1 << 62
 
 
 def slice_slots(
@@ -40,10 +43,15 @@ def slice_slots(
 
     Returns:
         (slot int64[n], the slice end of each slot). Slots without a time are possible.
+
+    Raises:
+        ExecutionError: the window of a time does not fit into TIMESTAMP.
     """
     width, offset = _pieces(window)
-    first = (int(time_us.min()) - offset) // width
-    n_pieces = (int(time_us.max()) - offset) // width - first + 1
+    earliest, latest = int(time_us.min()), int(time_us.max())
+    _check_windows_fit(earliest, latest, assigner)
+    first = (earliest - offset) // width
+    n_pieces = (latest - offset) // width - first + 1
     if n_pieces > max(_FEW_PIECES, _PIECES_PER_ROW * len(time_us)):
         slot, distinct = distinct_codes(pa.array(assigner.slice_end(time_us)))
         return slot, int64_values(distinct)
@@ -56,6 +64,24 @@ def slice_slots(
         return piece, slice_end
     slot_of_piece = np.cumsum(begins) - 1
     return slot_of_piece[piece], slice_end[begins]
+
+
+def _check_windows_fit(earliest_us: int, latest_us: int, assigner: SliceAssigner) -> None:
+    """Refuse times whose windows begin or end outside of int64: the arithmetic would wrap."""
+    if -_FAR_US < earliest_us and latest_us < _FAR_US:
+        return
+    ends = assigner.slice_end(np.array([earliest_us, latest_us]))
+    start = int(assigner.window_start(assigner.first_window_end(ends))[0])
+    end = int(assigner.last_window_end(ends)[1])
+    for is_outside, time_us, bound in (
+        (earliest_us <= -_FAR_US and start > 0, earliest_us, "begins before the first"),
+        (latest_us >= _FAR_US and end < 0, latest_us, "ends after the last"),
+    ):
+        if is_outside:
+            raise ExecutionError(
+                f"the window of the time {time_us} (microseconds since 1970) {bound} TIMESTAMP",
+                hint="leave out rows with such times in WHERE, or make their times NULL",
+            )
 
 
 def _pieces(window: AlignedWindow) -> tuple[int, int]:

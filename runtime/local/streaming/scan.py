@@ -28,6 +28,7 @@ from runtime.scan.stores import Store
 from runtime.scan.stream_files import read_stream_file
 from runtime.spec.local import FileStreamScan, LocalStep, MessageScan, Streaming
 from runtime.spec.scan import ScanFile
+from runtime.spec.stream import FINAL_US
 
 # The absolute path of a file, or a `listed_part` of one, in rows that bring one; or a range of
 # messages
@@ -123,8 +124,9 @@ class ScanTask:
         highest = lowest = None
         if n_timed:
             bounds = pc.min_max(pa.array(int64_values(times.drop_null())))
-            lowest = bounds["min"].as_py() - self._delay_us
-            highest = bounds["max"].as_py() - self._delay_us
+            lowest, highest = (
+                max(bounds[name].as_py() - self._delay_us, -FINAL_US) for name in ("min", "max")
+            )
         counted = self._rows.counted(batch)
         n_null_times = self._rows.n_null_times - before
         count("rows_in", counted.num_rows + n_null_times)

@@ -245,7 +245,8 @@ def received(
     if delay_us is not None:
         # what is no time is a watermark already
         behind = np.where(is_kept, delay_us, 0)
-        columns[WATERMARK] = pc.subtract(time, pa.array(behind))
+        least = np.int64(-FINAL_US) + behind
+        columns[WATERMARK] = pc.subtract(pc.max_element_wise(time, least, skip_nulls=False), behind)
     if not is_kept.all():
         columns[TIME] = pc.if_else(columns[KEEP], time, pa.scalar(None, pa.int64()))
     if time_key is not None:

@@ -6,7 +6,9 @@ import secrets
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import (
     BooleanType,
@@ -24,12 +26,13 @@ from runtime.scan.wall_clock import is_known_zone
 from runtime.spark.shipping import import_what_was_sent
 from runtime.spark.workers import prepare_worker
 from runtime.spec.local import Streaming
-from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK
+from runtime.spec.stream import ALL_SOURCES, KEEP, LATE_ROW, SOURCE, WATERMARK
 from runtime.spec.stream_steps import StreamRowsStep
 from runtime.streaming.operators.base import KeyGroupSpec
 from runtime.streaming.operators.whole_windows import marked_batch
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.processor import OUTPUT_DDL, OperatorSpec, ProcessorSpec, WindowProcessor
+from runtime.streaming.status import STATUS
 from runtime.streaming.watermarks import WatermarkRules
 
 # State on disk; with a log of changes in place of a snapshot each micro-batch ends sooner.
@@ -116,13 +119,15 @@ def decoded_output(
     """The rows in what an operator emits.
 
     Args:
-        output: rows with `windows` and `watermark_us`, as OUTPUT_DDL has them.
+        output: rows with `windows` and `watermark_us`, as OUTPUT_DDL has them, and with STATUS if
+            rows of it are among them.
         columns: the columns of a result.
         late: the type of late rows; None: there are none.
 
     Returns:
         The columns, all nullable, LATE_ROW if there are late rows, MARKS. A late row has the
-        watermark that it missed; a row of a status has nothing but the watermark.
+        watermark that it missed; a row of a status has nothing but the watermark, which is one of
+        all sources when the input has ended.
     """
     own = [StructField(field.name, field.dataType) for field in columns]
     if late is not None:
@@ -146,8 +151,16 @@ def decoded_output(
                 if blob.is_valid:
                     for part in from_blobs([blob.as_buffer()]).to_batches():
                         yield part_of(part, mark)
-            marks = marks.filter(blobs.is_null())
-            if len(marks):
-                yield marked_batch([pa.nulls(len(marks), f.type) for f in schema], schema, marks)
+            is_status = blobs.is_null()
+            marks, has_ended = (c.filter(is_status) for c in (marks, batch.column("has_ended")))
+            if n_rows := len(marks):
+                end = pa.scalar(ALL_SOURCES, pa.int32())
+                source = pc.if_else(has_ended.fill_null(False), end, pa.scalar(0, pa.int32()))
+                yield marked_batch(
+                    [pa.nulls(n_rows, f.type) for f in schema], schema, marks, source
+                )
 
-    return output.mapInArrow(decode, StructType([*own, *MARKS]))
+    is_known = STATUS in output.columns
+    has_ended = F.col(f"`{STATUS}`.has_ended") if is_known else F.lit(None).cast(BooleanType())
+    rows = output.select("windows", "watermark_us", has_ended.alias("has_ended"))
+    return rows.mapInArrow(decode, StructType([*own, *MARKS]))

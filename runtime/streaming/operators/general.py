@@ -119,7 +119,7 @@ class GeneralGroup(KeyGroupOperator):
         for cell in touched:
             self._join_halves(cell)
         if (reached_us := self._followed(after)) is not None:
-            lateness_us = 0 if after.is_final else self._spec.job.allowed_lateness_us
+            lateness_us = 0 if after.has_ended else self._spec.job.allowed_lateness_us
             self._closed_us = later_us(self._closed_us, reached_us - lateness_us)
         return [n_late]
 
@@ -146,7 +146,7 @@ class GeneralGroup(KeyGroupOperator):
                 behind = time_us - WINDOW_TIME_LAG_US - 1
                 yield from operator.on_watermark(min(behind, reached_us))
             yield from operator.on_row(key, row, time_us)
-        if after.is_final:
+        if after.has_ended:
             yield from operator.on_end()
         elif reached_us is not None:
             yield from operator.on_watermark(reached_us)
@@ -189,7 +189,7 @@ class GeneralGroup(KeyGroupOperator):
         return {
             cell
             for cell, kept in self._cells.items()
-            if after.is_final
+            if after.has_ended
             or _reached(kept.next_event_us, self._followed(after))
             or _reached(kept.next_clock_us, clock_us)
         }

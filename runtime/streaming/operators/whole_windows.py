@@ -68,7 +68,8 @@ def evaluate_windows(
             columns = [pa.nulls(n_passing, field.type) for field in schema]
             if has_late:
                 columns[-1] = passing.column(LATE_ROW)
-            yield marked_batch(columns, schema, passing.column(WATERMARK))
+            marks = passing.column(WATERMARK), passing.column(SOURCE)
+            yield marked_batch(columns, schema, *marks)
     n_kept = sum(batch.num_rows for batch in kept)
     count("rows_in", n_kept)
     if n_kept == 0:
@@ -80,7 +81,10 @@ def evaluate_windows(
 
 
 def marked_batch(
-    columns: list[pa.Array], schema: pa.Schema, marks: pa.Array | None
+    columns: list[pa.Array],
+    schema: pa.Schema,
+    marks: pa.Array | None,
+    sources: pa.Array | None = None,
 ) -> pa.RecordBatch:
     """A batch of `schema` and KEEP, SOURCE, WATERMARK.
 
@@ -88,9 +92,10 @@ def marked_batch(
         columns: the columns of `schema`, of these types or such that can be cast.
         schema: what comes before the others.
         marks: the watermarks of rows that are not kept; None: all are, and have none.
+        sources: their sources; None: the only one.
     """
     n_rows = len(columns[0]) if marks is None else len(marks)
-    source = pa.repeat(pa.scalar(0, pa.int32()), n_rows)
+    source = pa.repeat(pa.scalar(0, pa.int32()), n_rows) if sources is None else sources
     watermark = pa.nulls(n_rows, pa.int64()) if marks is None else marks
     plain = [
         column if column.type == field.type else column.cast(field.type)

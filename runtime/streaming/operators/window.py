@@ -169,7 +169,7 @@ class WindowOperator(KeyGroupOperator):
     def _passed_us(self, watermarks: Watermarks) -> int | None:
         """Windows that end no later than this are closed by a watermark."""
         lateness = 0 if self._spec.updates is None else self._spec.updates.allowed_lateness_us
-        return closed_until_us(watermarks.combined_us, lateness)
+        return closed_until_us(watermarks.combined_us, lateness, has_ended=watermarks.has_ended)
 
     def _late(
         self, candidates: Sequence[pa.Table], before: Watermarks, closed: int | None

@@ -51,8 +51,6 @@ from sqlwin.execution.streams.history import phases_of
 _POLL_SECONDS = 0.2
 # Spark is asked for the tasks of so many micro-batches, the last ones
 _MOST_BATCHES = 100
-# A watermark this high comes from the end of the input alone
-_END_US = 2**61
 # What reads the end of the input and processing time, and adds them to the rows
 _ADDED = re.compile(r"-1 AS \$source|^FileScan json \[watermark_us#|RatePerMicroBatch|^Union")
 
@@ -303,9 +301,10 @@ def _window_operator(
     sizes = [size for batch in batches if (size := batch.state[number]) is not None]
     return WindowOperatorEntry(
         number,
-        *_watermark(status.watermark_us),
+        None if status.has_ended else status.watermark_us,
+        status.has_ended,
         sources=tuple(
-            SourceEntry(s.name, *_watermark(s.watermark_us), is_idle=s.is_idle)
+            SourceEntry(s.name, None if s.is_done else s.watermark_us, s.is_done, is_idle=s.is_idle)
             for s in status.sources
         ),
         late_rows=status.n_late,
@@ -316,12 +315,6 @@ def _window_operator(
         most_state_bytes=max((n_bytes for _, n_bytes in sizes), default=0),
         next_window_end_us=status.next_window_end_us,
     )
-
-
-def _watermark(time_us: int | None) -> tuple[int | None, bool]:
-    """A watermark, and whether it is that of the end of the input."""
-    is_final = time_us is not None and time_us >= _END_US
-    return None if is_final else time_us, is_final
 
 
 def _stages(

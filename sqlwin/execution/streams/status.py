@@ -13,7 +13,7 @@ from planner.explain.windows import window_text
 from runtime.spark.files import files_at, resolve
 from runtime.spec.figures import seconds_text
 from runtime.spec.identity import KeptOperator, window_of_fields
-from runtime.streaming.status import StreamStatus, clock, dropped_rows, silence
+from runtime.streaming.status import StreamStatus, dropped_rows, silence, watermark_text
 from runtime.streaming.stored_state import StoredOperator, StoredState, open_state
 from sqlwin.execution.streams.handle import Stream, StreamState
 from sqlwin.execution.streams.registry import Streams
@@ -61,9 +61,9 @@ def described(stream: Stream) -> tuple[str, ...]:
         "-" if status.batch is None else str(status.batch),
         f"{status.rows_per_second:,.0f}" if state is StreamState.RUNNING else "-",
         _rows_out(stream),
-        "; ".join(clock(operator.watermark_us) for operator in operators) or "-",
+        "; ".join(watermark_text(each.watermark_us, each.has_ended) for each in operators) or "-",
         "; ".join(
-            f"{s.name} {clock(s.watermark_us)}{' (idle)' if s.is_idle else ''}"
+            f"{s.name} {watermark_text(s.watermark_us, s.is_done)}{' (idle)' if s.is_idle else ''}"
             for operator in operators
             for s in operator.sources
         )
@@ -144,7 +144,8 @@ def status_line(stream: Stream) -> str:
     ]
     if status.operators:
         first = status.operators[0]
-        parts.append(f"watermark {clock(first.watermark_us)}{_lag(first.watermark_us)}")
+        watermark = watermark_text(first.watermark_us, first.has_ended)
+        parts.append(f"watermark {watermark}{_lag(first.watermark_us)}")
         parts.append(f"state {_kept(status)}")
         parts.append(f"dropped {_dropped(stream) or '0'}")
     if not stream.run.n_rows:
@@ -189,8 +190,8 @@ def _rows(state: StoredState, stored: StoredOperator) -> list[tuple[str, ...]]:
         keys,
         aggregates,
         str(len(stored.facts)),
-        clock(stored.watermark_us),
-        clock(stored.closed_us),
+        watermark_text(stored.watermark_us, stored.has_ended),
+        watermark_text(stored.closed_us, stored.has_ended),
         str(state.version),
     )
     rows = [

@@ -17,6 +17,7 @@ from runtime.streaming.status import (
     silence,
     status_notes,
     stream_status,
+    watermark_text,
 )
 
 HOUR = 3_600_000_000
@@ -41,7 +42,8 @@ def operator(*sources: SourceStatus, **fields: Any) -> OperatorStatus:
         "n_bytes": 0,
         "next_window_end_us": None,
     }
-    return OperatorStatus(watermark, sources, **{**defaults, **fields})
+    has_ended = bool(sources) and all(each.is_done for each in sources)
+    return OperatorStatus(watermark, has_ended, sources, **{**defaults, **fields})
 
 
 @pytest.mark.parametrize(
@@ -135,7 +137,9 @@ def test_status_is_read_from_the_progress_of_all_micro_batches() -> None:
 
 def test_times_read_well() -> None:
     assert clock(None) == "-"
-    assert clock(MAX) == "end of input"
+    assert clock(2**62) == str(2**62)
+    assert watermark_text(2**62, has_ended=False) == str(2**62)
+    assert watermark_text(MAX, has_ended=True) == "end of input"
     assert clock(-1_000) == "1969-12-31 23:59:59.999"
 
 

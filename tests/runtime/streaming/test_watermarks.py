@@ -1,14 +1,25 @@
 """A watermark on the wall clock waits while an hour is lived through for the first time."""
 
+import json
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
 
+from runtime.local.streaming.messages import EndOfInput, SourceProgress
 from runtime.scan.wall_clock import wall_clock_us
 from runtime.spec.stream import FINAL_US
-from runtime.streaming.watermarks import wall_watermark_us
+from runtime.streaming.watermarks import (
+    SourceWatermark,
+    WatermarkRules,
+    Watermarks,
+    advance,
+    closed_until_us,
+    wall_watermark_us,
+    watermark_facts,
+    watermarks_of,
+)
 
 ZONES = ["America/Los_Angeles", "Europe/Berlin", "Australia/Lord_Howe", "Asia/Tokyo", "UTC"]
 
@@ -35,8 +46,33 @@ def test_clocks_that_are_put_forward_skip_the_hour():
     assert wall_watermark_us(instant(zone, 2024, 3, 10, 3), zone) == wall(2024, 3, 10, 3)
 
 
-def test_the_end_of_input_stays_what_it_is():
-    assert wall_watermark_us(FINAL_US, "Europe/Berlin") == FINAL_US
+@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("time_us", [FINAL_US, -FINAL_US - 1, FINAL_US - 10**11, 4 * 10**18])
+def test_times_at_the_ends_of_int64_have_a_watermark_about_there(zone, time_us):
+    mark = wall_watermark_us(time_us, zone)
+    assert -FINAL_US <= mark <= FINAL_US
+    assert abs(mark - time_us) < 4 * 86_400_000_000
+
+
+def test_the_highest_watermark_is_the_end_only_if_the_input_has_ended():
+    rules = WatermarkRules()
+    seen = SourceProgress(0, FINAL_US, FINAL_US, 1)
+    far = advance(Watermarks((SourceWatermark(),)), [seen], rules, None)
+    ended = advance(far, [EndOfInput()], rules, None)
+    assert (far.combined_us, far.has_ended) == (FINAL_US, False)
+    assert (ended.combined_us, ended.has_ended) == (FINAL_US, True)
+    for marks in (far, ended):
+        facts = json.loads(json.dumps(watermark_facts(marks, "run")))
+        assert watermarks_of(facts, 1, "run") == marks
+    # as checkpoints say it that were written before the end was a fact of its own
+    assert watermarks_of({"watermark": FINAL_US, "sources": [], "run": ""}, 1, "").has_ended
+    assert not watermarks_of({"watermark": 2**61, "sources": [], "run": ""}, 1, "").has_ended
+
+
+def test_allowed_lateness_ends_with_the_input_and_does_not_leave_int64():
+    assert closed_until_us(FINAL_US, 1_000_000) == FINAL_US - 1_000_000 + 1_000
+    assert closed_until_us(FINAL_US, 1_000_000, has_ended=True) == FINAL_US
+    assert closed_until_us(-FINAL_US, 1_000_000) == -FINAL_US + 1_000
 
 
 @pytest.mark.parametrize("zone", ZONES)

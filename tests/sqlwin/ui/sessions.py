@@ -65,11 +65,13 @@ def progress(
     late: int = 0,
     state: tuple[int, int] = (10, 4_000),
     next_end_us: int | None = 120 * SECOND,
+    has_ended: bool = False,
 ) -> dict[str, Any]:
     """Spark's report of a micro-batch of 500 ms."""
     known = [each for each in watermarks_us if each is not None]
     metric = {
         "watermark_us": min(known) if len(known) == len(watermarks_us) else None,
+        "has_ended": has_ended,
         "sources": [
             {"watermark_us": each, "is_idle": number in idle}
             for number, each in enumerate(watermarks_us)

@@ -97,7 +97,7 @@ def test_an_idle_report_keeps_how_the_operators_stand() -> None:
 
 def test_a_watermark_at_the_end_of_the_input_is_behind_nothing() -> None:
     each, _ = stream()
-    each.history.take(progress(0, watermarks_us=(2**62,), next_end_us=None))
+    each.history.take(progress(0, watermarks_us=(2**62,), next_end_us=None, has_ended=True))
     (view,) = snapshot([watched(each)]).streams
     (operator,) = view.operators
     assert (operator.watermark, operator.watermark_us, operator.lag_seconds) == (

@@ -245,3 +245,11 @@ def test_rows_without_a_source_have_one_that_tells_nothing():
     assert found.column(SOURCE).to_pylist() == [ALL_SOURCES, ALL_SOURCES]
     assert found.column(KEEP).to_pylist() == [True, False]
     assert found.column(TIME).to_pylist() == [5, None]
+
+
+def test_the_watermark_of_the_earliest_time_does_not_wrap_around():
+    least = -(1 << 63)
+    times = pa.array([least, least + 10, None], pa.int64())
+    sent = pa.record_batch({SOURCE: pa.array([0, 0, 0], pa.int32()), TIME: times})
+    marks = received(sent, 1000).column(WATERMARK).to_pylist()
+    assert marks == [least + 1, least + 1, None]

@@ -115,7 +115,7 @@ def test_the_end_of_input_closes_every_window():
     stream.micro_batch([("a", 1000, 5)], 1000)
     assert len(stream.end()) == 4
     assert stream.status.n_rows == 0
-    assert stream.status.watermarks.is_final
+    assert stream.status.watermarks.has_ended
 
 
 def test_the_slowest_source_holds_the_watermark_back():

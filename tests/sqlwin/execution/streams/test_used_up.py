@@ -86,7 +86,7 @@ def test_reports_are_fetched_when_the_last_one_may_say_that_input_is_used_up() -
 def test_what_the_end_has_closed_before_it_is_asked_for_counts() -> None:
     query: Any = Query()
     names = [{"batchId": n, "timestamp": "t", "sources": []} for n in range(3)]
-    known = [{**n, **r} for n, r in zip(names, reports([5], [7], [FINAL_US]), strict=True)]
+    known = [{**n, **r} for n, r in zip(names, reports([5], [FINAL_US - 1], ["end"]), strict=True)]
     query.reports = known[:1]
     watch = InputWatch(query, 1)
     assert looks(query, watch, known[1:]) == [False, False, False, True, False, False]
@@ -94,12 +94,15 @@ def test_what_the_end_has_closed_before_it_is_asked_for_counts() -> None:
     assert InputWatch(query, 1).is_used_up()
 
 
-def reports(*watermarks: list[int | None]) -> list[dict[str, Any]]:
-    """The progress of micro-batches after which operators have these watermarks."""
+def reports(*watermarks: list[int | str | None]) -> list[dict[str, Any]]:
+    """The progress of micro-batches after which operators have these watermarks, or the end."""
     return [
         {
             "observedMetrics": {
-                f"sqlwin.window.{number}": {"watermark_us": mark}
+                f"sqlwin.window.{number}": {
+                    "watermark_us": FINAL_US if mark == "end" else mark,
+                    "has_ended": mark == "end",
+                }
                 for number, mark in enumerate(marks)
             }
         }
@@ -110,10 +113,11 @@ def reports(*watermarks: list[int | None]) -> list[dict[str, Any]]:
 def test_the_end_has_come_when_it_has_closed_the_windows_of_all_operators() -> None:
     assert not has_seen_end([], 1)
     assert not has_seen_end(reports([5], [None]), 1)
-    assert not has_seen_end(reports([FINAL_US, 7]), 2)
-    assert has_seen_end(reports([5, 5], [FINAL_US, FINAL_US]), 2)
+    assert not has_seen_end(reports(["end", 7]), 2)
+    assert not has_seen_end(reports([FINAL_US, 2**62]), 2)
+    assert has_seen_end(reports([5, 5], ["end", "end"]), 2)
     # Spark reports when a stream is idle too
-    assert has_seen_end([*reports([FINAL_US]), {"observedMetrics": {}}], 1)
+    assert has_seen_end([*reports(["end"]), {"observedMetrics": {}}], 1)
 
 
 def test_a_source_of_a_persons_is_no_heartbeat() -> None:
