@@ -12,6 +12,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from planner.aggregates.approximate import approx_count_distinct, approx_percentile
+from planner.aggregates.intervals import from_microseconds, in_microseconds, is_day_interval
 from planner.aggregates.recipes import (
     AggregatePlan,
     NotMergeable,
@@ -88,6 +89,35 @@ def plan_aggregate(call: AggregateCall) -> AggregatePlan:
     """
     if call.user is not None:
         return _user(call, call.user)
+    if is_day_interval(call.type) or any(map(is_day_interval, call.arg_types)):
+        return _of_intervals(call)
+    return _plan(call)
+
+
+def _of_intervals(call: AggregateCall) -> AggregatePlan:
+    """The form of a call whose arguments, or whose result, are intervals: in microseconds."""
+    types = call.arg_types or (call.type,)
+    is_interval = [is_day_interval(type_) for type_ in types]
+    is_interval += [False] * (len(call.args) - len(is_interval))
+    # AVG divides the interval, as Spark does
+    is_divided = call.function in ("AVG", "MEAN")
+    has_number = is_day_interval(call.type) and not is_divided
+    plan = _plan(
+        replace(
+            call,
+            args=tuple(
+                in_microseconds(arg) if is_one else arg
+                for arg, is_one in zip(call.args, is_interval, strict=True)
+            ),
+            arg_types=tuple("bigint" if is_day_interval(t) else t for t in call.arg_types),
+            type="bigint" if has_number else call.type,
+        )
+    )
+    finish = from_microseconds(plan.finish, call.type) if has_number else plan.finish
+    return replace(plan, call=call, finish=finish)
+
+
+def _plan(call: AggregateCall) -> AggregatePlan:
     name, recipes = call.function, _RECIPES
     if call.distinct and call.function not in _SAME_WITH_DISTINCT:
         name, recipes = f"{call.function}(DISTINCT)", _DISTINCT_RECIPES
@@ -140,20 +170,21 @@ def _average(call: AggregateCall) -> AggregatePlan:
 
 
 def _has_average(type_: str) -> bool:
-    return type_ == "double" or type_.startswith("decimal")
+    return type_ == "double" or type_.startswith("decimal") or is_day_interval(type_)
 
 
 def _divided(total: str, count: str, type_: str) -> exp.Expr:
     """The average of `type_` from the columns with the sum and the count."""
     divisor: exp.Expr = column(count)
+    is_enough = exp.GT(this=column(count), expression=literal(0))
+    if is_day_interval(type_):
+        interval = from_microseconds(column(total), type_)
+        return _when(is_enough, exp.Div(this=interval, expression=divisor))
     if type_ != "double":
         # Spark divides by the count as DECIMAL(20,0) and rounds half up to the result's scale
         divisor = exp.Cast(this=divisor, to=exp.DataType.build("decimal(20,0)"))
     divided = exp.Div(this=column(total), expression=divisor)
-    return _when(
-        exp.GT(this=column(count), expression=literal(0)),
-        exp.Cast(this=divided, to=exp.DataType.build(type_)),
-    )
+    return _when(is_enough, exp.Cast(this=divided, to=exp.DataType.build(type_)))
 
 
 def _count_distinct(call: AggregateCall) -> AggregatePlan:
@@ -173,8 +204,8 @@ def _sum_distinct(call: AggregateCall) -> AggregatePlan:
 def _average_distinct(call: AggregateCall) -> AggregatePlan:
     """AVG(DISTINCT) as SUM and COUNT of one set of values."""
     values = _number_set(call)
-    type_ = "double"
-    if call.type != "double":
+    type_ = "bigint" if is_day_interval(call.type) else "double"
+    if call.type.startswith("decimal"):
         # as SUM has it: ten more digits before the point, as far as there is room
         digits, scale = call.arg_types[0].removeprefix("decimal(").removesuffix(")").split(",")
         type_ = f"decimal({min(int(digits) + 10, 38)},{scale})"

@@ -221,8 +221,10 @@ def _aggregate(
 
 
 def _values_to_type(call: AggregateCall) -> tuple[exp.Expr, ...]:
-    """The arguments whose types matter and do not follow from the call's: those behind DISTINCT."""
+    """The arguments whose types matter and do not follow from the call's."""
     if call.function == "APPROX_COUNT_DISTINCT":
         return call.args[:1]
+    if call.function in ("MIN_BY", "MAX_BY") and len(call.args) == 2:
+        return call.args
     has_star = any(arg.find(exp.Star) for arg in call.args)
     return call.args if call.distinct and not has_star else ()

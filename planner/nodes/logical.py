@@ -242,8 +242,9 @@ class AggregateCall:
         condition: the FILTER's condition.
         distinct: whether DISTINCT stands before the arguments.
         order: for functions that pick a value by time, the column that orders, else None.
-        arg_types: Spark's types of the arguments of a call with DISTINCT, and of the first one of
-            APPROX_COUNT_DISTINCT; empty where a * stands among them, and for other calls.
+        arg_types: Spark's types of the arguments of a call with DISTINCT, of MIN_BY and MAX_BY, and
+            of the first one of APPROX_COUNT_DISTINCT; empty where a * stands among them, and for
+            other calls.
         user: the aggregate, if it is user-defined.
         text: the call as the user wrote it.
         type: Spark's type of the result.

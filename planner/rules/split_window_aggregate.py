@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from planner.aggregates.functions import plan_aggregate
+from planner.aggregates.intervals import from_microseconds, in_microseconds, is_day_interval
 from planner.aggregates.recipes import AggregatePlan, NotMergeable, partial_schema
 from planner.aggregates.shared_partials import share_partials
 from planner.catalog import Schema
@@ -15,7 +18,7 @@ from planner.nodes.physical import (
 )
 from planner.nodes.properties import distribution
 from planner.optimizer import Options, Refusal
-from planner.sql.build import column, is_flat_type
+from planner.sql.build import column, is_flat_type, to_sql
 from planner.streams.tables import streams_of
 from runtime.spec.table import Column
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, CalendarTumble, SessionWindow, Tumble
@@ -72,8 +75,9 @@ def split_window_aggregate(node: Node, options: Options) -> Node | Refusal | Non
         return Refusal("the window is on processing time")
     for key in node.keys:
         type_ = _type_of(key.name, node.schema)
-        if not is_flat_type(type_):
-            return Refusal(f"the key {key.name} is {type_}, which the exchange does not carry")
+        if not (is_flat_type(type_) or is_day_interval(type_)):
+            text = to_sql(key.expr)
+            return Refusal(f"the key {text} is {type_}, which the exchange does not carry")
     try:
         plans = tuple(map(plan_aggregate, node.calls))
     except NotMergeable as reason:
@@ -91,7 +95,16 @@ def split_window_aggregate(node: Node, options: Options) -> Node | Refusal | Non
 def _two_phases(
     node: OnePhaseWindowAggregate, keys: tuple[str, ...], plans: tuple[AggregatePlan, ...]
 ) -> Node:
-    key_columns = tuple(c for c in node.schema if c.name in keys)
+    intervals = {c.name: c.type for c in node.schema if is_day_interval(c.type) and c.name in keys}
+    local_keys = tuple(
+        NamedExpr(key.name, in_microseconds(key.expr)) if key.name in intervals else key
+        for key in node.keys
+    )
+    key_columns = tuple(
+        replace(c, type="bigint") if c.name in intervals else c
+        for c in node.schema
+        if c.name in keys
+    )
     carried: Schema = (*key_columns, Column(SLICE_END, "bigint", False), *partial_schema(plans))
     exchange_keys = keys
     if isinstance(node.window, SessionWindow):
@@ -104,7 +117,7 @@ def _two_phases(
         node.window,
         node.time_column,
         node.time_type,
-        node.keys,
+        local_keys,
         plans,
         SLICE_END,
         place=node.place,
@@ -132,6 +145,7 @@ def _two_phases(
         place=node.place,
     )
     finishes = {plan.call.name: plan.finish for plan in plans}
+    finishes |= {name: from_microseconds(column(name), type_) for name, type_ in intervals.items()}
     items = tuple(NamedExpr(c.name, finishes.get(c.name, column(c.name))) for c in node.schema)
     return Project(node.schema, whole, items)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from planner.aggregates.calls import read_call
+from planner.aggregates.intervals import is_day_interval
 from planner.catalog import Catalog
 from planner.nodes.logical import (
     NamedExpr,
@@ -52,9 +53,10 @@ def buffered_rows(windowed: WindowTableFunction, needed: frozenset[str] | None) 
         wanted = needed | {name.lower() for name in apart}
         schema = tuple(c for c in schema if c.name.lower() in wanted)
     for each in schema:
-        if not is_flat_type(each.type):
+        if not (is_flat_type(each.type) or is_day_interval(each.type)):
             return NotBuffered(
-                "rows of a stream's windows are buffered by numbers, strings, times and booleans; "
+                "rows of a stream's windows are buffered by numbers, strings, times, intervals and "
+                "booleans; "
                 f"`{each.name}` is {each.type}"
             )
     roles = [(each.name, windowed.columns.role_of(each.name)) for each in schema]

@@ -136,8 +136,8 @@ def test_distinct_changes_nothing_where_repetition_does_not_count(function):
         (call("COUNT", "bigint", args=("*",)), "COUNT(DISTINCT *) cannot be merged"),
         (call("STDDEV", "double", "int"), "STDDEV(DISTINCT) cannot be merged"),
         (
-            call("SUM", "interval day", "interval day"),
-            "SUM(DISTINCT) of interval day has no accumulator",
+            call("SUM", "interval month", "interval month"),
+            "SUM(DISTINCT) of interval month has no accumulator",
         ),
         (call("PERCENTILE", "double", "int"), "PERCENTILE(DISTINCT) cannot be merged"),
     ],

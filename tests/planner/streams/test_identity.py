@@ -29,6 +29,7 @@ TYPES = {
     "d": "decimal(10,2)",
     "s": "string",
     "b": "boolean",
+    "i": "interval day to second",
 }
 COLUMNS = tuple(Column(name, type_) for name, type_ in TYPES.items())
 CATALOG = Catalog(StreamTable("t", Watermark("ts", "ts")), columns=COLUMNS)
@@ -42,6 +43,8 @@ CALLS = {
         *("LAST_VALUE(v)", "ANY_VALUE(v)", "MIN_BY(v, x)", "MAX_BY(v, x)"),
         *("FIRST_VALUE(v) IGNORE NULLS", "APPROX_COUNT_DISTINCT(v)", "COUNT(DISTINCT v)"),
         *("SUM(DISTINCT v)", "COUNT(DISTINCT v, x)", "MIN(DISTINCT v)"),
+        *("COUNT(i)", "COUNT(DISTINCT i)", "COUNT(DISTINCT v, i)", "MIN_BY(v, i)"),
+        "APPROX_COUNT_DISTINCT(i)",
     ],
     "double": [
         *("SUM(x)", "AVG(v)", "AVG(x)", "MEAN(x)", "AVG(DISTINCT v)", "SUM(DISTINCT x)"),
@@ -49,6 +52,10 @@ CALLS = {
         *("STDDEV(x)", "APPROX_PERCENTILE(x, 0.5)", "APPROX_PERCENTILE(x, 0.9)"),
     ],
     "decimal(20,2)": ["SUM(d)"],
+    "interval day to second": [
+        *("SUM(i)", "AVG(i)", "MIN(i)", "MAX(i)", "LAST_VALUE(i)", "SUM(DISTINCT i)"),
+        *("AVG(DISTINCT i)", "MAX_BY(i, x)"),
+    ],
     "decimal(14,6)": ["AVG(d)", "AVG(DISTINCT d)"],
     "boolean": ["BOOL_AND(b)", "EVERY(b)", "BOOL_OR(b)", "SOME(b)", "MAX(b)"],
     "string": ["LISTAGG(s)", "LISTAGG(DISTINCT s)", "LISTAGG(s, ';')", "MAX(s)"],
@@ -64,7 +71,8 @@ FILTERED = [
 def aggregate(text: str, type_: str, name: str) -> AggregateCall:
     """A call with the types that Spark's analyser would find."""
     call = read_call(parse_query(f"SELECT {text} FROM t").expressions[0].unalias(), name, "ts")
-    args = call.args if call.distinct or call.function == "APPROX_COUNT_DISTINCT" else ()
+    is_typed = call.distinct or call.function in ("APPROX_COUNT_DISTINCT", "MIN_BY", "MAX_BY")
+    args = call.args if is_typed else ()
     return replace(call, type=type_, arg_types=tuple(TYPES[arg.name] for arg in args))
 
 
