@@ -15,6 +15,8 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
 from prompt_toolkit.enums import EditingMode
+from prompt_toolkit.key_binding.key_processor import KeyPress
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout.processors import HighlightMatchingBracketProcessor
 from prompt_toolkit.lexers import PygmentsLexer
 
@@ -35,8 +37,9 @@ from sqlwin.repl.completion.suggestions import SqlCompleter
 from sqlwin.repl.highlighting import STYLE, SqlwinLexer
 from sqlwin.repl.history import history_path, open_history
 from sqlwin.repl.keys import key_bindings
-from sqlwin.repl.session_thread import SessionState, SessionThread
+from sqlwin.repl.session_thread import Cancelled, SessionState, SessionThread
 from sqlwin.repl.statements import is_command
+from sqlwin.repl.terminal import ctrl_d_kept, prompt_input
 
 if TYPE_CHECKING:
     from sqlwin.repl.present import PromptPresenter
@@ -67,9 +70,14 @@ class Repl:
         self.names = KnownNames(self.thread)
         self.last_sql = ""
         self.next_text = ""
+        self._is_left = False
+        # Whether Ctrl-C is raised where the main thread is, instead of noted
+        self._raises = False
+        self._stopped_by: int | None = None
         self._progress = progress
         self._presenter: PromptPresenter | None = None
         self._prompt: PromptSession[str] = PromptSession(
+            input=prompt_input(),
             history=self.history,
             multiline=True,
             lexer=PygmentsLexer(SqlwinLexer),
@@ -100,7 +108,7 @@ class Repl:
             signal.SIGHUP: self._stopped,
         }
         try:
-            with signals_handled(handlers):
+            with signals_handled(handlers), ctrl_d_kept():
                 for script in files:
                     self._preload(script)
                 for text in expressions:
@@ -132,24 +140,25 @@ class Repl:
             SqlwinError: Spark does not start, or the port is taken.
         """
         self.thread.start()
-        with self._bar_while_starting():
+        with self._ctrl_c(is_raised=False), self._bar_while_starting():
             return self.thread.wait(self.thread.submit(lambda session: session.ui(port).url))
 
     def run_sql(self, text: str, file: str | None = None, *, is_typed: bool = True) -> bool:
         """Run statements and show their results; False if one failed or was cancelled."""
         if file is None and is_typed:
             self.last_sql = text
+        with self._ctrl_c(is_raised=False):
+            return self._run_sql(text, file)
+
+    def _run_sql(self, text: str, file: str | None) -> bool:
         self.names.stop_learning()
         self.thread.start()
-        future: Future[bool] | None = None
+        future: Future[bool] = self.thread.submit(lambda s: self._execute(s, text, file))
         try:
             with self._bar_while_starting():
-                future = self.thread.submit(lambda s: self._execute(s, text, file))
                 return self.thread.wait(future)
-        except Stopped:
-            raise
-        except KeyboardInterrupt:
-            if future is not None and not future.done():
+        except Cancelled:
+            if not future.done():
                 self._leave_screen()
             self._shown().is_paging = False
             _say_dim("cancelled")
@@ -164,6 +173,8 @@ class Repl:
 
     def _turn(self) -> bool:
         """Read once and run it; False if the prompt is to be left."""
+        if self._is_left:
+            return False
         default, self.next_text = self.next_text, ""
         is_starting = self.thread.state is SessionState.STARTING
         try:
@@ -172,7 +183,8 @@ class Repl:
                 default=default,
                 editing_mode=EditingMode.VI if self.options.keys == "vi" else EditingMode.EMACS,
                 refresh_interval=_REFRESH_SECONDS if is_starting else 0,
-                pre_run=self._start_soon,
+                pre_run=self._begin_line,
+                handle_sigint=False,  # `_interrupted` does, also when the line has ended
             )
         except Stopped:
             raise
@@ -180,13 +192,17 @@ class Repl:
             return True  # the line is given up; the history has it
         except EOFError:
             return False
+        finally:
+            if self._stopped_by is not None:
+                raise Stopped(self._stopped_by)
         if not text.strip():
             return True
         if not is_command(text):
             self.run_sql(text)
             return True
         try:
-            commands.run_command(self, text)
+            with self._ctrl_c(is_raised=True):
+                commands.run_command(self, text)
         except commands.Quit:
             return False
         except Stopped:
@@ -197,23 +213,65 @@ class Repl:
             say_failure(error)
         return True
 
-    def _start_soon(self) -> None:
+    def _begin_line(self) -> None:
+        self.thread.forget_interrupts()  # there is nothing that they could end
         loop = self._prompt.app.loop
         assert loop is not None
         loop.call_later(_START_DELAY_SECONDS, self.thread.start)
 
+    @contextmanager
+    def _ctrl_c(self, *, is_raised: bool) -> Iterator[None]:
+        """Inside, Ctrl-C is raised in the main thread, or noted for `SessionThread.wait`.
+
+        It is raised where the main thread waits for something else: a program, a pause. Where it is
+        raised, one that was noted since the line ended is raised too.
+        """
+        before = self._raises
+        try:
+            self._raises = is_raised
+            if is_raised and self.thread.is_interrupted:
+                raise KeyboardInterrupt
+            yield
+        finally:
+            self._raises = before
+            self.thread.forget_interrupts()
+
     def _interrupted(self, number: int, frame: FrameType | None) -> None:
-        if self._presenter is not None:
-            if self._presenter.is_paging:
-                return  # Ctrl-C in less is for less
+        if self._presenter is not None and self._presenter.is_paging:
+            return  # Ctrl-C in less is for less
+        if self._raises:
+            raise KeyboardInterrupt
+        self.thread.interrupt()
+        app = self._prompt.app
+        if app.is_running and app.loop is not None:
+            # raised here, it would be one more error in what the prompt does at the moment
+            app.loop.call_soon_threadsafe(self._press_ctrl_c)
+        elif self._presenter is not None:
             self._presenter.show_end()
-        raise KeyboardInterrupt
+
+    def _press_ctrl_c(self) -> None:
+        """Let the line that is edited have Ctrl-C, unless it has ended: then its statement has."""
+        app = self._prompt.app
+        if not app.is_running or app.context is None:
+            return
+
+        def press() -> None:
+            # characters that were typed before the signal come first
+            app.key_processor.feed_multiple(app.input.read_keys())
+            app.key_processor.process_keys()
+            if not app.is_done:
+                self.thread.forget_interrupts()
+                app.key_processor.feed(KeyPress(Keys.ControlC))
+                app.key_processor.process_keys()
+
+        app.context.copy().run(press)
 
     def _stopped(self, number: int, frame: FrameType | None) -> None:
         end_at_next_signal()
         app = self._prompt.app
         if not app.is_running or app.loop is None:
             raise Stopped(number)
+        self._stopped_by = number
 
         def leave() -> None:
             if app.is_running and not app.is_done:
@@ -321,9 +379,12 @@ class Repl:
             self._presenter = None
 
     def _keep_typed(self, text: str) -> None:
-        """What was typed while a stream was shown is there at the next prompt."""
-        if text.strip():
-            self.next_text += text
+        """Have text that was typed during a stream at the next prompt; Ctrl-D alone leaves that."""
+        typed = text.replace("\x04", "")
+        if typed.strip():
+            self.next_text += typed
+        elif typed != text:
+            self._is_left = True
 
     @contextmanager
     def _bar_while_starting(self) -> Iterator[None]:

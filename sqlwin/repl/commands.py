@@ -16,6 +16,7 @@ from runtime.errors import SqlwinError, nearest
 from sqlwin.console.formats import FORMATS
 from sqlwin.repl.output import OutputFile
 from sqlwin.repl.programs import edited, edited_file
+from sqlwin.repl.terminal import ctrl_d_ends_input
 
 
 @dataclass
@@ -312,7 +313,8 @@ def _page(prompt: Prompt, argument: str) -> None:
 
 @command(r"\!", "COMMAND", "run a command of the shell")
 def _shell(prompt: Prompt, argument: str) -> None:
-    done = subprocess.run(argument or "${SHELL:-sh}", shell=True, check=False)
+    with ctrl_d_ends_input():
+        done = subprocess.run(argument or "${SHELL:-sh}", shell=True, check=False)
     if done.returncode and argument:
         prompt.say(f"it ended with {done.returncode}")
 

@@ -30,8 +30,8 @@ _MOST_ROWS = 500
 _MOST_KEYS = 10_000
 _BETWEEN = "  ·  "
 _KEY_SECONDS = 0.1
-# What arrow keys and the like send, and other keys that are no text
-_NO_TEXT = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|.)?|[\x00-\x08\x0b-\x1f\x7f]")
+# What arrow keys and the like send, and other keys that are no text, without Ctrl-D
+_NO_TEXT = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|.)?|[\x00-\x03\x05-\x08\x0b-\x1f\x7f]")
 
 
 def latest_places(

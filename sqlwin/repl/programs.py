@@ -13,6 +13,7 @@ from pathlib import Path
 
 from runtime.errors import SetupError
 from runtime.temporary import process_directory
+from sqlwin.repl.terminal import ctrl_d_ends_input
 
 # -S: long lines are not folded, the arrow keys move sideways; -R: colours; -K: Ctrl-C leaves
 _LESS = ("less", "-SRK")
@@ -140,7 +141,8 @@ def edited_file(path: Path) -> str:
     except OSError as error:
         raise SetupError(f"cannot write {path}: {error.strerror}") from error
     try:
-        done = subprocess.run([*shlex.split(editor), str(path)], check=False)
+        with ctrl_d_ends_input():
+            done = subprocess.run([*shlex.split(editor), str(path)], check=False)
     except OSError as error:
         raise SetupError(
             f"cannot run the editor {editor}: {error.strerror}",

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from enum import Enum
+from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlwin.console.failures import Stopped
@@ -27,9 +28,8 @@ T = TypeVar("T")
 # A cancelled job ends within these seconds; else the thread is made to drop what it does, and
 # after as many seconds again the prompt comes back without it.
 GRACE_SECONDS = 3.0
-# A signal may reach any thread of the process. Python handles it in the main one, which a signal
-# that came elsewhere does not wake: so that waits no longer at a time.
-_WAKE_SECONDS = 0.2
+# How often a thread that waits looks whether Ctrl-C was pressed
+_WAKE_SECONDS = 0.1
 
 
 class Cancelled(KeyboardInterrupt):
@@ -67,6 +67,9 @@ class SessionThread:
             queue.SimpleQueue()
         )
         self._running: Future[Any] | None = None
+        # held while `_running` changes and while it is cancelled
+        self._lock = threading.Lock()
+        self._n_interrupts = 0
         self._quiet: set[Future[Any]] = set()
         self._cancelled = threading.Event()
         self._end_asked = threading.Event()
@@ -97,6 +100,22 @@ class SessionThread:
         self._requests.put((future, work))
         return future
 
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether Ctrl-C was pressed since `forget_interrupts`."""
+        return self._n_interrupts > 0
+
+    def interrupt(self) -> None:
+        """Note that Ctrl-C was pressed: what is waited for is cancelled, now or as soon as it is.
+
+        For a signal handler: nothing is raised, so nothing is left half done.
+        """
+        self._n_interrupts += 1
+
+    def forget_interrupts(self) -> None:
+        """Let Ctrl-C that was pressed until now have no effect."""
+        self._n_interrupts = 0
+
     def check(self) -> None:
         """Called by work now and then.
 
@@ -126,12 +145,12 @@ class SessionThread:
 
     def cancel(self, future: Future[Any]) -> None:
         """Withdraw what was asked for, or cancel the Spark jobs that it runs. Does not wait."""
-        if future.cancel() or self._running is not future:
-            return
-        self._cancelled.set()
+        with self._lock:
+            if future.cancel() or self._running is not future:
+                return
+            self._cancelled.set()
         session, group = self.session, self._group
-        if session is None:
-            return
+        assert session is not None  # what runs has one
 
         def cancel_jobs() -> None:
             from runtime.spark.jobs import cancel_until
@@ -146,53 +165,53 @@ class SessionThread:
 
     def drop(self, future: Future[Any]) -> None:
         """Raise `Cancelled` in what runs, where cancelling its jobs is of no use."""
-        if self._running is future and self._thread is not None and self._thread.ident is not None:
+        with self._lock:
+            if self._running is not future or self._thread is None or self._thread.ident is None:
+                return
             ctypes.pythonapi.PyThreadState_SetAsyncExc(
                 ctypes.c_ulong(self._thread.ident), ctypes.py_object(Cancelled)
             )
 
     def wait(self, future: Future[T]) -> T:
-        """The result of `future`; a KeyboardInterrupt in this thread cancels it.
+        """Return the result of `future`; `interrupt` cancels it, also one before this call.
 
-        What takes the interrupt may take its time, unless a second KeyboardInterrupt comes.
+        Work that takes the interrupt may take its time, unless a second one comes.
 
         Raises:
             Cancelled: it was cancelled.
         """
-        interrupts = 0
-        give_up = None
+        n_seen = n_tries = 0  # of interrupts, and of ways to end the work
+        give_up = inf
         while True:
             try:
-                left = _WAKE_SECONDS if give_up is None else give_up - time.monotonic()
-                return future.result(min(max(0.0, left), _WAKE_SECONDS))
+                # a signal may reach any thread of the process, and does not wake this one then
+                return future.result(_WAKE_SECONDS)
             except TimeoutError:
                 if future.done():
                     return future.result()
-                if give_up is None or time.monotonic() < give_up:
-                    continue
-                if interrupts == 1 and self._is_ending:
-                    give_up = None
-                    continue
-                if interrupts > 1:  # nothing helps: it may end while the user goes on
-                    raise Cancelled from None
-                interrupts += 1
-                self.drop(future)
-                give_up = time.monotonic() + GRACE_SECONDS
             except Stopped:
                 # the process ends: who waits for it need not, and the session is closed next
                 self.cancel(future)
                 raise
-            except KeyboardInterrupt:
-                if future.done():
-                    raise
-                interrupts += 1
-                if interrupts == 1:
-                    self.cancel(future)
-                    if future.cancelled():
-                        raise Cancelled from None
-                else:
-                    self.drop(future)
-                give_up = time.monotonic() + GRACE_SECONDS
+            is_pressed = self._n_interrupts > n_seen
+            n_seen += is_pressed
+            if is_pressed and n_tries == 0:
+                self.cancel(future)
+                if future.cancelled():
+                    raise Cancelled
+            elif is_pressed:
+                self.drop(future)
+            elif time.monotonic() < give_up:
+                continue
+            elif n_tries == 1 and self._is_ending:
+                give_up = inf
+                continue
+            elif n_tries > 1:  # nothing helps: it may end while the user goes on
+                raise Cancelled
+            else:
+                self.drop(future)
+            n_tries += 1
+            give_up = time.monotonic() + GRACE_SECONDS
 
     def close(self, seconds: float = 10.0) -> None:
         """Stop Spark if it is there; whatever takes longer than `seconds` ends with the process."""
@@ -214,7 +233,8 @@ class SessionThread:
                 if request is None:
                     break
                 future, work = request
-                if future.set_running_or_notify_cancel():
+                # until there is a session the request can be withdrawn
+                if self._can_open(future) and self._begin(future):
                     self._do(future, work)
             except Cancelled as error:  # came too late for what it was meant for
                 if future is not None and not future.done():
@@ -224,23 +244,43 @@ class SessionThread:
         if self.session is not None:
             self.session.close()
 
-    def _do(self, future: Future[Any], work: Callable[[Session], Any]) -> None:
-        self._cancelled.clear()
-        self._end_asked.clear()
-        self._is_ending = self.was_interrupted = False
-        self._running = future
-        self.on_change()
+    def _can_open(self, future: Future[Any]) -> bool:
+        """Whether there is a session for a request; if not, the request has failed."""
+        if future.cancelled():
+            return True
         try:
-            session = self._open()
+            self._open()
+        except BaseException as error:
+            self._fail()
+            if future.set_running_or_notify_cancel():
+                future.set_exception(error)
+            return False
+        return True
+
+    def _begin(self, future: Future[Any]) -> bool:
+        """Take a request, unless it was withdrawn; from here on it is cancelled in its jobs."""
+        with self._lock:
+            if not future.set_running_or_notify_cancel():
+                return False
+            self._cancelled.clear()
+            self._end_asked.clear()
+            self._is_ending = self.was_interrupted = False
             self._group = next(self._groups)
+            self._running = future
+        return True
+
+    def _do(self, future: Future[Any], work: Callable[[Session], Any]) -> None:
+        self.on_change()
+        session = self.session
+        assert session is not None
+        try:
             from runtime.spark.jobs import begin_group
 
             begin_group(session.spark, self._group)
+            self.check()
             result = work(session)
         except BaseException as error:
             self._running = None
-            if self.session is None:
-                self._fail()
             future.set_exception(Cancelled() if self._cancelled.is_set() else error)
             return
         self._running = None

@@ -9,26 +9,34 @@ from concurrent.futures import Future
 
 import pytest
 
-from sqlwin.repl.session_thread import SessionThread
+from runtime.errors import SetupError
+from sqlwin.repl.session_thread import Cancelled, SessionThread
+from tests.sqlwin.cli.fake_session import FakeSession
 
 # The signal goes to a thread that waits as well: Python notes it there, but acts on it in the main
-# thread alone.
+# thread alone, which it does not wake.
 _SIGNAL_ELSEWHERE = """
-import signal, threading, time
+import signal, threading
 from concurrent.futures import Future
 from sqlwin.repl.session_thread import Cancelled, SessionThread
 
-# whoever runs tests in the background has it ignored
-signal.signal(signal.SIGINT, signal.default_int_handler)
+session = SessionThread(lambda: None)
+waits = threading.Event()
+signal.signal(signal.SIGINT, lambda *_: session.interrupt())
+
+class Waiting(Future):
+    def result(self, timeout=None):
+        waits.set()
+        return super().result(timeout)
 
 def elsewhere():
-    time.sleep(0.5)
+    waits.wait()
     signal.pthread_kill(threading.get_ident(), signal.SIGINT)
     threading.Event().wait()
 
 threading.Thread(target=elsewhere, daemon=True).start()
 try:
-    SessionThread(lambda: None).wait(Future())
+    session.wait(Waiting())
 except Cancelled:
     print("cancelled")
 """
@@ -41,10 +49,80 @@ def test_ctrl_c_that_reaches_another_thread_ends_the_wait():
     assert (done.stdout, done.stderr) == ("cancelled\n", "")
 
 
+class _Late(Future[int]):
+    """A result that is there when somebody has waited for it twice in vain."""
+
+    n_calls = 0
+
+    def result(self, timeout: float | None = None) -> int:
+        self.n_calls += 1
+        if self.n_calls == 3:
+            self.set_result(7)
+        return super().result(0)
+
+
 def test_what_comes_late_is_waited_for():
-    future: Future[int] = Future()
-    threading.Timer(0.5, future.set_result, [7]).start()
-    assert SessionThread(_no_session).wait(future) == 7
+    assert SessionThread(_no_session).wait(_Late()) == 7
+
+
+def test_ctrl_c_before_the_wait_withdraws_what_has_not_begun():
+    thread = SessionThread(_no_session)
+    future = thread.submit(lambda session: 7)
+    thread.interrupt()
+    with pytest.raises(Cancelled):
+        thread.wait(future)
+    assert future.cancelled()
+    thread.forget_interrupts()
+    assert not thread.is_interrupted
+
+
+def test_ctrl_c_while_spark_starts_withdraws_the_request_whichever_start_it_is():
+    starting, go_on, n_starts = threading.Semaphore(0), threading.Semaphore(0), []
+
+    def connect() -> FakeSession:
+        n_starts.append(1)
+        starting.release()
+        go_on.acquire()
+        if len(n_starts) == 1:
+            raise SetupError("no Java was found")
+        return FakeSession()
+
+    thread = SessionThread(connect)
+    thread.start()
+    starting.acquire()
+    first = thread.submit(lambda session: 1)
+    thread.interrupt()
+    with pytest.raises(Cancelled):
+        thread.wait(first)
+    thread.forget_interrupts()
+    go_on.release()
+    second = thread.submit(lambda session: 2)
+    starting.acquire()
+    thread.interrupt()
+    with pytest.raises(Cancelled):
+        thread.wait(second)
+    thread.forget_interrupts()
+    go_on.release()
+    assert thread.wait(thread.submit(lambda session: 3)) == 3
+    thread.close()
+
+
+def test_ctrl_c_in_the_moment_in_which_work_begins_cancels_it():
+    thread = SessionThread(FakeSession)
+    begun: list[Future[int]] = []
+
+    def interrupt_at_begin() -> None:
+        if thread.is_busy and not begun:
+            begun.append(future)
+            thread.cancel(future)
+
+    future = thread.submit(lambda session: 7)
+    thread.on_change = interrupt_at_begin
+    thread.start()
+    with pytest.raises(Cancelled):
+        thread.wait(future)
+    assert begun
+    thread.close()
 
 
 def test_a_timeout_of_the_work_itself_is_its_failure():

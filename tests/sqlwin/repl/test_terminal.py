@@ -119,6 +119,70 @@ def test_ctrl_c_while_spark_starts_withdraws_the_statement(terminal):
     assert "7 rows" not in prompt.see("2 rows (")
 
 
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_ctrl_c_right_after_enter_cancels_the_statement(is_answered, terminal):
+    prompt = terminal()
+    prompt.shows("Spark")
+    if not is_answered:
+        # where the cursor is: the prompt waits for the answer when a line has ended
+        prompt.screen.write_process_input = lambda text: None
+    # both are there before the prompt has seen either
+    prompt.type("hang;\r\x03")
+    prompt.see("hang;", "cancelled", PROMPT)
+    prompt.answers("rows 2;", "2 rows (")
+    prompt.type("\\! sleep 600\r\x03")
+    prompt.see("sleep 600", PROMPT)
+    prompt.answers("rows 3;", "3 rows (")
+
+
+def test_ctrl_c_at_an_empty_prompt_does_not_cancel_the_next_statement(prompt):
+    prompt.type("\x03\x03")
+    prompt.see(PROMPT, PROMPT)
+    prompt.answers("rows 2;", "2 rows (")
+
+
+@pytest.mark.parametrize("typed", ["rows 5;\r\x04", "rows 4;\rrows 5;\r\x04", "ok;\r\x04\x04"])
+def test_ctrl_d_right_after_enter_leaves_when_the_statement_is_done(typed, terminal):
+    prompt = terminal(FAKE_START_SECONDS="1")
+    prompt.type(typed)
+    assert prompt.ended() == 0
+    assert ("5 rows (" if "rows 5" in typed else "OK") in prompt.screen.text()
+
+
+def test_ctrl_d_while_a_statement_runs_leaves_after_it(terminal):
+    prompt = terminal()
+    prompt.run("hang;")
+    prompt.shows("Running")
+    prompt.type("\x04")
+    prompt.child.sendintr()  # which drops what was typed before
+    prompt.see("cancelled", PROMPT)
+    prompt.run("stream;")
+    prompt.shows("watermark 12:00  ·  q stops")
+    prompt.type("\x04")
+    prompt.type("q")
+    assert prompt.ended() == 0
+    assert "rows in all (" in prompt.screen.text()
+
+
+def test_ctrl_d_leaves_while_spark_starts(terminal):
+    prompt = terminal(FAKE_START_SECONDS="600")
+    prompt.shows("Spark is starting")
+    prompt.run("rows 1;")
+    prompt.shows("Starting Spark")
+    prompt.type("\x03")
+    prompt.see("cancelled", PROMPT)
+    assert prompt.leave() == 0
+
+
+def test_ctrl_d_ends_the_input_of_a_program(prompt):
+    prompt.run("\\! cat; echo DONE")
+    prompt.type("some text\r")
+    prompt.see("some text", "some text")
+    prompt.type("\x04")
+    prompt.see("DONE", PROMPT)
+    prompt.answers("rows 2;", "2 rows (")
+
+
 def test_a_line_that_ctrl_c_drops_is_in_the_history(prompt):
     prompt.type("rows 11;")
     prompt.child.sendcontrol("c")
