@@ -164,6 +164,15 @@ def test_ctrl_d_while_a_statement_runs_leaves_after_it(terminal):
     assert "rows in all (" in prompt.screen.text()
 
 
+def test_ctrl_d_while_a_statement_waits_for_spark_leaves_after_it(terminal):
+    prompt = terminal(FAKE_START_SECONDS="3")
+    prompt.run("rows 5;")
+    prompt.shows("Starting Spark")
+    prompt.type("\x04")
+    assert prompt.ended() == 0
+    assert "5 rows (" in prompt.screen.text()
+
+
 def test_ctrl_d_leaves_while_spark_starts(terminal):
     prompt = terminal(FAKE_START_SECONDS="600")
     prompt.shows("Spark is starting")
