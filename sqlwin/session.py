@@ -6,9 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from itertools import count
+from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
+from planner.catalog import Schema
 from planner.explain.document import Document, QueryDocument, to_json
+from planner.sql.render import quote_string
 from runtime.compute.user_aggregates import UserDefinedAggregateFunction
 from runtime.errors import AnalysisError, ExecutionError, SqlwinError
 from runtime.frames.user_functions import register_aggregate, register_scalar
@@ -18,15 +21,16 @@ from runtime.spark.shipping import ship_code
 from runtime.spec.figures import counted
 from runtime.spec.table import Watermark
 from sqlwin.catalog.columns import check_time_column
-from sqlwin.catalog.entries import Registered, columns_of
-from sqlwin.dataframes import plain, with_translated_errors
+from sqlwin.catalog.entries import Entry, Registered, View, columns_of
+from sqlwin.dataframes import with_translated_errors
 from sqlwin.execution.errors import ScriptPlace
 from sqlwin.execution.explain import can_explain
 from sqlwin.execution.explain_formats import MODES, Explanation
 from sqlwin.execution.runner import Runner
 from sqlwin.execution.streams.registry import Streams
+from sqlwin.inputs import can_be_rows, dataframe_of, interactive_variables
 from sqlwin.result import Result
-from sqlwin.statements.nodes import CreateTable, Explain
+from sqlwin.statements.nodes import CreateTable, Explain, Query
 from sqlwin.statements.parameters import Params, bind_parameters, check_parameters
 from sqlwin.statements.parse import parse_statement
 from sqlwin.statements.quotes import DoubleQuotes
@@ -73,6 +77,7 @@ class Session:
             with spark_lock:
                 ship_code(spark)
                 self._opened_runner = Runner(spark)
+                self._opened_runner.catalog.variables.find = self._variable
             for key, value in settings.items():
                 self._runner.set(key, value)
             self._runner.activity.opened(begun)
@@ -291,27 +296,33 @@ class Session:
     def register(
         self,
         name: str,
-        dataframe: DataFrame,
+        data: object,
         *,
         time_column: str | None = None,
         watermark: str | None = None,
     ) -> None:
-        """Give a DataFrame a name in SQL; one of that name is replaced.
+        """Give rows a name in SQL; a table of that name is replaced.
+
+        Rows in memory are copied now, and what is finer than a microsecond is cut off. Of a pandas
+        DataFrame the levels of the index that have a name are columns too. A record batch reader
+        is read to its end. Files are read by each query, as in `FROM 'path'`.
 
         Args:
-            name: its name.
-            dataframe: the rows.
+            name: their name.
+            data: a DataFrame of Spark, pandas or Polars, an Arrow table or record batch reader, a
+                list of dicts, or the path of files.
             time_column: the TIMESTAMP column that windows will be put on; checked here. Without
                 it any TIMESTAMP column can be used.
             watermark: how late the rows of a stream may come, such as `5 seconds`; it has to go
                 with a time column. Batch input has no late rows, so it changes nothing there.
 
         Raises:
-            SqlwinError: the DataFrame has no such column, or it is no timestamp.
+            TypeError: `data` is something else.
+            SqlwinError: there is no such column, or it is no timestamp; a column has values that
+                no type of SQL holds; there are no such files.
         """
-        if time_column is not None:
-            check_time_column(columns_of(dataframe.schema), time_column)
-        elif watermark is not None:
+        runner = self._runner
+        if time_column is None and watermark is not None:
             raise AnalysisError(
                 f"register(`{name}`) has a watermark but no time_column",
                 hint="a watermark follows a column: give time_column too",
@@ -319,9 +330,33 @@ class Session:
         late = None
         if time_column is not None and watermark is not None:
             late = Watermark(time_column, f"{quoted(time_column)} - INTERVAL '{watermark}'")
-        entry = Registered((name,), plain(dataframe), late)
-        with self._runner.lock:
-            self._runner.catalog.add((name,), entry, replace=True, if_not_exists=False)
+        with runner.lock:
+            entry: Entry
+            if isinstance(data, str | PathLike):
+                entry, columns = self._view_of_files(name, str(fspath(data)))
+            else:
+                entry = Registered((name,), dataframe_of(self._spark, data, name), late)
+                columns = columns_of(entry.dataframe.schema)
+            if time_column is not None:
+                check_time_column(columns, time_column)
+            runner.catalog.add((name,), entry, replace=True, if_not_exists=False)
+
+    def _view_of_files(self, name: str, path: str) -> tuple[View, Schema]:
+        """Return a view over files, and its columns."""
+        text = f"SELECT * FROM {quote_string(path)}"
+        (statement,) = split_script(text)
+        parsed = parse_statement(statement.text)
+        assert isinstance(parsed, Query)
+        with self._runner.plans.errors_of(text):
+            plan = self._runner.plans.plan(parsed.ast.copy(), text)
+        return View((name,), parsed.ast, text), plan.bound.schema
+
+    def _variable(self, name: str) -> DataFrame | None:
+        """Return the rows of a variable of the notebook or the Python prompt, or None."""
+        if not self._runner.config.get("sqlwin.python-variables"):
+            return None
+        data = interactive_variables().get(name)
+        return dataframe_of(self._spark, data, name) if can_be_rows(data) else None
 
     @property
     def rows_scanned(self) -> int:
@@ -338,7 +373,7 @@ class Session:
 
     def windows(
         self,
-        data: str | DataFrame,
+        data: object,
         *,
         time: str | None,
         window: Assigner,
@@ -358,7 +393,8 @@ class Session:
         Spark's workers, on rows as dictionaries.
 
         Args:
-            data: a table's name, or a DataFrame. What is a stream gives a streaming DataFrame.
+            data: a table's name, or rows that `register` takes. A stream gives a streaming
+                DataFrame.
             time: the TIMESTAMP column that windows are on; None: they are on processing time.
             window: which windows rows belong to, such as `windows.tumble("10 minutes")`.
             function: what is computed of a window.
@@ -388,7 +424,11 @@ class Session:
             window, function, trigger, evictor, lateness_us, is_processing_time=time is None
         )
         with self._runner.lock:
-            table = data if isinstance(data, str) else self._given(data, time, watermark)
+            if isinstance(data, str):
+                table = data
+            else:
+                rows = dataframe_of(self._spark, data, "data")
+                table = self._named_rows(rows, time, watermark)
             windows = GeneralWindows(
                 self._runner.plans, f"SELECT * FROM {table}", tuple(keys), time, job, output
             )
@@ -399,8 +439,8 @@ class Session:
                 self._runner.catalog.add((name,), entry, replace=True, if_not_exists=False)
             return with_translated_errors(found, self._runner.plans.errors_of(""))
 
-    def _given(self, dataframe: DataFrame, time: str | None, watermark: str | None) -> str:
-        """A name for a DataFrame that windows are put on."""
+    def _named_rows(self, dataframe: DataFrame, time: str | None, watermark: str | None) -> str:
+        """Register a DataFrame that windows are put on; return its name."""
         if dataframe.isStreaming and time is not None and watermark is None:
             raise AnalysisError(
                 "windows() got a streaming DataFrame without a watermark, so that no window would "

@@ -142,6 +142,7 @@ MAY_IMPORT = {
         "runtime runtime.batch runtime.connectors runtime.frames runtime.spark runtime.spec "
         "sqlwin.dataframes sqlwin.display sqlwin.execution pandas polars pyarrow pyspark rich"
     ),
+    "sqlwin.inputs": "runtime.errors runtime.spark runtime.spec sqlwin.dataframes pyarrow pyspark",
     "sqlwin.dataframes": "runtime.errors runtime.spark py4j pyspark",
     "sqlwin.ui": (
         "planner.explain runtime runtime.sinks runtime.spark runtime.streaming sqlwin.display "
@@ -149,9 +150,9 @@ MAY_IMPORT = {
     ),
     "sqlwin.windows": ("planner.binder planner.sql runtime.spec runtime.streaming.general sqlglot"),
     "sqlwin.session": (
-        "planner.explain runtime runtime.compute runtime.frames runtime.spark runtime.spec "
-        "runtime.streaming.general sqlwin.catalog sqlwin.dataframes sqlwin.execution sqlwin.result "
-        "sqlwin.statements sqlwin.ui pyarrow pyspark"
+        "planner.catalog planner.explain planner.sql runtime runtime.compute runtime.frames "
+        "runtime.spark runtime.spec runtime.streaming.general sqlwin.catalog sqlwin.dataframes "
+        "sqlwin.execution sqlwin.inputs sqlwin.result sqlwin.statements sqlwin.ui pyarrow pyspark"
     ),
     "sqlwin": "runtime runtime.compute runtime.spark sqlwin.notebook sqlwin.session pyspark",
     "sqlwin.__main__": "sqlwin.cli",

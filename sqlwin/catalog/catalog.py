@@ -67,6 +67,7 @@ from sqlwin.catalog.options import ChangedTables
 from sqlwin.catalog.scans import scan_of_stream, scan_of_table
 from sqlwin.catalog.spark_tables import SPARK_TABLE, SparkTables, full_name
 from sqlwin.catalog.spark_views import SparkViews
+from sqlwin.catalog.variables import Variables
 from sqlwin.parser.parser import parse_query
 
 
@@ -81,6 +82,7 @@ class SessionCatalog:
         spark_tables: tables of Spark's catalog that materialized tables are over.
         analyzer: what Spark's analyser says.
         slices: slices of materialized tables.
+        variables: variables of Python that queries name.
         n_changes: goes up with each statement, and each table that is added or dropped.
 
     Args:
@@ -106,6 +108,7 @@ class SessionCatalog:
         self._changed = ChangedTables()
         self._files = FilesByName(self.described)
         self._states = StatesByName(spark)
+        self.variables = Variables()
         self.spark_tables = SparkTables(spark)
         self.analyzer = SparkAnalyzer(spark, self.names, self._shown_frame)
         self.slices = OpenedSlices(self, lambda path: resolve(self._spark, path), self._place, mask)
@@ -123,6 +126,11 @@ class SessionCatalog:
         if (changed := self._changed.named(whole)) is not None:
             return changed.spec
         return self._states.rows(whole) or self.entries.get(name) or self._files.table(whole)
+
+    def readable(self, name: Name) -> Entry | None:
+        """Return what a query reads under a name: an entry, else a variable of Python, or None."""
+        entry = self.entry(name)
+        return entry or self.variables.entry(name, lambda: self._is_sparks(name[-1]))
 
     def materialized(self) -> list[MaterializedTable]:
         """Materialized tables, by name."""
@@ -351,7 +359,7 @@ class SessionCatalog:
         changed = self._changed.named(whole)
         view = self._states.view(whole) or self._files.view(whole) or (changed and changed.view)
         key = (view,) if view else folded_name(name)
-        entry = self.entry(name)
+        entry = self.readable(name)
         if entry is None:
             is_below_defaults = len(key) < len(name)
             return name[-1] if is_below_defaults and self._is_sparks(name[-1]) else None
@@ -367,7 +375,7 @@ class SessionCatalog:
 
     def stream(self, name: Name) -> StreamTable | None:
         """The stream that a name stands for in this statement. See `planner.catalog.Catalog`."""
-        entry = self.entry(name)
+        entry = self.readable(name)
         if isinstance(entry, Registered) and entry.dataframe.isStreaming:
             return StreamTable(".".join(entry.name), entry.watermark)
         if isinstance(entry, TableSpec) and self._is_streamed(entry):
@@ -460,6 +468,8 @@ class SessionCatalog:
         self.n_changes += 1
         self._shown.clear()
         self.analyzer.forget()
+        for name in self.variables.start_statement():
+            self._spark.catalog.dropTempView(_spark_name(folded_name(name)))
         self._files.start_statement()
         self._states.start_statement()
         self.spark_tables.start_statement()

@@ -180,6 +180,13 @@ SETTINGS: dict[str, Setting] = {
             "names of planner rules that are left out, with commas between them",
         ),
         Setting(
+            "sqlwin.python-variables",
+            Type.BOOLEAN,
+            "true",
+            "whether `FROM df` reads the variable `df` of a notebook or of Python's prompt where "
+            "there is no table of that name",
+        ),
+        Setting(
             "sqlwin.redaction.regex",
             Type.PATTERN,
             "",

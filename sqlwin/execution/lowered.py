@@ -264,7 +264,7 @@ def general_windows_in(
     found = []
     for stream in streams_of(plan, catalog):
         name = tuple(stream.name.split("."))
-        entry = catalog.entry(name)
+        entry = catalog.readable(name)
         if isinstance(entry, Registered) and entry.made_by is not None:
             found.append((str(catalog.relation(name)), entry.made_by))
     return tuple(found)
@@ -282,7 +282,7 @@ def _sources(
     found: list[TableSpec | Registered] = []
     lowered = (windows for _, windows in general)
     for stream in streams_of(plan.physical, catalog):
-        entry = catalog.entry(tuple(stream.name.split(".")))
+        entry = catalog.readable(tuple(stream.name.split(".")))
         if isinstance(entry, TableSpec | Registered):
             found.append(entry)
         if isinstance(entry, Registered) and entry.made_by is not None:

@@ -165,7 +165,7 @@ class Runner:
                 entry := self.catalog.entry(statement.name), MaterializedTable
             ):
                 table = listings.masked_table(self._materialized.described(entry), mask)
-            case nodes.Describe() if self.catalog.entry(statement.name) is not None:
+            case nodes.Describe() if self.catalog.readable(statement.name) is not None:
                 table = listings.describe_table(self.catalog, statement.name, self.spark)
                 table = listings.masked_table(table, mask)
             case nodes.SparkStatement():

@@ -1,0 +1,51 @@
+"""Variables of Python as tables: `FROM df` in a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark.sql import DataFrame
+
+from sqlwin.catalog.entries import Name, Registered
+
+
+def no_variable(_: str) -> DataFrame | None:
+    """Return None: there are no variables."""
+    return None
+
+
+class Variables:
+    """The variables that a statement reads, converted once for each statement.
+
+    A later statement converts them again, since a program may have changed their rows.
+
+    Attributes:
+        find: returns the rows of a variable; None: there is no variable of that name with rows.
+    """
+
+    def __init__(self) -> None:
+        self.find: Callable[[str], DataFrame | None] = no_variable
+        self._entries: dict[str, Registered | None] = {}
+
+    def entry(self, name: Name, is_taken: Callable[[], bool]) -> Registered | None:
+        """Return the rows of a variable, or None.
+
+        Args:
+            name: what the SQL calls it, in the case of the variable.
+            is_taken: whether Spark has a table of that name, which comes first.
+        """
+        if len(name) != 1:
+            return None
+        (variable,) = name
+        if variable not in self._entries:
+            rows = self.find(variable)
+            if rows is not None and is_taken():
+                rows = None
+            self._entries[variable] = None if rows is None else Registered(name, rows)
+        return self._entries[variable]
+
+    def start_statement(self) -> list[Name]:
+        """Forget the rows; return the names that the last statement read."""
+        names = [entry.name for entry in self._entries.values() if entry is not None]
+        self._entries.clear()
+        return names

@@ -1,0 +1,252 @@
+"""Rows that Python programs hold, as Spark DataFrames: pandas, Polars, Arrow, lists of dicts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from runtime.errors import AnalysisError
+from runtime.spark.errors import translated_errors
+from runtime.spec.figures import counted
+from sqlwin.dataframes import plain
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ACCEPTED = (
+    "a Spark, pandas or Polars DataFrame, an Arrow table or record batch reader, or a list of dicts"
+)
+_ARROW_ERRORS = (pa.ArrowException, OverflowError, TypeError, ValueError)
+
+
+def can_be_rows(data: object) -> bool:
+    """Return whether `dataframe_of` takes a value; its values may still not fit a column."""
+    if isinstance(data, list):
+        return bool(data) and all(isinstance(row, Mapping) for row in data)
+    if isinstance(data, DataFrame | pa.Table | pa.RecordBatch | pa.RecordBatchReader):
+        return True
+    return _is_of("pandas", "DataFrame", data) or _is_polars(data) or _exports_arrow(data)
+
+
+def dataframe_of(spark: SparkSession, data: object, name: str) -> DataFrame:
+    """Return the rows as a Spark DataFrame.
+
+    A DataFrame of Spark stays as it is. Other rows are copied; a record batch reader is read to
+    its end. Times lose what is finer than a microsecond.
+
+    Args:
+        spark: the session.
+        data: a value for which `can_be_rows` is true.
+        name: what errors call the rows.
+
+    Raises:
+        TypeError: `data` holds no rows.
+        AnalysisError: a column has values or a type that SQL does not have.
+    """
+    if isinstance(data, DataFrame):
+        return plain(data)
+    if not can_be_rows(data):
+        raise TypeError(f"`{name}` has to be {ACCEPTED}, not {_described(data)}")
+    table = _with_sql_types(_arrow_table(data, name), name)
+    schema = from_arrow_schema(table.schema, prefer_timestamp_ntz=True)
+    with translated_errors():
+        return spark.createDataFrame(table, schema)
+
+
+def interactive_variables() -> Mapping[str, object]:
+    """Return the variables of the notebook or the Python prompt; none where a program runs."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    if shell is not None:
+        return cast(Mapping[str, object], shell.user_ns)
+    return vars(sys.modules["__main__"]) if hasattr(sys, "ps1") else {}
+
+
+def _described(data: object) -> str:
+    if isinstance(data, list):
+        return "an empty list, which has no columns" if not data else "a list of other values"
+    return f"{type(data).__module__}.{type(data).__qualname__}".removeprefix("builtins.")
+
+
+def _is_of(package: str, class_: str, data: object) -> bool:
+    """Return whether `data` is of a class of a package; the package is not imported for that."""
+    found = getattr(sys.modules.get(package), class_, None)
+    return found is not None and isinstance(data, found)
+
+
+def _is_polars(data: object) -> bool:
+    return _is_of("polars", "DataFrame", data) or _is_of("polars", "LazyFrame", data)
+
+
+def _exports_arrow(data: object) -> bool:
+    """Return whether a value hands out a stream of Arrow rows, as DuckDB's relations do."""
+    if isinstance(data, type) or not hasattr(data, "__arrow_c_stream__"):
+        return False
+    # columns without a name, such as an Arrow array, export a stream of values
+    return not isinstance(data, pa.ChunkedArray) and not _is_of("polars", "Series", data)
+
+
+def _arrow_table(data: Any, name: str) -> pa.Table:
+    if isinstance(data, pa.Table):
+        return data
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    if isinstance(data, pa.RecordBatchReader):
+        return data.read_all()
+    if isinstance(data, list):
+        return _table_of_dicts(data, name)
+    if _is_of("pandas", "DataFrame", data):
+        return _table_of_pandas(data, name)
+    if _is_polars(data):
+        data = data.collect() if _is_of("polars", "LazyFrame", data) else data
+        # Arrow casts no dictionaries of string views, which newer levels have
+        return data.to_arrow(compat_level=sys.modules["polars"].CompatLevel.oldest())
+    try:
+        return pa.RecordBatchReader.from_stream(data).read_all()
+    except _ARROW_ERRORS as error:
+        raise TypeError(f"`{name}` has to be {ACCEPTED}, not {_described(data)}") from error
+
+
+def _table_of_dicts(rows: list[Mapping[Any, Any]], name: str) -> pa.Table:
+    """Return a table of all keys, in the order in which they come first."""
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    for key in keys:
+        if not isinstance(key, str):
+            raise TypeError(f"`{name}` has the key {key!r}, but column names are strings")
+    columns = [_column(name, key, [row.get(key) for row in rows]) for key in keys]
+    return pa.Table.from_arrays(columns, keys)
+
+
+def _table_of_pandas(frame: Any, name: str) -> pa.Table:
+    """Return the columns, and the levels of the index that have a name."""
+    levels = [level for level in frame.index.names if level is not None]
+    unnamed = [i for i, level in enumerate(frame.index.names) if level is None]
+    if levels:
+        frame = (frame.droplevel(unnamed) if unnamed else frame).reset_index()
+    names = [str(column) for column in frame.columns]
+    columns = [_column(name, names[i], frame.iloc[:, i]) for i in range(len(names))]
+    return pa.Table.from_arrays(columns, names)
+
+
+def _column(name: str, column: str, values: Any) -> pa.Array:
+    try:
+        if isinstance(values, list):
+            return pa.array(values)
+        return pa.Array.from_pandas(values)
+    except _ARROW_ERRORS as error:
+        raise _bad_column(name, column, error) from error
+
+
+def _bad_column(name: str, column: str, error: BaseException) -> AnalysisError:
+    lines = str(error).strip().splitlines()
+    reason = lines[0] if lines else "SQL has no such type"
+    if isinstance(error, OverflowError):
+        reason = "a number is larger than BIGINT takes"
+    return AnalysisError(
+        f"column `{column}` of `{name}` is no column of SQL: {reason}",
+        subjects=(column,),
+        hint="give all of its values one type",
+    )
+
+
+# Types ------------------------------------------------------------------------------------------
+
+
+def _with_sql_types(table: pa.Table, name: str) -> pa.Table:
+    """Return the table with the types that Spark has.
+
+    Raises:
+        AnalysisError: there are no columns, two of one name, or a type is none of SQL.
+    """
+    if not table.num_columns:
+        raise AnalysisError(f"`{name}` has {counted(0, 'columns')}, so that it is no table")
+    folded = [column.lower() for column in table.column_names]
+    twice = next((c for c in table.column_names if folded.count(c.lower()) > 1), None)
+    if twice is not None:
+        raise AnalysisError(
+            f"`{name}` has two columns called `{twice}`; case does not matter in SQL",
+            subjects=(twice,),
+            hint="rename one of them",
+        )
+    columns = []
+    for field, column in zip(table.schema, table.columns, strict=True):
+        try:
+            wanted = _sql_type(field.type)
+            columns.append(column if wanted == field.type else _cast(column, wanted))
+            from_arrow_schema(pa.schema([pa.field(field.name, wanted)]), prefer_timestamp_ntz=True)
+        except Exception as error:
+            raise _bad_column(name, field.name, _reason(field.type, error)) from error
+    return pa.Table.from_arrays(columns, table.column_names)
+
+
+def _reason(type_: pa.DataType, error: Exception) -> Exception:
+    """Return the error, in which PySpark does not name its settings and functions."""
+    if isinstance(error, pa.ArrowException | OverflowError):
+        return error
+    return TypeError(f"its Arrow type {type_} has no counterpart")
+
+
+def _cast(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
+    type_ = column.type
+    if isinstance(type_, pa.BaseExtensionType):
+        return _cast(cast(Any, pa).chunked_array([c.storage for c in column.chunks]), wanted)
+    if pa.types.is_timestamp(type_) and type_.unit == "ns":
+        column = pc.floor_temporal(column, unit="microsecond")
+    # below a microsecond nothing is kept, so that a cast may cut it off
+    is_finer = pa.types.is_temporal(type_) and getattr(type_, "unit", "") == "ns"
+    return column.cast(wanted, safe=not (is_finer or pa.types.is_nested(type_)))
+
+
+def _sql_type(type_: pa.DataType) -> pa.DataType:
+    """Return the Arrow type that Spark takes for one that it does not take.
+
+    Example:
+        >>> _sql_type(pa.dictionary(pa.int8(), pa.uint32())), _sql_type(pa.timestamp("ns"))
+        (DataType(int64), TimestampType(timestamp[us]))
+    """
+    types = pa.types
+    if isinstance(type_, pa.BaseExtensionType):
+        if type_.extension_name not in _STORED_PLAINLY:
+            raise TypeError(type_.extension_name)
+        return _sql_type(type_.storage_type)
+    if types.is_dictionary(type_) or types.is_run_end_encoded(type_):
+        return _sql_type(type_.value_type)
+    if type_ in _PLAIN_TYPES:
+        return _PLAIN_TYPES[type_]
+    if types.is_timestamp(type_):
+        return pa.timestamp("us", type_.tz)
+    if types.is_duration(type_):
+        return pa.duration("us")
+    if types.is_time(type_):
+        return pa.time64("us")
+    if types.is_decimal(type_) and type_.precision <= 38:
+        return pa.decimal128(type_.precision, type_.scale)
+    if types.is_struct(type_):
+        return pa.struct([f.with_type(_sql_type(f.type)) for f in type_])
+    if types.is_map(type_):
+        return pa.map_(_sql_type(type_.key_type), _sql_type(type_.item_type))
+    if types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_):
+        return pa.list_(_sql_type(type_.value_type))
+    return type_
+
+
+# Arrow's own extension types that mean what their storage holds
+_STORED_PLAINLY = frozenset({"arrow.json", "arrow.uuid"})
+_PLAIN_TYPES = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+    pa.date64(): pa.date32(),
+    pa.large_string(): pa.string(),
+    pa.string_view(): pa.string(),
+    pa.large_binary(): pa.binary(),
+    pa.binary_view(): pa.binary(),
+}
