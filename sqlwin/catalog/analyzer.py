@@ -22,7 +22,8 @@ from sqlwin.catalog.entries import columns_of, folded_name
 # What changes nothing of what Spark's analyser says; others may
 _OF_RUNNING = re.compile(
     r"spark\.sql\.(adaptive|artifact|execution|streaming|ui|shuffle)\..*"
-    r"|spark\.sql\.(warehouse\.dir|catalogImplementation|session\.timeZone|legacy\.javaCharsets)"
+    r"|spark\.sql\.(warehouse\.dir|catalogImplementation|session\.timeZone|legacy\.javaCharsets"
+    r"|parquet\.outputTimestampType)"
 )
 
 
