@@ -10,7 +10,6 @@ import html
 import queue
 import re
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -140,12 +139,6 @@ class Result:
             for column, n_rows in self.scan_counts.null_times()
         )
         return self.statement_notes + dropped
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """The notes, by a deprecated name."""
-        warnings.warn("Result.remarks is Result.notes", DeprecationWarning, stacklevel=2)
-        return self.notes
 
     @property
     def query(self) -> StreamingQuery | None:

@@ -47,10 +47,8 @@ from runtime.spec.slices import SLICE_END, LocalForm, Reached, Tier, form_from_j
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-# Of what is kept, not of the Delta table: a higher one is not read. 2: rows may come by INSERT,
-# and older versions of sqlwin would take them for rows of the base table.
-FORMAT = 2
-PLAIN_FORMAT = 1
+# The format of what is kept, not that of the Delta table
+_VERSION = "2"
 NO_RULES = TierRules()
 _FORMAT, _DEFINITION, _FORM = "sqlwin.format", "sqlwin.definition", "sqlwin.form"
 _SUSPENDED, _RULES = "sqlwin.suspended", "sqlwin.rules"
@@ -214,7 +212,6 @@ def create_slices(
     definition: Mapping[str, Any],
     form: LocalForm,
     partitions: Sequence[str] = (),
-    format_: int = PLAIN_FORMAT,
     rules: TierRules = NO_RULES,
 ) -> None:
     """Make a table without slices: table and definition are there at once, as version 0.
@@ -225,7 +222,6 @@ def create_slices(
         definition: what CREATE said.
         form: what the slices are.
         partitions: the partition columns.
-        format_: what a reader has to know.
         rules: what becomes of old slices.
 
     Raises:
@@ -253,12 +249,12 @@ def create_slices(
             f"`{name}` cannot be made: Delta tables have no such column: {error}", subjects=(name,)
         ) from error
     properties = {
-        _FORMAT: str(format_),
+        _FORMAT: _VERSION,
         _DEFINITION: json.dumps(definition),
         _FORM: json.dumps(form_to_json(form)),
     }
     if rules:
-        properties |= {_FORMAT: str(FORMAT), _RULES: json.dumps(asdict(rules))}
+        properties |= {_RULES: json.dumps(asdict(rules))}
     try:
         DeltaTable.create(
             path,
@@ -338,12 +334,12 @@ def open_slices(
             hint="read it with CREATE TABLE ... WITH ('connector' = 'delta', 'path' = ...)",
         )
     format_ = found.get(_FORMAT, "")
-    if not format_.isdecimal() or not PLAIN_FORMAT <= int(format_) <= FORMAT:
+    if format_ != _VERSION:
         raise CatalogError(
-            f"{called}: {path} has the format {format_ or '?'}, and this sqlwin knows up to "
-            f"{FORMAT}",
+            f"{called}: {path} has format {format_ or '?'}, and this sqlwin reads format "
+            f"{_VERSION}",
             subjects=(name,),
-            hint="take the version of sqlwin that wrote it, or a newer one",
+            hint="read it with the sqlwin that wrote it, or make the table anew",
         )
     try:
         form = form_from_json(json.loads(found[_FORM]))

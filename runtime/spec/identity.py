@@ -188,13 +188,7 @@ def operator_of(fields: Mapping[str, Any]) -> KeptOperator:
         tuple(KeptKey(**key) for key in fields["keys"]),
         tuple(
             KeptAccumulator(
-                tuple(each["columns"]),
-                each["kind"],
-                tuple(each["args"]),
-                each["condition"],
-                each["name"],
-                each.get("source"),
-                each.get("type", ""),
+                **{**each, "columns": tuple(each["columns"]), "args": tuple(each["args"])}
             )
             for each in fields["accumulators"]
         ),
@@ -204,7 +198,7 @@ def operator_of(fields: Mapping[str, Any]) -> KeptOperator:
         ),
         dict(fields["rows"]),
         fields["generation"],
-        dict(fields.get("types", {})),
+        dict(fields["types"]),
     )
 
 
@@ -295,8 +289,7 @@ def _without_comments(text: str) -> str:
 def folded_form(form: Any) -> Any:
     """What is computed, as JSON has it, with its texts in one of their spellings.
 
-    What columns are called stays. What older sqlwins did not say, or is said for whoever looks at
-    the state, goes.
+    The names of columns stay. Names and types that are compared apart, or are only shown, go.
     """
     if isinstance(form, list | tuple):
         return [folded_form(each) for each in form]
@@ -311,16 +304,3 @@ def folded_form(form: Any) -> Any:
     if isinstance(conditions := found.get("where"), list):
         found["where"] = sorted(conditions)
     return found
-
-
-def without_parallelism(form: Any) -> Any:
-    """What is computed, as JSON has it, without how many tasks compute it.
-
-    Checkpoints from before 0.2.0 hold it for the exchange that INSERTs of a statement set share.
-    """
-    if isinstance(form, list):
-        return [without_parallelism(each) for each in form]
-    if not isinstance(form, dict):
-        return form
-    left_out = PARALLELISM if "node" in form else frozenset[str]()
-    return {k: without_parallelism(v) for k, v in form.items() if k not in left_out}

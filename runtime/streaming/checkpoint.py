@@ -13,8 +13,7 @@ INSERTs that one stream runs together share one, see `runtime.streaming.members`
 
 A stream that is started again has to be the one that the checkpoint was made by: state of another
 query would be read as if it were its own. And what is in the directory has to be of one checkpoint:
-Spark's files bear the id that `sqlwin.json` says, each key group's state the `writer`. Checkpoints
-of an older sqlwin have no id; state of theirs that was written since has the `writer`.
+Spark's files bear the id that `sqlwin.json` says, each key group's state the `writer`.
 """
 
 from __future__ import annotations
@@ -30,24 +29,19 @@ from runtime.connectors.filesystem.source_log import SourceLog
 from runtime.errors import ExecutionError, SetupError
 from runtime.files import Files, as_uri, for_each_file
 from runtime.redaction import DEFAULT, Mask
-from runtime.spec.identity import operator_of, without_options, without_parallelism
+from runtime.spec.identity import operator_of
 from runtime.streaming.changes import KeptNames, Resumed
 from runtime.streaming.damage import METADATA, check_spark_files, uncommitted_state
 from runtime.streaming.identity import Identity, change_hint, difference, without_secrets
 from runtime.streaming.members import ANOTHER, FILE, part_of
 from runtime.streaming.state.blobs import Owner
 
-# Of what a checkpoint says of its stream in fields
-_FORM_VERSION = 1
-# With what the stream is to be from a micro-batch on, which an older sqlwin would not see
-_NEXT_VERSION = 2
+# The format of sqlwin.json; 0.2.0 wrote the first that counts
+_VERSION = 3
 _END_MARK = "end-of-input/end.json"
-_VERSION = 1
 # So many names of checkpoints stand in a hint at most
 _MANY = 8
 _SPARK = "spark"
-# Cells of a key group of the general operator, in a new checkpoint
-CELLS_PER_GROUP = 64
 _WRITABLE = "SET 'execution.checkpointing.dir' to a directory that this program may write to"
 
 
@@ -61,9 +55,7 @@ class Checkpoint:
         partitions: tasks that they are distributed over.
         writer: what distinguishes the stream's files and state from those of others.
         has_ended: whether the input ended, and all windows were closed, in an earlier run.
-        spark_id: the name by which Spark's part of it knows its query; None: an older sqlwin let
-            Spark choose one.
-        cells_per_group: into so many key groups each can be cut; see `StreamOptions`.
+        spark_id: the name by which Spark's part of it knows its query.
         spark_name: the directory of Spark's part, in that of the checkpoint.
         resumed: how the operators of the stream go on with the state that is there, by number.
     """
@@ -72,9 +64,8 @@ class Checkpoint:
     key_groups: int
     partitions: int
     writer: str
+    spark_id: str
     has_ended: bool = False
-    spark_id: str | None = None
-    cells_per_group: int = CELLS_PER_GROUP
     spark_name: str = _SPARK
     resumed: tuple[Resumed, ...] = ()
 
@@ -86,7 +77,7 @@ class Checkpoint:
     @property
     def owner(self) -> Owner:
         """What signs the state."""
-        return Owner(self.directory, self.writer, signs_all=self.spark_id is not None)
+        return Owner(self.directory, self.writer)
 
     @property
     def spark_directory(self) -> str:
@@ -134,9 +125,7 @@ def open_checkpoint(
         ExecutionError: it is another query's, or none.
         SetupError: the directory cannot be made, read or written.
     """
-    new = Checkpoint(
-        directory, key_groups, partitions, secrets.token_hex(4), spark_id=str(uuid.uuid4())
-    )
+    new = Checkpoint(directory, key_groups, partitions, secrets.token_hex(4), str(uuid.uuid4()))
     try:
         return _opened(files, new, identity, mask)
     except OSError as error:
@@ -197,9 +186,8 @@ def _checkpoint(directory: str, found: Mapping[str, Any]) -> Checkpoint:
         found["key_groups"],
         found["partitions"],
         found["writer"],
+        found["spark_id"],
         found["has_ended"],
-        spark_id=found.get("spark_id"),
-        cells_per_group=found.get("cells_per_group", CELLS_PER_GROUP),
         spark_name=found.get("spark", _SPARK),
     )
 
@@ -217,10 +205,9 @@ def _read(files: Files, directory: str) -> tuple[Checkpoint, Identity]:
     path = f"{directory}/{FILE}"
     try:
         found = json.loads(files.read_text(path))
-        version = found.get("version", _VERSION)
-        if version not in (_VERSION, _NEXT_VERSION):
+        if (version := found["version"]) != _VERSION:
             raise ExecutionError(
-                f"{path} is of version {version}, this sqlwin knows version {_NEXT_VERSION}",
+                f"{path} has format {version}, and this sqlwin reads format {_VERSION}",
                 hint=f"run the sqlwin that wrote it, or {ANOTHER}",
             )
         checkpoint = _checkpoint(directory, found)
@@ -233,15 +220,15 @@ def _read(files: Files, directory: str) -> tuple[Checkpoint, Identity]:
 
 
 def _identity(found: Mapping[str, Any]) -> Identity:
-    identity = Identity(**found["identity"])
-    kept = found.get("kept", {})
-    if kept.get("version") != _FORM_VERSION:
-        return identity
-    # an older sqlwin wrote the options in a statement, too, and the parallelism
-    kept = without_parallelism(json.loads(without_options(json.dumps(kept))))
-    operators = tuple(map(operator_of, kept["operators"]))
-    sources = tuple(kept.get("sources", ()))
-    return replace(identity, operators=operators, form=tuple(kept["form"]), sources=sources)
+    said = found["identity"]
+    return Identity(
+        said["plan"],
+        said["tables"],
+        said["settings"],
+        tuple(map(operator_of, said["operators"])),
+        tuple(said["form"]),
+        tuple(said["sources"]),
+    )
 
 
 def find_checkpoint(files: Files, directory: str) -> tuple[Checkpoint, Identity]:
@@ -441,7 +428,7 @@ def _write(
 ) -> None:
     """Write what a checkpoint is of; `then`: from a micro-batch on it is another one's."""
     found = {
-        "version": _VERSION if then is None else _NEXT_VERSION,
+        "version": _VERSION,
         **_fields(identity),
         "key_groups": checkpoint.key_groups,
         "partitions": checkpoint.partitions,
@@ -451,24 +438,16 @@ def _write(
     }
     if checkpoint.spark_name != _SPARK:
         # it has been rescaled
-        found |= {"spark": checkpoint.spark_name, "cells_per_group": checkpoint.cells_per_group}
+        found["spark"] = checkpoint.spark_name
     if then is not None:
         found["next"] = {"from": then[0], **_fields(then[1])}
     _replace(files, checkpoint, json.dumps(found, indent=2) + "\n")
 
 
 def _fields(identity: Identity) -> dict[str, Any]:
-    """What a stream computes, as text, and what it computes and keeps, in fields."""
-    said = {"plan": identity.plan, "tables": identity.tables, "settings": identity.settings}
-    if identity.form is None:
-        return {"identity": said, "kept": {}}
-    kept = {
-        "version": _FORM_VERSION,
-        "operators": [operator.as_json() for operator in identity.operators],
-        "form": identity.form,
-        "sources": identity.sources,
-    }
-    return {"identity": said, "kept": kept}
+    """What a stream computes and keeps."""
+    operators = [operator.as_json() for operator in identity.operators]
+    return {"identity": {**vars(identity), "operators": operators}}
 
 
 def _replace(files: Files, checkpoint: Checkpoint, text: str) -> None:

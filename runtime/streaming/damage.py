@@ -67,7 +67,7 @@ def unwritable_checkpoint(directory: str, why: str, *, may_resume: bool) -> Exec
 def check_spark_files(
     files: Files,
     directory: str,
-    spark_id: str | None = None,
+    spark_id: str,
     spark_directory: str | None = None,
 ) -> None:
     """Check that Spark can go on from its part of a checkpoint in which a micro-batch began.
@@ -75,7 +75,7 @@ def check_spark_files(
     Args:
         files: the file system.
         directory: the checkpoint's.
-        spark_id: Spark's name of the query that the checkpoint is of; None: nobody knows.
+        spark_id: Spark's name of the query that the checkpoint is of.
         spark_directory: that of Spark's part; None: `spark` in the checkpoint's.
 
     Raises:
@@ -122,10 +122,9 @@ class _SparkFiles:
         paths = files.files_below(self._root.rstrip("/"))
         self._names = {path.removeprefix(self._root) for path in paths}
 
-    def check(self, spark_id: str | None) -> None:
+    def check(self, spark_id: str) -> None:
         offsets, commits = self._numbers("offsets"), self._numbers("commits")
-        if spark_id is not None or offsets or commits:
-            self._id(spark_id)
+        self._id(spark_id)
         if not offsets and not commits:
             if any(map(_STATE.fullmatch, self._names)):
                 # Spark would begin anew, and write once more what it has written
@@ -145,12 +144,12 @@ class _SparkFiles:
         if committed >= 0:
             self._state(committed + 1)
 
-    def _id(self, spark_id: str | None) -> None:
-        """Check what Spark calls its query; by any name where nobody knows which."""
+    def _id(self, spark_id: str) -> None:
+        """Check what Spark calls its query."""
         metadata = self._json(METADATA, self._text(METADATA))
         if not isinstance(metadata, dict):
             raise self._damaged(METADATA, "is not what Spark writes there")
-        if spark_id is not None and metadata.get("id") != spark_id:
+        if metadata.get("id") != spark_id:
             raise damaged(self._directory, self._root.rstrip("/"), OF_ANOTHER)
 
     def _sources(self, lines: Sequence[str], named_in: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -35,7 +34,6 @@ PLACE = "at "
 # and of windows of Python functions what their state depends on
 KEPT = "keeps "
 _PATH = "path"
-_LOCAL = re.compile(r"file:(?:///+|/(?!/))|(?=/)")
 # The names of DataFrames that windows were put on without one, by the order in which they came
 _GIVEN = re.compile(r"(?<![\w`])dataframe_\d+\b", re.IGNORECASE)
 _TIME_ZONE = "table.local-time-zone"
@@ -57,18 +55,17 @@ class Identity:
         plan: what is computed, one operator a line.
         tables: what the tables that it reads are, by name.
         settings: settings that its state depends on.
-        operators: what its window operators keep; none where an older sqlwin did not say.
-        form: what is computed, as JSON has it, see `planner.streams.identity`; of several INSERTs
-            one each; None: an older sqlwin wrote its text alone.
-        sources: the names of the streams in the order in which Spark numbers them; none: an older
-            sqlwin did not say.
+        operators: what its window operators keep.
+        form: what is computed, as JSON has it, see `planner.streams.identity`; one for each of
+            several INSERTs.
+        sources: the names of the streams in the order in which Spark numbers them.
     """
 
     plan: str
     tables: dict[str, str] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
     operators: tuple[KeptOperator, ...] = ()
-    form: tuple[Any, ...] | None = None
+    form: tuple[Any, ...] = ()
     sources: tuple[str, ...] = ()
 
 
@@ -99,8 +96,7 @@ def difference(old: Identity, new: Identity) -> str | tuple[Resumed, ...]:
         new: what the stream computes.
 
     Returns:
-        What has changed that may not, in a few words; or the operators by number, none where the
-        checkpoint does not say what they keep, and nothing has changed.
+        What has changed that may not, in a few words; or the operators by number.
     """
     old, new = _in_order(old), _in_order(new)
     for name in sorted({*old.settings, *new.settings}):
@@ -116,9 +112,7 @@ def difference(old: Identity, new: Identity) -> str | tuple[Resumed, ...]:
         if change is not None:
             return f"table `{after[name][0]}` has changed: {change}"
     found: str | tuple[Resumed, ...] = ()
-    if old.form is None or new.form is None:
-        is_same = folded(old.plan) == folded(new.plan)
-    elif len(new.form) > 1 or not new.operators or _UPDATES in new.settings:
+    if len(new.form) > 1 or not new.operators or _UPDATES in new.settings:
         # results that were emitted are kept too, by the names of their columns
         is_same = folded_form(old.form) == folded_form(new.form)
         found = _resumed(old, new) if is_same else ()
@@ -134,7 +128,7 @@ def difference(old: Identity, new: Identity) -> str | tuple[Resumed, ...]:
     if before.keys() != after.keys():
         return f"it read {', '.join(old.tables)}, now {', '.join(new.tables)}"
     orders = [[name.lower() for name in each.sources] for each in (old, new)]
-    if all(orders) and orders[0] != orders[1]:
+    if orders[0] != orders[1]:
         was, is_ = (", ".join(each.sources) for each in (old, new))
         return f"its sources were in the order {was}, now {is_}"
     return found
@@ -168,7 +162,7 @@ def change_hint(old: Identity) -> str:
         old: what its checkpoint says.
     """
     anew = "start anew in another 'execution.checkpointing.dir'"
-    is_free = old.form is not None and len(old.form) == 1 and _UPDATES not in old.settings
+    is_free = len(old.form) == 1 and _UPDATES not in old.settings
     if not (is_free and old.operators):
         return f"undo it to resume, or {anew}"
     return f"{may_change(old.operators)}; undo the rest to resume, or {anew}"
@@ -193,7 +187,7 @@ def _in_order(identity: Identity) -> Identity:
         plan=renamed(identity.plan),
         tables=renamed(identity.tables),
         operators=tuple(replace(each, rows=renamed(each.rows)) for each in identity.operators),
-        form=None if identity.form is None else tuple(renamed(identity.form)),
+        form=tuple(renamed(identity.form)),
         sources=tuple(renamed(identity.sources)),
     )
 
@@ -205,14 +199,14 @@ class _TableIdentity:
     Attributes:
         lines: what is no option: connector, columns, watermark.
         options: the options that count, by their names in lower case.
-        place: where it is in full; None: an older sqlwin did not say.
-        kept: what state depends on of windows of Python functions; None: likewise.
+        place: where it is in full; None: it is in no place.
+        kept: what the state of windows of Python functions depends on; empty: it has none.
     """
 
     lines: tuple[str, ...]
     options: Mapping[str, str]
     place: str | None
-    kept: Mapping[str, Any] | None
+    kept: Mapping[str, Any]
 
 
 def _changed_table(before: str, after: str) -> str | None:
@@ -221,19 +215,17 @@ def _changed_table(before: str, after: str) -> str | None:
     names = sorted({*old.options, *new.options})
     for name in [name for name in names if old.options.get(name) != new.options.get(name)]:
         was, is_ = (each.options.get(name) for each in (old, new))
-        if name == _PATH and was is not None and is_ is not None:
-            if _place(old, was) == _place(new, is_):
-                continue
+        if name == _PATH and old.place is not None and old.place == new.place:
+            continue
         texts = [None if value is None else f"'{name}' = '{value}'" for value in (was, is_)]
         return _change(*texts)
-    if old.place is not None and new.place is not None and old.place != new.place:
+    if old.place != new.place:
         return _change(f"'{_PATH}' in {old.place}", f"'{_PATH}' in {new.place}")
-    if old.kept is not None and new.kept is not None:
-        was, is_ = folded_form(old.kept), folded_form(new.kept)
-        for name in sorted({*was, *is_}):
-            if was.get(name) != is_.get(name):
-                texts = [_short(json.dumps(each.get(name))) for each in (was, is_)]
-                return f"its {name}: `{texts[0]}` has become `{texts[1]}`"
+    was_kept, is_kept = folded_form(old.kept), folded_form(new.kept)
+    for name in sorted({*was_kept, *is_kept}):
+        if was_kept.get(name) != is_kept.get(name):
+            texts = [_short(json.dumps(each.get(name))) for each in (was_kept, is_kept)]
+            return f"its {name}: `{texts[0]}` has become `{texts[1]}`"
     spelled = [_spelled(each) for each in (old, new)]
     if spelled[0] == spelled[1]:
         return None
@@ -252,7 +244,7 @@ def _table(text: str) -> _TableIdentity:
     lines: list[str] = []
     options: dict[str, str] = {}
     place: str | None = None
-    kept: Mapping[str, Any] | None = None
+    kept: Mapping[str, Any] = {}
     # a value may have several lines
     for part in _OPTION_STARTS.split(text):
         option = _OPTION.fullmatch(part)
@@ -266,14 +258,6 @@ def _table(text: str) -> _TableIdentity:
     if lines and lines[-1].startswith(KEPT):
         kept = json.loads(lines.pop().removeprefix(KEPT))
     return _TableIdentity(tuple(lines), options, place, kept)
-
-
-def _place(table: _TableIdentity, path: str) -> str:
-    """Where a table is, of one that an older sqlwin wrote as far as its path says so."""
-    if table.place is not None:
-        return table.place
-    is_local = _LOCAL.match(path)
-    return os.path.normpath("/" + path[is_local.end() :].lstrip("/")) if is_local else path
 
 
 def _spelled(table: _TableIdentity) -> list[str]:

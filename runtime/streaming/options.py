@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from runtime.streaming.changes import KeptNames
-from runtime.streaming.checkpoint import CELLS_PER_GROUP
 from runtime.streaming.operators.updates import FireRule
 from runtime.streaming.own_sources import OwnSources
 from runtime.streaming.state.blobs import Owner
@@ -34,8 +33,6 @@ class StreamOptions:
         max_jump_us: how far one micro-batch may move a source's watermark; None: any distance.
         allowed_lateness_us: for so long after its end a window is emitted again with rows that
             come late.
-        cells_per_group: how many cells a key group of the general operator would have in an older
-            sqlwin, by which names of cells go; kept with the checkpoint too.
         bucket_bytes: so many bytes of rows of a key group are put together at a time; one with more
             is cut into sub-buckets.
         early_fire: how often windows are emitted before their end too; None: they are not.
@@ -53,7 +50,6 @@ class StreamOptions:
     watermark_policy: str = "min"
     max_jump_us: int | None = None
     allowed_lateness_us: int = 0
-    cells_per_group: int = CELLS_PER_GROUP
     bucket_bytes: int = BUCKET_BYTES
     early_fire: FireRule | None = None
     late_fire: FireRule | None = None

@@ -61,6 +61,9 @@ _ABOUT_STATE = re.compile(r"state/\d+/(_metadata/|metadata$)")
 # Rows go back to Spark so many bytes at a time
 _BATCH_BYTES = 16 << 20
 
+# A checkpoint can be cut into this many key groups
+MOST_KEY_GROUPS = 1 << 16
+
 
 @dataclass(frozen=True)
 class Rescaled:
@@ -109,14 +112,14 @@ def split_for(checkpoint: Checkpoint, partitions: int, groups_per_task: int) -> 
     into = 1
     while checkpoint.key_groups * into < partitions * groups_per_task:
         into *= 2
-    if into > checkpoint.cells_per_group:
-        most = checkpoint.key_groups * checkpoint.cells_per_group // groups_per_task
+    if checkpoint.key_groups * into > MOST_KEY_GROUPS:
+        most = MOST_KEY_GROUPS // groups_per_task
         raise ExecutionError(
             f"the checkpoint in {checkpoint.directory} cannot be spread over {partitions} tasks: "
             f"it can be over {most} at most",
             hint="start anew in another 'execution.checkpointing.dir' for more",
         )
-    return Split(checkpoint.key_groups, into, checkpoint.cells_per_group)
+    return Split(checkpoint.key_groups, into)
 
 
 def _rescaled(
@@ -146,7 +149,6 @@ def _rescaled(
         before,
         key_groups=before.key_groups * split.into,
         partitions=partitions,
-        cells_per_group=before.cells_per_group // split.into,
         spark_name=f"spark-{number}",
     )
     try:

@@ -197,7 +197,7 @@ def open_state(
     chosen = known[-1] if version is None else version
     found = [_operator(spark, checkpoint, chosen, each) for each in ids]
     said = [_number(facts) for facts, *_ in found]
-    # Spark numbers them from the result to the sources; an older sqlwin did not say
+    # Spark numbers them from the result to the sources; one that has no facts yet does not say
     is_known = len(ids) == 1 or None not in said
     numbers = said if is_known else list(reversed(range(len(ids))))
     kept = identity.operators if is_known else ()

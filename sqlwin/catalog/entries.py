@@ -153,10 +153,9 @@ class Definition:
             tuple(found["partitioned_by"]),
             found["freshness"],
             found["comment"],
-            # older tables have no others
-            found.get("refresh_mode", "FULL"),
-            tuple(TableColumn(**column) for column in found.get("columns", ())),
-            tuple((key, value) for key, value in found.get("options", ())),
+            found["refresh_mode"],
+            tuple(TableColumn(**column) for column in found["columns"]),
+            tuple((key, value) for key, value in found["options"]),
         )
 
 

@@ -16,8 +16,6 @@ from runtime.errors import AnalysisError, CatalogError
 from runtime.slices.refresh import PlannedRows, Refreshed, compact, refresh, settle
 from runtime.slices.removal import remove_slices
 from runtime.slices.store import (
-    FORMAT,
-    PLAIN_FORMAT,
     StoredSlices,
     create_slices,
     is_table,
@@ -82,8 +80,7 @@ class MaterializedTables:
             definition = self._definition(statement)
         partitions = _partitions(statement, planned.form)
         rules = rules_of(statement.options, planned.form)
-        format_ = FORMAT if is_continuous else PLAIN_FORMAT
-        create_slices(place, name, definition.to_json(), planned.form, partitions, format_, rules)
+        create_slices(place, name, definition.to_json(), planned.form, partitions, rules)
         try:
             opened = open_materialized(catalog, statement.name, path)
             if is_continuous:

@@ -81,14 +81,13 @@ def general_stream(
     result = StructType([*own, *bounds, *output])
     schema = to_arrow_schema(result, timezone="UTC")
     numbers, heads = options.numbers_of_groups(bool(keys))
-    n_places = n_positions(len(numbers), options.cells_per_group)
+    n_places = n_positions(len(numbers))
     operator = GeneralSpec(
         job,
         keys,
         schema,
         common_spec(step, options, number, keys),
         step.time_zone,
-        options.cells_per_group,
         n_places // len(numbers),
     )
     messages = map_in_arrow(

@@ -86,7 +86,7 @@ class OperatorState:
         clock_us: the processing time.
         n_late: rows dropped because all their windows were gone.
         allowed_lateness_us: the lateness that timers for clean-up go by; None: not known.
-        positions: of keys their places by which they are in cells; an older sqlwin kept none.
+        positions: of keys their places by which they are in cells.
     """
 
     contents: dict[Owner, Any] = field(default_factory=dict)
@@ -100,20 +100,11 @@ class OperatorState:
     allowed_lateness_us: int | None = None
     positions: dict[Any, int] = field(default_factory=dict)
 
-    def __setstate__(self, kept: dict[str, Any]) -> None:
-        """What an older sqlwin kept lacks something."""
-        self.__dict__.update({"positions": {}, **kept})
-
     @property
     def is_empty(self) -> bool:
         """Whether nothing is kept of any key."""
         kept = (self.contents, self.merging, self.memories)
         return not (any(kept) or self.event_timers.standing or self.clock_timers.standing)
-
-    @property
-    def has_positions(self) -> bool:
-        """Whether the places of all keys are known; an older sqlwin kept none."""
-        return self.keys() <= self.positions.keys()
 
     def tidy(self) -> None:
         """Keep nothing of what is not there any more: timers, empty memories, places of keys."""

@@ -69,7 +69,6 @@ class GeneralSpec:
         schema: what is emitted: the keys, `window_start`, `window_end`, the columns of a result.
         common: what all operators have.
         time_zone: the zone of the wall clock that windows are on.
-        n_cells: how many cells an older sqlwin had, by which names of cells go.
         n_positions: how many positions the keys of a key group have.
         cell_bytes: a cell of more bytes is cut.
     """
@@ -79,7 +78,6 @@ class GeneralSpec:
     schema: pa.Schema
     common: KeyGroupSpec
     time_zone: str
-    n_cells: int = 64
     n_positions: int = 64
     cell_bytes: int = _CELL_BYTES
 
@@ -91,11 +89,9 @@ class GeneralGroup(KeyGroupOperator):
         super().__init__(spec.common, store)
         self._spec = spec
         self._cells = {
-            cell_of(name, spec.n_cells): CellFacts(*kept)
-            for name, kept in self._known.get("cells", {}).items()
+            cell_of(name): CellFacts(*kept) for name, kept in self._known.get("cells", {}).items()
         }
-        # Another lateness than the last run's does not open what was closed. An older sqlwin did
-        # not write it.
+        # another lateness than the last run's does not open what was closed
         self._closed_us: int | None = self._known.get("closed")
 
     def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:
@@ -217,8 +213,6 @@ class GeneralGroup(KeyGroupOperator):
 
     def _halves(self, cell: Cell, state: OperatorState) -> dict[Cell, OperatorState]:
         """What two cells in one keep; none if its keys cannot be told apart by their positions."""
-        if not state.has_positions:
-            return {}
         at = {key: position % self._spec.n_positions for key, position in state.positions.items()}
         of = cell.of
         while 2 * of <= self._spec.n_positions:
@@ -246,8 +240,6 @@ class GeneralGroup(KeyGroupOperator):
             state = self._open(cell).state
             if other in self._cells:
                 state.add(self._open(other).state)
-            if not state.has_positions:
-                return
             self._remove(cell)
             self._remove(other)
             cell = cell.outer
@@ -258,11 +250,10 @@ class GeneralGroup(KeyGroupOperator):
             self._store.remove(self._blob(cell))
 
     def _blob(self, cell: Cell) -> str:
-        return f"c{cell.name(self._spec.n_cells)}"
+        return f"c{cell.name}"
 
     def _facts(self) -> dict[str, Any]:
-        n_cells = self._spec.n_cells
-        cells = {cell.name(n_cells): astuple(kept) for cell, kept in self._cells.items()}
+        cells = {cell.name: astuple(kept) for cell, kept in self._cells.items()}
         return {"cells": cells, "closed": self._closed_us}
 
     def _size(self) -> tuple[int, int]:

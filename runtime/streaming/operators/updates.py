@@ -120,35 +120,27 @@ class UpdateLog:
         facts = facts or {}
         self._results = KeptResults(self._identity, aggregation.window_end, store, facts)
         self._changed: list[Range] = [(after, until) for after, until in facts.get("changed", ())]
-        if facts and "changed" not in facts:
-            # of an older sqlwin, which did not keep what has changed
-            self._changed = [(-FINAL_US, FINAL_US)]
         self._changed_keys = ChangedKeys(self._keys, store, facts.get("keys"))
         # windows that end no later have been computed, or are among those that have changed
         self._computed_us: int = facts.get("computed", -FINAL_US)
         self._pending: int = facts.get("pending", 0)
         self._early_at: int | None = facts.get("early")
         self._late_at: int | None = facts.get("late")
-        # rows in windows that have fired, since these were emitted last; an older sqlwin, which did
-        # not count them, goes by whether there are any
-        self._n_late: int = facts.get("n_late", int(facts.get("has_late", False)))
+        # rows in windows that have fired, since these were emitted last
+        self._n_late: int = facts.get("n_late", 0)
         self.most_bytes = 0
 
     def facts(self) -> dict[str, Any]:
         """What is to be remembered for the next micro-batch, as JSON has it."""
         keys = self._changed_keys.facts()
         return {
-            # a blob that is not there, at which an older sqlwin stops: those before it knew
-            # parts, and those before it knew runs and keys, where there are some
-            "blobs": 1,
-            **self._results.facts(are_whole=not keys),
+            **self._results.facts(),
             "changed": self._changed,
             **({"keys": keys} if keys else {}),
             "computed": self._computed_us,
             "pending": self._pending,
             "early": self._early_at,
             "late": self._late_at,
-            "has_late": self._n_late > 0,
             "n_late": self._n_late,
         }
 

@@ -95,7 +95,7 @@ class WindowOperator(KeyGroupOperator):
         self._spans = self._beside_slices()
         self._updates = None
         # With another lateness than the last run's the watermark does not say what was closed, and
-        # their slices are gone. An older sqlwin did not write it.
+        # their slices are gone. It is written where windows can be emitted again.
         if "closed" in self._known:
             self._closed_us: int | None = self._known["closed"]
         else:
@@ -381,7 +381,6 @@ class WindowOperator(KeyGroupOperator):
         levels = self._slices.facts()
         if self._has_levels:
             running = {str(n): found for n, each in self._spans.items() if (found := each.facts())}
-            # under the name that an older sqlwin, which has none of them, cuts no key group with
             return {"levels": levels} | ({"running": {"readers": running}} if running else {})
         facts: dict[str, Any] = {"slices": levels[0][1] if levels else []}
         if self._spec.generation:

@@ -20,11 +20,9 @@ from runtime.streaming.damage import OF_ANOTHER, damaged
 FACTS = "facts"
 # The first byte of every blob. A blob of another version was written by another sqlwin.
 _VERSION = 2
-# The same of a packed table. Tables of state that an older sqlwin wrote are of the version above,
-# as small ones are to this day.
+# The first byte of a packed table; small ones are not packed
 _PACKED = 3
-# The same of the facts of a key group whose state is in sub-buckets, which an older sqlwin would
-# take for none
+# The first byte of the facts of a key group whose state is in sub-buckets
 _IN_BUCKETS = 4
 _WORTH_PACKING = 1024
 
@@ -36,13 +34,11 @@ class Owner:
     Attributes:
         directory: where it is.
         token: what no other checkpoint has.
-        signs_all: whether all of its state has the token; an older sqlwin wrote none.
         operator: the number of the operator whose state it is.
     """
 
     directory: str
     token: str
-    signs_all: bool
     operator: int = 0
 
     def signed(self) -> dict[str, Any]:
@@ -55,7 +51,7 @@ class Owner:
         Raises:
             ExecutionError: it was written for another.
         """
-        if facts.get("checkpoint", None if self.signs_all else self.token) != self.token:
+        if facts.get("checkpoint") != self.token:
             raise damaged(self.directory, f"{self.directory}/spark/state", OF_ANOTHER)
 
 

@@ -1,8 +1,7 @@
 """Cells of the general operator: what of a key group is read and written at a time.
 
 A cell is a range of the keys' hash in a key group. There is one to begin with; one that has become
-large is cut into halves, and halves that have become small are one again. An older sqlwin had a
-fixed number of them, which those that there are still go by.
+large is cut into halves, and halves that have become small are one again.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from runtime.streaming.state.blobs import checked, versioned
 
 # A hash of 32 bits is spread over the positions of all key groups
 _MOST_POSITIONS = 1 << 30
-_MOST_IN_A_CELL = 1 << 10
 
 
 @dataclass(frozen=True, order=True)
@@ -45,30 +43,24 @@ class Cell:
         """The other half of that cell."""
         return Cell(self.number ^ 1, self.of)
 
-    def name(self, n_cells: int) -> str:
-        """What it is called in state, where an older sqlwin had `n_cells`."""
-        return str(self.number) if self.of == n_cells else f"{self.number}/{self.of}"
+    @property
+    def name(self) -> str:
+        """Its name in state."""
+        return f"{self.number}/{self.of}"
 
 
-def cell_of(name: str, n_cells: int) -> Cell:
+def cell_of(name: str) -> Cell:
     """The cell of a name."""
     number, _, of = name.partition("/")
-    return Cell(int(number), int(of or n_cells))
+    return Cell(int(number), int(of))
 
 
-def n_positions(n_groups: int, n_cells: int) -> int:
-    """Over how many positions the keys of all key groups are spread.
+def n_positions(n_groups: int) -> int:
+    """Return how many positions the keys of all key groups are spread over.
 
-    It stays as it is when key groups are cut and each has fewer of the cells.
-
-    Args:
-        n_groups: how many key groups there are.
-        n_cells: how many cells each would have had in an older sqlwin.
+    Cutting each key group in two does not change it.
     """
-    room, fine = _MOST_POSITIONS // (n_groups * n_cells), 1
-    while 2 * fine <= min(room, _MOST_IN_A_CELL):
-        fine *= 2
-    return n_groups * n_cells * fine
+    return n_groups << (_MOST_POSITIONS // n_groups).bit_length() - 1
 
 
 class Cells:

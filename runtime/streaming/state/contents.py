@@ -2,7 +2,7 @@
 
 The operators read their own state by what the query says. Here it is read by what the checkpoint
 says of itself: the facts of a key group name the blobs, and the description of the operator names
-the columns in them. An older sqlwin wrote no description: then columns keep the names of the state.
+the columns in them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_column,
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.compute.windows.assigner import SliceAssigner
 from runtime.spec.identity import KeptAccumulator, KeptOperator, window_of_fields
-from runtime.spec.stream import FINAL_US
 from runtime.spec.windows import (
     FIRST_TIME,
     LAST_TIME,
@@ -99,14 +98,7 @@ class SessionChunk(NamedTuple):
 
 def session_chunks(facts: Mapping[str, Any]) -> list[SessionChunk]:
     """The chunks of open sessions that facts tell of."""
-    found = []
-    for name, *others in facts.get("chunks", ()):
-        if isinstance(name, int):
-            # an older sqlwin numbered them, and took numbers again
-            name = f"s{name}"
-            others = [*others[:4], name, *others[5:]]
-        found.append(SessionChunk(name, *others))
-    return found
+    return [SessionChunk(*chunk) for chunk in facts.get("chunks", ())]
 
 
 def blobs_of(facts: Mapping[str, Any]) -> dict[str, Blob]:
@@ -146,13 +138,9 @@ def _running(facts: Mapping[str, Any]) -> Iterator[Blob]:
 
 def _results(facts: Mapping[str, Any]) -> Iterator[Blob]:
     ranges: dict[str, list[tuple[int, int]]] = {}
-    runs = runs_of(facts)
-    for part in (part for run in runs for part in run):
+    for part in (part for run in runs_of(facts) for part in run):
         for name in part.names:
             ranges.setdefault(name, []).append((part.after_us, part.until_us))
-    if facts and not runs:
-        everything = [(-FINAL_US, FINAL_US)]
-        ranges = {f"u{number}": everything for number in range(facts.get("blobs", 0))}
     for name, found in ranges.items():
         yield Blob(name, BlobKind.RESULTS, None, ranges=tuple(found))
     for _, n_rows, _, name in facts.get("keys", ()):

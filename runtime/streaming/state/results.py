@@ -41,7 +41,7 @@ class Part(NamedTuple):
         after_us: the windows end above this.
         until_us: they end no later.
         names: the blobs.
-        n_rows: how many rows these have; an older sqlwin did not say.
+        n_rows: how many rows these have.
     """
 
     after_us: int
@@ -69,25 +69,12 @@ class KeptResults:
         self._identity = identity
         self._window_end = window_end
         self._store = store
-        self._runs = runs_of(facts)
+        self._runs = runs_of(facts) or [[]]
         self.most_bytes = 0
-        if facts and not self._runs:
-            # of an older sqlwin: all of them in blobs by number
-            self._runs = [[]]
-            for name in (f"u{number}" for number in range(facts.get("blobs", 0))):
-                table = read_table(self._store, name)
-                ends = self._ends(table)
-                part = Part(int(ends.min()) - 1, int(ends.max()), (name,), table.num_rows)
-                self._runs[0].append(part)
-        self._runs = self._runs or [[]]
 
-    def facts(self, *, are_whole: bool) -> dict[str, Any]:
-        """What is to be remembered for the next micro-batch, as JSON has it.
-
-        Args:
-            are_whole: whether an older sqlwin may read it, if there is one run.
-        """
-        return facts_of(self._runs, are_plain=are_whole and len(self._runs) == 1)
+    def facts(self) -> dict[str, Any]:
+        """What is to be remembered for the next micro-batch, as JSON has it."""
+        return {"runs": self._runs}
 
     def n_rows(self, ends: Range) -> int:
         """How many results there are in the windows of a range, or fewer."""
@@ -209,21 +196,5 @@ class KeptResults:
 
 
 def runs_of(facts: Mapping[str, Any]) -> list[list[Part]]:
-    """The runs that facts tell of; none of a sqlwin that had no parts."""
-    if "runs" in facts:
-        return [[Part(*part) for part in run] for run in facts["runs"]]
-    if "parts" not in facts:
-        return []
-    parts = facts["parts"]
-    n_rows = facts.get("rows") or [PART_ROWS] * len(parts)
-    return [[Part._make([*part, n]) for part, n in zip(parts, n_rows, strict=True)]]
-
-
-def facts_of(runs: Sequence[Sequence[Part]], *, are_plain: bool) -> dict[str, Any]:
-    """The facts that `runs_of` reads; where they are plain there is one run."""
-    if not are_plain:
-        return {"runs": runs}
-    return {
-        "parts": [part[:3] for part in runs[0]],
-        "rows": [part.n_rows for part in runs[0]],
-    }
+    """Return the runs that facts tell of; none if nothing was emitted yet."""
+    return [[Part(*part) for part in run] for run in facts.get("runs", ())]

@@ -79,11 +79,9 @@ class RunningAggregates(Spans):
         self._grows = any(
             isinstance(each, CollectSet | CollectRows) for each in columns.accumulators
         )
-        # an older sqlwin always had so many blocks, and did not write it
         self._set_block(facts.get("block", self._n_windows // _FEWEST_BLOCKS))
-        # an older one had a suffix for each window
         if facts.get("spans") and not self._grows:
-            self._stride = facts.get("stride", 1)
+            self._stride = facts["stride"]
         # the number of the window that fired last
         self._last: int | None = facts.get("last")
         self._middle = Span._make(facts["middle"]) if facts.get("middle") else None

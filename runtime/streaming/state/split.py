@@ -39,11 +39,11 @@ from runtime.streaming.state.buckets import (
 )
 from runtime.streaming.state.cells import Cell, cell_of, decode_cell, encode_cell, n_positions
 from runtime.streaming.state.contents import SessionChunk, blobs_of, session_chunks
-from runtime.streaming.state.results import Part, facts_of, runs_of
+from runtime.streaming.state.results import Part, runs_of
 from runtime.streaming.state.table_cache import unique_name
 
 # The facts about emitted results that are of blobs
-_RESULTS = ("parts", "rows", "runs", "keys")
+_RESULTS = ("runs", "keys")
 # Of the facts, the columns by whose values keys are in key groups
 BY = "by"
 
@@ -58,30 +58,19 @@ class Split:
     Attributes:
         n_groups: how many key groups there are.
         into: each becomes so many.
-        cells: by how many cells of a key group names of cells go now, a multiple of `into`; see
-            `StreamOptions`.
     """
 
     n_groups: int
     into: int
-    cells: int
 
 
 def key_columns(blobs: Mapping[str, bytes]) -> list[str]:
     """The columns by whose values keys are in key groups; none: there is one, and it stays so.
 
     Raises:
-        ExecutionError: an older sqlwin wrote it, or it lacks something.
+        ExecutionError: the state lacks something.
     """
-    facts = decode_facts(_known(blobs.get, FACTS))
-    if BY not in facts:
-        raise ExecutionError(
-            "the state in the checkpoint was written by an older sqlwin, which did not say what "
-            "its keys are",
-            hint="run its stream with this sqlwin until it has processed something, stop it, and "
-            "then rescale the checkpoint",
-        )
-    columns: list[str] = facts[BY]
+    columns: list[str] = decode_facts(_known(blobs.get, FACTS))[BY]
     return columns
 
 
@@ -112,7 +101,7 @@ def split_group(blobs: Mapping[str, bytes], group: int, split: Split) -> list[di
             _together(blobs, facts, of_buckets[number * each : (number + 1) * each])
             for number in range(split.into)
         ]
-    cut = Split(split.n_groups * n_buckets, split.into // n_buckets, split.cells)
+    cut = Split(split.n_groups * n_buckets, split.into // n_buckets)
     return [
         half
         for bucket, own in enumerate(of_buckets)
@@ -134,7 +123,7 @@ def split_buckets(store: BlobStore, facts: dict[str, Any], place: Place, n_bucke
     """
     before = facts.get(BUCKETS, 0)
     into = n_buckets // max(1, before)
-    cut = Split(place.n_groups * max(1, before), into, into)
+    cut = Split(place.n_groups * max(1, before), into)
     # those that come last first: the facts of new ones are in the places of later old ones
     for bucket in reversed(range(max(1, before))):
         own = PartStore(store, bucket if before else None)
@@ -239,11 +228,11 @@ class _Splitter:
 
     def _cells(self, cells: Mapping[str, Any]) -> None:
         """Each key group gets the cells that are next to each other, of wider ones its keys."""
-        n_cells, into = self._split.cells, self._split.into
+        into = self._split.into
         for own in self._facts:
             own["cells"] = {}
         for name, kept in cells.items():
-            cell, blob = cell_of(name, n_cells), _known(self._get, f"c{name}")
+            cell, blob = cell_of(name), _known(self._get, f"c{name}")
             if cell.of < into:
                 for number, part in self._parts_of_cell(blob):
                     own_blob, own_kept = encode_cell(part)
@@ -253,16 +242,13 @@ class _Splitter:
             self._put_cell(number, Cell(place, cell.of // into), blob, kept)
 
     def _put_cell(self, number: int, cell: Cell, blob: bytes, kept: Any) -> None:
-        name = cell.name(self._split.cells // self._split.into)
-        self._facts[number]["cells"][name] = kept
-        self._write(number, f"c{name}", blob)
+        self._facts[number]["cells"][cell.name] = kept
+        self._write(number, f"c{cell.name}", blob)
 
     def _parts_of_cell(self, blob: bytes) -> Iterator[tuple[int, OperatorState]]:
         """(which of the new key groups, what a cell keeps of its keys) for each that has any."""
         state, into = decode_cell(blob), self._split.into
-        if not state.has_positions:
-            raise _damaged(f"a cell of key group {self._group} does not say where its keys are")
-        room = n_positions(self._split.n_groups, self._split.cells) // self._split.n_groups
+        room = n_positions(self._split.n_groups) // self._split.n_groups
         numbers = {key: at % room // (room // into) for key, at in state.positions.items()}
         for number in sorted(set(numbers.values())):
             yield number, state.of_keys({key for key, own in numbers.items() if own == number})
@@ -325,7 +311,7 @@ class _Splitter:
             runs = [self._part_of(run, new[number]) for run in before]
             own["updates"] = {
                 **{fact: value for fact, value in updates.items() if fact not in _RESULTS},
-                **facts_of(runs, are_plain="parts" in updates),
+                "runs": runs,
                 **({"keys": changed[number]} if changed[number] else {}),
             }
 

@@ -109,7 +109,6 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
             planned,
             key_groups=checkpoint.key_groups,
             partitions=checkpoint.partitions,
-            cells_per_group=checkpoint.cells_per_group,
             own_sources=own_sources,
             owner=checkpoint.owner,
             names=checkpoint.names,

@@ -148,7 +148,7 @@ def test_windows_of_functions_go_on(
 
     run()
     done = rescale_checkpoint(spark, str(tmp_path / "checkpoints/sink"), 5)
-    assert done.after.cells_per_group == 16
+    assert done.after.key_groups == 4 * done.before.key_groups
     streaming.execute("SET 'sqlwin.end-of-input' = 'close-windows'")
     write(source, 1)
     run()

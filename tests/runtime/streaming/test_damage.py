@@ -39,7 +39,7 @@ def made(directory: Path, started: int, committed: int) -> Path:
 
 
 def check(directory: Path) -> None:
-    check_spark_files(LocalFiles(), str(directory))
+    check_spark_files(LocalFiles(), str(directory), ID)
 
 
 @pytest.mark.parametrize(("started", "committed"), [(0, -1), (0, 0), (1, 0), (12, 11), (12, 12)])
@@ -82,6 +82,8 @@ def test_a_stream_does_not_begin_anew_where_files_are_gone(name: str, tmp_path: 
 
 
 def test_a_checkpoint_that_never_began_passes(tmp_path: Path) -> None:
+    (tmp_path / "spark").mkdir()
+    (tmp_path / "spark/metadata").write_text(json.dumps({"id": ID}))
     check(tmp_path)
     (tmp_path / "spark/offsets").mkdir(parents=True)
     check(tmp_path)

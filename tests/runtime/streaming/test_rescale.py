@@ -56,15 +56,12 @@ def test_rows_of_state_are_as_spark_writes_them() -> None:
     ("partitions", "into"), [(1, 1), (2, 1), (3, 2), (4, 2), (8, 4), (128, 64)]
 )
 def test_each_task_gets_two_key_groups(partitions: int, into: int) -> None:
-    assert split_for(Checkpoint("/ck/t", 4, 2, "w"), partitions, 2).into == into
+    assert split_for(Checkpoint("/ck/t", 4, 2, "w", "id"), partitions, 2).into == into
 
 
 def test_tasks_are_not_without_bound() -> None:
-    with pytest.raises(ExecutionError, match="over 129 tasks: it can be over 128 at most"):
-        split_for(Checkpoint("/ck/t", 4, 2, "w"), 129, 2)
-    once = Checkpoint("/ck/t", 128, 64, "w", cells_per_group=2)
-    with pytest.raises(ExecutionError, match="it can be over 128 at most"):
-        split_for(once, 200, 2)
+    with pytest.raises(ExecutionError, match="over 40000 tasks: it can be over 32768 at most"):
+        split_for(Checkpoint("/ck/t", 4, 2, "w", "id"), 40_000, 2)
 
 
 def test_what_cannot_be_rescaled_is_told_in_a_line(tmp_path: Path) -> None:
@@ -90,8 +87,8 @@ def test_what_cannot_be_rescaled_is_told_in_a_line(tmp_path: Path) -> None:
     ):
         find_checkpoint(FILES, str(tmp_path / "part"))
     about = tmp_path / "t/sqlwin.json"
-    about.write_text(about.read_text().replace('"version": 1', '"version": 7'))
-    with pytest.raises(ExecutionError, match="is of version 7, this sqlwin knows version 2"):
+    about.write_text(about.read_text().replace('"version": 3', '"version": 7'))
+    with pytest.raises(ExecutionError, match="has format 7, and this sqlwin reads format 3"):
         find_checkpoint(FILES, checkpoint.directory)
     about.write_text("{")
     with pytest.raises(ExecutionError, match="cannot be read"):
@@ -120,7 +117,7 @@ def test_what_is_damaged_is_not_rescaled(tmp_path: Path) -> None:
 def test_a_checkpoint_goes_on_with_what_replaced_it(tmp_path: Path) -> None:
     checkpoint = opened(tmp_path / "t")
     Path(checkpoint.spark_directory).rename(tmp_path / "t/spark-2")
-    new = replace(checkpoint, key_groups=16, partitions=8, cells_per_group=16, spark_name="spark-2")
+    new = replace(checkpoint, key_groups=16, partitions=8, spark_name="spark-2")
     replace_checkpoint(FILES, new)
     assert opened(tmp_path / "t") == new
     assert find_checkpoint(FILES, new.directory)[0] == new

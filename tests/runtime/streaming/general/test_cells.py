@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, replace
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -16,13 +16,11 @@ from runtime.streaming.general.assigners import AlignedAssigner, SessionAssigner
 from runtime.streaming.general.operator import WindowJob
 from runtime.streaming.general.timers import Timers
 from runtime.streaming.general.windows import TimeWindow
-from runtime.streaming.state.blobs import FACTS, decode_facts, encode_facts
+from runtime.streaming.state.blobs import FACTS, decode_facts
 from runtime.streaming.state.cells import (
     Cell,
     Cells,
     cell_of,
-    decode_cell,
-    encode_cell,
     n_positions,
 )
 from runtime.streaming.state.split import BY, Split, split_group
@@ -30,8 +28,7 @@ from tests.runtime.streaming.operators.test_general import VALUES, Group
 from tests.runtime.streaming.state.test_split import signed
 
 MS = 1_000
-N_CELLS = 8
-N_POSITIONS = n_positions(1, N_CELLS)
+N_POSITIONS = n_positions(1)
 SESSIONS = WindowJob(SessionAssigner(50 * MS), VALUES)
 JOBS = {"tumble": WindowJob(AlignedAssigner(Tumble(40 * MS)), VALUES), "session": SESSIONS}
 
@@ -43,7 +40,7 @@ def place(key: str) -> int:
 def group(job: WindowJob, cell_bytes: int) -> Group:
     made = Group(job, delay=30)
     spec = made._spec
-    made._spec = replace(spec, n_cells=N_CELLS, n_positions=N_POSITIONS, cell_bytes=cell_bytes)
+    made._spec = replace(spec, n_positions=N_POSITIONS, cell_bytes=cell_bytes)
     made.position = place
     return made
 
@@ -97,31 +94,6 @@ def test_keys_of_one_position_stay_together() -> None:
     assert list(cells(cut)) == ["0/1"]
 
 
-def test_state_of_an_older_sqlwin_stays_in_its_cells_until_the_positions_are_known() -> None:
-    keys = [f"k{key}" for key in range(100)]
-    old = group(SESSIONS, 1 << 20)
-    old.batch([(key, 0, 1) for key in keys])
-    # as it was: a fixed number of cells, and no positions
-    facts = decode_facts(old.store.blobs[FACTS])
-    state = decode_cell(old.store.blobs.pop("c0/1"))
-    facts["cells"] = {}
-    for number in range(N_CELLS):
-        own = {key for key in keys if place(key) * N_CELLS // N_POSITIONS == number}
-        part = state.of_keys(own)
-        del part.positions
-        blob, kept = encode_cell(part)
-        old.store.blobs[f"c{number}"] = blob
-        facts["cells"][str(number)] = astuple(kept)
-    old.store.blobs[FACTS] = encode_facts(facts)
-    old.batch([("k7", 1, 1)], progress=[])
-    assert set(cells(old)) == set(map(str, range(N_CELLS)))
-    old.batch([(key, 2, 2) for key in keys], progress=[])
-    assert set(cells(old)) == {"0/1"}
-    found = old.end()
-    assert [len(values) for *_, values in found] == [3 if key == "k7" else 2 for key, *_ in found]
-    assert len(found) == len(keys)
-
-
 @pytest.mark.parametrize("cell_bytes", [1_500, 1 << 20])
 @pytest.mark.parametrize("into", [1, 2, 8])
 def test_a_rescaled_checkpoint_has_the_cells_or_their_keys(into: int, cell_bytes: int) -> None:
@@ -129,13 +101,13 @@ def test_a_rescaled_checkpoint_has_the_cells_or_their_keys(into: int, cell_bytes
     whole = group(SESSIONS, cell_bytes)
     for number in range(4):
         whole.batch(rows_of(random, number * 10, 300))
-    assert (len(cells(whole)) > N_CELLS) == (cell_bytes < 1 << 20)
+    assert (len(cells(whole)) > 8) == (cell_bytes < 1 << 20)
     parts = []
-    split = Split(n_groups=1, into=into, cells=N_CELLS)
+    split = Split(n_groups=1, into=into)
     assert BY not in decode_facts(whole.store.blobs[FACTS])
     for blobs in split_group(signed(whole.store, ("k",)), 0, split):
         part = group(SESSIONS, cell_bytes)
-        part._spec = replace(part._spec, n_cells=N_CELLS // into, n_positions=N_POSITIONS // into)
+        part._spec = replace(part._spec, n_positions=N_POSITIONS // into)
         part.store.blobs = dict(blobs)
         parts.append(part)
     rows = rows_of(random, 60, 300)
@@ -154,17 +126,16 @@ def test_a_position_is_in_the_largest_cell_that_overlaps_no_other() -> None:
     number, of = known.cells_of(np.arange(16))
     found = [Cell(*each) for each in zip(number.tolist(), of.tolist(), strict=True)]
     assert found == [Cell(0, 2)] * 8 + [Cell(4, 8)] * 2 + [Cell(5, 8)] * 2 + [Cell(3, 4)] * 4
-    assert [cell_of(cell.name(4), 4) for cell in set(found)] == list(set(found))
-    assert (Cell(3, 4).name(4), Cell(0, 2).name(4)) == ("3", "0/2")
+    assert [cell_of(cell.name) for cell in set(found)] == list(set(found))
+    assert Cell(3, 4).name == "3/4"
     assert (known.has_parts(Cell(1, 2)), known.has_parts(Cell(0, 2))) == (True, False)
 
 
-@pytest.mark.parametrize(("n_groups", "n_cells"), [(4, 64), (7, 64), (1 << 20, 64), (1, 1)])
-def test_positions_stay_when_key_groups_are_cut(n_groups: int, n_cells: int) -> None:
-    every = n_positions(n_groups, n_cells)
-    assert every < 1 << 31 and every % (n_groups * n_cells) == 0
-    if n_cells > 1:
-        assert n_positions(2 * n_groups, n_cells // 2) == every
+@pytest.mark.parametrize("n_groups", [1, 2, 4, 7, 96, 1 << 16, 3 << 14])
+def test_positions_stay_when_key_groups_are_cut(n_groups: int) -> None:
+    every = n_positions(n_groups)
+    assert 1 << 29 <= every <= 1 << 30 and every % n_groups == 0
+    assert n_positions(2 * n_groups) == every
 
 
 def test_timers_that_were_taken_back_leave_nothing() -> None:

@@ -13,7 +13,7 @@ from runtime.streaming.operators import session
 from runtime.streaming.operators.buckets import MemoryBound
 from runtime.streaming.operators.updates import UpdateRules
 from runtime.streaming.state import spans
-from runtime.streaming.state.blobs import FACTS, checked, decode_facts
+from runtime.streaming.state.blobs import FACTS, decode_facts
 from runtime.streaming.state.buckets import BUCKETS, Place, facts_name, is_facts
 from runtime.streaming.state.contents import blobs_of
 from runtime.streaming.state.split import Split, key_columns, split_group
@@ -144,7 +144,7 @@ def test_a_checkpoint_with_sub_buckets_is_rescaled(into: int) -> None:
     assert 4 <= n_buckets(stream) <= 16
     assert key_columns(stream.store.blobs) == ["key"]
     parts = []
-    for number, blobs in enumerate(split_group(stream.store.blobs, 0, Split(1, into, 64))):
+    for number, blobs in enumerate(split_group(stream.store.blobs, 0, Split(1, into))):
         bound = MemoryBound(Place(("key",), into, number), FEW_BYTES)
         parts.append(Stream(stream.window, bound=bound))
         parts[-1].store.blobs = blobs
@@ -169,13 +169,4 @@ def test_a_sub_bucket_that_is_missing_is_an_error() -> None:
     with pytest.raises(ExecutionError, match=r"lacks the blob facts\.1"):
         stream.micro_batch([], 10**9)
     with pytest.raises(ExecutionError, match=r"lacks the blob facts\.1"):
-        split_group(stream.store.blobs, 0, Split(1, 2, 64))
-
-
-def test_an_older_sqlwin_refuses_state_in_sub_buckets() -> None:
-    stream = Stream(Tumble(10_000 * MS), bound=MemoryBound(ALONE, FEW_BYTES))
-    for rows, watermark in random_batches(1)[:3]:
-        stream.micro_batch(rows, watermark)
-    # as it checks what it reads
-    with pytest.raises(ExecutionError, match="state of version 4"):
-        checked(stream.store.blobs[FACTS])
+        split_group(stream.store.blobs, 0, Split(1, 2))

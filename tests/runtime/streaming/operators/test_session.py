@@ -18,7 +18,7 @@ from runtime.streaming.operators import session
 from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
 from runtime.streaming.operators.buckets import MemoryBound
 from runtime.streaming.operators.session import SessionOperator, SessionSpec
-from runtime.streaming.state.blobs import decode_facts, encode_facts
+from runtime.streaming.state.blobs import decode_facts
 from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.table_cache import CACHE
 from tests.marks import among
@@ -334,18 +334,3 @@ def test_what_is_written_goes_by_the_sessions_that_may_end():
         new = set(stream.store.blobs) - before
         written[n_open] = sum(len(stream.store.blobs[name]) for name in new)
     assert written[20_000] < 2 * written[200]
-
-
-def test_chunks_with_numbers_of_an_older_version_count():
-    stream, model = Stream(), Model(("key",))
-    rows = [("a", "x", 1, 5), ("b", "x", 20, 7)]
-    stream.micro_batch(rows, 0)
-    model.micro_batch(rows, 0)
-    facts = decode_facts(stream.store.blobs["facts"])
-    (chunk,) = facts["chunks"]
-    stream.store.blobs["s3"] = stream.store.blobs.pop(chunk[0])
-    facts["chunks"] = [[3, *chunk[1:5]]]
-    stream.store.blobs["facts"] = encode_facts(facts)
-    for rows, watermark in [([("a", "x", 9, 6)], 12), ([], 19), ([("c", "x", 90, 1)], 89)]:
-        assert stream.micro_batch(rows, watermark) == model.micro_batch(rows, watermark)
-    assert "s3" not in stream.store.blobs

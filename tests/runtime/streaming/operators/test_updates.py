@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.updates import FireRule, UpdateRules
 from runtime.streaming.state import slices, spans
-from runtime.streaming.state.blobs import decode_facts, decode_table, encode_facts, encode_state
+from runtime.streaming.state.blobs import decode_facts
 from runtime.streaming.state.contents import blobs_of
 from runtime.streaming.state.ranges import union, within, without
 from tests.reference import windows_of
@@ -249,7 +249,7 @@ def test_few_results_of_many_windows_are_few_parts():
     stream = Stream(Tumble(10 * S), updates=rules(3_600_000))
     stream.micro_batch([("a", at, 1) for at in range(0, 1_000_000, 5000)], 1_000_000)
     facts = decode_facts(stream.store.blobs["facts"])["updates"]
-    assert len(facts["parts"]) == 1
+    assert [len(run) for run in facts["runs"]] == [1]
     stream.micro_batch([("a", 503_000, 1)], 1_000_000)
     facts = decode_facts(stream.store.blobs["facts"])["updates"]
     assert [[part[:2] for part in run] for run in facts["runs"]] == [
@@ -257,27 +257,6 @@ def test_few_results_of_many_windows_are_few_parts():
         [[510 * S - 1, 510 * S]],
     ]
     assert len({name for run in facts["runs"] for part in run for name in part[2]}) == 2
-
-
-def test_results_of_a_checkpoint_in_numbered_blobs_count():
-    window = Tumble(10 * S)
-    stream, log = Stream(window, updates=rules()), Changelog()
-    log.take(stream.micro_batch([(key, at, 1) for key in "ab" for at in (1000, 12_000)], 21_000))
-    facts = decode_facts(stream.store.blobs["facts"])
-    parts = facts["updates"].pop("parts")
-    del facts["updates"]["changed"]
-    names = [name for part in parts for name in part[2]]
-    facts["updates"]["blobs"] = len(names)
-    for number, name in enumerate(names):
-        table = decode_table(stream.store.blobs.pop(name))
-        stream.store.blobs[f"u{number}"] = encode_state(table)
-    stream.store.blobs["facts"] = encode_facts(facts)
-    log.take(stream.micro_batch([("a", 2000, 5), ("a", 22_000, 1)], 31_000))
-    assert log.rows["a", 0, 10_000] == (2, 6, 5)
-    assert log.rows["b", 0, 10_000] == (1, 1, 1)
-    assert log.rows["a", 20_000, 30_000] == (1, 1, 1)
-    stream.micro_batch([], 50_000)
-    assert "u0" not in stream.store.blobs
 
 
 ranges = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 8)), max_size=6).map(

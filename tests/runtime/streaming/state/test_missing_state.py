@@ -6,8 +6,8 @@ from runtime.errors import ExecutionError
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.updates import UpdateRules
 from runtime.streaming.state import slices
-from tests.runtime.streaming.operators.test_general import JOBS, Group
 from tests.runtime.streaming.model import MS, Stream
+from tests.runtime.streaming.operators.test_general import JOBS, Group
 from tests.runtime.streaming.operators.test_session import Stream as Sessions
 
 S = 1000 * MS

@@ -77,22 +77,6 @@ def test_windows_are_what_the_rules_say_row_by_row_at_length(window, batches):
     compare(window, batches)
 
 
-def test_state_of_a_sqlwin_that_had_a_suffix_for_each_window_goes_on():
-    window = Hop(5 * S, 200 * S)
-    stream, model = Stream(window), Model(window)
-    for minute in range(60):
-        rows = [(key, minute * 5000 + 1000, minute) for key in "ab"]
-        watermark = minute * 5000 + 2000
-        found = stream.micro_batch(rows, watermark)
-        assert sorted(found) == sorted(model.micro_batch(rows, watermark))
-        if minute == 45:
-            known = decode_facts(stream.store.blobs["facts"])
-            assert known["running"].pop("stride") == 2
-            stream.store.blobs["facts"] = encode_facts(known)
-    # what it was made with stays, so that no suffix is missing
-    assert facts(stream)["stride"] == 1
-
-
 def compare(window, batches):
     stream, model, now = Stream(window), Model(window), 0
     for some, step in batches:

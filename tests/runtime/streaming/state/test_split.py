@@ -21,9 +21,9 @@ from runtime.streaming.operators.updates import FireRule, UpdateRules
 from runtime.streaming.state import spans
 from runtime.streaming.state.blobs import FACTS, decode_facts, encode_facts
 from runtime.streaming.state.split import BY, Split, key_columns, split_group
-from tests.runtime.streaming.operators.test_general import VALUES, Group
 from tests.runtime.streaming.model import MS, Memory, Stream
 from tests.runtime.streaming.operators import test_session, test_shared
+from tests.runtime.streaming.operators.test_general import VALUES, Group
 
 INTO = 4
 KEYS = [f"k{number}" for number in range(40)]
@@ -41,7 +41,7 @@ def signed(store: Memory, by: tuple[str, ...] = ("key",)) -> Mapping[str, bytes]
 
 def cut(stream: Any, by: tuple[str, ...] = ("key",)) -> list[Any]:
     """A stream for each part of one."""
-    split = Split(n_groups=1, into=INTO, cells=64)
+    split = Split(n_groups=1, into=INTO)
     streams = []
     for blobs in split_group(signed(stream.store, by), 0, split):
         part = deepcopy(stream)
@@ -139,7 +139,7 @@ def test_running_aggregates_are_made_again(monkeypatch: pytest.MonkeyPatch) -> N
     for rows, watermark in random_batches(1, n_keys=3):
         shared.micro_batch(rows, watermark)
     assert "running" in decode_facts(shared.store.blobs[FACTS])
-    for blobs in split_group(signed(shared.store), 0, Split(1, INTO, 64)):
+    for blobs in split_group(signed(shared.store), 0, Split(1, INTO)):
         assert "running" not in decode_facts(blobs[FACTS])
 
 
@@ -178,7 +178,7 @@ def test_slices_that_several_windows_share() -> None:
         shared.micro_batch(rows, watermark)
         levels = decode_facts(shared.store.blobs[FACTS])["levels"]
     assert levels
-    parts = split_group(signed(shared.store), 0, Split(1, INTO, 64))
+    parts = split_group(signed(shared.store), 0, Split(1, INTO))
     n_rows = [_n_rows(decode_facts(part[FACTS])["levels"]) for part in parts]
     assert sum(n_rows) == _n_rows(levels)
     assert min(n_rows) > 0
@@ -192,20 +192,18 @@ def test_what_is_not_by_keys_stays_as_it_is() -> None:
     stream = Stream(Tumble(10_000 * MS))
     stream.micro_batch([("a", 1, 1)], 0)
     assert key_columns(signed(stream.store, ())) == []
-    assert split_group(stream.store.blobs, 0, Split(1, 1, 64)) == [stream.store.blobs]
+    assert split_group(stream.store.blobs, 0, Split(1, 1)) == [stream.store.blobs]
 
 
 def test_state_that_cannot_be_cut_is_refused() -> None:
     stream = Stream(Tumble(10_000 * MS))
     stream.micro_batch([("a", 1, 1)], 0)
-    with pytest.raises(ExecutionError, match="written by an older sqlwin"):
-        key_columns(stream.store.blobs)
     other = next(number for number in range(8) if number != place_of("a", 8))
     with pytest.raises(ExecutionError, match="has keys of another one"):
-        split_group(signed(stream.store), other, Split(8, INTO, 64))
+        split_group(signed(stream.store), other, Split(8, INTO))
     facts = signed(stream.store)[FACTS]
     with pytest.raises(ExecutionError, match="lacks the blob"):
-        split_group({FACTS: facts}, 0, Split(1, INTO, 64))
+        split_group({FACTS: facts}, 0, Split(1, INTO))
 
 
 def test_operators_write_what_their_keys_are() -> None:

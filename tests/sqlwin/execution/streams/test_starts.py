@@ -38,7 +38,7 @@ def session_of(directory: Path, *queries: Query) -> Streams:
     for query in queries:
         setup = Setup("kept", "INSERT INTO kept ...", "kept", False, True, True, (), ERRORS)
         run = StreamRun("kept (1)", "c", 0, "w")
-        checkpoint = Checkpoint(str(directory), 1, 1, "w")
+        checkpoint = Checkpoint(str(directory), 1, 1, "w", "id")
         number = found.next_number()
         found.add(
             Stream(number, setup, cast(Any, query), run, checkpoint, Identity(""), LocalFiles())

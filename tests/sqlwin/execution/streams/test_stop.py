@@ -83,7 +83,7 @@ class Query:
 
 def stream(query: Query, run: StreamRun, directory: Path, *, ends: bool = False) -> Stream:
     setup = Setup("kept", "INSERT INTO kept ...", "kept", ends, True, True, (), ERRORS)
-    checkpoint = Checkpoint(str(directory), 1, 1, "w")
+    checkpoint = Checkpoint(str(directory), 1, 1, "w", "id")
     LocalFiles().make_directory(checkpoint.end_of_input)
     return Stream(1, setup, cast(Any, query), run, checkpoint, Identity(""), LocalFiles())
 

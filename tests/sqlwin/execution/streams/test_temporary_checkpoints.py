@@ -78,7 +78,7 @@ def test_the_end_of_the_process_stops_its_stream_and_removes_it(temporary: Path)
     setup = Setup("kept", "INSERT INTO kept ...", "kept", False, True, False, (), errors)
     query, found = Query(), Streams()
     run = StreamRun("kept (1)", "c", 0, "w")
-    checkpoint = Checkpoint(str(directory), 1, 1, "w")
+    checkpoint = Checkpoint(str(directory), 1, 1, "w", "id")
     found.add(Stream(1, setup, cast(Any, query), run, checkpoint, Identity(""), LocalFiles()))
     leave_streams()
     assert not query.isActive
