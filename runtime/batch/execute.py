@@ -211,8 +211,7 @@ class _Building:
 
     def _shared_blobs(self, step: SharedExchangeStep) -> SharedBlobs:
         partitions, buckets = _spread(self.spark, step, self.options)
-        local, is_kept = self._local_stage(step), self.shared.is_kept(step)
-        return shared_blobs(local, step, buckets, partitions, self.options.wrap, is_kept)
+        return shared_blobs(self._local_stage(step), step, buckets, partitions, self.options.wrap)
 
     def _local_stage(
         self, step: ExchangeStep | SharedExchangeStep, accumulators: Sequence[Accumulator] = ()

@@ -1,21 +1,19 @@
 """Partials that several window aggregations read: computed once, in one statement or in many.
 
 Within a query Spark itself sees that the exchange of the same blobs is there several times and runs
-it once. Across the INSERTs of a statement set the blobs are kept until the set is done: where they
-come from the Arrow scan as the files of one shuffle, with the levels in partitions of their own;
-else in Spark's cache, in memory or on disk.
+it once. Across the INSERTs of a statement set the blobs are in Spark's cache, in memory or on disk,
+until the set is done.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import TracebackType
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from runtime.batch.local_stage import LocalStage
@@ -23,10 +21,9 @@ from runtime.compute.kernels.roll_up import roll_up_levels
 from runtime.frames.blobs import bucket_blobs, place_blobs
 from runtime.frames.meter import Wrap
 from runtime.local.stage import Cut
-from runtime.spark.one_shuffle import OneShuffle, one_shuffle
 from runtime.spark.session import is_remote
-from runtime.spec.exchange import GlobalStep, SharedExchangeStep, SharedSlicesStep, SliceLevel
-from runtime.spec.local import ArrowBuffer, FileScan, LocalStep, SparkRows, is_local
+from runtime.spec.exchange import GlobalStep, SharedExchangeStep, SharedSlicesStep
+from runtime.spec.local import LocalStep, SparkRows
 from runtime.spec.steps import ExpandStep, MeasuredStep, SqlStep, Step
 
 _BLOB_DDL = "level int, bucket int, partials binary"
@@ -40,12 +37,10 @@ class SharedBlobs:
         frame: columns `level` INT, `bucket` INT and `partials` BINARY, sorted by bucket in their
             partitions.
         schema: the rows inside the blobs.
-        places: the partitions of each level; None where levels are mixed in all of them.
     """
 
     frame: DataFrame
     schema: StructType
-    places: tuple[range, ...] | None = None
 
 
 class SharedPartials:
@@ -53,23 +48,11 @@ class SharedPartials:
 
     Args:
         kept: which of them several jobs read.
-        begins_early: whether they are computed, if possible, from the first time that they are
-            read on, while further statements are still being planned.
-        shuffled: the rows behind a shuffle that runs once; None where Spark cannot do that, and
-            its cache takes their place.
     """
 
-    def __init__(
-        self,
-        kept: Set[SharedExchangeStep] = frozenset(),
-        begins_early: bool = False,
-        shuffled: Callable[[DataFrame], OneShuffle | None] = one_shuffle,
-    ) -> None:
-        self._shuffled = shuffled
+    def __init__(self, kept: Set[SharedExchangeStep] = frozenset()) -> None:
         self._kept = kept
-        self._begins_early = begins_early
         self._known: dict[SharedExchangeStep, SharedBlobs] = {}
-        self._shuffles: dict[SharedExchangeStep, OneShuffle] = {}
 
     def __enter__(self) -> SharedPartials:
         return self
@@ -82,25 +65,16 @@ class SharedPartials:
     ) -> None:
         """Give the memory back, whatever has happened."""
         for step, blobs in self._known.items():
-            if step in self._kept and step not in self._shuffles:
+            if step in self._kept:
                 blobs.frame.unpersist()
-        for shuffle in self._shuffles.values():
-            shuffle.end()
         self._known.clear()
-        self._shuffles.clear()
-
-    def is_kept(self, step: SharedExchangeStep) -> bool:
-        """Whether several jobs read it."""
-        return step in self._kept
 
     def compute(self) -> None:
         """Compute now what several jobs read, and not when the first of them asks for it."""
         for step, blobs in self._known.items():
             if step in self._kept:
-                shuffle = self._shuffles.get(step)
-                frame = blobs.frame if shuffle is None else shuffle.rows()
-                # No row is read: to look for one runs the shuffle, or fills the cache
-                frame.where("level < 0").write.format("noop").mode("overwrite").save()
+                # no row is read: to look for one fills the cache
+                blobs.frame.where("level < 0").write.format("noop").mode("overwrite").save()
 
     def read(
         self, step: SharedSlicesStep, compute: Callable[[SharedExchangeStep], SharedBlobs]
@@ -123,23 +97,13 @@ class SharedPartials:
         return self._level(shared, blobs, step.level), StructType(columns)
 
     def _keep(self, step: SharedExchangeStep, blobs: SharedBlobs) -> SharedBlobs:
-        if step not in self._kept:
-            return blobs
-        shuffle = None if blobs.places is None else self._shuffled(blobs.frame)
-        if shuffle is None:
-            return replace(blobs, frame=blobs.frame.persist(), places=None)
-        self._shuffles[step] = shuffle
-        if self._begins_early:
-            shuffle.begin()
-        return blobs
+        return SharedBlobs(blobs.frame.persist(), blobs.schema) if step in self._kept else blobs
 
     def _level(self, step: SharedExchangeStep, blobs: SharedBlobs, level: int) -> DataFrame:
         frame = blobs.frame
         if step not in self._kept:
             # A filter would come before the exchange, and then no two exchanges were the same
             return frame
-        if blobs.places is not None:
-            return self._shuffles[step].rows(blobs.places[level])
         frame = frame.where(f"level = {level}")
         if level > 0 and not is_remote(frame.sparkSession):
             return frame.coalesce(_coarse_partitions(frame.sparkSession))
@@ -187,7 +151,6 @@ def shared_blobs(
     buckets: int,
     partitions: int,
     wrap: Callable[[str], Wrap],
-    is_kept: bool,
 ) -> SharedBlobs:
     """Blobs of all levels, in the partition of their bucket.
 
@@ -197,37 +160,9 @@ def shared_blobs(
         buckets: how many buckets of keys there are.
         partitions: how many tasks they are spread over.
         wrap: gives what a stage of a name is wrapped in, to measure it.
-        is_kept: whether several jobs read the blobs; then levels of a scan are in partitions of
-            their own.
     """
     blobs = local.cut(_level_cut(step, buckets), _BLOB_DDL, wrap)
-    if not is_kept or not is_local(step.input, FileScan, ArrowBuffer):
-        return SharedBlobs(place_blobs(blobs, partitions), local.schema)
-    coarse = min(partitions, _coarse_partitions(blobs.sparkSession))
-    places = _places(step.levels, partitions, coarse)
-    placed = blobs.repartitionById(places[-1].stop, _place(places)).sortWithinPartitions("bucket")
-    return SharedBlobs(placed, local.schema, places)
-
-
-def _places(levels: Sequence[SliceLevel], finest: int, coarse: int) -> tuple[range, ...]:
-    """The partitions of each level, of `finest` or `coarse` many; none of one that is not read."""
-    places: list[range] = []
-    start = 0
-    for level in levels:
-        wanted = finest if level.source is None else coarse
-        places.append(range(start, start + (wanted if level.is_read else 0)))
-        start = places[-1].stop
-    return tuple(places)
-
-
-def _place(places: Sequence[range]) -> Column:
-    """The partition of a blob, by its level and bucket."""
-    place = F.lit(0)
-    for level, partitions in enumerate(places):
-        if partitions:
-            own = F.col("bucket") % len(partitions) + partitions.start
-            place = F.when(F.col("level") == level, own).otherwise(place)
-    return place
+    return SharedBlobs(place_blobs(blobs, partitions), local.schema)
 
 
 def level_blobs(batches: Iterable[pa.RecordBatch], level: int) -> Iterator[tuple[int, memoryview]]:

@@ -194,8 +194,8 @@ class Inserts:
     ) -> list[Result]:
         """INSERTs over bounded tables side by side.
 
-        What several read is computed from when the first one that reads it is planned; after what
-        INSERTs wait for, where some do, and before all of them where a meter counts.
+        What several read is computed when the first of them asks for it; before all of them where a
+        meter counts.
 
         Args:
             inserts: the INSERTs.
@@ -213,7 +213,7 @@ class Inserts:
         queries = [insert.ast for insert in inserts]
         after = dependencies(targets, queries, plans.catalog, partial(resolve, plans.spark))
         kept = read_by_several(steps)
-        with SharedPartials(kept, begins_early=meter is None and not any(after)) as shared:
+        with SharedPartials(kept) as shared:
             rows = [
                 self._insert_rows(insert, step, table, shared, meter)
                 for insert, step, table in zip(inserts, steps, tables, strict=True)

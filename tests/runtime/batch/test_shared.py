@@ -1,11 +1,10 @@
-"""Partials that several jobs read, from a shuffle that runs once or from Spark's cache."""
+"""Partials that several jobs read are computed once, and given back."""
 
 import pytest
 
 from runtime.batch.execute import ExecutionOptions, dataframe
 from runtime.batch.shared import SharedPartials
 from runtime.frames.scan_source import scan_source
-from runtime.spark.one_shuffle import one_shuffle
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.exchange import GlobalStep, SharedExchangeStep, SharedSlicesStep, SliceLevel
 from runtime.spec.expressions import ColumnRef
@@ -19,8 +18,7 @@ SECOND = 1_000_000
 COUNT = Merge(("n",), MergeOp.COUNT)
 
 
-@pytest.mark.parametrize("shuffled", [one_shuffle, lambda rows: None], ids=["shuffle", "cache"])
-def test_windows_are_the_same_where_no_shuffle_can_be_shared(spark, tmp_path, shuffled):
+def test_windows_read_partials_from_one_cache_that_is_given_back(spark, tmp_path):
     path = str(tmp_path / "events")
     rows = "SELECT timestamp_ntz'2026-01-01' + make_interval(0,0,0,0,0,0,id) AS ts, id % 3 AS k"
     spark.sql(f"{rows} FROM range(600)").write.parquet(path)
@@ -41,8 +39,15 @@ def test_windows_are_the_same_where_no_shuffle_can_be_shared(spark, tmp_path, sh
         )
         for number, level in enumerate(levels)
     ]
-    with SharedPartials(frozenset([exchange]), begins_early=True, shuffled=shuffled) as shared:
+
+    def n_cached():
+        return len(spark.sparkContext._jsc.getPersistentRDDs())
+
+    before = n_cached()
+    with SharedPartials(frozenset([exchange])) as shared:
         frames = [dataframe(spark, step, ExecutionOptions(2, 4), shared) for step in steps]
         fine, coarse = (sorted(row.n for row in frame.collect()) for frame in frames)
+        assert n_cached() == before + 1
+    assert n_cached() == before
     assert fine == [3] * 120 + [4] * 60
     assert coarse == [20] * 30

@@ -12,7 +12,6 @@ from py4j.protocol import Py4JError
 from runtime import logs
 from runtime.frames.aggregations import with_spark_tables
 from runtime.spark.jobs import cancel_group
-from runtime.spark.one_shuffle import one_shuffle
 from runtime.spark.private import unless_missing
 from runtime.spark.status import SparkFigures, Watch
 from runtime.spec.aggregates import ApproxCountDistinct, WindowAggregation
@@ -60,11 +59,6 @@ def test_other_errors_are_not_taken_for_it() -> None:
 
     with pytest.raises(ValueError, match="of the query"):
         unless_missing("no figure", ask, None)
-
-
-def test_no_shuffle_is_shared(bare: Any, log: Path) -> None:
-    assert one_shuffle(SimpleNamespace(sparkSession=bare)) is None  # type: ignore[arg-type]
-    assert "no shuffle is shared by several jobs" in log.read_text()
 
 
 def test_figures_of_spark_are_left_out(bare: Any, log: Path) -> None:
