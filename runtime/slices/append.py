@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -62,7 +62,6 @@ def append(
     into: InsertedRows,
     batch: tuple[str, int] | None = None,
     jobs_run: JobsRun = nullcontext,
-    reached: Callable[[str], None] = lambda _: None,
 ) -> int:
     """Put rows into slices, all at once, as one version; how many rows there were.
 
@@ -76,7 +75,6 @@ def append(
         batch: the stream, the same after a restart, and the number of its micro-batch; None: a
             batch.
         jobs_run: a block in which jobs of Spark's run.
-        reached: is called where a test may want to interrupt: `built`, `committed`.
 
     Raises:
         CatalogError: the table is gone.
@@ -111,7 +109,6 @@ def append(
                 built = written(table, partials, mark, n_buckets, jobs_run)
             if not built.files:
                 return built.n_read
-            reached("built")
             try:
                 commit(table, mark, built.files, (), None, batch=batch)
             except ChangedMeanwhile:
@@ -123,7 +120,6 @@ def append(
                 is_in = True
                 raise
             is_in = True
-            reached("committed")
             settle(spark, into.place, into.name, jobs_run)
             compact(spark, into.place, into.name, jobs_run)
             return built.n_read

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from runtime.connectors.lake.delta.write import partition_texts, statistics_text
@@ -36,7 +36,6 @@ def commit(
     files: Sequence[WrittenFile],
     gone: Sequence[SliceFile],
     manifest: Sequence[BaseFile] | None,
-    reached: Callable[[str], None] = lambda _: None,
     batch: tuple[str, int] | None = None,
     moved: Reached | None = None,
 ) -> int:
@@ -49,7 +48,6 @@ def commit(
         gone: data files of the version that the next one does not have.
         manifest: the files of the base table that are in the next version; None: as before, when
             slices are written anew that hold the same rows.
-        reached: is called with `manifest` before the version is written.
         batch: the stream and the micro-batch whose rows are in the files.
         moved: what has become of old slices in the next version; None: no more than before.
 
@@ -92,7 +90,6 @@ def commit(
         for file in gone
     ]
     number = None if manifest is None else write_manifest(place, table.name, manifest)
-    reached("manifest")
     transactions = [] if number is None else [Transaction(MANIFEST, number)]
     transactions += [] if batch is None else [Transaction(*batch)]
     if moved is not None:

@@ -79,10 +79,6 @@ class Refreshed:
     n_written: int = 0
 
 
-def _nothing(_: str) -> None:
-    pass
-
-
 def refresh(
     spark: SparkSession,
     place: TablePlace,
@@ -90,7 +86,6 @@ def refresh(
     plan: Callable[[], PlannedRows],
     jobs_run: JobsRun = nullcontext,
     buffer_bytes: int = DEFAULT_BUFFER_BYTES,
-    reached: Callable[[str], None] = _nothing,
 ) -> Refreshed:
     """Take in the files that are new; of those that changed or are gone, compute slices anew.
 
@@ -105,8 +100,6 @@ def refresh(
         plan: plans its definition over the files that are there; called for each attempt.
         jobs_run: a block in which jobs of Spark's run.
         buffer_bytes: how much a task may hold of partials before it sends them.
-        reached: is called where a test may want to interrupt: `listed`, `built`,
-            `manifest`, `committed`.
 
     Raises:
         CatalogError: the definition has another meaning by now, as the base table's columns or
@@ -122,7 +115,6 @@ def refresh(
             files = planned.rows.step.source.files
             listed = map(as_it_is, (*files.files, *files.others))
             todo = changes(listed, table.manifest, partial(_widened, table))
-            reached("listed")
             if todo.is_nothing:
                 return Refreshed(table.version)
             gone = [f for f in table.files if overlaps(todo.intervals, f.first_us, f.last_us)]
@@ -136,17 +128,15 @@ def refresh(
                 built = _built(spark, table, planned.rows, todo, gone, buffer_bytes, jobs_run)
                 done = todo, built, table.reached
             built = done[1]
-            reached("built")
             manifest = (*todo.kept, *with_ranges(todo.added, dict(built.ranges)))
             try:
-                version = commit(table, built.mark, built.files, gone, manifest, reached)
+                version = commit(table, built.mark, built.files, gone, manifest)
             except ChangedMeanwhile:
                 continue
             except UnknownOutcome:
                 done = None
                 raise
             done = None
-            reached("committed")
             return Refreshed(
                 version,
                 len(todo.added) - todo.n_changed,
@@ -171,7 +161,6 @@ def compact(
     place: TablePlace,
     name: str,
     jobs_run: JobsRun = nullcontext,
-    reached: Callable[[str], None] = _nothing,
 ) -> int:
     """Merge small data files of about the same size where there are many; how many became fewer.
 
@@ -188,13 +177,11 @@ def compact(
     with _removed_on_error(place, mark):
         inputs = Inputs(kept=few, reached=table.reached)
         built = build(spark, table, inputs, mark, DEFAULT_BUFFER_BYTES, jobs_run)
-        reached("compacted")
         try:
             commit(table, mark, built.files, few, None)
         except ChangedMeanwhile:
             remove_files(place.path, mark, place.store)
             return 0
-    reached("replaced")
     remove_leftovers(open_slices(place, name))
     return len(few) - len(built.files)
 
@@ -204,7 +191,6 @@ def settle(
     place: TablePlace,
     name: str,
     jobs_run: JobsRun = nullcontext,
-    reached: Callable[[str], None] = _nothing,
 ) -> int:
     """Merge old slices to wider ones and drop the oldest, as the table's rules say; files written.
 
@@ -216,7 +202,6 @@ def settle(
         place: the directory of the table.
         name: what it is called.
         jobs_run: a block in which jobs of Spark's run.
-        reached: is called where a test may want to interrupt: `tiered`, `settled`.
 
     Raises:
         ExecutionError: a file cannot be read or written, or a sum overflows its type.
@@ -235,13 +220,11 @@ def settle(
     with _removed_on_error(place, mark):
         inputs = Inputs(kept=rest, reached=wanted)
         built = build(spark, table, inputs, mark, DEFAULT_BUFFER_BYTES, jobs_run)
-        reached("tiered")
         try:
             commit(table, mark, built.files, touched, None, moved=wanted)
         except ChangedMeanwhile:
             remove_files(place.path, mark, place.store)
             return 0
-    reached("settled")
     return len(built.files)
 
 

@@ -174,7 +174,6 @@ def check_seen_by_all(
     path: str,
     what: str,
     hint: str,
-    hosts_of: Callable[[SparkSession], Iterable[str]] | None = None,
 ) -> None:
     """Check that what tasks write below a path is where the driver looks for it.
 
@@ -183,7 +182,6 @@ def check_seen_by_all(
         path: a resolved path; one of another file system is right.
         what: what is kept there, for the error.
         hint: what to do about it.
-        hosts_of: the hosts of a session's executors, as Spark knows them.
 
     Raises:
         SetupError: it is on a disk of this machine, and executors run on others.
@@ -192,7 +190,7 @@ def check_seen_by_all(
         return
     if str(spark.conf.get(SHARED_LOCAL_PATHS, "false")).lower() == "true":
         return
-    others = other_hosts((hosts_of or executor_hosts)(spark))
+    others = other_hosts(executor_hosts(spark))
     if others:
         named = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
         raise SetupError(

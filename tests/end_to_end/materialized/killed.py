@@ -8,12 +8,16 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from functools import partial
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
+from typing import Any
 
 import sqlwin
 import sqlwin.execution.materialized as statements
 import sqlwin.execution.streams.sinks as sinks
+from runtime.slices import append as appends
+from runtime.slices import commits, refresh
 from tests.end_to_end.materialized.base import QUERY, TABLE
 
 CONF = {
@@ -30,6 +34,57 @@ LIVE = """CREATE TABLE live (ts TIMESTAMP(6), city STRING, fare INT) WITH (
 INSERT = f"INSERT INTO m {QUERY.replace('TABLE trips', 'TABLE live')}"
 
 
+# Points before and after the commit of each
+COMMITS = {
+    "refresh": ("built", "committed"),
+    "compact": ("compacted", "replaced"),
+    "settle": ("tiered", "settled"),
+    "append": ("built", "committed"),
+}
+
+
+def plant(reached: Callable[[str], None]) -> None:
+    """Have the functions that change a table of slices say how far they are."""
+    # those that run now, the innermost last
+    running: list[str] = []
+
+    def within(owner: Any, name: str) -> None:
+        plain = getattr(owner, name)
+
+        @wraps(plain)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            running.append(name)
+            try:
+                return plain(*args, **kwargs)
+            finally:
+                running.pop()
+
+        setattr(owner, name, run)
+
+    def around(owner: Any, name: str, points: Callable[[], tuple[str, str]]) -> None:
+        plain = getattr(owner, name)
+
+        @wraps(plain)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            before, after = points()
+            reached(before)
+            result = plain(*args, **kwargs)
+            reached(after)
+            return result
+
+        setattr(owner, name, run)
+
+    for name in ("refresh", "compact", "settle"):
+        within(statements, name)
+    within(sinks, "append")
+    for name in ("compact", "settle"):
+        within(appends, name)
+    for module in (refresh, appends):
+        around(module, "commit", lambda: COMMITS[running[-1]])
+    around(refresh, "changes", lambda: ("", "listed"))
+    around(commits, "write_manifest", lambda: ("", "manifest"))
+
+
 def main(directory: Path, point: str, what: str = "refresh") -> None:
     """Refresh the materialized table in a directory, or run a stream into it; die at a point."""
     name, _, number = point.partition(" ")
@@ -40,10 +95,7 @@ def main(directory: Path, point: str, what: str = "refresh") -> None:
         if where == name and seen.count(name) == int(number or 1):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    statements.refresh = partial(statements.refresh, reached=reached)
-    statements.compact = partial(statements.compact, reached=reached)
-    statements.settle = partial(statements.settle, reached=reached)
-    sinks.append = partial(sinks.append, reached=reached)
+    plant(reached)
     if what == "stream":
         with sqlwin.connect(master="local[2]", conf=CONF) as session:
             run_stream(session, directory)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -28,11 +30,23 @@ def test_a_driver_that_runs_all_tasks_has_no_other_hosts(spark: SparkSession) ->
     assert executor_hosts(spark) == []
 
 
-def test_paths_of_this_machine_are_refused_where_tasks_run_on_others(spark: SparkSession) -> None:
-    own = spark.newSession()
+class Cluster:
+    """A session whose executors run on some hosts, as far as it is asked for them."""
 
-    def check(path: str, hosts: list[str]) -> None:
-        check_seen_by_all(own, path, "the files of `t`", "take hdfs://", lambda _: hosts)
+    def __init__(self, hosts: list[str], **conf: str) -> None:
+        infos = [SimpleNamespace(host=lambda host=host: host) for host in hosts]
+        tracker = SimpleNamespace(getExecutorInfos=lambda: infos)
+        java = SimpleNamespace(sc=lambda: SimpleNamespace(statusTracker=lambda: tracker))
+        self.conf = conf
+        self.sparkContext = SimpleNamespace(
+            master="spark://m:7077", _jsc=java, getConf=lambda: {"spark.driver.host": "m"}
+        )
+
+
+def test_paths_of_this_machine_are_refused_where_tasks_run_on_others() -> None:
+    def check(path: str, hosts: list[str], **conf: str) -> None:
+        session: Any = Cluster(hosts, **conf)
+        check_seen_by_all(session, path, "the files of `t`", "take hdfs://")
 
     check("/data/out", HERE)
     check("hdfs://name/data/out", ELSEWHERE)
@@ -46,5 +60,4 @@ def test_paths_of_this_machine_are_refused_where_tasks_run_on_others(spark: Spar
         "take hdfs://; or SET 'sqlwin.shared-local-paths' = 'true' if all hosts have the same "
         "files there"
     )
-    own.conf.set(SHARED_LOCAL_PATHS, "true")
-    check("/data/out", ELSEWHERE)
+    check("/data/out", ELSEWHERE, **{SHARED_LOCAL_PATHS: "true"})
