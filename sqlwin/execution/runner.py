@@ -145,6 +145,10 @@ class Runner:
         """SHOW and DESCRIBE of what the session keeps; everything else is Spark's."""
         table: pa.Table | None = None
         mask = self.config.mask
+        if isinstance(statement, nodes.ShowCreateTable | nodes.Describe) and statement.options:
+            with self.plans.errors_of(statement.text):
+                name = self.catalog.with_options(statement.name, statement.options)
+            statement = replace(statement, name=name)
         match statement:
             case nodes.ShowNames(kind="TABLES" | "VIEWS" as kind, like=like):
                 table = listings.show_tables(self.catalog, self.spark, like, kind)

@@ -240,17 +240,19 @@ class StopStream(Statement):
 
 @dataclass(frozen=True)
 class ShowCreateTable(Statement):
-    """SHOW CREATE TABLE or SHOW CREATE VIEW."""
+    """SHOW CREATE TABLE or SHOW CREATE VIEW; `options` stand behind the path of files."""
 
     name: Name
+    options: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
 class Describe(Statement):
-    """DESCRIBE [EXTENDED] a table or view."""
+    """DESCRIBE [EXTENDED] a table or view; `options` stand behind the path of files."""
 
     name: Name
     is_extended: bool = False
+    options: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from sqlglot.tokenizer_core import Token, TokenType
 
 from planner.sql.depth import TooDeepError
-from planner.sql.nodes import name_of_files
+from planner.sql.nodes import TABLE_OPTIONS
 from runtime.errors import Position, SqlSyntaxError, SqlwinError
 from sqlwin.parser.base import STRINGS, UnknownToSparkError, depths, is_word
 from sqlwin.parser.clauses import refuse_empty_clauses
@@ -23,7 +23,13 @@ from sqlwin.statements.materialized import (
     read_alter_materialized,
     read_create_materialized,
 )
-from sqlwin.statements.queries import SparkSyntaxOnly, read_ast, read_insert, read_rows
+from sqlwin.statements.queries import (
+    SparkSyntaxOnly,
+    read_ast,
+    read_files,
+    read_insert,
+    read_rows,
+)
 from sqlwin.statements.split import statement_set_body
 
 # What may stand between EXPLAIN and its statement: Flink's and Spark's words
@@ -287,8 +293,10 @@ class _StatementReader:
         for created in ("CREATE TABLE", "CREATE VIEW", "CREATE MATERIALIZED TABLE"):
             said = created.split()
             if self._is(*said, at=1):
-                name = self._name_or_files(1 + len(said))
-                return None if name is None else nodes.ShowCreateTable(self.text, self.offset, name)
+                name, options = self._name_or_files(1 + len(said))
+                if name is None:
+                    return None
+                return nodes.ShowCreateTable(self.text, self.offset, name, options)
         return None
 
     def _stop(self) -> nodes.Statement:
@@ -305,8 +313,10 @@ class _StatementReader:
     def _describe(self) -> nodes.Statement | None:
         i = 2 if self._is("TABLE", at=1) else 1
         is_extended = self._is("EXTENDED", at=i) or self._is("FORMATTED", at=i)
-        name = self._name_or_files(i + is_extended)
-        return None if name is None else nodes.Describe(self.text, self.offset, name, is_extended)
+        name, options = self._name_or_files(i + is_extended)
+        if name is None:
+            return None
+        return nodes.Describe(self.text, self.offset, name, is_extended, options)
 
     def _summarize(self) -> nodes.Statement:
         ast = parser_of().run(read_rows, self.tokens, self.text)
@@ -386,10 +396,16 @@ class _StatementReader:
                 return None
         return tuple(token.text for token in tokens[::2])
 
-    def _name_or_files(self, first: int) -> nodes.Name | None:
-        """The name from a token to the last one, or that of the files whose path is a string."""
-        path = self._string(self.tokens[first:])
-        return self._name(first) if path is None else (name_of_files(path),)
+    def _name_or_files(self, first: int) -> tuple[nodes.Name | None, tuple[tuple[str, str], ...]]:
+        """The name from a token to the last one, or of files by a path or a call, and options."""
+        tokens = self.tokens[first:]
+        is_call = len(tokens) > 2 and tokens[1].token_type == TokenType.L_PAREN
+        if tokens and (tokens[0].token_type in STRINGS or is_call):
+            table = parser_of().run(read_files, tokens, self.text)
+            if table is not None:
+                options = table.meta.get(TABLE_OPTIONS)
+                return (table.name,), () if options is None else options.pairs
+        return self._name(first), ()
 
     def _string(self, tokens: Sequence[Token]) -> str | None:
         """The value of a string that stands alone; None if the tokens are none."""

@@ -7,6 +7,7 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
+from planner.sql.nodes import path_of_files
 from sqlwin.parser.base import STRINGS, UnknownToSparkError
 from sqlwin.parser.hints import after_hints, table_options
 from sqlwin.parser.parser import SqlWinParser, read_query, to_spark
@@ -62,6 +63,13 @@ def read_rows(parser: SqlWinParser) -> exp.Query:
             hint="SUMMARIZE t, SUMMARIZE 'data/*.csv' or SUMMARIZE SELECT ...",
         )
     return exp.Select(expressions=[exp.Star()], from_=exp.From(this=table))
+
+
+def read_files(parser: SqlWinParser) -> exp.Table | None:
+    """The files that the tokens name by a path or a call, with options; None: something else."""
+    table = parser._parse_table_parts()
+    is_files = isinstance(table, exp.Table) and path_of_files(table.name) is not None
+    return table if is_files and not parser._curr else None
 
 
 def read_identifier(parser: SqlWinParser, what: str) -> str:
