@@ -78,6 +78,7 @@ class ErrorKind(Enum):
     ANALYSIS = "analysis"
     CATALOG = "catalog"
     UNKNOWN_COLUMN = "unknown column"
+    UNKNOWN_INPUT_COLUMN = "unknown column in the data of a window function"
     UNKNOWN_TABLE = "unknown table"
     UNKNOWN_DATABASE = "unknown database"
     UNKNOWN_CATALOG = "unknown catalog"

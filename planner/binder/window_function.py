@@ -17,7 +17,7 @@ from planner.sql.intervals import (
 )
 from planner.sql.nodes import WINDOW_COLUMNS, WindowFunctionCall, error_at, position_of
 from planner.sql.render import SparkSql
-from runtime.errors import AnalysisError, nearest
+from runtime.errors import AnalysisError, ErrorKind, nearest
 from runtime.spec.intervals import IntervalValue
 from runtime.spec.table import Column
 from runtime.spec.windows import (
@@ -240,6 +240,7 @@ def time_column(
             f"column `{descriptor.name}` does not exist in the data of {function.kind}",
             descriptor,
             hint=f"did you mean `{close}`?" if close else hint,
+            kind=ErrorKind.UNKNOWN_INPUT_COLUMN,
             subjects=(descriptor.name,),
         )
     if takes_date and found.type == "date":
@@ -290,7 +291,8 @@ def partition_by_columns(function: WindowFunctionCall, schema: Schema, sql: str)
             message = (
                 f"column `{key.name}` in PARTITION BY does not exist in the data of {function.kind}"
             )
-            raise error_at(sql, message, key, hint=hint, subjects=(key.name,))
+            kind = ErrorKind.UNKNOWN_INPUT_COLUMN
+            raise error_at(sql, message, key, hint=hint, kind=kind, subjects=(key.name,))
         names.append(found.name)
     return tuple(dict.fromkeys(names))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from runtime.errors import AnalysisError, Position
+from runtime.errors import AnalysisError, ErrorKind, Position
 
 WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
 
@@ -240,9 +240,12 @@ def error_at(
     message: str,
     *places: exp.Expr | None,
     hint: str | None = None,
+    kind: ErrorKind | None = None,
     subjects: tuple[str, ...] = (),
 ) -> AnalysisError:
     """An error at the first of some nodes that has a place in the text `sql`."""
     positions = (position_of(place, sql) for place in places)
     position = next((found for found in positions if found is not None), None)
-    return AnalysisError(message, position=position, sql=sql, hint=hint, subjects=subjects)
+    return AnalysisError(
+        message, position=position, sql=sql, hint=hint, kind=kind, subjects=subjects
+    )

@@ -34,6 +34,7 @@ from sqlwin.catalog.entries import View
 from sqlwin.catalog.materialized import tables_of
 from sqlwin.catalog.offline import KnownCatalog, NeedsSpark
 from sqlwin.catalog.spark_views import spark_views
+from sqlwin.catalog.unknown_columns import name_columns_of_files
 from sqlwin.config.config import Config
 from sqlwin.execution.activity import Activity, StatementRun
 from sqlwin.execution.errors import StatementErrors
@@ -378,6 +379,7 @@ class Plans:
         except SqlwinError as error:
             doubts = (note for note in self.catalog.file_notes if _is_about(error, note))
             error.hint = next(doubts, error.hint)
+            name_columns_of_files(error, query, self.catalog)
             raise relocate(error, text) from error
         self.add_notes(query_notes(query, self.catalog, draft.bound))
         return draft

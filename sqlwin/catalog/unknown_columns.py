@@ -1,0 +1,77 @@
+"""Errors about unknown columns of files by their path, with the columns that the files have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlglot import exp
+
+from planner.sql.nodes import TABLE_OPTIONS, path_of_files
+from runtime.errors import ErrorKind, SqlwinError, nearest
+from runtime.names import quoted
+from runtime.spec.table import TableColumn, TableSpec
+from sqlwin.catalog.catalog import SessionCatalog
+from sqlwin.catalog.listings import shown_type
+
+_UNKNOWN = (ErrorKind.UNKNOWN_COLUMN, ErrorKind.UNKNOWN_INPUT_COLUMN)
+_MOST_FILES, _MOST_COLUMNS = 3, 40
+_TIMES = ("TIMESTAMP", "DATE")
+
+
+def name_columns_of_files(error: SqlwinError, query: exp.Query, catalog: SessionCatalog) -> None:
+    """Add to an error about an unknown column which columns the files of a query have.
+
+    Args:
+        error: the error; its hint changes if it is about a column of files.
+        query: the query as it was read.
+        catalog: has the files.
+    """
+    if error.kind not in _UNKNOWN or error.subject is None:
+        return
+    wanted = error.subject.rpartition(".")[2].strip("`")
+    tables = dict(_files_in(query, wanted, catalog))
+    if not tables:
+        return
+    close = nearest(wanted, [c.name for columns in tables.values() for c in columns])
+    meant = f"did you mean `{close}`? " if close else ""
+    error.hint = meant + "; ".join(
+        f"{name} has {_listed(columns)}" for name, columns in list(tables.items())[:_MOST_FILES]
+    )
+
+
+def _files_in(
+    query: exp.Query, wanted: str, catalog: SessionCatalog
+) -> Iterator[tuple[str, tuple[TableColumn, ...]]]:
+    """The files that may have been meant to have a column, by their paths, with their columns."""
+    columns = [c for c in query.find_all(exp.Column) if c.name.lower() == wanted.lower()]
+    selects = [c.find_ancestor(exp.Select) for c in columns]
+    for table in query.find_all(exp.Table):
+        if path_of_files(table.name) is None:
+            continue
+        if selects and not any(table.find_ancestor(exp.Select) is select for select in selects):
+            continue  # the column is read from another query
+        name: tuple[str, ...] = (table.name,)
+        if (options := table.meta.get(TABLE_OPTIONS)) is not None:
+            name = catalog.with_options(name, options.pairs)
+        entry = catalog.entry(name)
+        if isinstance(entry, TableSpec):
+            yield table.name, entry.columns or catalog.columns_in(entry)
+
+
+def _listed(columns: tuple[TableColumn, ...]) -> str:
+    """Columns with their types; if there are many, all times and the first others."""
+    n_others = _MOST_COLUMNS - sum(map(_is_time, columns))
+    shown = []
+    for column in columns:
+        if not _is_time(column):
+            n_others -= 1
+            if n_others < 0:
+                continue
+        mark = " (a time)" if _is_time(column) else ""
+        shown.append(f"{quoted(column.name)} {shown_type(column.type or '')}{mark}")
+    more = len(columns) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
+def _is_time(column: TableColumn) -> bool:
+    return (column.type or "").upper().startswith(_TIMES)
