@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
-import re
+import csv
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from runtime.detection.dialect import Dialect, find_dialect
+from runtime.detection.heads import Head, find_head, has_header
+from runtime.detection.lines import (
+    REPEATED,
+    SKIP,
+    SKIP_BELOW,
+    LineRules,
+    named_delimiter,
+    without_head,
+)
 from runtime.detection.sample import Sample
-from runtime.detection.values import NULL_WORDS, Habits, ValueKind, habits_of, is_typed, value_kind
+from runtime.detection.values import (
+    NULL_WORDS,
+    Habits,
+    ValueKind,
+    habits_of,
+    is_number,
+    listed,
+    value_kind,
+    without_symbols,
+)
 from runtime.errors import CatalogError, ExecutionError
 from runtime.spec.table import TableColumn
 
 # Between words that stand for NULL, in one option
 BETWEEN_WORDS = "|"
-_NAME = re.compile(r"[^\W\d][\w .()/%°€$#:-]*")
 _FITTING = 0.9
 
 
@@ -42,7 +59,8 @@ def find_columns(samples: Sequence[Sample], given: Mapping[str, str]) -> Delimit
     Args:
         samples: of the files; the first one counts most.
         given: what is declared, by Spark's names of options (`sep`, `quote`, `escape`, `header`,
-            `nullValue`), and `decimal`, `thousands`, `nulls`.
+            `nullValue`, `comment`), and `decimal`, `thousands`, `nulls`, `symbols`, `skip`,
+            `below`, `repeats`.
 
     Raises:
         ExecutionError: there is not one line.
@@ -63,39 +81,65 @@ def find_columns(samples: Sequence[Sample], given: Mapping[str, str]) -> Delimit
             subjects=(f"'{delimiter}'",),
             hint="declare the columns in CREATE TABLE",
         )
-    dialect = find_dialect(first.text, delimiter, given.get("quote"), given.get("escape"))
-    tables = [(s, dialect.rows(s.text)) for s in samples if s.text.strip()]
+    skip = _count(given.get("skip", "0"))
+    named = None if "skip" in given else named_delimiter(first.text)
+    if named is not None:
+        skip, delimiter = 1, delimiter or named
+    text = without_head(first.text, LineRules(skip))
+    quoting = (delimiter, given.get("quote"), given.get("escape"), given.get("comment"))
+    dialect = find_dialect(text, *quoting)
+    head = _head(text, dialect, given, is_named=named is not None)
+    if head.skip:
+        text = without_head(text, LineRules(head.skip))
+        dialect = find_dialect(text, *quoting)
+    head = Head(skip + head.skip, head.below)
+    rules = LineRules(head.skip)
+    tables = [(s, dialect.rows(without_head(s.text, rules))) for s in samples if s.text.strip()]
+    if not tables[0][1]:
+        raise ExecutionError(
+            f"{first.path} has no line below the {head.skip} lines that '{SKIP}' leaves out",
+            subjects=(first.path,),
+        )
+    tables = [(sample, rows) for sample, rows in tables if rows]
     width = _width(tables[0][1])
-    body = [row for _, rows in tables for row in rows[1:]]
-    has_header = (
+    body = [row for _, rows in tables for row in rows[1 + head.below :]]
+    is_headed = (
         given["header"].lower() == "true"
         if "header" in given
-        else _has_header(tables[0][1][0], [row for row in body if len(row) == width])
+        else head.below > 0
+        or has_header(
+            tables[0][1][0],
+            [row for row in body if len(row) == width and row != tables[0][1][0]],
+        )
     )
-    if has_header:
+    if is_headed:
         _check_headers([(sample, rows[0]) for sample, rows in tables])
         header = tables[0][1][0]
         width = len(header)
+        if given.get("repeats", "").lower() == "true":
+            body = [row for row in body if row != header]
         rows = [row for row in body if len(row) == width]
     else:
         _check_widths([(sample, _width(rows)) for sample, rows in tables])
         header = []
         rows = [row for _, found in tables for row in found if len(row) == width]
-    n_rows = sum(len(found) - has_header for _, found in tables)
-    names = _names(header, width)
+    n_rows = sum(len(found) - is_headed for _, found in tables)
+    names = column_names(header, width)
     # what a value is does not depend on how often it comes
     fields = [list(dict.fromkeys(row[i] for row in rows)) for i in range(width)]
-    kinds, habits_options, notes = _kinds(names, fields, given)
+    kinds, habits_options, notes = _kinds(names, fields, given, tables[0][1], is_headed)
+    notes = [*_notes_on_head(head, given, is_named=named is not None), *notes]
     options = {
+        **_head_options(head, given),
         **_dialect_options(dialect, given, tables, rows, header),
-        **({"header": "true"} if has_header and "header" not in given else {}),
+        **({"header": "true"} if is_headed and "header" not in given else {}),
         **habits_options,
     }
     if first.encoding and "encoding" not in given:
         options["encoding"] = first.encoding
         if first.encoding == "UTF-16":
             options["multiLine"] = "true"  # Spark cuts files into lines by single bytes
-    if has_header and names != [cell.strip() for cell in header]:
+    if is_headed and names != [cell.strip() for cell in header]:
         options["enforceSchema"] = "true"  # names are not those of the header
     if not rows:
         notes = [*notes, "there are no rows to take types from: all columns are STRING"]
@@ -108,27 +152,6 @@ def find_columns(samples: Sequence[Sample], given: Mapping[str, str]) -> Delimit
 
 def _width(rows: Sequence[Sequence[str]]) -> int:
     return Counter(map(len, rows)).most_common(1)[0][0] if rows else 0
-
-
-def _has_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the first line names the columns: its fields are not what is below them."""
-    cells = [cell.strip() for cell in first]
-    named = [cell for cell in cells if cell]
-    # a header may have some that are no plain names, such as `% of total` or `is ok?`
-    plain = [cell for cell in named if _NAME.fullmatch(cell)]
-    if 2 * len(plain) <= len(named):
-        return False
-    if any(is_typed(cell) for cell in named if cell not in NULL_WORDS):
-        return False
-    if not rows:
-        return plain == named
-    for cell, values in zip(cells, zip(*rows, strict=False), strict=False):
-        full = [value for value in values if value]
-        if full and cell in plain and all(map(is_typed, full)):
-            return True  # a word above numbers or times
-    # texts above texts: names are short, of one kind, and come again in no line
-    below = {value.strip() for row in rows for value in row}
-    return plain == named and len(set(named)) == len(named) and not below & set(named)
 
 
 def _check_headers(headers: Sequence[tuple[Sample, Sequence[str]]]) -> None:
@@ -155,7 +178,7 @@ def _check_widths(widths: Sequence[tuple[Sample, int]]) -> None:
             )
 
 
-def _names(header: Sequence[str], width: int) -> list[str]:
+def column_names(header: Sequence[str], width: int) -> list[str]:
     """Names of columns, as Spark makes them of a header: each once, none empty."""
     if not header:
         return [f"column{i}" for i in range(width)]
@@ -167,17 +190,80 @@ def _names(header: Sequence[str], width: int) -> list[str]:
     ]
 
 
+def _count(text: str) -> int:
+    """A number of lines; 0 if it is none, which the check of options refuses."""
+    return int(text) if text.strip().isdecimal() else 0
+
+
+def _head(text: str, dialect: Dialect, given: Mapping[str, str], *, is_named: bool) -> Head:
+    """The head of a text, as far as it is not declared."""
+    below = _count(given["below"]) if "below" in given else None
+    if given.get("header", "true").lower() == "false":
+        return Head()
+    try:
+        width = _width(dialect.rows(text))
+    except csv.Error:
+        return Head(0, below or 0)
+    return find_head(text, dialect, width, skips="skip" not in given and not is_named, below=below)
+
+
+def _head_options(head: Head, given: Mapping[str, str]) -> dict[str, str]:
+    options = {}
+    if head.skip and "skip" not in given:
+        options[SKIP] = str(head.skip)
+    if head.below and "below" not in given:
+        options[SKIP_BELOW] = str(head.below)
+    return options
+
+
+def _notes_on_head(head: Head, given: Mapping[str, str], *, is_named: bool) -> list[str]:
+    notes = []
+    if head.skip and "skip" not in given and not is_named:
+        lines = "line is" if head.skip == 1 else f"{head.skip} lines are"
+        notes.append(
+            f"the first {lines} left out as text above the header: '{SKIP}' = '{head.skip}'"
+        )
+    if head.below and "below" not in given:
+        lines = "line" if head.below == 1 else f"{head.below} lines"
+        notes.append(
+            f"the {lines} below the header with units or types "
+            f"{'is' if head.below == 1 else 'are'} left out: '{SKIP_BELOW}' = '{head.below}'"
+        )
+    return notes
+
+
 def _kinds(
-    names: Sequence[str], fields: Sequence[Sequence[str]], given: Mapping[str, str]
+    names: Sequence[str],
+    fields: Sequence[Sequence[str]],
+    given: Mapping[str, str],
+    lines: Sequence[Sequence[str]],
+    is_headed: bool,
 ) -> tuple[list[ValueKind], dict[str, str], list[str]]:
-    """What each column is, the options that say how it is written, and notes."""
+    """What each column is, the options that say how it is written, and notes.
+
+    Args:
+        names: of the columns.
+        fields: their distinct values.
+        given: declared options, see `find_columns`.
+        lines: the fields of the first file's lines, with the header.
+        is_headed: whether the first line is a header.
+    """
     said = [word for word in given.get("nulls", "").split(BETWEEN_WORDS) if word]
     said += [given["nullValue"]] if given.get("nullValue") else []
+    symbols = [symbol for symbol in given.get("symbols", "").split(BETWEEN_WORDS) if symbol]
+    null_words = frozenset(said) if "nulls" in given else NULL_WORDS
     full = [[v for v in values if v.strip() and v not in said] for values in fields]
+    full = [_numbers(values, symbols, null_words) for values in full]
     habits = habits_of(full)
-    if "decimal" in given:
-        habits = replace(habits, decimal=given["decimal"], is_certain=True)
-    kinds = [value_kind(name, values, habits) for name, values in zip(names, full, strict=True)]
+    given_decimal = given.get("decimal")
+    if given_decimal is None and "thousands" in given:
+        given_decimal = "," if given["thousands"] == "." else "."
+    if given_decimal is not None:
+        habits = replace(habits, decimal=given_decimal, is_certain=True)
+    kinds = [
+        value_kind(name, values, habits, null_words)
+        for name, values in zip(names, full, strict=True)
+    ]
     decimal = _agreed([kind.decimal for kind in kinds], habits)
     group = given.get("thousands") or next((k.group for k in kinds if k.group), "")
     notes = []
@@ -190,11 +276,14 @@ def _kinds(
         if differs or is_plain:
             notes.append(f"`{names[i]}` is STRING: other columns write numbers another way")
             kinds[i] = ValueKind("string")
-    options: dict[str, str] = {}
     words = sorted({word for kind in kinds for word in kind.null_words})
+    notes += _notes_on_misfits(names, kinds, [*said, *words], symbols, lines, is_headed)
+    options: dict[str, str] = {}
     if words and not said:
         key = "csv.null-literal" if len(words) == 1 else "csv.null-literals"
         options[key] = BETWEEN_WORDS.join(words)
+    elif words and "nulls" not in given:
+        options["csv.null-literals"] = BETWEEN_WORDS.join(words)
     if decimal != "." and "decimal" not in given:
         options["csv.decimal-separator"] = decimal
     if group and "thousands" not in given:
@@ -203,6 +292,62 @@ def _kinds(
         if kind.format:
             options[f"fields.{name}.format"] = kind.format
     return kinds, options, notes
+
+
+def _numbers(values: list[str], symbols: Sequence[str], null_words: frozenset[str]) -> list[str]:
+    """The values of a column without symbols, if they are numbers then."""
+    if not symbols:
+        return values
+    bare = [v if v in null_words else without_symbols(v, symbols) for v in values]
+    return bare if all(is_number(v.strip()) or v in null_words for v in bare) else values
+
+
+def _notes_on_misfits(
+    names: Sequence[str],
+    kinds: Sequence[ValueKind],
+    nulls: Sequence[str],
+    symbols: Sequence[str],
+    lines: Sequence[Sequence[str]],
+    is_headed: bool,
+) -> list[str]:
+    """Why columns stay text, with one value of an option that settles all of them."""
+    first = lines[0] if lines else ()
+    second = lines[1] if is_headed and len(lines) > 1 else ()
+    every_symbol = [*symbols, *(s for kind in kinds for s in kind.symbols)]
+    notes = []
+    advice: list[list[str]] = [[] for _ in kinds]
+    to_null: dict[int, list[str]] = {}
+    for i, kind in enumerate(kinds):
+        if kind.symbols:
+            notes.append(
+                f"`{names[i]}` has {listed(kind.symbols)} around numbers and stays STRING: "
+                f"'csv.number-symbols' = '{_words(every_symbol)}' reads them as "
+                f"{kind.would_be.upper()}"
+            )
+        name = first[i].strip() if i < len(first) else ""
+        rest = [word for word in kind.misfits if word != name]
+        if name in kind.misfits and is_headed:
+            advice[i].append(f"'{REPEATED}' = 'true' leaves out lines that repeat the header")
+        elif name in kind.misfits:
+            advice[i].append("'header' = 'true' takes the first line as the names of the columns")
+        if len(kinds) > 1 and i < len(second) and rest == [second[i].strip()]:
+            advice[i].append(f"'{SKIP_BELOW}' = '1' leaves out the line below the header")
+        if rest:
+            to_null[i] = rest
+    nulls = [*nulls, *(word for words in to_null.values() for word in words)]
+    for i in to_null:
+        advice[i].append(f"'csv.null-literals' = '{_words(nulls)}' reads them as NULL")
+    for i, kind in enumerate(kinds):
+        if kind.misfits:
+            notes.append(
+                f"`{names[i]}` would be {kind.would_be.upper()} but for {listed(kind.misfits)}, "
+                f"and stays STRING: {', '.join(advice[i])}"
+            )
+    return notes
+
+
+def _words(words: Sequence[str]) -> str:
+    return BETWEEN_WORDS.join(dict.fromkeys(words))
 
 
 def _agreed(decimals: Sequence[str], habits: Habits) -> str:

@@ -17,6 +17,7 @@ from runtime.connectors.options.formats import (
     spark_options,
 )
 from runtime.detection.delimited import find_columns
+from runtime.detection.lines import COMMENT, REPEATED, SKIP, SKIP_BELOW
 from runtime.detection.objects import find_fields
 from runtime.detection.sample import (
     FIRST_BYTES,
@@ -37,6 +38,11 @@ _OWN = {
     "csv.decimal-separator": "decimal",
     "csv.thousands-separator": "thousands",
     "csv.null-literals": "nulls",
+    "csv.number-symbols": "symbols",
+    COMMENT: "comment",
+    SKIP: "skip",
+    SKIP_BELOW: "below",
+    REPEATED: "repeats",
 }
 _GLOB = re.compile(r"[*?{\[]")
 Columns = tuple[TableColumn, ...]
@@ -119,7 +125,8 @@ def detect(
     given_formats = {k: v for k, v in said.items() if k.startswith("fields.")}
     columns = tuple(_with_format(column, given_formats) for column in columns)
     kept = {k: v for k, v in options.items() if k.lower() not in said}
-    notes = tuple(n for n in notes if not any(f"'{k}'" in n.lower() for k in said))
+    # how times are written is looked at without the declared patterns
+    notes = tuple(n for n in notes if not any(f"'{k}'" in n.lower() for k in given_formats))
     spec = _with(spec, columns, kept, tuple(column.name for column in layout.columns))
     return Detected(spec, notes)
 

@@ -61,7 +61,11 @@ class Dialect:
 
 
 def find_dialect(
-    text: str, delimiter: str | None = None, quote: str | None = None, escape: str | None = None
+    text: str,
+    delimiter: str | None = None,
+    quote: str | None = None,
+    escape: str | None = None,
+    comment: str | None = None,
 ) -> Dialect:
     """The dialect of a sample.
 
@@ -70,8 +74,10 @@ def find_dialect(
         delimiter: as it is declared, if it is.
         quote: the same; empty: fields are not quoted.
         escape: the same.
+        comment: the same.
     """
-    comment = "#" if text.startswith("#") and "\n" in text else ""
+    if comment is None:
+        comment = "#" if text.startswith("#") and "\n" in text else ""
     best = Dialect(delimiter or ",", '"' if quote is None else quote, comment=comment)
     best_score = -1.0
     quotes = _QUOTES if quote is None else (quote,)

@@ -13,11 +13,13 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote
 
 from runtime.detection.dialect import Dialect
+from runtime.detection.lines import REPEATED, SKIP_BELOW
 from runtime.detection.sample import open_text_bytes
+from runtime.detection.values import affixes_of
 from runtime.errors import ExecutionError
 from runtime.files import LocalFiles
 
@@ -44,6 +46,7 @@ class FileReading:
         index: of the column in a line; None: its header says.
         fields: names and types of all columns.
         delimiter, quote, escape, comment: those of `Dialect`.
+        skip, skip_below: those of `runtime.detection.lines.LineRules`.
         encoding: Spark's name of it; empty: UTF-8.
         has_header: whether the first line names the columns.
         nulls: words that stand for NULL already.
@@ -65,6 +68,8 @@ class FileReading:
     has_header: bool = False
     nulls: str = ""
     by_name: bool = False
+    skip: int = 0
+    skip_below: int = 0
 
     def text(self) -> str:
         """As it goes into a message."""
@@ -105,15 +110,32 @@ def _misfit(
     message = (
         f"{_place(path, line)}, column `{name}`: {_shown(value)} is no {reading.type}{as_written}"
     )
-    words = f"{reading.nulls}|{value}" if reading.nulls else value
-    ways = []
-    if reading.format in ("csv", "json"):
-        ways = [f"'{reading.format}.null-literals' = '{words}' reads it as NULL"]
-    if reading.type.startswith(("TIMESTAMP", "DATE")):
-        ways.insert(0, f"'fields.{name}.format' = '...' says how it is written")
-    elif not reading.pattern and "," in value and any(c.isdigit() for c in value):
-        ways.insert(0, "'csv.decimal-separator' = ',' reads decimal commas")
+    ways = _ways_out(reading, value, line)
     return message, "; ".join([", ".join(ways), _declared(reading)])
+
+
+def _ways_out(reading: FileReading, value: str, line: int | None) -> list[str]:
+    """The options that read a value which is not of its column's type."""
+    name, is_csv = reading.column, reading.format == "csv"
+    is_word = not any(c.isdigit() for c in value)
+    is_time = reading.type.startswith(("TIMESTAMP", "DATE"))
+    if is_csv and is_word and not reading.has_header and line == reading.skip + 1:
+        return ["'header' = 'true' takes the first line as the names of the columns"]
+    if is_csv and reading.has_header and value.strip().lower() == name.lower():
+        return [f"'{REPEATED}' = 'true' leaves out lines that repeat the header"]
+    ways = []
+    if is_time:
+        ways.append(f"'fields.{name}.format' = '...' says how it is written")
+    elif is_csv and (symbols := affixes_of(value.strip())):
+        ways.append(f"'csv.number-symbols' = '{'|'.join(symbols)}' reads the number")
+    elif not reading.pattern and "," in value and not is_word:
+        ways.append("'csv.decimal-separator' = ',' reads decimal commas")
+    if is_csv and is_word and line == reading.skip + 2 and reading.has_header:
+        ways.append(f"'{SKIP_BELOW}' = '1' leaves out the line below the header")
+    if reading.format in ("csv", "json"):
+        words = f"{reading.nulls}|{value}" if reading.nulls else value
+        ways.append(f"'{reading.format}.null-literals' = '{words}' reads it as NULL")
+    return ways
 
 
 def _declared(reading: FileReading) -> str:
@@ -224,7 +246,7 @@ class _Lines:
                 self.number += 1
                 if not self.number % 4096 and time.monotonic() > ends_at:
                     raise TimeoutError
-                if not comment or not line.startswith(comment):
+                if self.number > self._reading.skip and not (comment and line.startswith(comment)):
                     yield line
 
 
@@ -245,10 +267,12 @@ def _line_of_value(reading: FileReading, path: str, value: str) -> int | None:
         if reading.format == "json":
             return _line_of_field(reading, path, value)
         lines = _Lines(reading, path)
-        index, first = reading.index, 1
-        for row in _dialect(reading).reader(lines):
-            begin, first = first, lines.number + 1
-            if reading.has_header and begin == 1:
+        index = reading.index
+        n_head = (1 + reading.skip_below) if reading.has_header else 0
+        for begin, number, row in _rows(reading, lines):
+            if number in range(1, n_head):
+                continue
+            if number < n_head:
                 folded = [cell.strip().lower() for cell in row]
                 name = reading.column.lower()
                 index = folded.index(name) if name in folded else index
@@ -258,6 +282,17 @@ def _line_of_value(reading: FileReading, path: str, value: str) -> int | None:
     except _UNKNOWN:
         return None
     return None
+
+
+def _rows(reading: FileReading, lines: _Lines) -> Iterator[tuple[int, int, list[str]]]:
+    """The rows of CSV: the line that each begins in, its number from 0 on, and its fields."""
+    rows = cast("Any", _dialect(reading).reader(lines))
+    number = n_lines = 0
+    for row in rows:
+        begin, n_lines = lines.number - (rows.line_num - n_lines) + 1, rows.line_num
+        if row:
+            yield begin, number, row
+            number += 1
 
 
 def _is_same(found: str, value: str) -> bool:

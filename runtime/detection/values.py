@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from runtime.detection.times import ISO, orders, time_format
@@ -38,21 +38,29 @@ _EPOCHS = {
     "epoch-micros": (10**15, 4 * 10**15),
     "epoch-nanos": (10**18, 4 * 10**18),
 }
-# From this share of typed values on, a column that stays text is worth a word
+# Share of typed values from which on a note names the others
 _NEARLY = 0.8
+_MOST_SHOWN, _MOST_SYMBOLS = 10, 3
+_WITH_AFFIXES = re.compile(
+    r"[+-]?\s*(?P<before>[^\s\d.,'+-]{0,5})\s*[+-]?[\d.,' \u00a0\u202f]*\d[.,]?\s*"
+    r"(?P<behind>[^\s\d.,'+-][^\s\d.,']{0,4})?"
+)
 
 
 @dataclass(frozen=True)
 class ValueKind:
-    """What the values of a column are.
+    """Type and notation of a column's values.
 
     Attributes:
         type: Spark's type.
-        format: how times are written; empty: as ISO 8601, or they are no times.
-        null_words: those of the words in it that stand for NULL.
-        note: why it stays text though most or all values could be something else.
-        decimal: what stands before fractions, if a value shows it.
-        group: what stands between groups of digits, if a value shows it.
+        format: how times are written; empty for ISO 8601 and for other types.
+        null_words: words in the column that stand for NULL.
+        note: why the column stays text although its values could be something else.
+        decimal: decimal separator, if a value shows it.
+        group: thousands separator, if a value shows it.
+        misfits: values that alone keep the column from being `would_be`.
+        would_be: Spark's type of the other values; empty: there are no such misfits.
+        symbols: texts around numbers that keep the column from being numbers.
     """
 
     type: str
@@ -61,6 +69,9 @@ class ValueKind:
     note: str = ""
     decimal: str = ""
     group: str = ""
+    misfits: tuple[str, ...] = ()
+    would_be: str = ""
+    symbols: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -84,7 +95,7 @@ def habits_of(columns: Sequence[Sequence[str]]) -> Habits:
     said: set[str] = set()
     for values in columns:
         bare = [value.strip() for value in values if value not in NULL_WORDS]
-        if not all(map(_is_number, bare)):
+        if not all(map(is_number, bare)):
             said |= orders(bare)
             continue  # a column counts for numbers if it is numbers through and through
         for mark in set(filter(None, map(_certain_decimal, bare))):
@@ -96,22 +107,40 @@ def habits_of(columns: Sequence[Sequence[str]]) -> Habits:
     return Habits(decimal, is_certain=len(marks) == 1, day_first=day_first)
 
 
-def value_kind(name: str, values: Sequence[str], habits: Habits) -> ValueKind:
-    """What the values of a column are.
+def value_kind(
+    name: str,
+    values: Sequence[str],
+    habits: Habits,
+    null_words: Collection[str] = NULL_WORDS,
+) -> ValueKind:
+    """Find the type of a column.
 
     Args:
         name: of the column: it says whether whole numbers may be times.
-        values: those of the sample that are not empty.
+        values: the sample's values that are not empty.
         habits: of its file.
+        null_words: words that may stand for NULL.
     """
-    words = frozenset(values) & NULL_WORDS
+    words = frozenset(values).intersection(null_words)
     bare = [value.strip() for value in values if value not in words]
     if not bare:
         return ValueKind("string")
     kind = _typed(name, bare, habits)
     if kind is None:
-        return ValueKind("string", note=_nearly(name, bare, habits))
+        return _nearly(name, bare, habits)
     return kind if kind.type == "string" else replace(kind, null_words=words)
+
+
+def without_symbols(text: str, symbols: Sequence[str]) -> str:
+    """A number without the symbols around it, such as `€` and `%`.
+
+    Example:
+        >>> without_symbols("-€ 1.50", ["€", "%"]), without_symbols("12 %", ["€", "%"])
+        ('-1.50', '12')
+    """
+    one = "|".join(re.escape(symbol) for symbol in sorted(symbols, key=len, reverse=True))
+    text = re.sub(rf"^\s*([+-]?)\s*(?:{one})\s*", r"\1", text)
+    return re.sub(rf"\s*(?:{one})\s*$", "", text)
 
 
 def is_typed(text: str) -> bool:
@@ -119,7 +148,7 @@ def is_typed(text: str) -> bool:
     return (
         not text
         or text in NULL_WORDS
-        or _is_number(text)
+        or is_number(text)
         or text.lower() in _TRUTH
         or time_format([text]) is not None
     )
@@ -163,7 +192,7 @@ def _number(name: str, values: Sequence[str], habits: Habits) -> ValueKind | Non
             return ValueKind("string")  # a code, such as a postcode
         epoch = epoch_format(name, [int(value) for value in values])
         return ValueKind("timestamp", epoch) if epoch else ValueKind("bigint")
-    if not all(map(_is_number, values)):
+    if not all(map(is_number, values)):
         return None
     groups = {mark for value in values for mark in _groups_in(value)}
     decimals = {mark for value in values if (mark := _certain_decimal(value))}
@@ -175,11 +204,11 @@ def _number(name: str, values: Sequence[str], habits: Habits) -> ValueKind | Non
     if not decimal and all(_POINT.fullmatch(v) or v in _DOUBLE_WORDS for v in values):
         return ValueKind("double")
     if not decimal:
-        unclear = next(value for value in values if not _WHOLE.fullmatch(value))
+        unclear = listed([v for v in values if not _WHOLE.fullmatch(v)])
         return ValueKind(
             "string",
-            note=f"`{name}` has values such as {unclear}, which may be thousands or fractions, "
-            "and stays STRING: 'csv.decimal-separator' says which",
+            note=f"`{name}` has {unclear}, which may be thousands or fractions, and stays STRING: "
+            "set 'csv.decimal-separator'",
         )
     pattern = _POINT if decimal == "." else _COMMA
     groups = {mark for mark in groups if mark != decimal}
@@ -200,7 +229,8 @@ def _number(name: str, values: Sequence[str], habits: Habits) -> ValueKind | Non
     return ValueKind("bigint" if is_whole else "double", decimal=decimal, group=group)
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Whether a text is a number in some notation."""
     return bool(
         (text.isascii() and text.isdigit())
         or text in _DOUBLE_WORDS
@@ -236,17 +266,33 @@ def _has_leading_zero(text: str) -> bool:
     return len(digits) > 1 and digits[0] == "0"
 
 
-def _nearly(name: str, values: Sequence[str], habits: Habits) -> str:
-    """A note on a column of which all but one or two words are of one type."""
-    others = [value for value in values if not (_is_number(value) or time_format([value]))]
-    words = sorted(set(others))
-    if not words or len(words) > 3 or len(others) > (1 - _NEARLY) * len(values):
-        return ""
-    rest = [value for value in values if value not in words]
+def listed(values: Sequence[str]) -> str:
+    """Values in words, each once: the first ones, and how many more there are."""
+    distinct = list(dict.fromkeys(values))
+    more = len(distinct) - _MOST_SHOWN
+    shown = ", ".join(repr(value) for value in distinct[:_MOST_SHOWN])
+    return shown if more <= 0 else f"{shown} and {more} more"
+
+
+def _nearly(name: str, values: Sequence[str], habits: Habits) -> ValueKind:
+    """A column of texts, and what keeps it from being numbers or times."""
+    others = [value for value in values if not (is_number(value) or time_format([value]))]
+    affixes = {affix for value in others for affix in affixes_of(value)}
+    if affixes and len(affixes) <= _MOST_SYMBOLS:
+        symbols = sorted(affixes)
+        kind = _typed(name, [without_symbols(value, symbols) for value in values], habits)
+        if kind is not None and kind.type in ("bigint", "double"):
+            return ValueKind("string", symbols=tuple(symbols), would_be=kind.type)
+    if not others or len(others) > (1 - _NEARLY) * len(values):
+        return ValueKind("string")
+    rest = [value for value in values if value not in others]
     kind = _typed(name, rest, habits)
     if kind is None or kind.type == "string":
-        return ""
-    return (
-        f"`{name}` would be {kind.type.upper()} but for {', '.join(repr(w) for w in words)}, and "
-        f"stays STRING: 'csv.null-literals' = '{'|'.join(words)}' reads that as NULL"
-    )
+        return ValueKind("string")
+    return ValueKind("string", misfits=tuple(dict.fromkeys(others)), would_be=kind.type)
+
+
+def affixes_of(text: str) -> list[str]:
+    """The texts before and behind a number; none if the text is no number with such texts."""
+    found = _WITH_AFFIXES.fullmatch(text)
+    return [] if found is None else [affix for affix in found.group("before", "behind") if affix]

@@ -238,6 +238,8 @@ class SessionCatalog:
 
     def view(self, name: Name) -> exp.Query | None:
         """The query behind a view, a copy, or None."""
+        if self._files.view(".".join(name)) is not None:
+            return None  # without a look into files that options may be needed to read
         entry = self.entry(name)
         if not isinstance(entry, View):
             return None

@@ -117,7 +117,9 @@ class FilesByName:
     def notes(self) -> tuple[str, ...]:
         """What the samples of a statement's files do not say for certain."""
         return tuple(
-            f"{name}: {note}" for name, found in self._found.items() for note in found.notes
+            f"{name_of_files(self._named[name].path)}: {note}"
+            for name, found in self._found.items()
+            for note in found.notes
         )
 
     def table(self, name: str) -> TableSpec | None:

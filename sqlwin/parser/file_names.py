@@ -39,6 +39,7 @@ _READERS = {
 }
 # Their arguments, and the options of a table that say the same
 _ARGUMENTS = {
+    "comment": "csv.comment",
     "compression": "compression",
     "decimal_separator": "csv.decimal-separator",
     "delim": "csv.field-delimiter",
@@ -48,8 +49,11 @@ _ARGUMENTS = {
     "header": "header",
     "ignore_errors": "csv.ignore-parse-errors",
     "nullstr": "csv.null-literals",
+    "number_symbols": "csv.number-symbols",
     "quote": "csv.quote-character",
     "sep": "csv.field-delimiter",
+    "skip": "csv.skip-lines",
+    "skip_below_header": "csv.skip-lines-below-header",
     "thousands": "csv.thousands-separator",
 }
 # Those that ask for what is done anyway

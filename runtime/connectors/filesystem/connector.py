@@ -30,6 +30,7 @@ from runtime.connectors.options.formats import (
     format_option_names,
 )
 from runtime.connectors.options.known import FILESYSTEM
+from runtime.detection.lines import REPEATED, SKIP_BELOW
 from runtime.errors import CatalogError, nearest
 from runtime.spec.table import TableColumn, TableSpec
 
@@ -65,6 +66,11 @@ def validate(spec: TableSpec) -> None:
         if prefix in FORMATS and prefix != file_format:
             known = [n for n in (*own, *names) if n.startswith(file_format)]
             raise unknown_option(spec, name, known)
+    for option in (SKIP_BELOW, REPEATED):
+        if option in values and spec.columns and values.get("header", "false").lower() != "true":
+            raise bad_option(
+                spec, f"'{option}' needs a header, and 'header' is not 'true'", "'header' = 'true'"
+            )
     formats = [name for name, _ in spec.options if TIME_FORMAT.fullmatch(name)]
     check_options(spec, {**FILESYSTEM, **own}, [*names, *formats])
     check_columns(spec, list(METADATA))

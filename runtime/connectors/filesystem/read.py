@@ -28,8 +28,14 @@ from runtime.connectors.connector import AVRO_PACKAGE, NO_AVRO, missing_package
 from runtime.connectors.filesystem.loaded import loaded_once
 from runtime.connectors.filesystem.nanoseconds import has_nanoseconds, read_nanoseconds
 from runtime.connectors.filesystem.publish import finish_replacing
-from runtime.connectors.filesystem.stored import FILE_METADATA, read_stored
-from runtime.connectors.filesystem.text import TextReading, allow_encoding, text_reading
+from runtime.connectors.filesystem.records import load_records
+from runtime.connectors.filesystem.stored import read_stored
+from runtime.connectors.filesystem.text import (
+    TextReading,
+    allow_encoding,
+    file_metadata,
+    text_reading,
+)
 from runtime.connectors.options.checks import bad_option, option_values
 from runtime.connectors.options.formats import SELF_DESCRIBING, format_of, spark_options
 from runtime.errors import CatalogError, ExecutionError, SqlwinError
@@ -146,6 +152,8 @@ def _read(
             dataframe = reader.load(paths)
         elif file_format in SELF_DESCRIBING:
             dataframe = with_partition_types(reader, spec, paths)
+        elif text is not None and (rules := text.line_rules) is not None:
+            dataframe = load_records(spark, spark.read, text, rules, paths)
         else:
             schema = schema_to_read(spark, spec, file_format, options, paths)
             if text is not None:
@@ -256,9 +264,7 @@ def declared_column(
             return text.value(dataframe, column, found[0])
     if column.metadata is None:
         return pick(dataframe, spec, column, origin)
-    is_column = FILE_METADATA in dataframe.columns
-    of_file = dataframe[FILE_METADATA] if is_column else dataframe.metadataColumn(FILE_METADATA)
-    value = of_file[METADATA[column.metadata]]
+    value = file_metadata(dataframe)[METADATA[column.metadata]]
     if column.metadata in ("file.path", "file.name"):
         value = decoded_uri(value)
     return value.cast(declared_type(spec, column)).alias(column.name)
@@ -266,7 +272,7 @@ def declared_column(
 
 def file_path(dataframe: DataFrame) -> Column:
     """The path of the file that a row comes from."""
-    return decoded_uri(dataframe.metadataColumn("_metadata")["file_path"])
+    return decoded_uri(file_metadata(dataframe)["file_path"])
 
 
 def decoded_uri(value: Column) -> Column:

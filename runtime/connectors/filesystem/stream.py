@@ -32,6 +32,7 @@ from runtime.connectors.filesystem.read import (
     schema_to_read,
     with_partition_types,
 )
+from runtime.connectors.filesystem.records import load_records
 from runtime.connectors.filesystem.stored import UNREAD_ROWS, UnreadRows
 from runtime.connectors.filesystem.text import allow_encoding, text_reading
 from runtime.connectors.options.checks import duration_us, is_monitored, option_values
@@ -103,16 +104,30 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
             hint="SET 'execution.runtime-mode' = 'batch', or write the files in microseconds",
         )
     with translated_errors(partial(explain, spec, origin)):
-        schema = _schema(
-            spark, spec, file_format, options, path, files is not None and first is None
-        )
+        is_empty = files is not None and first is None
         text = text_reading(spec, file_format, options)
+        rules = None if text is None else text.line_rules
+        schema = (
+            StructType()
+            if rules is not None
+            else _schema(spark, spec, file_format, options, path, is_empty)
+        )
         if text is not None and file_format not in SELF_DESCRIBING:
             schema = text.schema(schema)
         reader: Any = spark.readStream.format(file_format)
         read_options = options if text is None else text.reader_options
         reader = reader.options(**read_options, **file_source_options(spec))
-        if spec.columns:
+        if text is not None and rules is not None:
+            dataframe = load_records(
+                spark,
+                spark.readStream,
+                text,
+                rules,
+                path,
+                file_source_options(spec),
+                is_empty=is_empty,
+            )
+        elif spec.columns:
             dataframe = load_text(reader, schema, file_format, options, text, path)
         else:
             dataframe = reader.schema(schema).load(path)

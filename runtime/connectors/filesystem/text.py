@@ -9,7 +9,7 @@ Spark does not read. What does not fit fails the task with the file, the column 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import reduce
@@ -29,8 +29,11 @@ from pyspark.sql.types import (
 )
 
 from runtime.connectors.columns import BROKEN_RECORD, declared_type, physical_columns, spelled_type
+from runtime.connectors.filesystem.stored import FILE_METADATA
 from runtime.connectors.options.checks import option_values
 from runtime.connectors.options.formats import ONLY_READ, TIME_UNITS, column_formats
+from runtime.detection.dialect import Dialect
+from runtime.detection.lines import COMMENT, LineRules, line_rules
 from runtime.detection.places import BETWEEN, MOST_CHARACTERS, RECORD, VALUE, FileReading
 from runtime.detection.times import ISO
 from runtime.names import quoted
@@ -64,6 +67,31 @@ class TextReading:
     options: dict[str, str]
     formats: dict[str, str]
     refuses: bool
+
+    @property
+    def dialect(self) -> Dialect:
+        """How a record of CSV is split into fields."""
+        get = self.options.get
+        return Dialect(
+            get("sep", get("delimiter", ",")),
+            get("quote", '"'),
+            get("escape", '"'),
+            get("comment", ""),
+        )
+
+    @property
+    def line_rules(self) -> LineRules | None:
+        """How lines of CSV become records; None if Spark's reader needs no help."""
+        if self.format != "csv":
+            return None
+        is_whole = self.options.get("multiLine", "false").lower() == "true"
+        rules = line_rules(
+            {COMMENT: self.options.get("comment", ""), **option_values(self.spec)},
+            has_header=self.options.get("header", "false").lower() == "true",
+            quote=self.dialect.quote if is_whole else "",
+            escape=self.dialect.escape if is_whole else "",
+        )
+        return None if rules.is_spark_enough() else rules
 
     @property
     def checks_records(self) -> bool:
@@ -176,7 +204,11 @@ class TextReading:
         if isinstance(type_, NumericType):
             values = option_values(self.spec)
             group = values.get("csv.thousands-separator", "")
-            decimal = values.get("csv.decimal-separator", ".")
+            implied = "," if group == "." else "."
+            decimal = values.get("csv.decimal-separator", implied)
+            symbols = list(filter(None, values.get("csv.number-symbols", "").split("|")))
+            if symbols:
+                text = _without_symbols(text, symbols)
             if group:
                 text = _ungrouped(text, group, decimal)
             if decimal != ".":
@@ -198,14 +230,17 @@ class TextReading:
         )
         get = self.options.get
         name = self.spec.name
+        rules = self.line_rules or LineRules(comment=self.dialect.comment)
         return FileReading(
             table=name,
             format=self.format,
             fields=fields,
-            delimiter=get("sep", get("delimiter", ",")),
-            quote=get("quote", '"'),
-            escape=get("escape", '"'),
-            comment=get("comment", ""),
+            delimiter=self.dialect.delimiter,
+            quote=self.dialect.quote,
+            escape=self.dialect.escape,
+            comment=rules.comment,
+            skip=rules.skip,
+            skip_below=rules.skip_below,
             encoding=get("encoding", get("charset", "")),
             has_header=get("header", "false").lower() == "true",
             nulls="|".join([*filter(None, [get("nullValue", "")]), *self._nulls]),
@@ -225,7 +260,7 @@ def text_reading(spec: TableSpec, file_format: str, options: dict[str, str]) -> 
         return None
     formats = column_formats(spec)
     names = {name.lower() for name, _ in spec.options}
-    own = [n for n in names if n.partition(".")[2] in ONLY_READ]
+    own = [n for n in names if n.partition(".")[2] in ONLY_READ or n == COMMENT]
     if file_format not in ("csv", "json"):
         return TextReading(spec, file_format, options, formats, refuses=True) if formats else None
     mode = options.get("mode", "FAILFAST").upper()
@@ -261,7 +296,20 @@ def _is_convertible(type_: DataType) -> bool:
 
 
 def _file(dataframe: DataFrame) -> Column:
-    return dataframe.metadataColumn("_metadata")["file_path"]
+    return file_metadata(dataframe)["file_path"]
+
+
+def file_metadata(dataframe: DataFrame) -> Column:
+    """Spark's metadata of the file of a row: a column, or what Spark's reader brings."""
+    is_column = FILE_METADATA in dataframe.columns
+    return dataframe[FILE_METADATA] if is_column else dataframe.metadataColumn(FILE_METADATA)
+
+
+def _without_symbols(text: Column, symbols: Sequence[str]) -> Column:
+    """A number without the symbols around it; see `runtime.detection.values.without_symbols`."""
+    one = "|".join(re.escape(symbol) for symbol in sorted(symbols, key=len, reverse=True))
+    text = F.regexp_replace(text, rf"^\s*([+-]?)\s*(?:{one})\s*", "$1")
+    return F.regexp_replace(text, rf"\s*(?:{one})\s*$", "")
 
 
 def _ungrouped(text: Column, group: str, decimal: str) -> Column:

@@ -13,6 +13,7 @@ from runtime.connectors.options.checks import (
     one_character,
     switch,
     unknown_option,
+    whole_number,
 )
 from runtime.spec.table import TableSpec
 
@@ -47,6 +48,15 @@ FLINK_OPTIONS: Mapping[str, Mapping[str, Option]] = {
         "csv.null-literals": Option("texts that are read as NULL, with | between them"),
         "csv.decimal-separator": choice("what stands before fractions", ".", ","),
         "csv.thousands-separator": Option("what stands between groups of digits", one_character),
+        "csv.number-symbols": Option(
+            "texts around numbers that are left out, such as € and %, with | between them"
+        ),
+        "csv.comment": Option("the beginning of lines that are skipped"),
+        "csv.skip-lines": Option("number of lines above the header to skip", whole_number(0)),
+        "csv.skip-lines-below-header": Option(
+            "number of lines below the header to skip, such as a row of units", whole_number(0)
+        ),
+        "csv.skip-repeated-headers": switch("lines that repeat the header are skipped"),
     },
     "json": {
         "json.ignore-parse-errors": switch("broken lines are left out"),
@@ -76,7 +86,15 @@ _OF_FILES = frozenset(
     "columnnameofcorruptrecord dropfieldifallnull".split()
 )
 # Options that say how text is read, and that nothing is written by
-ONLY_READ = ("null-literals", "decimal-separator", "thousands-separator")
+ONLY_READ = (
+    "null-literals",
+    "decimal-separator",
+    "thousands-separator",
+    "number-symbols",
+    "skip-lines",
+    "skip-lines-below-header",
+    "skip-repeated-headers",
+)
 _EVERY_FORMAT = (
     "basePath compression ignoreCorruptFiles ignoreMissingFiles maxRecordsPerFile modifiedAfter "
     "modifiedBefore partitionOverwriteMode pathGlobFilter recursiveFileLookup"
@@ -218,6 +236,8 @@ def _csv_options(flink: Mapping[str, str]) -> dict[str, str]:
         options["quote"] = ""
     if flink.get("csv.allow-comments", "false").lower() == "true":
         options["comment"] = "#"
+    if len(comment := flink.get("csv.comment", "")) == 1:
+        options["comment"] = comment  # longer ones are skipped before Spark parses a line
     return options
 
 

@@ -141,8 +141,8 @@ def test_thousands_or_fractions_that_no_value_tells_apart_stay_text(tmp_path: Pa
     path = written(tmp_path / "f.csv", "a;b\nx;0\ny;1,234\nz;5,678\n")
     found = detected(path)
     assert types(found)["b"] == "STRING"
-    assert "values such as 1,234" in found.notes[0]
-    assert "'csv.decimal-separator' says which" in found.notes[0]
+    assert "`b` has '1,234', '5,678', which may be thousands" in found.notes[0]
+    assert "set 'csv.decimal-separator'" in found.notes[0]
     said = detected(path, csv__decimal_separator=",")
     assert types(said)["b"] == "DOUBLE"
 
@@ -285,3 +285,137 @@ def test_no_more_than_a_sample_is_read(tmp_path: Path) -> None:
     line = "2025-01-01 10:00:00,1\n"
     path = written(tmp_path / "f.csv", "ts,v\n" + line * 100_000 + "2025-01-01 10:00:00,abc\n")
     assert types(detected(path)) == {"ts": "TIMESTAMP_NTZ", "v": "BIGINT"}
+
+
+def test_excels_first_line_names_the_delimiter(tmp_path: Path) -> None:
+    found = detected(written(tmp_path / "f.csv", "sep=;\r\nZeit;Wert\r\n2026-01-01 10:00:00;1\r\n"))
+    assert types(found) == {"Zeit": "TIMESTAMP_NTZ", "Wert": "BIGINT"}
+    assert options(found) == {
+        "csv.skip-lines": "1",
+        "csv.field-delimiter": ";",
+        "header": "true",
+    }
+    assert found.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("top", "n_lines"),
+    [
+        ("Report of the station\n", 1),
+        ("Report\nmade, by hand\n\n", 3),
+        ("Report,,\n,,\n", 2),
+        ("Station,Bonn\nSerial,0815\n\n", 3),
+        ("Station,Bonn,NRW\nSerial,0815,a\n\n", 3),
+        ("", None),
+        ("\n\n", None),
+    ],
+)
+def test_a_preamble_above_the_header_is_left_out(
+    tmp_path: Path, top: str, n_lines: int | None
+) -> None:
+    table = "ts,v,name\n2026-01-01 10:00:00,1,a\n2026-01-01 11:00:00,2,b\n2026-01-01 12:00:00,3,c\n"
+    found = detected(written(tmp_path / "f.csv", top + table))
+    assert types(found) == {"ts": "TIMESTAMP_NTZ", "v": "BIGINT", "name": "STRING"}
+    skipped = {} if n_lines is None else {"csv.skip-lines": str(n_lines)}
+    assert options(found) == {**skipped, "header": "true"}
+    assert [n_lines is not None] * bool(found.notes) == ["left out" in note for note in found.notes]
+    if n_lines is not None:
+        said = detected(tmp_path / "f.csv", csv__skip_lines=str(n_lines))
+        assert (types(said), said.notes) == (types(found), ())
+
+
+@pytest.mark.parametrize(
+    ("units", "n_lines"),
+    [
+        (",°C,m/s\n", 1),
+        ("s,degC,\n", 1),
+        ("timestamp,double,float\n", 1),
+        ("TS,Deg C,Volts\n,Avg,Smp\n", 2),
+        ("[UTC],[°C],[-]\n", 1),
+    ],
+)
+def test_a_row_of_units_or_types_below_the_header_is_left_out(
+    tmp_path: Path, units: str, n_lines: int
+) -> None:
+    rows = "".join(f"2026-01-01 1{i}:00:00,{i}.5,{i}.25\n" for i in range(9))
+    path = written(tmp_path / "f.csv", f"time,temp,wind\n{units}{rows}")
+    found = detected(path)
+    assert types(found) == {"time": "TIMESTAMP_NTZ", "temp": "DOUBLE", "wind": "DOUBLE"}
+    assert options(found) == {"csv.skip-lines-below-header": str(n_lines), "header": "true"}
+    assert "below the header" in found.notes[0]
+    assert detected(path, csv__skip_lines_below_header=str(n_lines)).notes == ()
+
+
+def test_a_first_record_with_a_broken_value_is_no_row_of_units(tmp_path: Path) -> None:
+    rows = "".join(f"Bonn,{i}\n" for i in range(20))
+    found = detected(written(tmp_path / "f.csv", f"town,v\nKöln,broken\n{rows}"))
+    assert options(found) == {"header": "true"}
+    assert "but for 'broken'" in found.notes[0]
+    assert "'csv.skip-lines-below-header' = '1' leaves out the line below" in found.notes[0]
+    one = detected(written(tmp_path / "g.csv", "v\nbroken\n" + "1\n" * 20), format="csv")
+    assert list(types(one)) == ["v"]
+
+
+def test_notes_name_all_values_and_go_away_with_the_option_they_ask_for(tmp_path: Path) -> None:
+    rows = "".join(f"{i},{i}.5,n/a\n" for i in range(40))
+    path = written(tmp_path / "f.csv", f"a,b,c\nlost,1,2\n3,gone,4\n{rows}5,broken,6\n")
+    found = detected(path)
+    assert types(found) == {"a": "STRING", "b": "STRING", "c": "BIGINT"}
+    assert len(found.notes) == 2
+    assert "but for 'gone', 'broken'" in found.notes[1]
+    words = "n/a|lost|gone|broken"
+    assert all(f"'csv.null-literals' = '{words}'" in note for note in found.notes)
+    said = detected(path, csv__null_literals=words)
+    assert types(said) == {"a": "BIGINT", "b": "DOUBLE", "c": "BIGINT"}
+    assert said.notes == ()
+    # an option that settles some of it leaves the rest of the note
+    some = detected(path, csv__null_literals="n/a|lost|gone")
+    assert types(some) == {"a": "BIGINT", "b": "STRING", "c": "BIGINT"}
+    assert "but for 'broken'," in some.notes[0]
+    assert f"= '{words}'" in some.notes[0]
+
+
+def test_no_note_advises_to_read_a_header_as_null(tmp_path: Path) -> None:
+    rows = "".join(f"2026-01-01 10:00:{i:02},{i}\n" for i in range(20))
+    headed = detected(written(tmp_path / "f.csv", f"ts,2024\n{rows}"))
+    assert "'header' = 'true' takes the first line" in headed.notes[0]
+    assert "null-literals" not in headed.notes[0]
+    twice = detected(written(tmp_path / "g.csv", f"ts,v\n{rows}ts,v\n{rows}"))
+    assert len(twice.notes) == 2
+    assert all("'csv.skip-repeated-headers' = 'true'" in note for note in twice.notes)
+    assert not any("null-literals" in note for note in twice.notes)
+    said = detected(tmp_path / "g.csv", csv__skip_repeated_headers="true")
+    assert types(said) == {"ts": "TIMESTAMP_NTZ", "v": "BIGINT"}
+    assert said.notes == ()
+
+
+def test_symbols_around_numbers_are_left_out_on_request(tmp_path: Path) -> None:
+    text = "a;b;c\n1.234,50 €;12 %;x\n-0,50 €;3,5%;y\n€ 2,00;-1 %;z\n"
+    path = written(tmp_path / "f.csv", text)
+    found = detected(path)
+    assert types(found) == {"a": "STRING", "b": "STRING", "c": "STRING"}
+    assert "`a` has '€' around numbers" in found.notes[0]
+    assert all("'csv.number-symbols' = '€|%'" in note for note in found.notes)
+    said = detected(path, csv__number_symbols="€|%")
+    assert types(said) == {"a": "DOUBLE", "b": "DOUBLE", "c": "STRING"}
+    assert said.notes == ()
+
+
+def test_a_thousands_separator_alone_says_what_the_other_mark_is(tmp_path: Path) -> None:
+    path = written(tmp_path / "f.csv", "a;b\nx;0\ny;1,234\nz;5,678\n")
+    said = detected(path, csv__thousands_separator=",")
+    assert types(said)["b"] == "BIGINT"
+    assert said.notes == ()
+
+
+def test_a_comment_of_several_characters(tmp_path: Path) -> None:
+    path = written(tmp_path / "f.csv", "// made\nts,v\n// more\n2026-01-01,1\n")
+    found = detected(path, csv__comment="//")
+    assert types(found) == {"ts": "DATE", "v": "BIGINT"}
+
+
+def test_a_blank_line_between_records_makes_no_preamble_of_them(tmp_path: Path) -> None:
+    text = "name,city\nAnn,Bonn\n\nBob,Rome\nEve,Oslo\nTom,Kyiv\n"
+    found = detected(written(tmp_path / "f.csv", text))
+    assert list(types(found)) == ["name", "city"]
+    assert options(found) == {"header": "true"}

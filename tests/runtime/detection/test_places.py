@@ -99,3 +99,32 @@ def test_files_of_this_directory_are_named_without_it(
 def test_another_message_is_left_as_it_is() -> None:
     assert explained_message("division by zero") is None
     assert explained_message(f"{VALUE}{BETWEEN}only two") is None
+
+
+def test_a_header_is_never_to_be_read_as_null(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("made by hand\nts,v\n2025-01-01,1\nts,v\n")
+    reading = FileReading("t", "csv", "v", "BIGINT", index=1, fields=FIELDS, skip=1)
+    message, hint = said(VALUE, reading, path, "v")
+    assert message == f"{path}, line 2, column `v`: 'v' is no BIGINT"
+    assert hint is not None
+    assert hint.startswith("'header' = 'true' takes the first line as the names")
+    assert "null-literals" not in hint
+    headed = FileReading("t", "csv", "v", "BIGINT", fields=FIELDS, skip=1, has_header=True)
+    message, hint = said(VALUE, headed, path, "v")
+    assert message == f"{path}, line 4, column `v`: 'v' is no BIGINT"
+    assert hint is not None
+    assert hint.startswith("'csv.skip-repeated-headers' = 'true'")
+    assert "null-literals" not in hint
+
+
+def test_a_row_of_units_and_symbols_have_options_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("ts,v\ns,m\n\n# more\n2025-01-01,1\n2025-01-01,5 €\n")
+    reading = FileReading("t", "csv", "v", "BIGINT", fields=FIELDS, has_header=True, comment="#")
+    message, hint = said(VALUE, reading, path, "m")
+    assert "line 2, column `v`" in message
+    assert hint is not None and "'csv.skip-lines-below-header' = '1'" in hint
+    message, hint = said(VALUE, reading, path, "5 €")
+    assert "line 6, column `v`" in message
+    assert hint is not None and "'csv.number-symbols' = '€' reads the number" in hint

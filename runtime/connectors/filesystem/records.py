@@ -1,0 +1,207 @@
+"""CSV whose lines Spark's reader cannot tell apart: a preamble, rows of units, long comments.
+
+Spark reads lines of text, a function in Python leaves out the lines that hold no records, and
+Spark parses the records. Batch and stream take the same way.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, cast
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
+
+from runtime.connectors.columns import declared_schema, physical_columns
+from runtime.connectors.filesystem.stored import FILE_METADATA
+from runtime.connectors.filesystem.text import TextReading
+from runtime.detection.delimited import column_names
+from runtime.detection.lines import FileLines, LineRules
+from runtime.errors import ExecutionError
+from runtime.names import quoted
+from runtime.spark.workers import prepare_worker
+
+# Options of Spark's CSV reader that are about files and lines
+_OF_FILES = frozenset(
+    "basePath pathGlobFilter recursiveFileLookup modifiedAfter modifiedBefore ignoreCorruptFiles "
+    "ignoreMissingFiles lineSep maxFilesPerTrigger maxBytesPerTrigger latestFirst maxFileAge "
+    "fileNameOnly cleanSource sourceArchiveDir".split()
+)
+_OF_LINES = frozenset(
+    "comment header encoding charset multiLine enforceSchema compression inferSchema extension "
+    "samplingRatio columnPruning".split()
+)
+_RECORD, _START = "_sqlwin_record", "_sqlwin_start"
+_PARSED = "_sqlwin_parsed"
+_METADATA_DDL = (
+    f"{FILE_METADATA} struct<file_path: string, file_name: string, file_size: bigint, "
+    "file_modification_time: timestamp>"
+)
+
+
+def load_records(
+    spark: SparkSession,
+    reader: Any,
+    text: TextReading,
+    rules: LineRules,
+    paths: list[str] | str,
+    stream_options: Mapping[str, str] = MappingProxyType({}),
+    *,
+    is_empty: bool = False,
+) -> DataFrame:
+    """The columns of a table of CSV, as `text` reads them.
+
+    Args:
+        spark: the session.
+        reader: its reader of a batch or a stream, with no options yet.
+        text: how values are read.
+        rules: how lines become records.
+        paths: of the files.
+        stream_options: of Spark's source of streams.
+        is_empty: whether there is no file yet.
+
+    Raises:
+        ExecutionError: a file has another header.
+    """
+    spec, options = text.spec, text.options
+    declared = declared_schema(spec, physical_columns(spec))
+    named = {name.lower() for name in spec.partitioned_by}
+    partitions = StructType([f for f in declared.fields if f.name.lower() in named])
+    fields = [f for f in declared.fields if f.name.lower() not in named]
+    header = None
+    if rules.has_header and not is_empty:
+        listed = [paths] if isinstance(paths, str) else paths
+        header = first_header(spark.read, rules, options, listed)
+    if header is not None:
+        types = {f.name.lower(): f.dataType for f in fields}
+        cells = next(text.dialect.reader(io.StringIO(header, newline="")))
+        names = column_names(cells, len(cells))
+        fields = [StructField(n, types.get(n.lower(), StringType())) for n in names]
+    if options.get("enforceSchema", "false").lower() == "true":
+        header = None  # the names of the columns are not those of the header
+    every = {**options, **stream_options}
+    rows = read_records(reader, rules, every, partitions, paths, header)
+    return text.checked(parse_csv(rows, text.schema(StructType(fields)), text.reader_options))
+
+
+def read_records(
+    reader: Any,
+    rules: LineRules,
+    options: dict[str, str],
+    partitions: StructType,
+    paths: list[str] | str,
+    header: str | None = None,
+) -> DataFrame:
+    """The records of files, as text, with what is known of their files.
+
+    Args:
+        reader: Spark's reader, of a batch or a stream, with no options yet.
+        rules: how lines become records.
+        options: of Spark's reader of CSV.
+        partitions: columns that directories bring.
+        paths: of the files.
+        header: what the header of each file has to be; None: any, or there is none.
+
+    Returns:
+        `record`, the columns of `partitions`, and Spark's metadata of files.
+    """
+    is_whole = bool(rules.quote)
+    of_files = {k: v for k, v in options.items() if k in _OF_FILES}
+    schema = StructType([StructField("value", StringType()), *partitions.fields])
+    text = reader.format("text").options(**of_files, wholetext=str(is_whole).lower())
+    lines = text.schema(schema).load(paths)
+    metadata = lines.metadataColumn(FILE_METADATA)
+    names = ("file_path", "file_name", "file_size", "file_modification_time")
+    placed = lines.select(
+        lines["value"].cast("binary").alias(_RECORD),
+        *(lines[quoted(field.name)].alias(f"p{i}") for i, field in enumerate(partitions.fields)),
+        F.struct(*(metadata[name].alias(name) for name in names)).alias(FILE_METADATA),
+        metadata["file_block_start"].alias(_START),
+    )
+    encoding = options.get("encoding", options.get("charset", "utf-8"))
+    numbered = [StructField(f"p{i}", f.dataType) for i, f in enumerate(partitions.fields)]
+    ddl = cast(StructType, StructType.fromDDL(_METADATA_DDL))
+    brought = StructType([StructField(_RECORD, StringType()), *numbered, *ddl.fields])
+    rows: DataFrame = placed.mapInArrow(_left_records(rules, encoding, header), brought)
+    return rows.select(
+        rows[_RECORD],
+        *(rows[f"p{i}"].alias(f.name) for i, f in enumerate(partitions.fields)),
+        rows[FILE_METADATA],
+    )
+
+
+def parse_csv(rows: DataFrame, schema: StructType, options: dict[str, str]) -> DataFrame:
+    """The fields of records of CSV, beside the other columns of `rows`; see `read_records`."""
+    options = {k: v for k, v in options.items() if k not in _OF_FILES | _OF_LINES}
+    ddl = ", ".join(f"{quoted(f.name)} {f.dataType.simpleString()}" for f in schema.fields)
+    # a column of its own, so that a record is parsed once for all of its fields
+    parsed = rows.withColumn(_PARSED, F.from_csv(rows[_RECORD], ddl, options))
+    fields: list[Column] = [parsed[_PARSED].getField(f.name).alias(f.name) for f in schema.fields]
+    others = [parsed[quoted(name)] for name in rows.columns if name != _RECORD]
+    return parsed.select(*fields, *others)
+
+
+def first_header(
+    reader: Any, rules: LineRules, options: dict[str, str], paths: list[str]
+) -> str | None:
+    """The header of some file, as it is written; None: no file has one."""
+    rows = read_records(reader, _only_header(rules), options, StructType(), paths)
+    found = rows.select(_RECORD).limit(1).collect()
+    return None if not found else str(found[0][0])
+
+
+def _only_header(rules: LineRules) -> LineRules:
+    """Rules by which the header is the first record."""
+    return LineRules(rules.skip, comment=rules.comment, quote=rules.quote, escape=rules.escape)
+
+
+def _left_records(
+    rules: LineRules, encoding: str, header: str | None
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What a task makes of the lines of its parts of files."""
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
+        part: tuple[str, int] | None = None
+        lines = FileLines(rules)
+        for batch in batches:
+            texts = batch.column(0).to_pylist()
+            paths = batch.column(FILE_METADATA).field("file_path").to_pylist()
+            starts = batch.column(_START).to_pylist()
+            records: list[str] = []
+            rows: list[int] = []
+            for i, (data, path, start) in enumerate(zip(texts, paths, starts, strict=True)):
+                if (path, start) != part:
+                    part = (path, start)
+                    lines = FileLines(rules, is_start=start == 0)
+                text = data.decode(encoding, errors="replace")
+                had_header = lines.header is not None
+                found = lines.records(re.split("\r\n|\r|\n", text) if rules.quote else [text])
+                for record in found:
+                    records.append(record)
+                    rows.append(i)
+                if rules.quote:
+                    rest = list(lines.rest())
+                    records += rest
+                    rows += [i] * len(rest)
+                if not had_header and lines.header is not None:
+                    _check_header(lines.header, header, path)
+            kept = batch.take(pa.array(rows, pa.int64())).drop_columns([_RECORD, _START])
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(records, pa.string()), *kept.columns], names=[_RECORD, *kept.schema.names]
+            )
+
+    return read
+
+
+def _check_header(found: str, header: str | None, path: str) -> None:
+    if header is not None and found.strip() != header.strip():
+        raise ExecutionError(
+            f"the header of {path} is {found[:200]!r}, and that of other files {header[:200]!r}",
+            hint="give files of one header, by a glob that leaves the others out",
+        )
