@@ -86,6 +86,7 @@ class Connector:
         has_splits: whether tasks that read a table themselves know that number.
         keep: makes what a new table holds in this process, for as long as there is the table;
             None: it holds nothing.
+        file_format: the format of a table's files if Spark's own reader of it reads them.
     """
 
     name: str
@@ -106,6 +107,7 @@ class Connector:
     split: Callable[[TableSpec], str] | None = None
     has_splits: Callable[[TableSpec], bool] = lambda spec: False
     keep: Callable[[], object] | None = None
+    file_format: Callable[[TableSpec], str | None] = lambda spec: None
 
 
 def missing_package(spec: TableSpec, what: str, package: str) -> SetupError:

@@ -146,4 +146,5 @@ CONNECTOR = Connector(
     overwrites=True,
     write_stream=write_stream,
     explain=explain,
+    file_format=lambda spec: source_format(spec)[0].lower(),
 )

@@ -15,6 +15,7 @@ from runtime.connectors.options.checks import bad_option
 from runtime.connectors.writing import as_declared, is_declared, naming_output
 from runtime.errors import AnalysisError, CatalogError, nearest
 from runtime.frames.arrow_rows import BatchRows
+from runtime.frames.pushdown import without_pushdown
 from runtime.spark.errors import translated_errors
 from runtime.spec.table import LATE_ROWS, TableSpec
 
@@ -206,7 +207,8 @@ def _read(spark: SparkSession, spec: TableSpec, *, is_stream: bool) -> DataFrame
         )
     # with the statement at hand, the caller can say more than `translate`
     with explained_errors(connector, spec) if connector.explain else nullcontext():
-        return add_computed(read(spark, spec), spec)
+        rows = without_pushdown(read(spark, spec), connector.file_format(spec) or "")
+        return add_computed(rows, spec)
 
 
 def check_writable(spec: TableSpec, *, overwrite: bool) -> None:

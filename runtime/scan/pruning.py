@@ -135,8 +135,8 @@ def _can_compare(
     value: Any = constant.value
     if isinstance(value, str):
         value = value.encode()
-    is_known = values.low is not None and values.high is not None and value is not None
-    if not is_known or (isinstance(value, float) and math.isnan(value)):
+    # NaN compares with nothing; logs of lakes may have it for a bound
+    if any(each is None or _is_nan(each) for each in (values.low, values.high, value)):
         return True
     match function:
         case "=":
@@ -149,3 +149,7 @@ def _can_compare(
             return values.has_nan or bool(values.high > value)
         case _:
             return values.has_nan or bool(values.high >= value)
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)

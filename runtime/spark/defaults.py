@@ -26,6 +26,8 @@ OF_EACH_SESSION: Mapping[str, str] = MappingProxyType(
     {
         # Spark's default is INT96, which other readers refuse or take for times without a zone
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        # Statistics of cached batches leave NaN out, and Spark would skip rows with it
+        "spark.sql.inMemoryColumnarStorage.partitionPruning": "false",
     }
 )
 _LOCAL_MASTER = re.compile(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?")

@@ -29,6 +29,7 @@ from runtime.connectors.registry import (
 )
 from runtime.detection.detect import Detected
 from runtime.errors import AnalysisError, CatalogError, SqlwinError, nearest
+from runtime.frames.pushdown import without_pushdown
 from runtime.names import quoted
 from runtime.redaction import DEFAULT, Mask
 from runtime.scan.asked_once import asking_once
@@ -496,7 +497,8 @@ class SessionCatalog:
         elif isinstance(entry, View):
             dataframe = self._view_dataframe(entry)
         else:
-            dataframe = entry.dataframe
+            # it may read files of any format
+            dataframe = without_pushdown(entry.dataframe, "parquet")
         dataframe.createOrReplaceTempView(quoted(view))
         self.views_in_spark.show(view, self)
         self._shown[key] = dataframe

@@ -119,4 +119,5 @@ CONNECTOR = Connector(
     overwrites=True,
     open_batches=open_batches,
     idle_options=idle_options(FILESYSTEM),
+    file_format=lambda spec: format_of(option_values(spec)),
 )

@@ -218,6 +218,7 @@ DELTA_CONNECTOR = Connector(
     overwrites=True,
     open_batches=partial(_open_batches, write_delta),
     explain=about_table,
+    file_format=lambda spec: "parquet",
 )
 ICEBERG_CONNECTOR = Connector(
     "iceberg",
@@ -230,4 +231,5 @@ ICEBERG_CONNECTOR = Connector(
     overwrites=True,
     open_batches=partial(_open_batches, write_iceberg),
     explain=about_table,
+    file_format=lambda spec: "parquet",
 )
