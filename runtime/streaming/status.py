@@ -7,7 +7,9 @@ no pass of its own; `stream_status` reads it out of the query's progress.
 
 from __future__ import annotations
 
+import datetime as dt
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,8 +26,11 @@ STATUS = "$status"
 STATUS_DDL = (
     "struct<watermark_us: bigint, has_ended: boolean, "
     "sources: array<struct<watermark_us: bigint, is_idle: boolean>>, "
-    "n_late: bigint, n_null_times: bigint, n_rows: bigint, n_bytes: bigint, next_window_end_us: bigint, closed_us: bigint>"
+    "n_late: bigint, n_null_times: bigint, n_rows: bigint, n_bytes: bigint, "
+    "next_window_end_us: bigint, closed_us: bigint>"
 )
+# Over how long the rate of rows is measured
+_RATE_SECONDS = 60.0
 # Under this and the label of an operator its rows are counted, if they are
 ROWS_METRIC = "sqlwin.rows."
 
@@ -78,7 +83,7 @@ class StreamStatus:
 
     Attributes:
         batch: the number of the last micro-batch; None before the first is done.
-        rows_per_second: rows read a second.
+        rows_per_second: rows that arrived each second, over the last minute.
         n_input_rows: rows that the last micro-batch read.
         batch_seconds: how long it took.
         operators: its window operators, in the order of the data's way.
@@ -154,6 +159,7 @@ def stream_status(
     tally: Tally,
     reads: Sequence[int] = (),
     incomplete: tuple[str, ...] = (),
+    now_s: float | None = None,
 ) -> StreamStatus:
     """What the progress of a query says.
 
@@ -163,6 +169,7 @@ def stream_status(
         tally: what is added up over the whole run.
         reads: how often each source is read, see `reads_of_sources`; empty: as Spark counts.
         incomplete: see `StreamStatus`.
+        now_s: the time, in seconds since 1970; None: that of the clock.
     """
     if not progress:
         return StreamStatus()
@@ -170,7 +177,10 @@ def stream_status(
         tally.take(each)
     last = progress[-1]
     n_input_rows = rows_read(last, reads)
-    seconds = int(last["durationMs"].get("triggerExecution", 0)) / 1_000
+    seconds = _seconds_taken(last)
+    batches = [
+        (seconds_of(p["timestamp"]), _seconds_taken(p), rows_read(p, reads)) for p in progress
+    ]
     operators = []
     for number, names in enumerate(source_names):
         metrics = [m for p in progress if (m := window_metric(p, number)) is not None]
@@ -179,12 +189,53 @@ def stream_status(
             operators.append(_operator(metrics[-1], names, *dropped))
     return StreamStatus(
         batch=int(last["batchId"]),
-        rows_per_second=n_input_rows / seconds if seconds else 0.0,
+        rows_per_second=arrival_rate(batches, time.time() if now_s is None else now_s),
         n_input_rows=n_input_rows,
         batch_seconds=seconds,
         operators=tuple(operators),
         incomplete=incomplete,
     )
+
+
+def arrival_rate(batches: Sequence[tuple[float, float, int]], now_s: float) -> float:
+    """Return how many rows arrived each second, over the last minute.
+
+    The rows of a micro-batch arrived since the one before it began, so how long it took to process
+    them does not matter: 10 rows a second are 10, however fast each micro-batch is.
+
+    Args:
+        batches: of the last micro-batches, oldest first: when each began, in seconds since 1970,
+            how many seconds it took, and the rows that it read.
+        now_s: the time, in seconds since 1970.
+    """
+    if not batches:
+        return 0.0
+    last_s, took_s, n_rows = batches[-1]
+    if len(batches) == 1:
+        # nobody knows since when its rows were there
+        elapsed_s = max(took_s, now_s - last_s)
+        return n_rows / elapsed_s if 0 < elapsed_s <= _RATE_SECONDS + took_s else 0.0
+    # rows since then are not known yet; once the next micro-batch is overdue there are none
+    usual_s = last_s - batches[-2][0]
+    until_s = max(last_s, now_s - usual_s - took_s)
+    recent = [
+        number
+        for number, (began_s, seconds, _) in enumerate(batches)
+        if number and began_s + seconds >= until_s - _RATE_SECONDS
+    ]
+    if not recent:
+        return 0.0
+    since_s = batches[recent[0] - 1][0]
+    return sum(batches[number][2] for number in recent) / max(until_s - since_s, 0.001)
+
+
+def seconds_of(timestamp: str) -> float:
+    """Seconds since 1970 of a moment as Spark writes it, such as `2026-01-31T08:05:00.123Z`."""
+    return dt.datetime.fromisoformat(timestamp.replace("Z", "+00:00")).timestamp()
+
+
+def _seconds_taken(progress: Mapping[str, Any]) -> float:
+    return int(progress["durationMs"].get("triggerExecution", 0)) / 1_000
 
 
 def silence(status: StreamStatus, n_rows: int | None) -> str:

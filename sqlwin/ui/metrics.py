@@ -29,7 +29,12 @@ _OF_STREAM = (
     ("rows_late", "Rows that came when all their windows had closed.", "late", True),
     ("rows_without_time", "Rows without a time, which are in no window.", "without_time", True),
     ("rows_dropped", "Rows that went nowhere: late or without a time.", "dropped", True),
-    ("rows_per_second", "Rows read a second by the last micro-batch.", "rows_per_second", False),
+    (
+        "rows_per_second",
+        "Rows that arrived each second, over the last minute.",
+        "rows_per_second",
+        False,
+    ),
     ("last_batch_seconds", "How long the last micro-batch took.", "batch_seconds", False),
 )
 

@@ -88,7 +88,7 @@ class StreamView:
         begun: when it was started.
         batch: the number of the last micro-batch; None before the first is done.
         batch_seconds: how long it took.
-        rows_per_second: rows that it read a second.
+        rows_per_second: rows that arrived each second, over the last minute.
         rows_in: rows read in this run.
         rows_out: rows written in this run; None if the sink does not count them.
         late: rows in this run that came when all their windows had closed.

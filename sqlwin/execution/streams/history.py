@@ -5,8 +5,8 @@ Spark keeps its last hundred reports too, but hands all of them over again whene
 
 from __future__ import annotations
 
-import datetime as dt
 import threading
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,13 @@ from typing import Any
 from runtime.sinks.stream_sinks import StreamRun
 from runtime.streaming.heartbeat import is_heartbeat
 from runtime.streaming.source_reads import rows_read
-from runtime.streaming.status import StreamStatus, Tally, stream_status
+from runtime.streaming.status import (
+    StreamStatus,
+    Tally,
+    arrival_rate,
+    seconds_of,
+    stream_status,
+)
 
 # Points of the charts: half an hour of a stream with a micro-batch a second
 _MOST_POINTS = 1_800
@@ -126,7 +132,7 @@ class History:
             self._points.append(
                 BatchPoint(
                     batch,
-                    _seconds(str(progress["timestamp"])) + status.batch_seconds,
+                    seconds_of(str(progress["timestamp"])) + status.batch_seconds,
                     status.batch_seconds,
                     phases,
                     rows_in,
@@ -160,7 +166,10 @@ class History:
     def seen(self) -> tuple[StreamStatus, Totals, tuple[BatchPoint, ...]]:
         """How the stream stands, the sums, and the last micro-batches, oldest first."""
         with self._lock:
-            return self._status, self._totals, tuple(self._points)
+            points = tuple(self._points)
+            batches = [(point.at - point.seconds, point.seconds, point.rows_in) for point in points]
+            rate = arrival_rate(batches, time.time())
+            return replace(self._status, rows_per_second=rate), self._totals, points
 
 
 def phases_of(progress: Mapping[str, Any]) -> dict[str, float]:
@@ -170,8 +179,3 @@ def phases_of(progress: Mapping[str, Any]) -> dict[str, float]:
         if name in progress["durationMs"]:
             phases[word] = phases.get(word, 0.0) + int(progress["durationMs"][name]) / 1_000
     return phases
-
-
-def _seconds(timestamp: str) -> float:
-    """Seconds since 1970 of a moment as Spark writes it, such as `2026-01-31T08:05:00.123Z`."""
-    return dt.datetime.fromisoformat(timestamp.replace("Z", "+00:00")).timestamp()

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 import sqlwin
 from sqlwin.execution.streams.handle import StreamState
 from tests.end_to_end.stream_files import write_keys
+from tests.observing import wait_until
 
 STREAMING = "SET 'execution.runtime-mode' = 'streaming';"
 EVERY = "SET 'execution.checkpointing.interval' = '300 ms';"
@@ -85,10 +86,7 @@ def test_a_window_of_processing_time_closes_when_its_time_is_over_though_no_rows
         assert late[0] == "c"
         assert late[1] >= end
         # and what wakes the stream up is not among the rows that it read
-        deadline = time.monotonic() + 30
-        while stream.status().n_input_rows and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert stream.status().n_input_rows == stream.status().rows_per_second == 0
+        wait_until(lambda: not stream.status().n_input_rows)
 
 
 @pytest.mark.long

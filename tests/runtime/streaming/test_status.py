@@ -13,7 +13,9 @@ from runtime.streaming.status import (
     SourceStatus,
     StreamStatus,
     Tally,
+    arrival_rate,
     clock,
+    seconds_of,
     silence,
     status_notes,
     stream_status,
@@ -112,6 +114,7 @@ def test_status_is_read_from_the_progress_of_all_micro_batches() -> None:
         }
         return {
             "batchId": batch,
+            "timestamp": f"2026-01-31T08:05:0{batch}.000Z",
             "numInputRows": 5,
             "durationMs": {"triggerExecution": 400},
             "observedMetrics": {"sqlwin.window.0": metrics, "mine": {}},
@@ -123,9 +126,12 @@ def test_status_is_read_from_the_progress_of_all_micro_batches() -> None:
         tally.take(report)
     tally.take({**progress(2, 9, 9), "observedMetrics": {}})
     # Spark has forgotten the first of the three by now
-    status = stream_status([progress(1, 3, 7), progress(2, 0, 7)], [["bids"]], tally)
+    reports = [progress(1, 3, 7), progress(2, 0, 7)]
+    status = stream_status(
+        reports, [["bids"]], tally, now_s=seconds_of(reports[1]["timestamp"]) + 1
+    )
     (found,) = status.operators
-    assert (status.batch, status.rows_per_second, status.batch_seconds) == (2, 12.5, 0.4)
+    assert (status.batch, status.n_input_rows, status.batch_seconds) == (2, 5, 0.4)
     assert (found.watermark_us, found.n_late, found.n_null_times) == (7, 5, 3)
     assert status_notes(status) == (
         "5 rows came when all their windows had closed (numLateRecordsDropped)",
@@ -151,11 +157,13 @@ def test_rows_of_a_source_that_is_read_several_times_count_once() -> None:
         total = sum(each["numInputRows"] for each in sources)
         progress = {
             "batchId": 1,
+            "timestamp": "2026-01-31T08:05:00.000Z",
             "numInputRows": total,
             "durationMs": {"triggerExecution": 2_000},
             "sources": sources,
         }
-        status = stream_status([progress], [], Tally(0), reads)
+        now_s = seconds_of("2026-01-31T08:05:02.000Z")
+        status = stream_status([progress], [], Tally(0), reads, now_s=now_s)
         return status.n_input_rows, status.rows_per_second
 
     bids, asks, beat = reported("bids", 60), reported("asks", 7), reported(BEAT, 1)
@@ -170,6 +178,7 @@ def test_rows_that_stages_read_from_files_count_in_place_of_the_files() -> None:
     sources = [{"description": name, "numInputRows": n} for name, n in (("bids", 3), ("asks", 7))]
     progress = {
         "batchId": 1,
+        "timestamp": "2026-01-31T08:05:00.000Z",
         "numInputRows": 10,
         "durationMs": {"triggerExecution": 500},
         "sources": sources,
@@ -179,5 +188,27 @@ def test_rows_that_stages_read_from_files_count_in_place_of_the_files() -> None:
             "sqlwin.read.1.a.b": {"rows": None},
         },
     }
-    status = stream_status([progress], [], Tally(0), (PATHS, 1))
+    now_s = seconds_of("2026-01-31T08:05:00.500Z")
+    status = stream_status([progress], [], Tally(0), (PATHS, 1), now_s=now_s)
     assert (status.n_input_rows, status.rows_per_second) == (507, 1014)
+
+
+def test_the_rate_is_that_of_arrivals_however_fast_a_micro_batch_is() -> None:
+    # 10 rows a second, of which each micro-batch takes those of two seconds in 0.1 s
+    batches = [(100.0 + 2 * n, 0.1, 20) for n in range(20)]
+    assert arrival_rate(batches, 138.5) == pytest.approx(10)
+    assert arrival_rate(batches, 139.9) == pytest.approx(10)
+    # nothing comes any more
+    assert 4 < arrival_rate(batches, 170.0) < 7
+    assert arrival_rate(batches, 230.0) == 0
+    assert arrival_rate([], 100.0) == 0
+
+
+def test_the_rate_counts_a_minute_and_the_first_micro_batch_by_its_own_time() -> None:
+    assert arrival_rate([(100.0, 2.0, 60)], 102.0) == 30
+    assert arrival_rate([(100.0, 2.0, 60)], 110.0) == 6
+    # a long one, while the next one is not done yet
+    assert arrival_rate([(0.0, 300.0, 900), (300.0, 300.0, 600)], 700.0) == pytest.approx(2)
+    # what was before the last minute does not count
+    batches = [(float(n), 1.0, 1_000 if n < 100 else 1) for n in range(200)]
+    assert arrival_rate(batches, 200.0) == pytest.approx(1, rel=0.05)
