@@ -36,7 +36,7 @@ class ScriptPresenter:
     """Shows results one after the other, in one format, in one place.
 
     Rows go to standard output or the file, everything else to stderr. Between two results stands
-    a blank line, but not in JSON lines.
+    a blank line, but not in JSON lines, nor in a CSV file, which has one header.
 
     Args:
         format: `table` or another one that `writer_of` knows.
@@ -64,6 +64,7 @@ class ScriptPresenter:
         self._output = output
         self._bar = bar
         self._n_results = 0
+        self._columns: list[str] = []
         self._n_rows = 0
         self._begun = time.monotonic()
         if output is None:
@@ -90,7 +91,7 @@ class ScriptPresenter:
             click.echo(f"note: {note}", err=True)
 
     def _show_rows(self, result: Result, started: float) -> None:
-        self._separate()
+        is_continued = self._separate(result)
         if result.kind == "explain" and self._format in ("table", "markdown", "chart"):
             text = (result.text or "").rstrip("\n")
             self._write(f"```\n{text}\n```\n" if self._format == "markdown" else text + "\n")
@@ -98,7 +99,9 @@ class ScriptPresenter:
             self._show_table(result, started)
         else:
             columns, batches = self._rows(result, None)
-            write_rows = writer_of(self._format, self._output is not None)
+            write_rows = writer_of(
+                self._format, self._output is not None, has_header=not is_continued
+            )
             self._n_rows += write_rows(columns, batches, self._write)
         if self._output is None:
             sys.stdout.flush()
@@ -114,10 +117,20 @@ class ScriptPresenter:
         where = f"written to {self._output.path} ({elapsed(self._begun)})"
         click.echo(f"{counted(self._n_rows, 'rows')} {where}", err=True)
 
-    def _separate(self) -> None:
+    def _separate(self, result: Result) -> bool:
+        """Begin a result; whether its rows follow those of the result before without a header."""
+        columns = ["plan"] if result.kind == "explain" else list(result.columns)
+        before, self._columns = self._columns, columns
         self._n_results += 1
         if self._n_results == 1:
-            return
+            return False
+        if self._format == "csv" and self._output is not None:
+            if columns != before:
+                raise click.UsageError(
+                    "a CSV file holds one table, and there is a second result with other columns: "
+                    "write each to a file of its own"
+                )
+            return True
         if self._format == "json" and self._output is not None:
             raise click.UsageError(
                 "a JSON file holds one result, and there is a second one: "
@@ -125,6 +138,7 @@ class ScriptPresenter:
             )
         if self._format != "jsonl":
             self._write("\n")
+        return False
 
     def _show_table(self, result: Result, started: float) -> None:
         if self._output is None and result.open_stream is not None:

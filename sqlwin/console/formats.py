@@ -36,13 +36,19 @@ EXPLAIN_FORMAT_OF_SUFFIX = {
 }
 
 
-def writer_of(format: str, to_file: bool) -> Writer:
-    """What writes rows in a format other than `table`, to a file or to the screen."""
+def writer_of(format: str, to_file: bool, *, has_header: bool = True) -> Writer:
+    """What writes rows in a format other than `table`, to a file or to the screen.
+
+    Args:
+        format: one of `FORMATS`.
+        to_file: whether the rows go to a file.
+        has_header: whether CSV begins with the names of the columns.
+    """
     from sqlwin.display.charts.text import write_chart
     from sqlwin.display.formats import write_csv, write_json, write_json_lines, write_markdown
 
     writers: dict[str, Writer] = {
-        "csv": write_csv,
+        "csv": write_csv if has_header else partial(write_csv, has_header=False),
         "json": write_json,
         "jsonl": write_json_lines,
         "markdown": write_markdown,

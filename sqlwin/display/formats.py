@@ -55,14 +55,21 @@ def first_rows(batches: Iterable[pa.RecordBatch], max_rows: int | None) -> pa.Ta
     return pa.Table.from_batches([pa.record_batch(b.columns, schema=schema) for b in taken])
 
 
-def write_csv(columns: Sequence[str], batches: Iterable[pa.RecordBatch], write: Write) -> int:
-    r"""CSV as in RFC 4180, but lines end in `\n`: a header, then a line for each row.
+def write_csv(
+    columns: Sequence[str],
+    batches: Iterable[pa.RecordBatch],
+    write: Write,
+    *,
+    has_header: bool = True,
+) -> int:
+    r"""CSV as in RFC 4180, but lines end in `\n`: a header, if any, then a line for each row.
 
     A field is quoted where it holds a comma, a quote or a line break, and where it is the empty
     string; NULL is nothing at all.
     """
     # not by Arrow: the first array of Python values imports pandas
-    write(",".join(map(_csv_field, columns)) + "\n")
+    if has_header:
+        write(",".join(map(_csv_field, columns)) + "\n")
     n_rows = 0
     for piece in cut_batches(batches):
         n_rows += piece.num_rows

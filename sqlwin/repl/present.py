@@ -245,6 +245,7 @@ class PromptPresenter:
             self._thread.check()
             file.write(text)
 
+        is_continued = result.kind != "explain" and file.begin(result.columns, format)
         if result.kind == "explain":
             text = (result.text or "").rstrip("\n") + "\n"
             write(text)
@@ -261,7 +262,7 @@ class PromptPresenter:
             )
             write(stream.getvalue())
         else:
-            writer = writer_of(format, to_file=True)
+            writer = writer_of(format, to_file=True, has_header=not is_continued)
             n_rows = writer(result.columns, self._batches(result, None), write)
         file.flush()
         self._foot(n_rows, f" written to {file.path}", started)

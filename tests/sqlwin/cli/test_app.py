@@ -255,8 +255,8 @@ def test_sqlwin_debug_raises(sqlwin_run, monkeypatch):
 @pytest.mark.parametrize(
     ("suffix", "content"),
     [
-        (".csv", "n\n0\n\nn\n0\n"),
-        (".dat", "n\n0\n\nn\n0\n"),
+        (".csv", "n\n0\n0\n"),
+        (".dat", "n\n0\n0\n"),
         (".jsonl", '{"n":0}\n{"n":0}\n'),
         (".md", "| n |\n| ---: |\n| 0 |\n\n| n |\n| ---: |\n| 0 |\n"),
         (".txt", "n\n─\n0\n\nn\n─\n0\n"),
@@ -282,6 +282,14 @@ def test_json_is_one_array_and_a_second_result_does_not_fit_into_a_json_file(sql
     assert result.exit_code == 2
     assert "use --format jsonl" in result.stderr
     assert file.read_bytes() == before
+
+
+def test_a_result_of_other_columns_does_not_fit_into_a_csv_file(sqlwin_run, tmp_path):
+    file = tmp_path / "out.csv"
+    result = sqlwin_run("-e", "rows 1; values", "--output", str(file))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "a CSV file holds one table" in result.stderr
+    assert not file.exists()
 
 
 def test_the_output_stays_as_it_was_unless_all_went_well(sqlwin_run, tmp_path):

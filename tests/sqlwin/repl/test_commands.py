@@ -1,5 +1,6 @@
 """The backslash commands in a real terminal, over a session without Spark."""
 
+import json
 import time
 
 import pytest
@@ -62,11 +63,12 @@ def test_the_ending_of_a_file_says_how_rows_are_written(terminal, tmp_path):
     prompt.answers("rows 2;", "2 rows written to out.csv")
     prompt.answers(r"\o out.parquet", "closed out.csv", "rows go to out.parquet as parquet")
     prompt.answers("values; values;", "2 rows written", "2 rows written to out.parquet")
-    prompt.answers("rows 1;", "has rows with other columns")
     prompt.answers("plan;", "out.parquet takes rows alone")
-    prompt.answers(r"\o none.parquet", "closed out.parquet")
+    prompt.answers("rows 1;", "1 row written to out-2.parquet")
+    prompt.answers(r"\o none.parquet", "closed out-2.parquet")
     prompt.answers(r"\o", "closed none.parquet")
     assert (tmp_path / "out.csv").read_text() == "n\n0\n1\n"
+    assert parquet.read_table(tmp_path / "out-2.parquet").to_pydict() == {"n": [0]}
     written = parquet.read_table(tmp_path / "out.parquet")
     assert (
         written.num_rows == 4 and str(written.schema.field("window_start").type) == "timestamp[us]"
@@ -200,6 +202,27 @@ def test_formats_vertical_output_timing_and_null(prompt):
     prompt.answers(r"\format xml", "there is no format 'xml'")
     for back in (r"\x off", r"\null", r"\timing on"):
         prompt.answers(back)
+
+
+def test_a_file_for_programs_holds_one_table(terminal, tmp_path):
+    (tmp_path / "out-2.csv").write_text("somebody's")
+    prompt = terminal()
+    prompt.answers(r"\o out.csv", "rows go to out.csv as csv")
+    prompt.answers("rows 1; rows 2;", "1 row written to out.csv", "2 rows written to out.csv")
+    prompt.answers("wide 2;", "1 row written to out-3.csv")
+    prompt.answers(r"\o out.json", "closed out-3.csv", "rows go to out.json as json")
+    prompt.answers("rows 1; rows 2;", "1 row written to out.json", "2 rows written to out-2.json")
+    prompt.answers(r"\o out.md", "closed out-2.json", "rows go to out.md as markdown")
+    prompt.answers("rows 1; rows 2;", "1 row written to out.md", "2 rows written to out.md")
+    prompt.answers(r"\o", "closed out.md")
+    read = {path.name: path.read_text() for path in tmp_path.glob("out*")}
+    assert read["out.csv"] == "n\n0\n0\n1\n"
+    assert read["out-2.csv"] == "somebody's"
+    assert read["out-3.csv"] == "column_number_0,column_number_1\nvalue 0,value 1\n"
+    assert [json.loads(read[f"out{number}.json"]) for number in ("", "-2")] == [
+        [{"n": 0}],
+        [{"n": 0}, {"n": 1}],
+    ]
 
 
 def test_rows_can_go_to_a_file_and_sql_come_from_one(terminal, tmp_path):
