@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
 import tempfile
@@ -25,6 +24,8 @@ SQL_IS_WRONG = 1
 FAILED_WHILE_RUNNING = 3
 # What is said of a signal; of SIGHUP nothing, whose terminal is gone
 _SAID: dict[int, str] = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+# Of a line of SQL in an error that goes to a file or a pipe
+_FILE_COLUMNS = 200
 # Signals that ask a process to end
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # As of a program that does not mind the signal, so that `set -o pipefail` sees it
@@ -159,8 +160,23 @@ def _stop_behind(error: BaseException) -> KeyboardInterrupt | None:
 
 
 def report_text(error: SqlwinError) -> str:
-    """The report of an error, whose line of SQL fits on the screen, so that carets stand below."""
-    return error.report(shutil.get_terminal_size().columns if sys.stderr.isatty() else None)
+    """Return the report of an error, whose line of SQL fits on the screen.
+
+    Otherwise the screen would break the line, and carets would not stand below what they mark.
+    """
+    return error.report(_width_of_errors())
+
+
+def _width_of_errors() -> int:
+    """Return the columns of the terminal that shows errors; of a file, as many as are readable."""
+    named = os.environ.get("COLUMNS", "")
+    if named.isdigit() and int(named):
+        return int(named)
+    try:
+        # standard output, where `shutil.get_terminal_size` looks, may go elsewhere
+        return os.get_terminal_size(sys.stderr.fileno()).columns or _FILE_COLUMNS
+    except (OSError, ValueError):  # no terminal, or no file at all
+        return _FILE_COLUMNS
 
 
 def say_error(text: str) -> None:

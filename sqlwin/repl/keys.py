@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prompt_toolkit.application.current import get_app
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.completion import CompleteEvent, get_common_complete_suffix
+from prompt_toolkit.completion import CompleteEvent, Completion, get_common_complete_suffix
 from prompt_toolkit.enums import DEFAULT_BUFFER
 from prompt_toolkit.filters import Condition, Filter, has_focus, vi_insert_mode
 from prompt_toolkit.filters.app import emacs_insert_mode
@@ -63,7 +63,7 @@ def key_bindings() -> KeyBindings:
         # At once: a menu that is still being made for the last key would swallow this one.
         asked = CompleteEvent(completion_requested=True)
         found = list(buffer.completer.get_completions(buffer.document, asked))
-        if len(found) == 1:
+        if len(found) == 1 and _continues(buffer.text, buffer.cursor_position, found[0]):
             buffer.apply_completion(found[0])
         elif state is not None:
             buffer.complete_next()
@@ -87,6 +87,12 @@ def key_bindings() -> KeyBindings:
         buffer.delete_before_cursor(count=event.arg)
 
     return keys
+
+
+def _continues(text: str, at: int, completion: Completion) -> bool:
+    """Whether a completion begins with what was typed, and does not only hold it somewhere."""
+    typed = text[at + completion.start_position : at].lstrip("`")
+    return completion.text.lstrip("`'").lower().startswith(typed.lower())
 
 
 def _add_pair(keys: KeyBindings, opening: str, closing: str, typing: Filter) -> None:

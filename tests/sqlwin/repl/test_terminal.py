@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.sqlwin.repl.terminal import PROMPT, SECONDS, Terminal
+from tests.observing import wait_until
+from tests.sqlwin.repl.terminal import PROGRAM, PROMPT, SECONDS, Terminal
 
 
 def test_the_prompt_is_there_before_spark_and_says_so(terminal):
@@ -216,15 +217,29 @@ def test_the_history_is_there_in_the_next_run_and_can_be_searched(terminal):
 
 def test_tab_completes_tables_and_columns_of_the_session(prompt):
     prompt.type("ok; SELECT * FROM bi")
-    give_up = time.monotonic() + SECONDS
-    while "bids" not in prompt.screen.text():  # names are asked for in the background
-        assert time.monotonic() < give_up, prompt.screen.text()
-        prompt.type("\t")
-        time.sleep(0.3)
-        prompt.read()
+    wait_until(lambda: _presses_tab(prompt, "bids"), SECONDS, explain=prompt.screen.text)
     prompt.type(" WHERE pri\t")
     prompt.see("bids WHERE price")
     prompt.answers(";", "OK")
+
+
+def test_tab_takes_no_word_that_only_holds_what_was_typed(prompt):
+    prompt.type("ok; SELECT uppe")
+    wait_until(lambda: _presses_tab(prompt, "upper("), SECONDS, explain=prompt.screen.text)
+    prompt.type("\x03")
+    prompt.see(PROMPT)
+    # concat_ws holds it, and no other name
+    prompt.type("ok; SELECT cat_w\t")
+    prompt.shows("concat_ws(")
+    prompt.run(";")
+    prompt.see("SELECT cat_w;", "OK", PROMPT)
+
+
+def _presses_tab(prompt: Terminal, shown: str) -> bool:
+    """Press Tab, and say whether a text is shown: names are learnt in the background."""
+    prompt.type("\t")
+    prompt.read()
+    return any(shown in line.lower() for line in prompt.screen.display)
 
 
 def test_brackets_and_quotes_come_in_pairs_and_are_typed_over(prompt):
@@ -251,6 +266,22 @@ def test_what_is_given_is_run_first(terminal, tmp_path):
     other = Terminal(tmp_path, "-e", "rows 6")
     other.see("6 rows (", PROMPT)
     other.leave()
+
+
+@pytest.mark.parametrize("goes_on", ["", "> out.txt", "| cat"])
+def test_the_line_of_an_error_fits_on_the_screen_wherever_rows_go(goes_on, tmp_path):
+    # of 60 columns, of which standard output knows nothing if it goes elsewhere
+    line = "ok; " * 40 + "wrong here; " + "ok; " * 40
+    command = f"exec {sys.executable} {PROGRAM} run --no-progress -e '{line}' {goes_on}"
+    shell = Terminal(
+        tmp_path, command, size=(24, 60), program=("-c", "import os, sys; "
+        "os.execvp('sh', ['sh', '-c', sys.argv[2]])"),
+    )  # fmt: skip
+    shell.ended()
+    lines = shell.screen.text().split("\n")
+    (number,) = (i for i, line in enumerate(lines) if "^^^" in line)
+    assert lines[number].index("^") == lines[number - 1].index("wrong here")
+    assert lines[number - 2].strip() == "at line 1, column 161"
 
 
 def test_an_error_in_a_file_that_is_run_first_is_shown_and_the_prompt_stays(terminal, tmp_path):
