@@ -291,11 +291,15 @@ function timeline(host, use) {
 
   function placed() {
     if (gap) return { bars: lanes(windows.sessions([...SAMPLE, chosen], gap)), more: 0 };
-    const bars = lanes(windowsInView());
+    const all = windowsInView();
+    const isStaircase = use.kind === "HOP" && grid.longest > grid.stride;
+    // each a step lower than the one before: in the lane of one that has ended, the steps would
+    // begin again at the top
+    const bars = isStaircase ? all.map((each, lane) => ({ window: each, lane })) : lanes(all);
     if (Math.max(0, ...bars.map((b) => b.lane)) < MOST_LANES) return { bars, more: 0 };
     // too many to draw: those of the chosen row, the oldest and the newest
     const own = grid.windowsOf(chosen);
-    const half = 10;
+    const half = MOST_LANES / 2;
     const shown = own.length <= 2 * half ? own : [...own.slice(0, half), ...own.slice(-half)];
     const after = own.length > 2 * half ? half : shown.length;
     const found = shown.map((each, i) => ({ window: each, lane: i < after ? i : i + 1.4 }));

@@ -204,6 +204,16 @@ def test_the_slider_moves_the_row_and_the_page_says_where_it_goes(
         assert tab.locator(".answer").inner_text() != answers[-1]
 
 
+def test_each_window_of_a_hop_is_a_step_below_the_one_before(browser: Any, tmp_path: Path) -> None:
+    page = written(tmp_path, query(windows=[use(*WINDOWS["paired hop"])]))
+    with opened(browser, page) as tab:
+        boxes = [bar.bounding_box() for bar in tab.locator(".window-bar").all()]
+        places = sorted((box["x"], box["y"]) for box in boxes)
+        tops = [y for _, y in places]
+        assert len(set(tops)) == len(tops) > 3
+        assert tops == sorted(tops)
+
+
 def test_a_row_in_a_gap_is_in_no_window(browser: Any, tmp_path: Path) -> None:
     page = written(tmp_path, query(windows=[use(*WINDOWS["hop with gaps"])]))
     with opened(browser, page) as tab:
