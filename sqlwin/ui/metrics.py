@@ -31,7 +31,7 @@ _OF_STREAM = (
     ("rows_dropped", "Rows that went nowhere: late or without a time.", "dropped", True),
     (
         "rows_per_second",
-        "Rows that arrived each second, over the last minute.",
+        "Rows that arrived a second, over a minute.",
         "rows_per_second",
         False,
     ),
