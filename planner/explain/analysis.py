@@ -17,11 +17,7 @@ from planner.explain.document import (
 from runtime.spec.figures import counted, seconds_text, size_text, wall_clock_text
 
 _HEADS = ("operator", "rows in", "rows out", "bytes out", "task time", "peak memory")
-_SPARK_HEADS = ("Spark's operators", "rows out", "time", "memory", "part of")
-# What only counts rows for EXPLAIN ANALYZE
-_COUNTS = "CollectMetrics"
-_LOOP = "WholeStageCodegen"
-_STAGE_HEADS = ("stage", "tasks", "task time", "median", "slowest", "skew", "shuffled", "operators")
+_STAGE_HEADS = ("stage", "tasks", "task time", "median", "slowest", "skew", "operators")
 
 
 def analysis_text(query: QueryDocument) -> str:
@@ -38,11 +34,6 @@ def analysis_text(query: QueryDocument) -> str:
         begin = _stream_ended(analysis, analysis.stream)
     lines = ["== Execution ==", begin, ""]
     lines += _table(_HEADS, _operators(tree, analysis), n_left=1)
-    if any(each.seconds_with_input for each in analysis.operators.values()):
-        lines += ["", _CLOCK]
-    own = _spark_operators(tree, analysis)
-    if own:
-        lines += ["", *_table(_SPARK_HEADS, own, n_left=1, last_left=True), "", *_LOOPS]
     facts = list(_facts(tree, analysis))
     if facts:
         lines += ["", *facts]
@@ -53,6 +44,8 @@ def analysis_text(query: QueryDocument) -> str:
         lines += _micro_batches(analysis.stream.micro_batches, analysis.seconds)
     if analysis.stages:
         lines += ["", *_table(_STAGE_HEADS, _stages(tree, analysis), n_left=0, last_left=True)]
+    if analysis.spark_ui is not None:
+        lines += ["", f"Spark's own operators: {analysis.spark_ui}/SQL/"]
     return "\n".join(lines) + "\n"
 
 
@@ -84,46 +77,13 @@ def _operators(tree: Tree, analysis: Analysis) -> list[list[str]]:
 def _time(figures: Figures) -> str:
     if figures.seconds is None:
         return ""
-    return seconds_text(figures.seconds) + ("*" if figures.seconds_with_input else "")
+    return seconds_text(figures.seconds)
 
 
 def _memory(figures: Figures) -> str:
     if not figures.peak_memory_bytes:
         return ""
-    mark = " JVM" if figures.peak_memory_of == "jvm" else ""
-    return size_text(figures.peak_memory_bytes) + mark
-
-
-_CLOCK = "* Spark's clock, which also runs while the input of the operator is computed"
-# Projections, filters and joins have no clock but that of their loop
-_LOOPS = (
-    f"{_LOOP} is a loop into which Spark compiled what is indented below it; its clock runs from",
-    "its first row to its last, while its input is computed and its rows are taken as well",
-)
-
-
-def _spark_operators(tree: Tree, analysis: Analysis) -> list[list[str]]:
-    """What Spark ran of our operators, but for stages of Python: those are our operators."""
-    names = {each.id: each.name for each in tree.operators}
-    rows = []
-    for each in analysis.spark_operators:
-        is_measured = any(
-            figure is not None for figure in (each.rows_out, each.seconds, each.memory_bytes)
-        )
-        is_shown = is_measured or each.in_loop
-        if each.operator is None or each.name == _COUNTS or not is_shown:
-            continue
-        name = _LOOP if each.name.startswith(_LOOP) else each.name
-        rows.append(
-            [
-                "  " * each.in_loop + name,
-                _number(each.rows_out),
-                "" if each.seconds is None else seconds_text(each.seconds),
-                size_text(each.memory_bytes) if each.memory_bytes else "",
-                names[each.operator],
-            ]
-        )
-    return rows
+    return size_text(figures.peak_memory_bytes)
 
 
 def _facts(tree: Tree, analysis: Analysis) -> list[str]:
@@ -153,11 +113,10 @@ def _stages(tree: Tree, analysis: Analysis) -> list[list[str]]:
             str(stage.id),
             f"{stage.tasks:,}",
             seconds_text(stage.seconds),
-            "" if stage.median_seconds is None else seconds_text(stage.median_seconds),
-            "" if stage.slowest_seconds is None else seconds_text(stage.slowest_seconds),
+            seconds_text(stage.median_seconds),
+            seconds_text(stage.slowest_seconds),
             "" if stage.skew is None else f"{stage.skew:.1f}x",
-            size_text(stage.shuffle_write_bytes),
-            ", ".join(dict.fromkeys(names[name] for name in stage.operators)) or "Spark's alone",
+            ", ".join(dict.fromkeys(names[name] for name in stage.operators)),
         ]
         for stage in analysis.stages
     ]

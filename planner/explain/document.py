@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal, cast
 
-DOCUMENT_VERSION = 1
+DOCUMENT_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ class Analysis:
         rows_out: rows of the result.
         operators: by id of the physical operator.
         stages: of a stream, those of all micro-batches that ran the same operators as one.
-        spark_operators: what Spark ran, from the top.
+        spark_ui: the address of Spark's UI, which has its own operators; None: it is off.
         stream: what a stream did beside that.
     """
 
@@ -182,7 +182,7 @@ class Analysis:
     rows_out: int | None
     operators: Mapping[str, Figures]
     stages: tuple[StageEntry, ...]
-    spark_operators: tuple[SparkOperator, ...]
+    spark_ui: str | None
     stream: StreamAnalysis | None = None
 
 
@@ -198,10 +198,7 @@ class Figures:
         blobs_out: Arrow blobs that it gave.
         bytes_out: their size, compressed as they travel.
         seconds: in the operator's own code, all tasks added up.
-        seconds_with_input: whether they are Spark's, which count while the input is computed too.
-        peak_memory_bytes: what `peak_memory_of` says.
-        peak_memory_of: `worker`: resident set of the largest Python worker; `jvm`: the most memory
-            that the operator held in a task of Spark's.
+        peak_memory_bytes: resident set of the largest Python worker.
         counters: rows that were left out, by reason.
         task_rows_in: how rows fell to tasks.
     """
@@ -213,9 +210,7 @@ class Figures:
     blobs_out: int | None = None
     bytes_out: int | None = None
     seconds: float | None = None
-    seconds_with_input: bool = False
     peak_memory_bytes: int | None = None
-    peak_memory_of: Literal["worker", "jvm"] | None = None
     counters: Mapping[str, int] = field(default_factory=dict)
     task_rows_in: TaskRows | None = None
 
@@ -244,60 +239,25 @@ class TaskRows:
 
 @dataclass(frozen=True)
 class StageEntry:
-    """A stage of Spark's, or those of several micro-batches.
+    """A stage of Spark's in which Python operators ran, or those of several micro-batches.
 
     Attributes:
         id: Spark's number, of the first one.
         operators: ids of the operators that ran in it, in the order of the data.
         tasks: how many.
-        seconds: run time, all tasks added up.
+        seconds: in the operators' own code, all tasks added up.
         median_seconds: of a task.
         slowest_seconds: of a task.
         skew: the slowest task against the median one.
-        input_bytes: read from files by Spark.
-        shuffle_read_bytes: read from shuffles.
-        shuffle_write_bytes: written to shuffles.
-        spilled_bytes: that went to disk for lack of memory.
-        peak_memory_bytes: execution memory in the JVM, of a task.
     """
 
     id: int
     operators: tuple[str, ...]
     tasks: int
     seconds: float
-    median_seconds: float | None
-    slowest_seconds: float | None
+    median_seconds: float
+    slowest_seconds: float
     skew: float | None
-    input_bytes: int
-    shuffle_read_bytes: int
-    shuffle_write_bytes: int
-    spilled_bytes: int
-    peak_memory_bytes: int
-
-
-@dataclass(frozen=True)
-class SparkOperator:
-    """A node of a plan that Spark ran.
-
-    Attributes:
-        name: Spark's.
-        operator: id of the operator that it is part of; None if of a stage of Python, or of none.
-        in_loop: compiled into the WholeStageCodegen that stands before it.
-        rows_out: rows that it gave.
-        seconds: what its timers say; that of a loop runs from its first row to its last.
-        memory_bytes: the most that it held in a task.
-        spilled_bytes: that went to disk.
-        metrics: as Spark prints them.
-    """
-
-    name: str
-    operator: str | None
-    in_loop: bool
-    rows_out: int | None
-    seconds: float | None
-    memory_bytes: int | None
-    spilled_bytes: int | None
-    metrics: Mapping[str, str]
 
 
 @dataclass(frozen=True)

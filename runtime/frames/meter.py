@@ -57,7 +57,7 @@ class Measured:
         seconds: time inside the operator's own code, added up over its tasks.
         peak_memory_bytes: the largest resident set of a worker process while it ran a task.
         counters: what the operator counted by itself.
-        stages: the Spark stages that it ran in.
+        tasks: of each task the Spark stage, the partition, and the time in the operator's own code.
         task_rows_in: rows in of each task.
         is_observed: whether Spark counted the rows that it gave, between the stages.
     """
@@ -69,7 +69,7 @@ class Measured:
     seconds: float | None = None
     peak_memory_bytes: int | None = None
     counters: dict[str, int] = field(default_factory=dict)
-    stages: tuple[int, ...] = ()
+    tasks: tuple[tuple[int, int, float], ...] = ()
     task_rows_in: tuple[int, ...] = ()
     is_observed: bool = False
 
@@ -171,7 +171,7 @@ def _added_up(tasks: dict[tuple[int, int], dict[str, float]]) -> Measured:
         seconds=sum(task.get("seconds", 0.0) for task in tasks.values()),
         peak_memory_bytes=int(max(t.get("peak_memory_bytes", 0) for t in tasks.values())),
         counters={name: total(name) for name in sorted(names)},
-        stages=tuple(sorted({stage for stage, _ in tasks})),
+        tasks=tuple((*place, task.get("seconds", 0.0)) for place, task in sorted(tasks.items())),
         task_rows_in=tuple(int(task.get("rows_in", 0)) for _, task in sorted(tasks.items())),
     )
 

@@ -17,7 +17,6 @@ from planner.explain.document import (
     Figures,
     OperatorEntry,
     QueryDocument,
-    SparkOperator,
     StageEntry,
     TaskRows,
     Tree,
@@ -26,9 +25,7 @@ from planner.lowering.batch import lower
 from planner.nodes.logical import Node, Sink
 from runtime.errors import AnalysisError
 from runtime.frames.meter import Measured, Meter
-from runtime.spark.nodes import SparkNode, amount, most
 from runtime.spark.session import is_remote
-from runtime.spark.status import SparkFigures, StageFigures, Watch
 from runtime.spec.steps import Step
 
 # What the jobs of a plan, by its number, run in
@@ -36,17 +33,6 @@ Watched = Callable[[int], AbstractContextManager[None]]
 
 # Operators that give as many rows as they take
 _PRESERVING = ("Sort", "Exchange")
-# How Spark calls nodes that read rows; `Range` is what schedules the Arrow scan
-_SPARK_SCANS = ("Scan ", "BatchScan ", "LocalTableScan", "InMemoryTableScan")
-_SPARK_AGGREGATES = ("HashAggregate", "ObjectHashAggregate", "SortAggregate")
-_AGGREGATES = ("HashAggregate", "WindowAggregate", "LocalWindowAggregate")
-# A clock that runs while an aggregate takes its input
-_AGGREGATION_TIME = "time in aggregation build"
-# Operators, the nodes that Spark makes of each (a partial and a final aggregate), and their clock
-_TIMED = (
-    (_AGGREGATES, _SPARK_AGGREGATES, 2, _AGGREGATION_TIME),
-    (("Sort",), ("Sort",), 1, "sort time"),
-)
 
 
 def analyzed(
@@ -70,7 +56,7 @@ def analyzed(
         SqlwinError: Spark cannot measure it, or the run fails.
     """
     refuse_remote(spark)
-    meter, watches = Meter(spark), [Watch(spark) for _ in queries]
+    meter = Meter(spark)
     begun: float | None = None
     ended = [0.0] * len(queries)
     ids = [operator_ids(plan) for plan in physical]
@@ -86,8 +72,7 @@ def analyzed(
     def watched(number: int) -> Iterator[None]:
         nonlocal begun
         begun = begun or time.perf_counter()
-        with watches[number].running():
-            yield
+        yield
         ended[number] = time.perf_counter() - begun
 
     tops = [plan.input if isinstance(plan, Sink) else plan for plan in physical]
@@ -102,23 +87,10 @@ def analyzed(
             for label, found in measured.items()
             if label.startswith(prefix)
         }
-        figures = _labelled(watches[number].figures(), prefix)
         tree = physical_tree(query)
         mine = as_written(mine, tree, written[number])
-        analysis = run_figures(tree, mine, figures, ended[number])
-        documents.append(with_analysis(query, analysis))
+        documents.append(with_analysis(query, run_figures(spark, tree, mine, ended[number])))
     return documents
-
-
-def _labelled(figures: SparkFigures, prefix: str) -> SparkFigures:
-    """The nodes with the ids of one plan; those that are another plan's have none."""
-
-    def own(label: str) -> str:
-        return label.removeprefix(prefix) if label.startswith(prefix) else ""
-
-    nodes = [replace(n, label=own(n.label), feeds=own(n.feeds)) for n in figures.nodes]
-    stages = [replace(s, labels=frozenset(map(own, s.labels)) - {""}) for s in figures.stages]
-    return SparkFigures(tuple(nodes), tuple(stages))
 
 
 def physical_tree(query: QueryDocument) -> Tree:
@@ -141,7 +113,7 @@ def refuse_remote(spark: SparkSession) -> None:
     """
     if is_remote(spark):
         raise AnalysisError(
-            "EXPLAIN ANALYZE needs Spark's own figures, which Spark Connect does not hand out",
+            "EXPLAIN ANALYZE counts with Spark's accumulators, which Spark Connect does not have",
             hint="run it on an embedded session or with --master",
         )
 
@@ -168,57 +140,64 @@ def as_written(
 
 
 def run_figures(
-    tree: Tree,
-    measured: dict[str, Measured],
-    spark: SparkFigures,
-    seconds: float,
-    *,
-    is_stream: bool = False,
+    spark: SparkSession, tree: Tree, measured: dict[str, Measured], seconds: float
 ) -> Analysis:
     """What a run measured.
 
     Args:
+        spark: the session.
         tree: the physical plan.
         measured: what was counted, by id of the operator.
-        spark: what Spark measured.
         seconds: how long the run took, from the first job to the last row.
-        is_stream: whether it reads what sqlwin adds to a stream too.
     """
     operators = tree.by_id
     found = {name: _figures(measured.get(name)) for name in operators}
     _add_units(found, operators)
     _add_exchanges(found, operators)
-    if not is_stream:
-        _add_scans(found, operators, spark)
-    _add_spark_operators(found, operators, spark)
     _add_preserved(found, operators)
     _add_rows_in(found, operators)
     return Analysis(
         seconds,
         found[_top(tree)].rows_out,
         found,
-        tuple(
-            stage_entry([stage], stage_operators(stage, measured, spark, found, tree))
-            for stage in spark.stages
-        ),
-        tuple(_spark_operator(node, operators) for node in spark.nodes),
+        tuple(_stages(tree, measured)),
+        spark.sparkContext.uiWebUrl,
     )
 
 
-def stage_operators(
-    stage: StageFigures,
-    measured: Mapping[str, Measured],
-    spark: SparkFigures,
-    found: Mapping[str, Figures],
-    tree: Tree,
-) -> tuple[str, ...]:
-    """The operators that ran in a stage, as far as Spark says, in the order of the data."""
-    operators = tree.by_id
-    groups = {node.label for node in spark.nodes}
-    ran = {label for label, each in measured.items() if stage.id in each.stages}
-    for label in stage.labels & operators.keys():
-        ran |= set(_in_group(label, operators, groups, found))
-    return tuple(name for name in reversed(list(operators)) if name in ran)
+def _stages(tree: Tree, measured: Mapping[str, Measured]) -> Iterator[StageEntry]:
+    """The stages in which Python operators ran; those with the same operators as one."""
+    ran: dict[int, dict[str, None]] = {}
+    spent: dict[int, dict[int, float]] = {}
+    for name in reversed(list(tree.by_id)):
+        for stage, partition, seconds in measured.get(name, Measured()).tasks:
+            ran.setdefault(stage, {})[name] = None
+            tasks = spent.setdefault(stage, {})
+            tasks[partition] = tasks.get(partition, 0.0) + seconds
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for stage in sorted(ran):
+        groups.setdefault(tuple(ran[stage]), []).append(stage)
+    places = {name: place for place, name in enumerate(reversed(list(tree.by_id)))}
+    for names, stages in sorted(groups.items(), key=lambda group: places[group[0][0]]):
+        seconds_of = [list(spent[stage].values()) for stage in stages]
+        # within a stage: a micro-batch that brings more rows than another is not skew
+        skews = [max(own) / middle for own in seconds_of if (middle := _middle(own)) is not None]
+        every = [seconds for own in seconds_of for seconds in own]
+        yield StageEntry(
+            stages[0],
+            names,
+            len(every),
+            sum(every),
+            statistics.median(every),
+            max(every),
+            statistics.median(skews) if skews else None,
+        )
+
+
+def _middle(seconds: Sequence[float]) -> float | None:
+    """The median of several tasks; None where there are not two, or they took no time."""
+    found = statistics.median(seconds)
+    return found if len(seconds) > 1 and found > 0 else None
 
 
 def _top(tree: Tree) -> str:
@@ -238,7 +217,6 @@ def _figures(measured: Measured | None) -> Figures:
         bytes_out=measured.bytes_out if measured.blobs_out else None,
         seconds=measured.seconds,
         peak_memory_bytes=measured.peak_memory_bytes,
-        peak_memory_of="worker" if measured.peak_memory_bytes else None,
         counters=measured.counters,
         task_rows_in=TaskRows(min(rows), statistics.median(rows), max(rows)) if rows else None,
     )
@@ -266,55 +244,6 @@ def _add_exchanges(found: dict[str, Figures], operators: Mapping[str, OperatorEn
                 blobs_out=below.blobs_out,
                 bytes_out=below.bytes_out,
             )
-
-
-def _add_scans(
-    found: dict[str, Figures], operators: Mapping[str, OperatorEntry], spark: SparkFigures
-) -> None:
-    """Rows that tables gave, where Spark read them."""
-    ours = [name for name, each in operators.items() if each.name == "TableSourceScan"]
-    theirs = [node for node in spark.nodes if node.name.startswith(_SPARK_SCANS)]
-    if len(ours) == len(theirs):
-        for name, node in zip(ours, theirs, strict=True):
-            _set_rows_out(found, name, node.rows_out)
-
-
-def _add_spark_operators(
-    found: dict[str, Figures], operators: Mapping[str, OperatorEntry], spark: SparkFigures
-) -> None:
-    """Time and memory of aggregates and sorts that Spark carries out."""
-    groups: dict[str, list[SparkNode]] = {}
-    for node in spark.nodes:
-        groups.setdefault(node.label, []).append(node)
-    for label in groups.keys() & operators.keys():
-        ours = [operators[name] for name in _in_group(label, operators, set(groups), found)]
-        for own_names, names, n_nodes, metric in _TIMED:
-            mine = [each.id for each in ours if each.name in own_names]
-            nodes = [node for node in groups[label] if node.name in names]
-            if len(nodes) == n_nodes * len(mine):
-                for i, name in enumerate(mine):
-                    own = nodes[n_nodes * i : n_nodes * (i + 1)]
-                    found[name] = _with_spark_time(found[name], own, metric)
-
-
-def _in_group(
-    label: str,
-    operators: Mapping[str, OperatorEntry],
-    groups: set[str],
-    found: Mapping[str, Figures],
-) -> Iterator[str]:
-    """An operator whose rows were observed, and those below it that Spark ran together with it."""
-    yield label
-    for source in operators[label].inputs:
-        if source not in groups and found[source].seconds is None:
-            yield from _in_group(source, operators, groups, found)
-
-
-def _with_spark_time(figures: Figures, nodes: Sequence[SparkNode], metric: str) -> Figures:
-    seconds = sum(amount(node.metrics.get(metric)) for node in nodes)
-    figures = replace(figures, seconds=seconds, seconds_with_input=metric == _AGGREGATION_TIME)
-    peak = max(int(most(node.metrics.get("peak memory"))) for node in nodes)
-    return replace(figures, peak_memory_bytes=peak, peak_memory_of="jvm") if peak else figures
 
 
 def _set_rows_out(found: dict[str, Figures], name: str, rows_out: int | None) -> None:
@@ -356,51 +285,3 @@ def _add_rows_in(found: dict[str, Figures], operators: Mapping[str, OperatorEntr
         if "Local" in operator.name and n_rows is not None and figures.rows_out:
             figures = replace(figures, reduction=n_rows / figures.rows_out)
         found[name] = figures
-
-
-def stage_entry(stages: Sequence[StageFigures], operators: tuple[str, ...]) -> StageEntry:
-    """A stage of the document.
-
-    Args:
-        stages: the stage; of a stream, those of several micro-batches.
-        operators: ids of the operators that ran in it.
-    """
-    seconds = [each for stage in stages for each in stage.task_seconds]
-    skews = [stage.skew for stage in stages if stage.skew is not None]
-    return StageEntry(
-        stages[0].id,
-        operators,
-        len(seconds),
-        sum(seconds),
-        statistics.median(seconds) if seconds else None,
-        max(seconds, default=None),
-        # within a micro-batch: one that brings more rows than another is not skew
-        statistics.median(skews) if skews else None,
-        sum(stage.input_bytes for stage in stages),
-        sum(stage.shuffle_read_bytes for stage in stages),
-        sum(stage.shuffle_write_bytes for stage in stages),
-        sum(stage.spilled_bytes for stage in stages),
-        max(stage.peak_memory_bytes for stage in stages),
-    )
-
-
-def _operator_of(node: SparkNode, operators: Mapping[str, OperatorEntry]) -> str | None:
-    """The operator that a node is part of: what feeds a stage of Python is the one below that."""
-    if node.label in operators:
-        return node.label
-    below = operators[node.feeds].inputs if node.feeds in operators else ()
-    return below[0] if len(below) == 1 else None
-
-
-def _spark_operator(node: SparkNode, operators: Mapping[str, OperatorEntry]) -> SparkOperator:
-    metrics = {name: " ".join(text.split()) for name, text in sorted(node.metrics.items())}
-    return SparkOperator(
-        node.name.strip(),
-        _operator_of(node, operators),
-        node.in_loop,
-        node.rows_out,
-        node.seconds,
-        node.memory_bytes,
-        node.spilled_bytes,
-        metrics,
-    )

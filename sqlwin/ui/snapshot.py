@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from planner.explain.build import query_document
-from planner.explain.document import Document, QueryDocument, masked_document, to_json
+from planner.explain.document import Document, masked_document, to_json
 from runtime.redaction import Mask
 from runtime.sinks.latest_rows import LatestRows
 from runtime.spark.session import is_remote
@@ -18,7 +18,6 @@ from runtime.spark.status import StageProgress, TaggedJobs
 from runtime.streaming.status import OperatorStatus, clock, held_back_by, watermark_text
 from sqlwin.display.notation import is_number, shown_texts
 from sqlwin.execution.activity import Activity, StatementRun, StatementState
-from sqlwin.execution.analyze import physical_tree, run_figures, with_analysis
 from sqlwin.execution.streams.handle import Stream, StreamState
 from sqlwin.execution.streams.history import BatchPoint
 from sqlwin.execution.streams.registry import Streams
@@ -282,7 +281,7 @@ def _statement(
 
 
 def plan_of(session: Watched, number: int) -> dict[str, object] | None:
-    """The plans of a statement as a document of EXPLAIN, with what Spark measured of a run.
+    """The plans of a statement as a document of EXPLAIN.
 
     None if the statement has none, or is not kept any more.
     """
@@ -296,16 +295,5 @@ def plan_of(session: Watched, number: int) -> dict[str, object] | None:
         masked_document(query_document(plan, plan.sql.strip(), zone), mask)
         for plan in list(run.plans)
     ]
-    if len(queries) == 1 and session.jobs is not None and not run.record.streams:
-        queries = [_with_figures(queries[0], session.jobs, run)]
     document: dict[str, object] = to_json(Document(tuple(queries)))
     return document
-
-
-def _with_figures(query: QueryDocument, jobs: TaggedJobs, run: StatementRun) -> QueryDocument:
-    """The document of a query with what Spark measured of its jobs, if there are any."""
-    figures, record = jobs.figures(run.record.tag), run.record
-    if not figures.stages:
-        return query
-    seconds = (record.ended or time.time()) - record.begun
-    return with_analysis(query, run_figures(physical_tree(query), {}, figures, seconds))

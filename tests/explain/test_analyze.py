@@ -61,7 +61,7 @@ def counts(db: sqlwin.Session, condition: str) -> dict[str, int]:
 def test_the_arrow_scan_counts_rows_partials_and_windows(flights: sqlwin.Session) -> None:
     expected = counts(flights, CONDITIONS["arrow"])
     [query] = flights.explain_queries(HOP.format(condition=CONDITIONS["arrow"]), analyze=True)
-    check_document({"version": 1, "queries": [query]})
+    check_document({"version": 2, "queries": [query]})
     found = operators(query)
     scan = found["ArrowScanLocalWindowAggregate"]
     assert scan["rows_in"] == expected["rows"]
@@ -81,24 +81,20 @@ def test_the_arrow_scan_counts_rows_partials_and_windows(flights: sqlwin.Session
         assert each["peak_memory_bytes"] > 1 << 20
     ids = {each["id"]: each["name"] for each in query["trees"]["physical"]["operators"]}
     ran = [{ids[each] for each in stage["operators"]} for stage in query["analysis"]["stages"]]
-    assert {"ArrowScanLocalWindowAggregate"} in ran
-    assert any({"GlobalWindowAggregate", "Calc"} <= each for each in ran)
-    assert {"Sort", "Limit"} <= set().union(*ran)
+    assert ran == [{"ArrowScanLocalWindowAggregate"}, {"GlobalWindowAggregate"}]
 
 
 @pytest.mark.long
 def test_a_local_aggregate_of_spark_counts_the_same(flights: sqlwin.Session) -> None:
     expected = counts(flights, CONDITIONS["spark"])
     [query] = flights.explain_queries(HOP.format(condition=CONDITIONS["spark"]), analyze=True)
-    check_document({"version": 1, "queries": [query]})
+    check_document({"version": 2, "queries": [query]})
     found = operators(query)
-    assert found["TableSourceScan"]["rows_out"] == expected["rows"]
     local = found["LocalWindowAggregate"]
     assert (local["rows_in"], local["rows_out"]) == (expected["kept"], expected["slices"])
     assert local["reduction"] == pytest.approx(expected["kept"] / expected["slices"])
-    assert local["seconds"] > 0 and local["seconds_with_input"]
-    assert local["peak_memory_bytes"] > 0 and local["peak_memory_of"] == "jvm"
-    assert found["GlobalWindowAggregate"]["peak_memory_of"] == "worker"
+    # Spark aggregates, and has the time and the memory of that in its UI
+    assert local["seconds"] is local["peak_memory_bytes"] is None
     assert found["Exchange"]["rows_in"] == expected["slices"]
     assert found["GlobalWindowAggregate"]["rows_out"] == expected["windows"]
     assert found["Calc"]["rows_out"] == expected["large"]
@@ -114,16 +110,6 @@ def test_copied_rows_are_counted_where_one_phase_is_asked_for(flights: sqlwin.Se
     # every row is in three windows of three hours that begin every hour
     assert found["WindowTableFunction"]["rows_out"] == 3 * expected["kept"]
     assert found["WindowAggregate"]["rows_out"] == expected["windows"]
-    assert found["WindowAggregate"]["seconds"] > 0
-
-
-def test_a_sort_of_all_rows_has_a_time_and_a_memory_of_its_own(flights: sqlwin.Session) -> None:
-    unlimited = HOP.format(condition=CONDITIONS["arrow"]).replace("LIMIT 7", "")
-    [query] = flights.explain_queries(unlimited, analyze=True)
-    check_document({"version": 1, "queries": [query]})
-    sort = operators(query)["Sort"]
-    assert sort["seconds"] is not None and not sort["seconds_with_input"]
-    assert sort["peak_memory_bytes"] > 0 and sort["peak_memory_of"] == "jvm"
 
 
 def test_insert_writes_its_rows_and_a_select_leaves_nothing(

@@ -67,7 +67,7 @@ def test_a_stream_that_ends_is_counted_to_its_end(fresh_session: sqlwin.Session)
     fresh_session.execute(READINGS)
     least = 40
     [query] = fresh_session.explain_queries(HOP.format(least=least), analyze=True)
-    check_document({"version": 1, "queries": [query]})
+    check_document({"version": 2, "queries": [query]})
     found = operators(query)
     assert found["TableSourceScan"]["rows_out"] == N_ROWS
     local = found["LocalWindowAggregate"]
@@ -97,13 +97,6 @@ def test_a_stream_that_ends_is_counted_to_its_end(fresh_session: sqlwin.Session)
     ran = [{ids[each] for each in stage["operators"]} for stage in query["analysis"]["stages"]]
     assert {"LocalWindowAggregate"} in ran
     assert any("GlobalWindowAggregate" in each for each in ran)
-    # HAVING is a filter of Spark's, which counts the rows that it lets through
-    filters = [
-        each["rows_out"]
-        for each in query["analysis"]["spark_operators"]
-        if each["name"] == "Filter" and each["operator"] == query["trees"]["physical"]["root"]
-    ]
-    assert large in filters, query["analysis"]["spark_operators"]
     text = query["text"]
     assert "ran to the end of its input" in text
     assert f"late: {expected['late']} rows dropped" in text
@@ -157,7 +150,7 @@ def test_insert_from_a_stream_writes_its_rows(
     assert "== Stream ==" in fresh_session.explain(insert)
     assert not (tmp_path / "kept").exists()
     [query] = fresh_session.explain_queries(insert, analyze=True)
-    check_document({"version": 1, "queries": [query]})
+    check_document({"version": 2, "queries": [query]})
     written = sum(pq.read_metadata(p).num_rows for p in (tmp_path / "kept").glob("*.parquet"))
     assert written == len(expected["windows"])
     assert operators(query)["Sink"]["rows_in"] == query["analysis"]["rows_out"] == written
@@ -178,22 +171,16 @@ def test_rows_are_counted_where_windows_are_ranked_and_where_there_are_none(
     found = operators(query)
     rank = found["WindowRank"]
     assert rank["rows_in"] == len(expected["windows"])
-    assert rank["seconds"] > 0 and rank["peak_memory_of"] == "worker"
+    assert rank["seconds"] > 0 and rank["peak_memory_bytes"] > 0
     assert query["analysis"]["rows_out"] == len(expected["windows"])
     [query] = fresh_session.explain_queries("SELECT id FROM readings WHERE id >= 100", analyze=True)
-    check_document({"version": 1, "queries": [query]})
+    check_document({"version": 2, "queries": [query]})
     assert query["analysis"]["rows_out"] == N_ROWS - 100
     assert query["analysis"]["stream"]["rows_in"] == N_ROWS
-    ran = {each["name"]: each for each in query["analysis"]["spark_operators"]}
-    assert ran["MicroBatchScan"]["rows_out"] == N_ROWS
-    assert ran["Filter"]["rows_out"] == N_ROWS - 100
-    lines = [" ".join(line.split()) for line in query["text"].splitlines()]
-    assert f"Filter {N_ROWS - 100} SparkSql" in lines
+    assert operators(query)["SparkSql"]["rows_out"] == N_ROWS - 100
     [query] = fresh_session.explain_queries(
         """SELECT r.id, name FROM readings r
            JOIN (VALUES (1, 'one'), (2, 'two')) AS sensors(number, name) ON sensor = number""",
         analyze=True,
     )
     assert query["analysis"]["rows_out"] == query["analysis"]["stream"]["rows_in"] == N_ROWS
-    joins = [o for o in query["analysis"]["spark_operators"] if "Join" in o["name"]]
-    assert sum(join["rows_out"] for join in joins) == N_ROWS

@@ -59,8 +59,8 @@ function card(operator, query, tree) {
   header.append(title(operator.name.replace(/^Logical/, "")));
   if (measured) {
     const figures = [];
-    if (measured.seconds !== null) figures.push(seconds(measured.seconds) + (measured.seconds_with_input ? " with input" : ""));
-    if (measured.peak_memory_bytes) figures.push(`${bytes(measured.peak_memory_bytes)} peak${measured.peak_memory_of === "jvm" ? " in the JVM" : ""}`);
+    if (measured.seconds !== null) figures.push(seconds(measured.seconds));
+    if (measured.peak_memory_bytes) figures.push(`${bytes(measured.peak_memory_bytes)} peak`);
     if (figures.length) header.append(element("span", "figures", figures.join(" · ")));
   }
   made.append(header);
@@ -334,18 +334,18 @@ function stageSection(query) {
   const section = element("section");
   section.append(element("h2", "", "Stages"));
   const whole = query.analysis.stream ? " The stages of all micro-batches that ran the same operators stand in one line." : "";
-  section.append(element("p", "dim", `What Spark scheduled. Skew is the slowest task against the median one.${whole}`));
+  section.append(element("p", "dim", `Where Python operators ran. Skew is the slowest task against the median one.${whole}`));
   const names = new Map(query.trees.physical.operators.map((each) => [each.id, each.name]));
   const table = element("table", "stages");
   const head = element("tr");
-  for (const [text, kind] of [["stage", ""], ["tasks", "number"], ["task time", "number"], ["slowest", "number"], ["skew", "number"], ["shuffled", "number"], ["JVM memory", "number"]]) {
+  for (const [text, kind] of [["stage", ""], ["tasks", "number"], ["task time", "number"], ["slowest", "number"], ["skew", "number"]]) {
     head.append(element("th", kind, text));
   }
   table.append(head);
   const most = Math.max(...query.analysis.stages.map((stage) => stage.seconds), 1e-9);
   for (const stage of query.analysis.stages) {
     const row = element("tr");
-    const name = element("td", "", [...new Set(stage.operators.map((id) => names.get(id)))].join(", ") || "Spark's own operators");
+    const name = element("td", "", [...new Set(stage.operators.map((id) => names.get(id)))].join(", "));
     const bar = element("span", "bar");
     const part = element("i");
     part.style.width = `${(stage.seconds / most) * 100}%`;
@@ -355,43 +355,18 @@ function stageSection(query) {
     const skewed = stage.skew !== null && stage.skew >= 2 ? "number skewed" : "number";
     for (const [text, kind] of [
       [number(stage.tasks), "number"], [seconds(stage.seconds), "number"],
-      [stage.slowest_seconds === null ? "" : seconds(stage.slowest_seconds), "number"],
+      [seconds(stage.slowest_seconds), "number"],
       [stage.skew === null ? "" : `${stage.skew.toFixed(1)}×`, skewed],
-      [bytes(stage.shuffle_write_bytes), "number"], [stage.peak_memory_bytes ? bytes(stage.peak_memory_bytes) : "", "number"],
     ]) row.append(element("td", kind, text));
     table.append(row);
   }
-  section.append(wide(table), ...sparkFold(query, names));
+  section.append(wide(table));
+  if (query.analysis.spark_ui) {
+    const link = element("a", "", "Spark's own operators, in Spark's UI");
+    link.href = `${query.analysis.spark_ui}/SQL/`;
+    section.append(link);
+  }
   return [section];
-}
-
-/* What Spark ran of our operators; stages of Python are the operators themselves. */
-function sparkFold(query, names) {
-  const measured = (each) => each.in_loop || each.rows_out !== null || each.seconds !== null || each.memory_bytes;
-  const shown = query.analysis.spark_operators
-    .filter((each) => each.operator !== null && each.name !== "CollectMetrics" && measured(each));
-  if (!shown.length) return [];
-  const fold = element("details", "spark");
-  fold.append(element("summary", "", "What Spark ran of each operator"));
-  fold.append(element("p", "dim", "WholeStageCodegen is a loop into which Spark compiled what is indented below it. "
-    + "Its clock runs from its first row to its last, while its input is computed and its rows are taken as well."));
-  const table = element("table");
-  const head = element("tr");
-  for (const [text, kind] of [["Spark's operator", ""], ["rows out", "number"], ["time", "number"], ["memory", "number"], ["part of", ""]]) {
-    head.append(element("th", kind, text));
-  }
-  table.append(head);
-  for (const each of shown) {
-    const row = element("tr");
-    row.append(element("td", each.in_loop ? "inside" : "", each.name.replace(/^(WholeStageCodegen).*/, "$1")));
-    for (const [value, text] of [[each.rows_out, number], [each.seconds, seconds], [each.memory_bytes || null, bytes]]) {
-      row.append(element("td", "number", value === null ? "" : text(value)));
-    }
-    row.append(element("td", "dim", names.get(each.operator)));
-    table.append(row);
-  }
-  fold.append(wide(table));
-  return [fold];
 }
 
 const ENDS = {

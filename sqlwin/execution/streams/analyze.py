@@ -7,12 +7,11 @@ those of the micro-batches that were done when the stream was stopped.
 
 from __future__ import annotations
 
-import re
 import signal
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,7 +23,6 @@ from planner.explain.document import (
     OperatorEntry,
     QueryDocument,
     SourceEntry,
-    StageEntry,
     StreamAnalysis,
     StreamEnd,
     Tree,
@@ -33,26 +31,14 @@ from planner.explain.document import (
 from runtime.errors import ExecutionError
 from runtime.frames.meter import Measured, Meter
 from runtime.local.streaming.progress import SOURCE_ROWS
-from runtime.spark.nodes import SparkNode
 from runtime.spark.session import forget_connection
-from runtime.spark.status import SparkFigures, StageFigures, Watch
 from runtime.streaming.source_reads import rows_read
 from runtime.streaming.status import OperatorStatus, counted_rows, state_sizes
-from sqlwin.execution.analyze import (
-    physical_tree,
-    run_figures,
-    stage_entry,
-    stage_operators,
-    with_analysis,
-)
+from sqlwin.execution.analyze import physical_tree, run_figures, with_analysis
 from sqlwin.execution.streams.handle import Stream, apart
 from sqlwin.execution.streams.history import phases_of
 
 _POLL_SECONDS = 0.2
-# Spark is asked for the tasks of so many micro-batches, the last ones
-_MOST_BATCHES = 100
-# What reads the end of the input and processing time, and adds them to the rows
-_ADDED = re.compile(r"-1 AS \$source|^FileScan json \[watermark_us#|RatePerMicroBatch|^Union")
 
 
 def analyzed_stream(
@@ -123,7 +109,6 @@ class _Batch:
     """A micro-batch: rows read, seconds, and by operator rows and (partials, bytes) of state."""
 
     n_rows: int
-    reads_files: bool
     seconds: float
     phases: Mapping[str, float]
     counted: Mapping[str, int]
@@ -148,10 +133,8 @@ class _Reports:
 
     def _batch(self, progress: Mapping[str, Any], stream: Stream) -> _Batch:
         is_own = stream.history.is_own
-        read = [source for source in progress["sources"] if not is_own(source)]
         return _Batch(
             rows_read(progress, stream.run.reads, is_own),
-            any("FileStreamSource" in str(source["description"]) for source in read),
             progress["durationMs"].get("triggerExecution", 0) / 1_000,
             phases_of(progress),
             counted_rows(progress),
@@ -170,22 +153,18 @@ def _document(
 ) -> QueryDocument:
     reports.take(stream)
     ended, seconds = end
-    figures = Watch(spark, stream.run_id).micro_batches(_MOST_BATCHES)
-    figures = replace(figures, nodes=tuple(nodes_of_query(figures.nodes)))
     batches = list(reports.batches.values())
     tree = physical_tree(query)
     measured = _measured(meter.results(), batches, tree.by_id)
-    found = run_figures(tree, measured, replace(figures, stages=()), seconds, is_stream=True)
-    all_nodes = figures.nodes if ended == "input" else ()
+    found = run_figures(spark, tree, measured, seconds)
     return with_analysis(
         query,
         replace(
             found,
             rows_out=stream.run.n_rows if found.rows_out is None else found.rows_out,
-            stages=tuple(_stages(measured, figures, found.operators, tree)),
             stream=StreamAnalysis(
                 ended,
-                _rows_in(found.operators, tree, batches, all_nodes),
+                _rows_in(found.operators, tree, batches),
                 _micro_batches(batches),
                 tuple(
                     _window_operator(number, status, batches)
@@ -194,19 +173,6 @@ def _document(
             ),
         ),
     )
-
-
-def nodes_of_query(nodes: Sequence[SparkNode]) -> Iterator[SparkNode]:
-    """The nodes without those of sources that sqlwin adds, and without loops of these alone."""
-    held: SparkNode | None = None
-    for node in nodes:
-        if node.is_loop:
-            held = node
-        elif not _ADDED.search(node.description):
-            if node.in_loop and held is not None:
-                yield held
-            held = None
-            yield node
 
 
 def _measured(
@@ -264,18 +230,12 @@ def _scans_below(label: str, operators: Mapping[str, OperatorEntry]) -> list[str
     return found
 
 
-def _rows_in(
-    found: Mapping[str, Figures], tree: Tree, batches: list[_Batch], nodes: Sequence[SparkNode]
-) -> int:
-    """Rows that the tables gave; `nodes` are those of all micro-batches, or none."""
+def _rows_in(found: Mapping[str, Figures], tree: Tree, batches: list[_Batch]) -> int:
+    """Rows that the tables gave."""
     scans = [found[each.id].rows_out for each in tree.operators if each.name == "TableSourceScan"]
     known = [n_rows for n_rows in scans if n_rows is not None]
     if scans and len(known) == len(scans):
         return sum(known)
-    # Spark's reports count the rows twice that it joins with those of a bounded table
-    read = [node.rows_out or 0 for node in nodes if node.name.startswith("MicroBatchScan")]
-    if read and len(batches) <= _MOST_BATCHES and not any(batch.reads_files for batch in batches):
-        return sum(read)
     return sum(batch.n_rows for batch in batches)
 
 
@@ -315,16 +275,3 @@ def _window_operator(
         most_state_bytes=max((n_bytes for _, n_bytes in sizes), default=0),
         next_window_end_us=status.next_window_end_us,
     )
-
-
-def _stages(
-    measured: Mapping[str, Measured], spark: SparkFigures, found: Mapping[str, Figures], tree: Tree
-) -> list[StageEntry]:
-    """Stages of all micro-batches that ran the same operators, as one, in the order of the data."""
-    groups: dict[tuple[str, ...], list[StageFigures]] = {}
-    for stage in spark.stages:
-        ran = stage_operators(stage, measured, spark, found, tree)
-        groups.setdefault(ran, []).append(stage)
-    places = {each.id: place for place, each in enumerate(reversed(tree.operators))}
-    ordered = sorted(groups.items(), key=lambda group: [places[label] for label in group[0]])
-    return [stage_entry(stages, labels) for labels, stages in ordered]

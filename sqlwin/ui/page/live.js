@@ -236,7 +236,7 @@ function statementItem(statement) {
     parts.push(...gantt(now), ...stageTable(now));
     if (now.plan) {
       const links = element("p", "links");
-      links.append(planLink(now.plan, now.stages.length ? "Plan, with the figures of the run" : "Plan"));
+      links.append(planLink(now.plan, "Plan"));
       parts.push(links);
     }
     detail.replaceChildren(...parts);

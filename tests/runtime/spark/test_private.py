@@ -13,7 +13,7 @@ from runtime import logs
 from runtime.frames.aggregations import with_spark_tables
 from runtime.spark.jobs import cancel_group
 from runtime.spark.private import unless_missing
-from runtime.spark.status import SparkFigures, Watch
+from runtime.spark.status import TaggedJobs
 from runtime.spec.aggregates import ApproxCountDistinct, WindowAggregation
 from runtime.spec.windows import Tumble
 from runtime.streaming.source_reads import reads_of_sources, rows_read
@@ -61,48 +61,9 @@ def test_other_errors_are_not_taken_for_it() -> None:
         unless_missing("no figure", ask, None)
 
 
-def test_figures_of_spark_are_left_out(bare: Any, log: Path) -> None:
-    assert Watch(bare).figures() == Watch(bare).micro_batches(3) == SparkFigures((), ())
-    assert "Spark's figures are unknown" in log.read_text()
-
-
-def test_plans_are_left_out_and_stages_stay(bare: Any, log: Path) -> None:
-    def listed(*items: object) -> SimpleNamespace:
-        return SimpleNamespace(size=lambda: len(items), apply=lambda i: items[i])
-
-    watch = Watch(bare, "mine")
-    execution = SimpleNamespace(
-        description=lambda: "[mine]",
-        executionId=lambda: 7,
-        stages=lambda: SimpleNamespace(mkString=lambda separator: "3"),
-    )
-    of_sql = SimpleNamespace(executionsList=lambda: listed(execution))
-    bare._jsparkSession.sharedState = lambda: SimpleNamespace(statusStore=lambda: of_sql)
-    metrics = SimpleNamespace(executorRunTime=lambda: 1500)
-    task = SimpleNamespace(
-        status=lambda: "SUCCESS",
-        taskMetrics=lambda: SimpleNamespace(isDefined=lambda: True, get=lambda: metrics),
-    )
-    names = ("inputBytes", "shuffleReadBytes", "shuffleWriteBytes", "diskBytesSpilled")
-    stage = SimpleNamespace(
-        status=lambda: "COMPLETE",
-        attemptId=lambda: 0,
-        peakExecutionMemory=lambda: 0,
-        **{name: lambda: 5 for name in names},
-    )
-    clusters = SimpleNamespace(childClusters=listed)
-    of_stages = SimpleNamespace(
-        lastStageAttempt=lambda number: stage,
-        taskList=lambda *_: listed(task),
-        operationGraphForStage=lambda number: SimpleNamespace(rootCluster=lambda: clusters),
-    )
-    bare._jsc = SimpleNamespace(sc=lambda: SimpleNamespace(statusStore=lambda: of_stages))
-    figures = watch.figures()
-    assert figures.nodes == ()
-    assert [(each.id, each.task_seconds, each.input_bytes) for each in figures.stages] == [
-        (3, (1.5,), 5)
-    ]
-    assert "the nodes of Spark's plans are unknown" in log.read_text()
+def test_the_progress_of_statements_is_left_out(bare: Any, log: Path) -> None:
+    assert TaggedJobs(bare).stages("mine") == ()
+    assert "the progress of statements is unknown" in log.read_text()
 
 
 def test_the_jobs_of_a_group_that_run_are_cancelled(bare: Any, log: Path) -> None:

@@ -63,8 +63,7 @@ def use(window: AlignedWindow, parameters: dict[str, int]) -> dict[str, Any]:
 def figures(rows_in: int | None, rows_out: int, **others: Any) -> dict[str, Any]:
     nothing = dict.fromkeys(("reduction", "blobs_out", "bytes_out", "seconds", "task_rows_in"))
     found = {"rows_in": rows_in, "rows_out": rows_out, "unit_out": "rows", "counters": {}}
-    memory = {"seconds_with_input": False, "peak_memory_bytes": None, "peak_memory_of": None}
-    return {**found, **nothing, **memory, **others}
+    return {**found, **nothing, "peak_memory_bytes": None, **others}
 
 
 def query(statement: str = "SELECT 1", **parts: Any) -> dict[str, Any]:
@@ -101,7 +100,7 @@ def query(statement: str = "SELECT 1", **parts: Any) -> dict[str, Any]:
 
 def written(directory: Path, *queries: dict[str, Any]) -> Path:
     path = directory / "plan.html"
-    path.write_text(plan_page({"version": 1, "queries": queries}), encoding="utf-8")
+    path.write_text(plan_page({"version": 2, "queries": queries}), encoding="utf-8")
     return path
 
 
@@ -236,7 +235,7 @@ def test_the_graph_has_every_operator_and_its_figures_on_the_edges(
             "p2": figures(None, 4),
         },
         "stages": [],
-        "spark_operators": [],
+        "spark_ui": None,
     }
     page = written(tmp_path, query(analysis=analysis))
     with opened(browser, page) as tab:
@@ -277,41 +276,27 @@ def test_what_several_operators_read_is_drawn_once(browser: Any, tmp_path: Path)
         reused.get_by_role("button").click()
 
 
-def test_what_spark_ran_is_folded_below_the_stages(browser: Any, tmp_path: Path) -> None:
-    def ran(name: str, operator: str | None, **others: Any) -> dict[str, Any]:
-        nothing = dict.fromkeys(("rows_out", "seconds", "memory_bytes", "spilled_bytes"))
-        found = {"name": name, "operator": operator, "in_loop": False, "metrics": {}}
-        return {**found, **nothing, **others}
-
+def test_stages_have_the_skew_of_their_tasks_and_a_link_to_spark_s_ui(
+    browser: Any, tmp_path: Path
+) -> None:
     stage = {
         "id": 3, "operators": ["p0"], "tasks": 2, "seconds": 2.0, "median_seconds": 1.0,
-        "slowest_seconds": 1.5, "skew": 1.5, "input_bytes": 0, "shuffle_read_bytes": 0,
-        "shuffle_write_bytes": 0, "spilled_bytes": 0, "peak_memory_bytes": 0,
+        "slowest_seconds": 1.5, "skew": 1.5,
     }  # fmt: skip
     analysis = {
         "seconds": 1.5,
         "rows_out": 7,
         "operators": {"p0": figures(9, 7), "p1": figures(9, 9), "p2": figures(None, 4)},
         "stages": [stage],
-        "spark_operators": [
-            ran("CollectMetrics", "p0"),
-            ran("WholeStageCodegen (5)", "p0", seconds=1.5),
-            ran("BroadcastHashJoin", "p0", in_loop=True, rows_out=12_345, memory_bytes=2048),
-            ran("MapInArrow", None, seconds=3.0),
-            ran("Union", "p0"),
-        ],
+        "spark_ui": "http://localhost:4040",
         "stream": None,
     }
     page = written(tmp_path, query(analysis=analysis))
     with opened(browser, page, viewport={"width": 390, "height": 800}) as tab:
-        table = tab.locator("details.spark table")
-        assert not table.is_visible()
-        tab.get_by_text("What Spark ran of each operator").click()
-        rows = [row.split("\t") for row in table.locator("tr").all_inner_texts()]
-        assert rows[1:] == [
-            ["WholeStageCodegen", "", "1.50 s", "", "SparkSql"],
-            ["BroadcastHashJoin", "12,345", "", "2.0 KiB", "SparkSql"],
-        ]
+        rows = [r.split("\t") for r in tab.locator("table.stages tr").all_inner_texts()]
+        assert [cell.strip() for cell in rows[1]] == ["SparkSql", "2", "2.00 s", "1.50 s", "1.5×"]
+        link = tab.get_by_text("Spark's own operators, in Spark's UI")
+        assert link.get_attribute("href") == "http://localhost:4040/SQL/"
         assert tab.evaluate("document.documentElement.scrollWidth") <= 390
 
 
@@ -392,7 +377,7 @@ def test_without_scripts_the_text_is_there(browser: Any, tmp_path: Path) -> None
 
 def test_in_a_notebook_the_page_is_in_a_frame_of_its_own(browser: Any, tmp_path: Path) -> None:
     page = tmp_path / "notebook.html"
-    frame = plan_frame({"version": 1, "queries": [query('a "b"')]})
+    frame = plan_frame({"version": 2, "queries": [query('a "b"')]})
     page.write_text(f"<style>* {{ color: red }}</style>{frame}")
     with opened(browser, page) as tab:
         inside = tab.frame_locator("iframe")

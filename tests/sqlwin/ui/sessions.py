@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from runtime.redaction import DEFAULT
 from runtime.sinks.stream_sinks import StreamRun
-from runtime.spark.status import SparkFigures, StageProgress
+from runtime.spark.status import StageProgress
 from sqlwin.execution.activity import Activity, StatementRun
 from sqlwin.execution.streams.handle import Setup, Stream
 from sqlwin.execution.streams.registry import Streams
@@ -50,9 +50,6 @@ class FakeJobs:
     def stages(self, tag: str) -> tuple[StageProgress, ...]:
         self.asked.append(tag)
         return self.found.get(tag, ())
-
-    def figures(self, tag: str) -> SparkFigures:
-        return SparkFigures((), ())
 
 
 def progress(
