@@ -15,7 +15,7 @@ import numpy as np
 
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.compute.windows.assigner import SliceAssigner
-from runtime.spec.identity import (
+from runtime.spec.kept_state import (
     KeptAccumulator,
     KeptOperator,
     folded,

@@ -29,7 +29,7 @@ from runtime.connectors.filesystem.source_log import SourceLog
 from runtime.errors import ExecutionError, SetupError
 from runtime.files import Files, as_uri, for_each_file
 from runtime.redaction import DEFAULT, Mask
-from runtime.spec.identity import operator_of
+from runtime.spec.kept_state import operator_of
 from runtime.streaming.changes import KeptNames, Resumed
 from runtime.streaming.damage import METADATA, check_spark_files, uncommitted_state
 from runtime.streaming.identity import Identity, change_hint, difference, without_secrets

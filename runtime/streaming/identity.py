@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runtime.redaction import Mask
-from runtime.spec.identity import KeptOperator, folded, folded_form
+from runtime.spec.kept_state import KeptOperator, folded, folded_form
 from runtime.streaming.changes import Resumed, may_change, resumed
 
 # Of what a table is
@@ -56,7 +56,7 @@ class Identity:
         tables: what the tables that it reads are, by name.
         settings: settings that its state depends on.
         operators: what its window operators keep.
-        form: what is computed, as JSON has it, see `planner.streams.identity`; one for each of
+        form: what is computed, as JSON has it, see `planner.streams.plan_form`; one for each of
             several INSERTs.
         sources: the names of the streams in the order in which Spark numbers them.
     """

@@ -23,7 +23,7 @@ from runtime.files import Files
 from runtime.spark.errors import translate
 from runtime.spark.shipping import import_what_was_sent
 from runtime.spark.workers import prepare_worker
-from runtime.spec.identity import KeptOperator
+from runtime.spec.kept_state import KeptOperator
 from runtime.streaming.checkpoint import Checkpoint, committed, find_checkpoint
 from runtime.streaming.identity import Identity
 from runtime.streaming.state.blobs import FACTS, decode_facts

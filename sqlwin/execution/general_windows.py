@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from planner.nodes.physical import with_rows_by_spark
 from planner.plan import Plan
-from planner.streams.identity import form_of
+from planner.streams.plan_form import form_of
 from runtime.batch.execute import dataframe
 from runtime.errors import AnalysisError
 from runtime.spec.stream_steps import StreamRowsStep

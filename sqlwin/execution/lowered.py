@@ -20,14 +20,14 @@ from planner.nodes.logical import Node, Sink
 from planner.nodes.physical import with_rows_by_spark
 from planner.optimizer import Refusal
 from planner.plan import Plan
-from planner.streams.identity import kept_operators
+from planner.streams.plan_form import kept_operators
 from planner.streams.refusals import StreamRefusal
 from planner.streams.tables import sources_in_order, streams_of
 from runtime.batch.execute import dataframe
 from runtime.connectors.registry import is_unbounded
 from runtime.frames.meter import Meter
 from runtime.spec.exchange import InProcessStep
-from runtime.spec.identity import KeptOperator
+from runtime.spec.kept_state import KeptOperator
 from runtime.spec.local import StreamLocalStep
 from runtime.spec.ranks import RankOrder
 from runtime.spec.steps import Step

@@ -11,7 +11,7 @@ import numpy as np
 
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.errors import AnalysisError
-from runtime.spec.identity import window_fields
+from runtime.spec.kept_state import window_fields
 from runtime.spec.windows import AlignedWindow
 from runtime.streaming.general.windows import GLOBAL_WINDOW, TimeWindow
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_column, one_chunk
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.compute.windows.assigner import SliceAssigner
-from runtime.spec.identity import KeptAccumulator, KeptOperator, window_of_fields
+from runtime.spec.kept_state import KeptAccumulator, KeptOperator, window_of_fields
 from runtime.spec.windows import (
     FIRST_TIME,
     LAST_TIME,

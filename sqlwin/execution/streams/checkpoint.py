@@ -18,7 +18,7 @@ from runtime.files import Files, holding, is_local_path
 from runtime.redaction import Mask
 from runtime.spark.errors import translate
 from runtime.spark.files import refuse_remote_streams, resolve, writable_files_at
-from runtime.spec.identity import window_of_fields
+from runtime.spec.kept_state import window_of_fields
 from runtime.streaming.changes import first_whole
 from runtime.streaming.checkpoint import (
     Checkpoint,

@@ -34,8 +34,8 @@ from sqlwin.execution.streams.checkpoint import (
     resume_notes,
     temporary_place,
 )
+from sqlwin.execution.streams.describe import identity_of
 from sqlwin.execution.streams.handle import Setup, Stream
-from sqlwin.execution.streams.identity import identity_of
 from sqlwin.execution.streams.options import (
     await_sources,
     planned_options,

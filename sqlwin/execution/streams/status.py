@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from planner.explain.windows import window_text
 from runtime.spark.files import files_at, resolve
 from runtime.spec.figures import seconds_text
-from runtime.spec.identity import KeptOperator, window_of_fields
+from runtime.spec.kept_state import KeptOperator, window_of_fields
 from runtime.streaming.status import StreamStatus, dropped_rows, silence, watermark_text
 from runtime.streaming.stored_state import StoredOperator, StoredState, open_state
 from sqlwin.execution.streams.handle import Stream, StreamState

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from runtime.spec.aggregates import Merge, MergeOp
-from runtime.spec.identity import KeptAccumulator, KeptKey, KeptOperator, window_fields
+from runtime.spec.kept_state import KeptAccumulator, KeptKey, KeptOperator, window_fields
 from runtime.spec.windows import (
     CalendarCumulate,
     CalendarHop,

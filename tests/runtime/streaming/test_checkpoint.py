@@ -12,7 +12,7 @@ import pytest
 from runtime.errors import ExecutionError, SetupError
 from runtime.files import LocalFiles
 from runtime.redaction import DEFAULT
-from runtime.spec.identity import (
+from runtime.spec.kept_state import (
     KeptAccumulator,
     KeptKey,
     KeptOperator,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from runtime.redaction import DEFAULT
-from runtime.spec.identity import (
+from runtime.spec.kept_state import (
     KeptAccumulator,
     KeptKey,
     KeptOperator,

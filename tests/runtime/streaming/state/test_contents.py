@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from runtime.spec.identity import (
+from runtime.spec.kept_state import (
     KeptAccumulator,
     KeptKey,
     KeptOperator,

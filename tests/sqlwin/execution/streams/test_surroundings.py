@@ -26,7 +26,7 @@ from sqlwin import windows as w
 from sqlwin.execution import statement_sets
 from sqlwin.execution.lowered import LoweredStream
 from sqlwin.execution.planning import Plans
-from sqlwin.execution.streams.identity import identity_of
+from sqlwin.execution.streams.describe import identity_of
 from sqlwin.execution.streams.options import stream_options
 
 TUMBLE = "TABLE(TUMBLE(TABLE {}, DESCRIPTOR(ts), INTERVAL '1' MINUTE))"

@@ -11,9 +11,9 @@ from typing import Any
 from planner.explain.build import physical_text
 from planner.nodes.physical import with_rows_by_spark
 from planner.plan import Plan
-from planner.streams.identity import form_of
+from planner.streams.plan_form import form_of
 from runtime.redaction import Mask
-from runtime.spec.identity import operator_of, without_options
+from runtime.spec.kept_state import operator_of, without_options
 from runtime.spec.table import TableSpec
 from runtime.streaming.execute.local_stage import needs_processing_time
 from runtime.streaming.identity import KEPT, PLACE, Identity, may_differ, without_secrets

@@ -13,8 +13,8 @@ from planner.aggregates.calls import read_call
 from planner.catalog import StreamTable
 from planner.lowering.stream.steps import lower_stream
 from planner.nodes.logical import AggregateCall, Node, TableScan
-from planner.streams.identity import kept_operators
-from runtime.spec.identity import KeptOperator
+from planner.streams.plan_form import kept_operators
+from runtime.spec.kept_state import KeptOperator
 from runtime.spec.table import Column, Watermark
 from runtime.spec.windows import Tumble
 from sqlwin.parser.parser import parse_query

@@ -26,7 +26,7 @@ from planner.nodes.slice_levels import FixedWindow, grid_of
 from planner.sql.build import to_sql
 from planner.streams.tables import streams_of
 from runtime.spec.aggregates import UserAggregate
-from runtime.spec.identity import (
+from runtime.spec.kept_state import (
     PARALLELISM,
     KeptAccumulator,
     KeptKey,
