@@ -26,7 +26,12 @@ from sqlwin.display.output import AtomicFile
 from sqlwin.display.progress import ProgressBar
 from sqlwin.display.spark_tasks import spark_task_counts
 from sqlwin.display.status_line import StatusLine
-from sqlwin.display.table import print_table, write_stream_table
+from sqlwin.display.table import (
+    is_better_vertical,
+    print_table,
+    write_stream_table,
+    write_vertical,
+)
 
 if TYPE_CHECKING:
     from sqlwin.session import Result, Session
@@ -147,13 +152,7 @@ class ScriptPresenter:
         limit = None if self._max_rows is None else self._max_rows + 1
         columns, batches = self._rows(result, limit)
         if self._output is None:
-            n_rows, is_cut = print_table(
-                columns,
-                batches,
-                Console(highlight=False),
-                max_rows=self._max_rows,
-                total_rows=result.row_count,
-            )
+            n_rows, is_cut = self._print(result, columns, batches)
             sys.stdout.flush()
             shown = counted(n_rows, "rows") + (" shown" if is_cut else "")
             Console(stderr=True).print(
@@ -165,6 +164,20 @@ class ScriptPresenter:
         n_rows, _ = print_table(columns, batches, plain, max_rows=self._max_rows)
         self._n_rows += n_rows
         self._output.write(text.getvalue())
+
+    def _print(
+        self, result: Result, columns: Sequence[str], batches: Iterator[pa.RecordBatch]
+    ) -> tuple[int, bool]:
+        """Print rows on standard output; how many, and whether there are more."""
+        console = Console(highlight=False)
+        if result.kind == "table" and console.is_terminal:
+            rows = list(batches)
+            if is_better_vertical(columns, rows, console.width):
+                return write_vertical(columns, rows, console, max_rows=self._max_rows)
+            batches = iter(rows)
+        return print_table(
+            columns, batches, console, max_rows=self._max_rows, total_rows=result.row_count
+        )
 
     def _show_stream_table(self, result: Result) -> None:
         """Rows as windows close, until there are no more, enough, or Ctrl-C."""

@@ -28,6 +28,8 @@ MIN_HEADER_WIDTH = 6
 MAX_CELL_WIDTH = 120
 # In a table of a stream: room for values that are longer than the first ones
 _STREAM_WIDTH = 10
+# From so many columns on, a list that is too wide is shown a line for each value
+_MANY_COLUMNS = 8
 # No more of a cell is looked at; far wider than any terminal
 _MAX_CELL_LENGTH = 2_000
 
@@ -115,6 +117,24 @@ def print_table(
     for note in _notes(headers, layout, n_rows, total_rows, has_more, more):
         console.print(Text(note, style="dim"), soft_wrap=True)
     return n_rows, has_more
+
+
+def is_better_vertical(
+    columns: Sequence[str], rows: Iterable[pa.RecordBatch], width: int, null: str = "NULL"
+) -> bool:
+    """Whether rows about the session have many columns and are wider than the terminal.
+
+    A table would leave out columns, or cut what is there to be copied, such as a path.
+    """
+    if len(columns) < _MANY_COLUMNS:
+        return False
+    widest = [cell_len(one_line(name)) for name in columns]
+    for piece in rows:
+        for number, array in enumerate(piece.columns):
+            texts = shown_texts(array, uniform=True).to_pylist()
+            cells = [None if text is None else one_line(text) for text in texts]
+            widest[number] = max([widest[number], *(_width(cell, null) for cell in cells)])
+    return sum(widest) + GAP * (len(columns) - 1) > width
 
 
 def _print_lines(column: pa.ChunkedArray, console: Console) -> bool:

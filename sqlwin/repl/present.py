@@ -15,7 +15,7 @@ from rich.text import Text
 from runtime.spec.figures import counted
 from sqlwin.console.formats import elapsed, writer_of
 from sqlwin.display.progress import ProgressBar
-from sqlwin.display.table import print_table, write_vertical
+from sqlwin.display.table import is_better_vertical, print_table, write_vertical
 from sqlwin.repl.commands import ReplOptions
 from sqlwin.repl.output import PARQUET
 from sqlwin.repl.programs import PagedText, PagerClosed, pager_command
@@ -107,6 +107,10 @@ class PromptPresenter:
         took = self._took(started)  # the time in the pager is the user's
         width, height = shutil.get_terminal_size()
         vertical = self._options.vertical
+        if result.kind == "table" and is_better_vertical(
+            result.columns, batches, width, self._options.null
+        ):
+            vertical = "on"
         if vertical != "on":
             text, n_rows, is_cut = self._rendered(print_table, result, batches, _UNBOUNDED)
             # the line below the names is as wide as the table

@@ -1,7 +1,9 @@
 """A session without Spark, and the command line on top of it.
 
 Its statements, separated by semicolons: `rows N`, `values`, `ok`, `insert`, `plan`, `wrong`,
-`crash`, `bug`, `hang`, `stream`, `stubborn N` (a stream that takes N seconds to stop), `grouped` (a stream with keys), `windows`, `wide N`, and the SHOW and DESCRIBE that completion asks for.
+`crash`, `bug`, `hang`, `stream`, `stubborn N` (a stream that takes N seconds to stop), `grouped` (a
+stream with keys), `windows`, `wide N`, `listing N` (rows about the session), and the SHOW and
+DESCRIBE that completion asks for.
 """
 
 from __future__ import annotations
@@ -152,6 +154,10 @@ class FakeSession:
             names = [f"column_number_{i}" for i in range(int(rest))]
             row = [pa.array([f"value {i}"]) for i in range(int(rest))]
             return FakeResult(text, data=[pa.record_batch(row, names=names)])
+        if word == "listing":
+            names = [f"column_number_{i}" for i in range(int(rest))]
+            row = [pa.array([f"value {i}"]) for i in range(int(rest))]
+            return FakeResult(text, "table", data=[pa.record_batch(row, names=names)])
         if word == "rows":
             numbers = pa.array(range(int(rest)), pa.int64())
             return FakeResult(text, data=[pa.record_batch([numbers], names=["n"])])

@@ -6,7 +6,7 @@ import time
 import pytest
 from pyarrow import parquet
 
-from tests.sqlwin.repl.terminal import PROMPT
+from tests.sqlwin.repl.terminal import PROMPT, Terminal
 
 
 def test_d_lists_tables_and_describes_one(prompt):
@@ -146,6 +146,17 @@ def test_x_auto_turns_only_what_is_too_wide(prompt):
     assert "row 1" not in prompt.see("1 row (").replace("rows 1", "")
     prompt.answers(r"\x maybe", "takes on, off, auto, not 'maybe'")
     prompt.answers(r"\x off", "vertical output is off")
+
+
+def test_a_list_of_many_columns_that_is_too_wide_is_shown_a_line_for_each_value(terminal, tmp_path):
+    prompt = terminal()
+    prompt.answers("listing 13;", "row 1", "column_number_12 │ value 12", "1 row (")
+    prompt.run("listing 5;")
+    assert "row 1" not in prompt.see("1 row (").replace("1 row (", "")
+    wide = Terminal(tmp_path, "-e", "listing 13", command="run", size=(24, 300))
+    assert wide.ended() == 0 and "column_number_0 │ column_number_1 │" in wide.screen.text()
+    narrow = Terminal(tmp_path, "-e", "listing 13", command="run", size=(24, 120))
+    assert narrow.ended() == 0 and "column_number_12 │ value 12" in narrow.screen.text()
 
 
 def test_every_format_writes_rows_its_way(prompt):
