@@ -13,6 +13,7 @@ import click
 from sqlwin.console.failures import SAID_ARGUMENTS
 from sqlwin.console.scripts import Script
 from sqlwin.engine import client
+from sqlwin.engine.place import idle_seconds
 
 
 def run_in_engine(
@@ -33,6 +34,7 @@ def run_in_engine(
         [(script.text, script.file) for script in scripts],
         [key for key, _ in options["conf"]],
         partial(_starting_bar, options["no_progress"]) if starts else None,
+        _say_left,
     )
     if code is not None:
         sys.exit(code)
@@ -48,6 +50,15 @@ def _starting_bar(no_progress: bool) -> Iterator[None]:
     progress = ProgressBar(Console(stderr=True), enabled=not no_progress)
     with progress, progress.waiting("Starting Spark"):
         yield
+
+
+def _say_left() -> None:
+    """Say that a process stays behind, which nobody would expect of a command."""
+    click.echo(
+        f"note: Spark stays in the background for the next commands, until {_time(idle_seconds())} "
+        "without one (`sqlwin engine stop` ends it, SQLWIN_ENGINE=off prevents it)",
+        err=True,
+    )
 
 
 @click.group(short_help="Show, start or stop the background engine.")

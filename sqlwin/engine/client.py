@@ -81,6 +81,7 @@ def run(
     scripts: Sequence[tuple[str, str | None]],
     conf: Sequence[str],
     waiting: Callable[[], AbstractContextManager[object]] | None,
+    say_left: Callable[[], None] = lambda: None,
 ) -> int | None:
     """Run a command in the engine.
 
@@ -89,6 +90,7 @@ def run(
         scripts: the SQL of its files and of standard input, and what errors call them.
         conf: the properties of Spark's configuration that it sets.
         waiting: shows the user that an engine is being started; None: none is started.
+        say_left: called when one was started, which stays when the command has ended.
 
     Returns:
         The exit code; None where a Spark of its own has to be started.
@@ -100,13 +102,16 @@ def run(
     if place is None or place.why_refused() is not None:
         return None
     channel = _connect(place.socket)
-    if channel is None and waiting is None:
+    is_new = channel is None
+    if is_new and waiting is None:
         return None
-    with waiting() if channel is None and waiting is not None else nullcontext():
+    with waiting() if is_new and waiting is not None else nullcontext():
         channel = channel or _start_engine(place)
         if channel is None:
             return None
         pid = _submit(channel, arguments, scripts, conf)
+    if is_new and place.why_refused() is None:
+        say_left()
     with channel:
         return None if pid is None else _wait_for_exit(channel, pid)
 

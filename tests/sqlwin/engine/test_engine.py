@@ -152,13 +152,22 @@ def test_between_two_runs_the_engine_is_ready(shell: Shell) -> None:
     assert f": ready; {before + 1} runs " in status
 
 
-def test_an_engine_leaves_no_temporary_file(tmp_path: Path) -> None:
+def test_an_engine_that_is_left_says_so_and_leaves_no_temporary_file(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="s") as temporary:
         shell = Shell(tmp_path)
         shell.env["TMPDIR"] = temporary
         # a path of a socket in it would be too long
         shell.env["XDG_RUNTIME_DIR"] = str(tmp_path / ("long" * 25))
-        assert shell.sql("CREATE TABLE t USING parquet AS SELECT 1 AS a", "SELECT * FROM t")[0] == 0
+        made = "CREATE TABLE t USING parquet AS SELECT 1 AS a"
+        code, out, error = shell.sql(made, "SELECT * FROM t")
+        assert (code, out) == (0, "a\n1\n")
+        assert [line for line in error.splitlines() if "background" in line] == [
+            "note: Spark stays in the background for the next commands, until 2 min without one "
+            "(`sqlwin engine stop` ends it, SQLWIN_ENGINE=off prevents it)"
+        ]
+        code, out, error = shell.sql(made, "SELECT * FROM t")
+        assert (code, out) == (0, "a\n1\n")
+        assert "background" not in error
         pid = shell.pid()
         assert pid is not None
         assert shell.run("engine", "stop")[1] == f"engine {pid} ends\n"
