@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlglot import exp
 
-from planner.aggregates.functions import TIME_ORDERED, is_aggregate, picked
+from planner.aggregates.functions import SKIPS_NULLS, TIME_ORDERED, is_aggregate, picked
 from planner.aggregates.texts import TEXT_FUNCTIONS, texts_by_time
 from planner.catalog import Catalog
 from planner.nodes.logical import AggregateCall
-from planner.sql.build import alias, is_not_null, to_sql
+from planner.sql.build import alias, function_call, is_not_null, replace_call, to_sql
 from planner.sql.nodes import UserAggregateCall
 from runtime.spec.aggregates import filtered_name
 
@@ -45,6 +46,34 @@ def is_call(node: exp.Expr) -> bool:
     if isinstance(node, exp.Filter | exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
         return is_call(node.this)
     return is_aggregate(node)
+
+
+def skip_nulls(calls: Sequence[exp.Expr]) -> None:
+    """Let calls leave NULLs out in Spark too: `FIRST_VALUE(x)` becomes `FIRST_VALUE(x, TRUE)`."""
+    for call in calls:
+        replace_call(call, function_call(call.name, *call.expressions, exp.true()))
+
+
+def calls_that_skip_nulls(select: exp.Select) -> list[exp.Expr]:
+    """The FIRST_VALUE and LAST_VALUE of a grouping that do not say what becomes of NULLs."""
+    clauses = [select.args.get(key) for key in ("having", "order", "qualify")]
+    functions = (
+        call.this if isinstance(call, exp.Filter) else call
+        for clause in (*select.expressions, *clauses)
+        if clause is not None
+        for call in aggregates_in(clause)
+    )
+    return [function for function in functions if _skips_nulls(function)]
+
+
+def _skips_nulls(call: exp.Expr) -> bool:
+    """Whether a call leaves NULLs out in Flink and keeps them in Spark."""
+    return (
+        isinstance(call, exp.Anonymous)
+        and call.name.upper() in SKIPS_NULLS
+        and len(call.expressions) == 1
+        and not isinstance(call.expressions[0], exp.IgnoreNulls | exp.RespectNulls)
+    )
 
 
 def canonical(expr: exp.Expr) -> str:
@@ -86,7 +115,8 @@ def canonical_hashes(expr: exp.Expr) -> dict[int, int]:
 def read_call(node: exp.Expr, name: str, time_column: str) -> AggregateCall:
     """The call that a node is, under the name of its output column; types are not known yet."""
     text = to_sql(node)
-    inner, condition, ignore_nulls = node, None, False
+    inner, condition = node, None
+    ignore_nulls: bool | None = None  # None: the call does not say
     # FILTER stands before IGNORE NULLS or inside it
     while isinstance(inner, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
         if isinstance(inner, exp.Filter):
@@ -108,6 +138,8 @@ def read_call(node: exp.Expr, name: str, time_column: str) -> AggregateCall:
             by_time = False
         else:
             ignore_nulls, args = ignore_nulls or bool(args[1].this), args[:1]
+    if ignore_nulls is None:
+        ignore_nulls = function in SKIPS_NULLS
     if by_time and ignore_nulls:
         present = is_not_null(args[0])
         condition = (

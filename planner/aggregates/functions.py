@@ -73,6 +73,10 @@ TIME_ORDERED = {
     "LAST_VALUE": "last",
 }
 
+# Those that leave NULLs out unless RESPECT NULLS keeps them, as in Flink. FIRST, LAST and ANY_VALUE
+# keep them, as in Spark; Flink does not have these.
+SKIPS_NULLS = frozenset({"FIRST_VALUE", "LAST_VALUE"})
+
 
 def is_aggregate(call: exp.Expr) -> bool:
     """Whether a function call is one of Spark's aggregate functions, or user-defined."""

@@ -13,7 +13,12 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from planner.aggregates.calls import has_user_filters, mark_user_aggregates
+from planner.aggregates.calls import (
+    calls_that_skip_nulls,
+    has_user_filters,
+    mark_user_aggregates,
+    skip_nulls,
+)
 from planner.binder.group_windows import rewrite_group_windows
 from planner.binder.join import bind_join
 from planner.binder.qualify import unfold_qualify
@@ -225,7 +230,18 @@ class _Binder(Relations):
             regrouped = bind_regrouping(query, self, scope)
             if regrouped is not None:
                 return without_unused_ctes(self._all_of(regrouped, query))
+        self._skip_nulls_in_windows(query, scope)
         return query
+
+    def _skip_nulls_in_windows(self, query: exp.Select, scope: Scope) -> None:
+        """Let Spark aggregate the rows of windows as sqlwin does, see `skip_nulls`."""
+        calls = calls_that_skip_nulls(query)
+        if not calls:
+            return
+        names = self._names_of([select_from_same(query, [exp.Star()])], scope)
+        if {name.lower() for name in names}.issuperset(WINDOW_COLUMNS):
+            skip_nulls(calls)
+            self.rewritten = True
 
     @contextmanager
     def _noted(self, query: exp.Select) -> Iterator[None]:
@@ -302,6 +318,7 @@ class _Binder(Relations):
             bound = bind_aggregation(grouped or query, function, node, self, scope)
             return self._all_of(bound, query)
         self._put_placeholder(function, node)
+        skip_nulls(calls_that_skip_nulls(query))
         return query
 
     # -- tables, views, CTEs -------------------------------------------------------------------

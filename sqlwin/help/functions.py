@@ -108,6 +108,10 @@ _BY_TIME = """\
 By the time column of the window; among rows of one time, by value, so that the answer is
 always the same. IGNORE NULLS leaves out NULLs."""
 
+_BY_TIME_NO_NULLS = """\
+By the time column of the window; among rows of one time, by value, so that the answer is
+always the same. NULLs are left out, as in Flink; RESPECT NULLS keeps them."""
+
 # The aggregates that are merged from slices; every other one of Spark's works too, on rows that
 # are copied into their windows
 AGGREGATES: dict[str, FunctionHelp] = {
@@ -140,8 +144,8 @@ AGGREGATES: dict[str, FunctionHelp] = {
         _aggregate("MAX(x)", "the greatest value", "", "MAX(price)"),
         _aggregate("MIN_BY(x, y)", "the x where y is least", "", "MIN_BY(bidder, price)"),
         _aggregate("MAX_BY(x, y)", "the x where y is greatest", "", "MAX_BY(bidder, price)"),
-        _aggregate("FIRST_VALUE(x)", "the x of the first row", _BY_TIME, "FIRST_VALUE(price)"),
-        _aggregate("LAST_VALUE(x)", "the x of the last row", _BY_TIME, "LAST_VALUE(price)"),
+        _aggregate("FIRST_VALUE(x)", "the first x", _BY_TIME_NO_NULLS, "FIRST_VALUE(price)"),
+        _aggregate("LAST_VALUE(x)", "the last x", _BY_TIME_NO_NULLS, "LAST_VALUE(price)"),
         _aggregate("FIRST(x)", "the x of the first row", _BY_TIME, "FIRST(price)"),
         _aggregate("LAST(x)", "the x of the last row", _BY_TIME, "LAST(price)"),
         _aggregate("ANY_VALUE(x)", "some x: here that of the first row", _BY_TIME,

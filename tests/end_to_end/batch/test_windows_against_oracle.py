@@ -59,8 +59,11 @@ AGGREGATES = [
     ("BIT_OR(small)", None),
     ("BIT_XOR(i)", None),
     ("COUNT_IF(i > 0)", "COUNT(*) FILTER (WHERE i > 0)"),
-    ("FIRST_VALUE(i)", "first(i ORDER BY ts)"),
-    ("LAST_VALUE(s)", "last(s ORDER BY ts)"),
+    ("FIRST_VALUE(i)", "first(i ORDER BY ts) FILTER (WHERE i IS NOT NULL)"),
+    ("LAST_VALUE(s)", "last(s ORDER BY ts) FILTER (WHERE s IS NOT NULL)"),
+    ("FIRST_VALUE(i) RESPECT NULLS", "first(i ORDER BY ts)"),
+    ("LAST_VALUE(s, false)", "last(s ORDER BY ts)"),
+    ("LAST(s)", "last(s ORDER BY ts)"),
     (
         "FIRST_VALUE(s) IGNORE NULLS",
         "first(s ORDER BY ts) FILTER (WHERE s IS NOT NULL)",

@@ -34,6 +34,12 @@ QUERIES = {
         WHERE v < 900
         GROUP BY k, window_start, window_end, window_time
         HAVING COUNT(*) > 1""",
+    "first and last values, NULLs left out or kept": """
+        SELECT k, window_end, FIRST_VALUE(CASE WHEN v % 5 = 0 THEN v END) AS f,
+               LAST_VALUE(CASE WHEN v % 5 = 0 THEN v END) AS l,
+               LAST_VALUE(CASE WHEN v % 5 = 0 THEN v END) RESPECT NULLS AS r
+        FROM TABLE(HOP(TABLE events, DESCRIPTOR(ts), INTERVAL '30' SECONDS, INTERVAL '2' MINUTES))
+        GROUP BY k, window_start, window_end""",
     "estimates": """
         SELECT k, window_end, COUNT(DISTINCT v) AS exactly, APPROX_COUNT_DISTINCT(v) AS about,
                APPROX_COUNT_DISTINCT(CAST(v AS STRING), 0.2) FILTER (WHERE v % 3 > 0) AS texts,

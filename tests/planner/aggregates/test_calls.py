@@ -13,6 +13,12 @@ from sqlwin.parser.parser import parse_query
     ("call", "condition"),
     [
         ("FIRST_VALUE(a OR b) IGNORE NULLS", "(NOT (a OR b) IS NULL) AND NOT `ts` IS NULL"),
+        ("LAST_VALUE(a)", "(NOT a IS NULL) AND NOT `ts` IS NULL"),
+        ("FIRST_VALUE(a) FILTER (WHERE b)", "((b) AND NOT a IS NULL) AND NOT `ts` IS NULL"),
+        ("LAST_VALUE(a) RESPECT NULLS", "NOT `ts` IS NULL"),
+        ("FIRST_VALUE(a, false)", "NOT `ts` IS NULL"),
+        ("FIRST(a)", "NOT `ts` IS NULL"),
+        ("ANY_VALUE(a)", "NOT `ts` IS NULL"),
         ("LAST_VALUE(a) IGNORE NULLS", "(NOT a IS NULL) AND NOT `ts` IS NULL"),
         (
             "LAST_VALUE(a) FILTER (WHERE x > 1) IGNORE NULLS",
