@@ -52,7 +52,9 @@ from planner.nodes.windows import window_properties
 from planner.sql.build import relation, select_all_from, to_sql
 from planner.sql.double_quotes import check_names, check_texts, has_double_quotes
 from planner.sql.flink_functions import rewrite_functions, round_time, rounded_times
+from planner.sql.flink_meanings import rewrite_meanings
 from planner.sql.flink_queries import rewrite_clauses, unnest_maps
+from planner.sql.flink_types import rewrite_by_type
 from planner.sql.names import (
     rename_hidden_ctes,
     with_late_name,
@@ -117,7 +119,7 @@ def bind(query: exp.Query, sql: str, catalog: Catalog, strict: bool = False) -> 
     original, query = query, query.copy()
     has_hints = any(LEFT_OUT_HINTS in select.meta for select in query.find_all(exp.Select))
     # Spark takes no alias in double quotes, and sqlwin does
-    binder.rewritten = _rewrite(query, sql) or has_hints or '"' in sql
+    binder.rewritten = _rewrite(query, sql, strict) or has_hints or '"' in sql
     binder.mark_aggregates(query)
     try:
         plan = binder.bind_query(query, {})
@@ -131,14 +133,20 @@ def bind(query: exp.Query, sql: str, catalog: Catalog, strict: bool = False) -> 
     return BoundQuery(plan, tuple(dict.fromkeys(binder.notes)), binder.rewritten)
 
 
-def _rewrite(query: exp.Query, sql: str | None) -> bool:
-    """Write what Spark has not as it has it, in place; True if there was any."""
+def _rewrite(query: exp.Query, sql: str | None, strict: bool) -> bool:
+    """Write what Spark does not have, or means otherwise, as Spark has it, in place.
+
+    Returns:
+        Whether there was any.
+    """
     is_respelled = any(RESPELLED in cast.meta for cast in query.find_all(exp.Cast))
+    has_meanings = strict and rewrite_meanings(query)
     return (
         rewrite_clauses(query, sql)
         | rewrite_functions(query)
         | rename_hidden_ctes(query)
         | is_respelled
+        | has_meanings
     )
 
 
@@ -187,6 +195,10 @@ class _Binder(Relations):
             self.rewritten = True
             type_ = self._type_of(call.expressions[0], query, scope)
             round_time(call, type_ or "timestamp", self.sql)
+        if self.strict and rewrite_by_type(
+            query, lambda value: self._type_in(value, query, scope), self.sql
+        ):
+            self.rewritten = True
         if keep_wall_clocks(query, lambda value: self._type_of(value, query, scope)):
             self.rewritten = True
         function = only_window_function(query)
@@ -285,13 +297,36 @@ class _Binder(Relations):
 
     def _type_of(self, expr: exp.Expr, select: exp.Select, scope: Scope) -> str | None:
         """Spark's type of an expression over the rows of a SELECT; None if it is unknown."""
-        read = select_from_same(select, [expr.copy()])
+        return self._type_of_item(select_from_same(select, [expr.copy()]), scope)
+
+    def _type_of_item(self, read: exp.Select, scope: Scope) -> str | None:
+        """Spark's type of the only item of a SELECT; None if it is unknown."""
         for function in list(read.find_all(WindowFunctionCall)):
             self._replace_window_function(function, scope)
         try:
             return self.sql_query(read, scope).schema[0].type
         except AnalysisError:
             return None  # Spark will say what is wrong, or it is a column from outside
+
+    def _type_in(self, expr: exp.Expr, select: exp.Select, scope: Scope) -> str | None:
+        """Spark's type of an expression in any clause of a SELECT; None if it is unknown.
+
+        Beside aggregates stand keys, and in ORDER BY and HAVING the names of items.
+        """
+        items = {item.alias.lower(): item.this for item in select.selects if item.alias}
+
+        def meant(node: exp.Expr) -> exp.Expr:
+            is_name = isinstance(node, exp.Column) and not node.table
+            item = items.get(node.name.lower()) if is_name else None
+            return exp.Paren(this=item.copy()) if item is not None else node
+
+        grouped = select_from_same(select, [expr.copy()])
+        grouped.set("group", select.args["group"].copy() if select.args.get("group") else None)
+        return (
+            self._type_of(expr, select, scope)
+            or self._type_of_item(grouped, scope)
+            or self._type_of(expr.copy().transform(meant), select, scope)
+        )
 
     def _lift_ctes(self, query: exp.Query, scope: Scope) -> Scope:
         clause = query.args.get("with_")
@@ -359,7 +394,7 @@ class _Binder(Relations):
             return None  # inside a view's own text its name means the table below it
         query = self.catalog.view(name)
         if query is not None:
-            _rewrite(query, None)
+            _rewrite(query, None, self.strict)
             self.mark_aggregates(query)
         return query
 

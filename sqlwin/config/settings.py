@@ -218,7 +218,8 @@ SETTINGS: dict[str, Setting] = {
             "sqlwin.strict-flink",
             Type.BOOLEAN,
             "false",
-            "whether to refuse windows that Flink 2.3 would refuse, with what it takes instead",
+            "whether to refuse what Flink 2.3 would refuse, and to give functions and operators "
+            "the meaning that they have there",
         ),
         Setting(
             "sqlwin.watermark.max-jump",

@@ -35,7 +35,13 @@ from sqlwin.parser.hints import read_hints, skip_comments, table_options
 from sqlwin.parser.intervals import parse_interval, parse_interval_type
 from sqlwin.parser.other_dialects import is_emit, read_emit, refuse_other_dialects, refuse_version
 from sqlwin.parser.signatures import SIGNATURES, misspelt_window_call
-from sqlwin.parser.types import BARE_TYPES, as_spark_type, parse_bare_type, parse_row_type
+from sqlwin.parser.types import (
+    BARE_TYPES,
+    SPELLED_BY_FLINK,
+    as_spark_type,
+    parse_bare_type,
+    parse_row_type,
+)
 from sqlwin.parser.window_functions import is_window_function, parse_window_function
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -103,6 +109,11 @@ class SqlWinParser(TokenParser):
         result: exp.Expr = super().build_cast(strict, **kwargs)
         if raw is not None and literal is not None:
             result.meta.update({key: literal.meta[key] for key in PLACE}, **{RAW: raw})
+        kind = kwargs.get("to")
+        if isinstance(kind, exp.DataType) and any(
+            SPELLED_BY_FLINK in part.meta for part in kind.find_all(exp.DataType)
+        ):
+            result.meta[RESPELLED] = True  # Spark does not know the type by this name
         return result
 
     def _parse_type(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NoReturn
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
+from planner.sql.flink_meanings import BARE_TIMESTAMP, LENGTH
 from planner.sql.render import SparkSql
 from sqlwin.parser.base import TokenParser
 
@@ -25,6 +27,8 @@ _TEXTS = (exp.DType.CHAR, exp.DType.NCHAR, exp.DType.VARCHAR, exp.DType.NVARCHAR
 _BYTES = (exp.DType.BINARY, exp.DType.VARBINARY)
 
 _IS_LOCAL = "local_time_zone"
+# In `meta` of a type: Spark has another name for it
+SPELLED_BY_FLINK = "spelled_by_flink"
 
 # The types that CREATE TABLE takes
 _COLUMN_TYPES = frozenset(
@@ -104,11 +108,31 @@ def as_spark_type(parser: TokenParser, kind: exp.DataType, first: Token) -> exp.
     `TIMESTAMP(p)` is Flink's, a time without zone, `TIMESTAMP` alone Spark's. Spark's timestamps
     have no precision; all of them hold microseconds.
     """
+    words = [token.text.upper() for token in parser._tokens if first.start <= token.start]
+    words = words[: parser._index - parser._tokens.index(first)]
     if kind.this in _TIMESTAMPS:
-        return _timestamp(parser, kind, first)
+        is_bare = words == ["TIMESTAMP"]
+        kind = _timestamp(parser, kind, first)
+        if is_bare:
+            kind.meta[BARE_TIMESTAMP] = True
+    if _is_of_flink(words):
+        kind.meta[SPELLED_BY_FLINK] = True
+    if words[0] in ("CHAR", "CHARACTER", "VARCHAR") and words[1:2] == ["("]:
+        kind.meta[LENGTH] = ("VARCHAR" if words[0] == "VARCHAR" else "CHAR", int(words[2]))
     if kind.this == exp.DType.TIMETZ:
         _refuse(parser, first, "a time with a time zone is not supported", "use TIMESTAMP_LTZ(3)")
     return kind
+
+
+def _is_of_flink(words: Sequence[str]) -> bool:
+    """Whether Spark has another name for the type that is written in these words."""
+    first = words[0].partition(" ")[0]
+    is_long = len(words) > 1 or " " in words[0]
+    return (
+        first in ("BYTES", "ROW", "VARBINARY")
+        or (is_long and first.startswith(("TIMESTAMP", "DOUBLE")))
+        or (first == "VARCHAR" and not is_long)
+    )
 
 
 def _timestamp(parser: TokenParser, kind: exp.DataType, first: Token) -> exp.DataType:

@@ -1,0 +1,346 @@
+"""Functions and operators that Flink and Spark both have and define differently: Flink's meaning.
+
+Used under `sqlwin.strict-flink` alone; the table in docs/coming-from-flink.md has a row for each.
+Here are the calls whose meaning follows from their text; `planner.sql.flink_types` has those that
+depend on the types of their arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from planner.sql.build import (
+    conjunction,
+    function_call,
+    is_not_null,
+    is_number_literal,
+    literal,
+    replace_call,
+)
+from planner.sql.nodes import KeywordCall
+from planner.sql.render import RAW, RAW_VALUE
+
+# What a call is written as; None: it stays
+_Call = Callable[[exp.Anonymous], exp.Expr | None]
+
+# Set by the parser in `meta` of a type: a TIMESTAMP that says nothing about a zone
+BARE_TIMESTAMP = "bare_timestamp"
+# Set by the parser in `meta` of a type: (CHAR or VARCHAR, its length)
+LENGTH = "length"
+
+# The variable of lambdas, which no column is called
+_ELEMENT = "element$"
+
+
+def rewrite_meanings(tree: exp.Expr) -> bool:
+    """Give calls and literals Flink's meaning where their text says it, in place.
+
+    Args:
+        tree: a query or an expression; not itself one of these calls, unless it has a parent.
+
+    Returns:
+        Whether there were any.
+    """
+    has_any = _without_escapes(tree)
+    nodes = tree.find_all(exp.Anonymous, KeywordCall, exp.Cast)
+    for node in reversed(list(nodes)):  # the inner ones first, as arguments are copied
+        new: exp.Expr | None = None
+        old: exp.Expr = node
+        if isinstance(node, exp.Anonymous) and isinstance(node.this, str):
+            rewrite = _CALLS.get(node.name.upper())
+            old = _with_wrappers(node) if rewrite is _array_agg else node
+            new = rewrite(node) if rewrite is not None else None
+        elif isinstance(node, KeywordCall):
+            new = _keyword_call(node)
+        elif isinstance(node, exp.Cast) and node.to.meta.get(BARE_TIMESTAMP):
+            node.to.set("this", exp.DType.TIMESTAMPNTZ)
+            has_any = True
+        if new is not None:
+            has_any = True
+            new.meta.update({key: value for key, value in old.meta.items() if key != RAW})
+            replace_call(old, new)
+    return has_any
+
+
+def _without_escapes(tree: exp.Expr) -> bool:
+    """Read backslashes in strings as characters, which is all that they are in Flink."""
+    has_any = False
+    for text in tree.find_all(exp.Literal):
+        raw = str(text.meta.get(RAW, ""))
+        if text.is_string and raw.startswith("'") and "\\" in raw:
+            text.set("this", raw[1:-1].replace("''", "'"))
+            text.meta.pop(RAW_VALUE, None)
+            text.meta.pop(RAW)
+            has_any = True
+    return has_any
+
+
+def _case(condition: exp.Expr, value: exp.Expr, default: exp.Expr | None = None) -> exp.Case:
+    return exp.Case(ifs=[exp.If(this=condition, true=value)], default=default)
+
+
+def _in_parens(value: exp.Expr) -> exp.Expr:
+    is_plain = isinstance(value, exp.Column | exp.Literal | exp.Anonymous | exp.Paren)
+    return value.copy() if is_plain else exp.Paren(this=value.copy())
+
+
+def _double(text: str) -> exp.Expr:
+    return exp.Cast(this=literal(text), to=exp.DataType.build("double"))
+
+
+# -- calls, by their text ------------------------------------------------------------------------
+
+
+def _greatest_or_least(call: exp.Anonymous) -> exp.Expr | None:
+    """NULL if any argument is."""
+    condition = conjunction(is_not_null(_in_parens(arg)) for arg in call.expressions)
+    return None if condition is None else _case(condition, call.copy())
+
+
+def _regexp_extract(call: exp.Anonymous) -> exp.Expr | None:
+    """Without a group the whole match; NULL without a match."""
+    if len(call.expressions) not in (2, 3):
+        return None
+    text, pattern, *group = call.expressions
+    found = function_call(call.name, text, pattern, *(group or [literal(0)]))
+    return _case(function_call("REGEXP_LIKE", text, pattern), found)
+
+
+def _regexp_replace(call: exp.Anonymous) -> exp.Expr | None:
+    """`$1` and backslashes in the replacement are text."""
+    if len(call.expressions) != 3:
+        return None
+    text, pattern, new = call.expressions
+    if isinstance(new, exp.Literal) and new.is_string:
+        plain = new.name.replace("\\", "\\\\").replace("$", "\\$")
+        if plain == new.name:
+            return None
+        return function_call(call.name, text, pattern, literal(plain))
+    new = function_call("REPLACE", new, literal("\\"), literal("\\\\"))
+    new = function_call("REPLACE", new, literal("$"), literal("\\$"))
+    return function_call(call.name, text, pattern, new)
+
+
+def _trim_side(call: exp.Anonymous) -> exp.Expr | None:
+    """The text comes first, in Spark the characters."""
+    if len(call.expressions) != 2:
+        return None
+    return function_call(call.name, *reversed(call.expressions))
+
+
+def _str_to_map(call: exp.Anonymous) -> exp.Expr | None:
+    """Keys end at `=`, in Spark at `:`."""
+    n_given = len(call.expressions)
+    if n_given not in (1, 2):
+        return None
+    return function_call(call.name, *call.expressions, *[literal(","), literal("=")][n_given - 1 :])
+
+
+def _split(call: exp.Anonymous) -> exp.Expr | None:
+    """The delimiter is text, in Spark a pattern."""
+    if len(call.expressions) != 2:
+        return None
+    text, delimiter = call.expressions
+    pattern: exp.Expr = function_call("CONCAT", literal("\\Q"), delimiter, literal("\\E"))
+    if not (isinstance(delimiter, exp.Literal) and delimiter.name):
+        is_empty = exp.EQ(this=_in_parens(delimiter), expression=literal(""))
+        pattern = _case(is_empty, literal(""), pattern)
+    return function_call(call.name, text, pattern)
+
+
+def _elt(call: exp.Anonymous) -> exp.Expr | None:
+    """NULL beyond the last argument."""
+    index, *values = call.expressions
+    between = exp.Between(this=_in_parens(index), low=literal(1), high=literal(len(values)))
+    return _case(between, call.copy())
+
+
+def _pad(call: exp.Anonymous) -> exp.Expr | None:
+    """NULL for a negative length, and for nothing to pad with."""
+    if len(call.expressions) != 3:
+        return None
+    _, length, pad = call.expressions
+    parts: list[exp.Expr] = []
+    if not is_number_literal(length):
+        parts.append(exp.GTE(this=_in_parens(length), expression=literal(0)))
+    if not (isinstance(pad, exp.Literal) and pad.name):
+        parts.append(exp.NEQ(this=_in_parens(pad), expression=literal("")))
+    condition = conjunction(parts)
+    return None if condition is None else _case(condition, call.copy())
+
+
+def _logarithm(call: exp.Anonymous) -> exp.Expr | None:
+    """-Infinity of 0 and NaN of what is below, in Spark NULL."""
+    if not 1 <= len(call.expressions) <= (2 if call.name.upper() == "LOG" else 1):
+        return None
+    value = call.expressions[-1]
+    if is_number_literal(value) and value.name.strip("0."):
+        return None
+    below = exp.LT(this=_in_parens(value), expression=literal(0))
+    zero = exp.EQ(this=_in_parens(value), expression=literal(0))
+    ifs = [
+        exp.If(this=below, true=_double("NaN")),
+        exp.If(this=zero, true=_double("-Infinity")),
+    ]
+    return exp.Case(ifs=ifs, default=call.copy())
+
+
+def _initcap(call: exp.Anonymous) -> exp.Expr | None:
+    """Words are runs of letters and digits, in Spark all between blanks."""
+    if len(call.expressions) != 1:
+        return None
+    word = exp.Column(this=_element())
+    first = function_call("UPPER", function_call("LEFT", word, literal(1)))
+    rest = function_call("LOWER", function_call("SUBSTRING", word, literal(2)))
+    is_word = function_call("REGEXP_LIKE", word, literal("^[0-9A-Za-z]"))
+    spelt = _case(is_word, function_call("CONCAT", first, rest), word.copy())
+    pattern = literal("[0-9A-Za-z]+|[^0-9A-Za-z]+")
+    words = function_call("REGEXP_EXTRACT_ALL", call.expressions[0], pattern, literal(0))
+    return function_call(
+        "ARRAY_JOIN", function_call("TRANSFORM", words, _lambda(spelt)), literal("")
+    )
+
+
+def _element() -> exp.Identifier:
+    return exp.Identifier(this=_ELEMENT, quoted=True)
+
+
+def _lambda(value: exp.Expr) -> exp.Expr:
+    return exp.Lambda(this=value, expressions=[_element()])
+
+
+def _array_contains(call: exp.Anonymous) -> exp.Expr | None:
+    """NULL is a value like others, and what is not there is not: FALSE, in Spark maybe NULL."""
+    if len(call.expressions) != 2:
+        return None
+    array, value = call.expressions
+    same = exp.NullSafeEQ(this=exp.Column(this=_element()), expression=_in_parens(value))
+    return function_call("EXISTS", array, _lambda(same))
+
+
+def _array_remove(call: exp.Anonymous) -> exp.Expr | None:
+    """NULLs can be removed."""
+    if len(call.expressions) != 2:
+        return None
+    array, value = call.expressions
+    same = exp.NullSafeEQ(this=exp.Column(this=_element()), expression=_in_parens(value))
+    return function_call("FILTER", array, _lambda(exp.Not(this=exp.Paren(this=same))))
+
+
+def _array_sort(call: exp.Anonymous) -> exp.Expr | None:
+    """NULLs come first, in Spark last."""
+    array, *flags = call.expressions
+    if len(flags) < 2:
+        return function_call("SORT_ARRAY", array, *flags)
+    if len(flags) > 2 or not all(isinstance(flag, exp.Boolean) for flag in flags):
+        return None
+    is_ascending, has_nulls_first = (bool(flag.this) for flag in flags)
+    if is_ascending is has_nulls_first:
+        return function_call("SORT_ARRAY", array, flags[0])
+    ascending = function_call("ARRAY_SORT", array)
+    return ascending if is_ascending else function_call("REVERSE", ascending)
+
+
+def _array_agg(call: exp.Anonymous) -> exp.Expr | None:
+    """With NULLs, which Spark collects inside structs only, and NULL of no rows."""
+    if len(call.expressions) != 1:
+        return None
+    (value,) = call.expressions
+    is_distinct = isinstance(value, exp.Distinct)
+    item = value.expressions[0] if isinstance(value, exp.Distinct) else value
+    outer = _with_wrappers(call)
+    if any(isinstance(node, exp.IgnoreNulls) for node in (item, *outer.find_all(exp.IgnoreNulls))):
+        return None
+    item = item.this if isinstance(item, exp.RespectNulls) else item
+    struct: exp.Expr = function_call("NAMED_STRUCT", literal("v"), item)
+    call.set("this", "COLLECT_LIST")
+    call.set("expressions", [exp.Distinct(expressions=[struct]) if is_distinct else struct])
+    collected = outer.copy().transform(
+        lambda node: node.this if isinstance(node, exp.RespectNulls) else node
+    )
+    field = exp.Dot(this=exp.Column(this=_element()), expression=exp.to_identifier("v"))
+    values = function_call("TRANSFORM", collected, _lambda(field))
+    has_rows = exp.GT(this=function_call("SIZE", collected), expression=literal(0))
+    return _case(has_rows, values)
+
+
+def _with_wrappers(call: exp.Expr) -> exp.Expr:
+    """A call with its FILTER, RESPECT NULLS and OVER."""
+    wrappers = exp.Filter | exp.IgnoreNulls | exp.RespectNulls | exp.Window
+    while isinstance(call.parent, wrappers) and call.arg_key == "this":
+        call = call.parent
+    return call
+
+
+def _unix_timestamp(call: exp.Anonymous) -> exp.Expr | None:
+    """What follows the seconds is left out; no time is the least BIGINT."""
+    if len(call.expressions) != 1:
+        return None
+    text = call.expressions[0]
+    pattern = literal(r"^\s*\d+-\d+-\d+ \d+:\d+:\d+")
+    seconds = exp.TryCast(
+        this=function_call("REGEXP_EXTRACT", text, pattern, literal(0)),
+        to=exp.DataType(this=exp.DType.TIMESTAMPLTZ),
+        safe=True,
+    )
+    bigint = exp.DataType.build("bigint")
+    least = exp.Cast(this=literal(str(-(2**63))), to=bigint)
+    no_time = _case(is_not_null(_in_parens(text)), least)
+    return function_call("COALESCE", exp.Cast(this=seconds, to=bigint.copy()), no_time)
+
+
+def _first_or_last(call: exp.Anonymous) -> exp.Expr | None:
+    """NULLs are left out."""
+    if len(call.expressions) != 1 or isinstance(
+        call.expressions[0], exp.IgnoreNulls | exp.RespectNulls
+    ):
+        return None
+    parent = call.parent
+    parent = parent.parent if isinstance(parent, exp.Filter) else parent
+    if isinstance(parent, exp.IgnoreNulls | exp.RespectNulls):
+        return None
+    return function_call(call.name, call.expressions[0], exp.true())
+
+
+def _renamed(name: str) -> _Call:
+    return lambda call: function_call(name, *call.expressions)
+
+
+_CALLS: dict[str, _Call] = {
+    "ARRAY_AGG": _array_agg,
+    "ARRAY_CONTAINS": _array_contains,
+    "ARRAY_REMOVE": _array_remove,
+    "ARRAY_SORT": _array_sort,
+    "ELT": _elt,
+    "GREATEST": _greatest_or_least,
+    "INITCAP": _initcap,
+    "LEAST": _greatest_or_least,
+    "LPAD": _pad,
+    "LTRIM": _trim_side,
+    "PARSE_URL": _renamed("TRY_PARSE_URL"),
+    "REGEXP_EXTRACT": _regexp_extract,
+    "REGEXP_REPLACE": _regexp_replace,
+    "RPAD": _pad,
+    "RTRIM": _trim_side,
+    "SPLIT": _split,
+    "STR_TO_MAP": _str_to_map,
+    "UNIX_TIMESTAMP": _unix_timestamp,
+    "URL_DECODE": _renamed("TRY_URL_DECODE"),
+    **dict.fromkeys(("FIRST_VALUE", "LAST_VALUE"), _first_or_last),
+    **dict.fromkeys(("LN", "LOG", "LOG10", "LOG2"), _logarithm),
+}
+
+
+def _keyword_call(call: KeywordCall) -> exp.Expr | None:
+    name, args = call.name.upper(), call.expressions
+    if name == "EXTRACT" and args[0].name.upper() in ("SECOND", "SECONDS"):
+        # whole seconds
+        second = function_call("SECOND", args[1])
+        return exp.Cast(this=second, to=exp.DataType.build("bigint"))
+    if name == "OVERLAY" and len(args) >= 3:
+        length = function_call("CHAR_LENGTH", args[0])
+        inside = exp.Between(this=_in_parens(args[2]), low=literal(1), high=length)
+        return _case(inside, call.copy(), args[0].copy())
+    return None

@@ -1,0 +1,246 @@
+"""Operators and calls whose meaning in Flink depends on the types of what they are given.
+
+Used under `sqlwin.strict-flink` alone, like `planner.sql.flink_meanings`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from sqlglot import exp
+
+from planner.sql.build import function_call, literal, replace_call, to_sql
+from planner.sql.flink_meanings import LENGTH
+from planner.sql.nodes import error_at
+from planner.sql.render import RAW, SparkSql
+from runtime.errors import AnalysisError
+
+# Spark's type of an expression over the rows of a SELECT; None: unknown
+TypeOf = Callable[[exp.Expr], str | None]
+
+_INTEGERS = ("tinyint", "smallint", "int", "bigint")
+_FLOATS = ("float", "double")
+_TIMES = ("timestamp", "timestamp_ntz")
+_NESTED = ("array", "map", "struct", "interval")
+_SPREADS = frozenset("STDDEV STDDEV_POP STDDEV_SAMP VARIANCE VAR_POP VAR_SAMP".split())
+_LARGEST_INT = 2**31 - 1
+# Doubles from here on are whole numbers
+_ALL_WHOLE = 2**53
+_WIDEST = 38
+
+
+def rewrite_by_type(select: exp.Select, type_of: TypeOf, sql: str) -> bool:
+    """Give operators and calls of a SELECT Flink's meaning, in place; subqueries are left out.
+
+    Args:
+        select: the SELECT.
+        type_of: gives Spark's type of an expression over its rows.
+        sql: the text of the statement, for errors.
+
+    Returns:
+        Whether there were any.
+
+    Raises:
+        AnalysisError: Spark cannot say what Flink means.
+    """
+    has_any = False
+    for node in reversed(list(_nodes(select))):  # the inner ones first
+        new = _rewritten(node, _Types(type_of), sql)
+        if new is None:
+            continue
+        has_any = True
+        outer = node
+        if isinstance(node, exp.Anonymous) and node.name.upper() == "AVG":
+            outer = _with_wrappers(node)
+        new.meta.update({key: value for key, value in outer.meta.items() if key != RAW})
+        replace_call(outer, new)
+    return has_any
+
+
+def _nodes(select: exp.Select) -> Iterator[exp.Expr]:
+    """The nodes of a SELECT that may have another meaning, subqueries left out."""
+    for part in select.iter_expressions():
+        if part.arg_key in ("from_", "with_"):
+            continue
+        for node in part.walk(prune=lambda node: isinstance(node, exp.Query)):
+            if isinstance(node, exp.Anonymous | exp.Bracket | exp.Cast | exp.Div):
+                yield node
+
+
+class _Types:
+    """Types of expressions; those of literals and casts are known without Spark."""
+
+    def __init__(self, type_of: TypeOf) -> None:
+        self._type_of = type_of
+
+    def of(self, expr: exp.Expr) -> str:
+        """Spark's type; empty if it is unknown."""
+        expr = expr.unnest()
+        if isinstance(expr, exp.Literal) and not expr.is_string and expr.name.isdecimal():
+            return "int" if int(expr.name) <= _LARGEST_INT else "bigint"
+        if isinstance(expr, exp.Cast):
+            return str(expr.to.sql(dialect=SparkSql)).lower().replace(" ", "")
+        return self._type_of(expr) or ""
+
+
+def _rewritten(node: exp.Expr, types: _Types, sql: str) -> exp.Expr | None:
+    match node:
+        case exp.Div():
+            return _division(node, types, sql)
+        case exp.Cast() if node.meta.get(RAW) is None:
+            return _cast(node, types, sql)
+        case exp.Bracket() if len(node.expressions) == 1:
+            if types.of(node.this).startswith("array"):
+                # from 1 on, and NULL beyond the end
+                return function_call("TRY_ELEMENT_AT", node.this, node.expressions[0])
+        case exp.Anonymous() if isinstance(node.this, str) and len(node.expressions) == 1:
+            return _call(node, node.name.upper(), types, sql)
+    return None
+
+
+def _division(node: exp.Div, types: _Types, sql: str) -> exp.Expr | None:
+    left, right = node.this, node.expression
+    kinds = [types.of(left), types.of(right)]
+    select = node.find_ancestor(exp.Select)
+    is_inside = select is not None and select.find_ancestor(exp.Select) is not None
+    if not all(kinds) and (is_inside or node.find_ancestor(exp.Lambda)):
+        # elsewhere it is wrong, and Spark says how
+        unknown = left if not kinds[0] else right
+        message = f"the type of {to_sql(unknown)} is not known here, and `/` depends on it in Flink"
+        raise error_at(sql, message, node, hint="write CAST(... AS ...) around each side")
+    if all(kind in _INTEGERS for kind in kinds):
+        widest = max(kinds, key=_INTEGERS.index)
+        whole = exp.IntDiv(this=_operand(left), expression=_operand(right))
+        return exp.Cast(this=whole, to=exp.DataType.build(widest))
+    if not any(kind in _FLOATS for kind in kinds):
+        return None
+    if isinstance(right, exp.Literal) and right.name.strip("0."):
+        divided: exp.Expr = node.copy()
+    else:
+        # IEEE's Infinity and NaN, for which Spark has an error
+        infinity = exp.Cast(this=literal("Infinity"), to=exp.DataType.build("double"))
+        endless = exp.Mul(
+            this=exp.Cast(this=left.copy(), to=exp.DataType.build("double")), expression=infinity
+        )
+        is_zero = exp.EQ(this=_operand(right), expression=literal(0))
+        divided = exp.Case(ifs=[exp.If(this=is_zero, true=endless)], default=node.copy())
+    if "double" not in kinds:
+        return exp.Cast(this=divided, to=exp.DataType.build("float"))
+    return None if divided == node else divided
+
+
+def _operand(expr: exp.Expr) -> exp.Expr:
+    is_plain = isinstance(expr, exp.Column | exp.Literal | exp.Anonymous | exp.Paren | exp.Cast)
+    return expr.copy() if is_plain else exp.Paren(this=expr.copy())
+
+
+def _cast(node: exp.Cast, types: _Types, sql: str) -> exp.Expr | None:
+    """Write booleans in capitals and times with milliseconds, and apply the length of a CHAR."""
+    if node.to.this != exp.DType.TEXT:
+        return None
+    kind = types.of(node.this)
+    text: exp.Expr = node.copy()
+    if kind == "boolean":
+        text = function_call("UPPER", text)
+    elif kind in _TIMES:
+        text = _with_milliseconds(text)
+    elif kind.startswith(_NESTED):
+        what = kind.partition("<")[0].partition(" ")[0].upper()
+        hint = "TO_JSON(x) is a text of it" if what != "INTERVAL" else "EXTRACT takes it apart"
+        message = f"the text of {what} is another one in Flink (sqlwin.strict-flink is on)"
+        raise error_at(sql, message, node, hint=hint)
+    length = node.to.meta.get(LENGTH)
+    if length is not None:
+        name, n = length
+        if name == "CHAR":
+            return function_call("RPAD", text, literal(n), literal(" "))
+        return function_call("LEFT", text, literal(n))
+    return None if text == node else text
+
+
+def _with_milliseconds(text: exp.Expr) -> exp.Expr:
+    """A text of a time with three digits behind the point, or six if it has more."""
+    point = function_call("INSTR", text, literal("."))
+    n_digits = exp.Paren(
+        this=exp.Sub(this=function_call("CHAR_LENGTH", text), expression=point.copy())
+    )
+
+    def zeros(width: int) -> exp.Expr:
+        missing = exp.Sub(this=literal(width), expression=n_digits.copy())
+        return function_call("REPEAT", literal("0"), missing)
+
+    ifs = [
+        exp.If(this=exp.EQ(this=point, expression=literal(0)), true=literal(".000")),
+        exp.If(this=exp.LTE(this=n_digits.copy(), expression=literal(3)), true=zeros(3)),
+    ]
+    return function_call("CONCAT", text, exp.Case(ifs=ifs, default=zeros(6)))
+
+
+def _call(node: exp.Anonymous, name: str, types: _Types, sql: str) -> exp.Expr | None:
+    value = node.expressions[0]
+    if name == "AVG" or name in _SPREADS:
+        item = value.expressions[0] if isinstance(value, exp.Distinct) else value
+        kind = types.of(item)
+        if name == "AVG":
+            return _average(node, kind)
+        if kind in _INTEGERS:
+            raise _spread_error(node, name, item, sql)
+        return None
+    if name in ("FLOOR", "CEIL", "CEILING") and (kind := types.of(value)) in _FLOATS:
+        type_ = exp.DataType.build(kind)
+        absolute = function_call("ABS", value)
+        small = exp.LT(this=absolute, expression=literal(_ALL_WHOLE))
+        rounded = exp.Cast(this=node.copy(), to=type_)
+        return exp.Case(ifs=[exp.If(this=small, true=rounded)], default=value.copy())
+    if name == "SIGN" and (kind := types.of(value)) and kind != "double":
+        return exp.Cast(this=node.copy(), to=exp.DataType.build(kind))
+    if name == "TYPEOF":
+        message = "TYPEOF gives other names of types in Flink (sqlwin.strict-flink is on)"
+        raise error_at(sql, message, node, hint="leave it out, or switch sqlwin.strict-flink off")
+    return None
+
+
+def _spread_error(node: exp.Expr, name: str, item: exp.Expr, sql: str) -> AnalysisError:
+    return error_at(
+        sql,
+        f"{name} of integers is computed in integers in Flink (sqlwin.strict-flink is on)",
+        node,
+        hint=f"{name}(CAST({to_sql(item)} AS DOUBLE)) is the same in both",
+    )
+
+
+def _average(node: exp.Anonymous, kind: str) -> exp.Expr | None:
+    """Return an integer for integers, and a DECIMAL(38, max(6, s)) for DECIMAL(p, s)."""
+    if kind in _INTEGERS:
+        total, count = (_like(node, name) for name in ("SUM", "COUNT"))
+        divisor = function_call("NULLIF", count, literal(0))
+        whole = exp.IntDiv(this=total, expression=divisor)
+        return exp.Cast(this=whole, to=exp.DataType.build(kind))
+    if not kind.startswith("decimal("):
+        return None
+    precision, scale = (int(digits) for digits in kind[len("decimal(") : -1].split(","))
+    average = _like(node, "AVG")
+    if scale < 2:
+        inner = next(each for each in average.find_all(exp.Anonymous) if each.name == "AVG")
+        argument = inner.expressions[0]
+        item = argument.expressions[0] if isinstance(argument, exp.Distinct) else argument
+        wider = exp.DataType.build(f"decimal({min(precision + 2, _WIDEST)}, 2)")
+        item.replace(exp.Cast(this=item.copy(), to=wider))
+    type_ = exp.DataType.build(f"decimal({_WIDEST}, {max(6, scale)})")
+    return exp.Cast(this=average, to=type_)
+
+
+def _with_wrappers(node: exp.Expr) -> exp.Expr:
+    """A call with its FILTER and OVER."""
+    while isinstance(node.parent, exp.Filter | exp.Window) and node.arg_key == "this":
+        node = node.parent
+    return node
+
+
+def _like(node: exp.Anonymous, name: str) -> exp.Expr:
+    """Another aggregate of the same values, with the same FILTER and OVER."""
+    before = node.this
+    node.set("this", name)
+    copy = _with_wrappers(node).copy()
+    node.set("this", before)
+    return copy
