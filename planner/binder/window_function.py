@@ -251,15 +251,19 @@ def time_column(
             f"{function.kind} needs a TIMESTAMP or TIMESTAMP_LTZ column to put windows on, "
             f"but `{found.name}` is {found.type.upper()}",
             descriptor,
-            hint=hint or _time_of(found),
+            hint=hint or _time_of(found, schema),
             subjects=(found.name,),
         )
     return found
 
 
-def _time_of(found: Column) -> str:
-    """How a column that is none of times becomes one."""
+def _time_of(found: Column, schema: Schema) -> str:
+    """How a column of another type becomes a time."""
     name = column(found.name).sql(SparkSql)
+    date = next((c for c in schema if c.type == "date"), None)
+    if found.type == "string" and date is not None:
+        day = column(date.name).sql(SparkSql)
+        return f"if it is a time of day, write {day} + {name}: a date and a time of day are a time"
     if found.type in ("int", "bigint"):
         return (
             f"make one in a subquery: TIMESTAMP_MILLIS({name}), TIMESTAMP_SECONDS or "

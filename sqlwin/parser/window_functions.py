@@ -68,6 +68,8 @@ class _CallReader:
         self.usage = usage(self.kind)
         self.arguments: dict[str, object] = {}
         self.leniencies: list[Leniency] = []
+        # date and time of day that the time column is the sum of
+        self.sum: tuple[exp.Identifier, exp.Identifier] | None = None
 
     def read(self) -> WindowFunctionCall:
         """The call, without what may follow it in FROM."""
@@ -79,6 +81,8 @@ class _CallReader:
         parser._match_r_paren()
         if self.is_wrapped:
             parser._match_r_paren()
+        if self.sum is not None and isinstance(data := self.arguments["data"], exp.Expr):
+            self.arguments["data"] = parser.span(_with_time(data, *self.sum), self.first)
         node = WindowFunctionCall(this=this, **self.arguments)
         parser.span(node, self.first)
         if self.leniencies:
@@ -318,6 +322,8 @@ class _CallReader:
                 right = f"DESCRIPTOR({first.text})"
                 self._note("the time column stands in DESCRIPTOR( )", first, first, right)
                 return column
+        if _starts_name(first) and following == TokenType.PLUS:
+            return self._sum_of_date_and_time(first)
         if _starts_name(first) and following == TokenType.DOT:
             self._fail_qualified(first)
         parser.fail(
@@ -325,6 +331,25 @@ class _CallReader:
             first,
             hint=f"{self.usage}, for example DESCRIPTOR(ts)",
         )
+
+    def _sum_of_date_and_time(self, first: Token) -> exp.Identifier:
+        """The time column of `TUMBLE(t, day + clock, ...)`: a date and a time of day."""
+        parser = self.parser
+        date = parser._parse_id_var()
+        parser._match(TokenType.PLUS)
+        time = parser._parse_id_var() if _starts_name(parser._curr) else None
+        is_end = parser.is_at(TokenType.COMMA, TokenType.R_PAREN)
+        if not (isinstance(date, exp.Identifier) and isinstance(time, exp.Identifier) and is_end):
+            parser.fail(
+                "only a date and a time of day can be added here: two names of columns",
+                first,
+                hint="another expression needs a name in a subquery: (SELECT *, ... AS ts FROM t)",
+            )
+        self.sum = (date, time)
+        self._note("the time is one column, in DESCRIPTOR( )", first, parser._prev, None)
+        column = exp.to_identifier(_sum_name(date, time), quoted=True)
+        parser.span(column, first)
+        return column
 
     def _fail_qualified(self, name: Token) -> NoReturn:
         parser = self.parser
@@ -336,6 +361,25 @@ class _CallReader:
             parser._prev,
             hint="a field inside a column needs a name first: SELECT a.b AS ts",
         )
+
+
+def _sum_name(date: exp.Identifier, time: exp.Identifier) -> str:
+    return f"{date.name} + {time.name}"
+
+
+def _with_time(data: exp.Expr, date: exp.Identifier, time: exp.Identifier) -> exp.Subquery:
+    """The data with the time that a date and a time of day make, which may be texts."""
+
+    def cast(value: exp.Expr, type_: str) -> exp.Cast:
+        return exp.Cast(this=value, to=exp.DataType.build(type_, dialect=SparkSql))
+
+    day = cast(cast(exp.Column(this=date), "DATE"), "STRING")
+    clock = cast(exp.Column(this=time), "STRING")
+    text = exp.Concat(expressions=[day, exp.Literal.string(" "), clock])
+    name = exp.to_identifier(_sum_name(date, time), quoted=True)
+    value = exp.Alias(this=cast(text, "TIMESTAMP_NTZ"), alias=name)
+    select = exp.Select(expressions=[exp.Star(), value], from_=exp.From(this=data))
+    return exp.Subquery(this=select)
 
 
 def _select_all(source: exp.Expr) -> exp.Subquery:

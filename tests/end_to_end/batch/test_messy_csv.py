@@ -157,3 +157,23 @@ def test_options_of_lines_are_checked_and_are_not_written(
     """)
     with pytest.raises(CatalogError, match="says how text is read"):
         fresh_session.execute("INSERT INTO t VALUES (1)")
+
+
+def test_a_date_and_a_time_of_day_are_one_time(fresh_session: sqlwin.Session, data: Path) -> None:
+    (data / "f.csv").write_text(
+        "Tag;Uhr;v\n31.12.2025;23:59:30;1\n1.1.2026;00:10:00;2\n;10:00:00;4\n"
+    )
+    found = rows(
+        fresh_session,
+        """
+        SELECT window_start, SUM(v) FROM TUMBLE('f.csv', Tag + Uhr, 1h)
+        GROUP BY window_start, window_end ORDER BY 1
+        """,
+    )
+    assert found == [(at("2025-12-31 23:00"), 1), (at("2026-01-01 00:00"), 2)]
+    with pytest.raises(sqlwin.SqlwinError) as raised:
+        rows(fresh_session, "SELECT * FROM TUMBLE('f.csv', Uhr, 1h)")
+    assert "write Tag + Uhr" in (raised.value.hint or "").replace("`", "")
+    with pytest.raises(sqlwin.SqlwinError, match="a date and a time of day") as raised:
+        rows(fresh_session, "SELECT * FROM TUMBLE('f.csv', Tag + Uhr + v, 1h)")
+    assert raised.value.position is not None
