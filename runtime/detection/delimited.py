@@ -232,6 +232,32 @@ def _notes_on_head(head: Head, given: Mapping[str, str], *, is_named: bool) -> l
     return notes
 
 
+def column_types(
+    names: Sequence[str], fields: Sequence[Sequence[str]], given: Mapping[str, str], prefix: str
+) -> tuple[tuple[TableColumn, ...], dict[str, str], tuple[str, ...]]:
+    """The columns of texts that are no CSV, options that say how they are written, and notes.
+
+    Args:
+        names: of the columns.
+        fields: their distinct values.
+        given: declared options, see `find_columns`.
+        prefix: of the options: the format.
+    """
+    kinds, options, notes = _kinds(names, fields, given, (), True)
+    columns = tuple(TableColumn(n, kind.type.upper()) for n, kind in zip(names, kinds, strict=True))
+    renamed = {
+        name.replace("csv.null-literal", "csv.null-literals")
+        if name == "csv.null-literal"
+        else name: value
+        for name, value in options.items()
+    }
+    return (
+        columns,
+        {name.replace("csv.", f"{prefix}."): value for name, value in renamed.items()},
+        tuple(note.replace("'csv.", f"'{prefix}.") for note in notes),
+    )
+
+
 def _kinds(
     names: Sequence[str],
     fields: Sequence[Sequence[str]],

@@ -16,17 +16,29 @@ from runtime.connectors.options.formats import (
     format_of,
     spark_options,
 )
-from runtime.detection.delimited import find_columns
-from runtime.detection.lines import COMMENT, REPEATED, SKIP, SKIP_BELOW
+from runtime.detection.delimited import column_types, find_columns
+from runtime.detection.lines import (
+    COMMENT,
+    IGNORED,
+    PATTERN,
+    REPEATED,
+    SKIP,
+    SKIP_BELOW,
+    FileLines,
+    line_rules,
+)
+from runtime.detection.log_lines import NAMES, columns_of_lines, pattern_error
 from runtime.detection.objects import find_fields
 from runtime.detection.sample import (
     FIRST_BYTES,
     OTHER_BYTES,
+    Sample,
     magic_format,
     read_sample,
     sampled,
 )
 from runtime.detection.times import ISO, time_format
+from runtime.detection.values import listed
 from runtime.errors import CatalogError, ExecutionError
 from runtime.files import Files, as_uri
 from runtime.scan.files import partition_type
@@ -97,18 +109,25 @@ def detect(
         if keeps_types:
             return Detected(_with(spec, (), layout.options))
         return _typed_by_file(spec, file_format, chosen[0], files, layout)
-    if file_format == "text" or "inferschema" in said:
+    is_plain = file_format == "text" and PATTERN not in said
+    if is_plain or "inferschema" in said:
         return Detected(_with(spec, (), layout.options))
     given = spark_options(spec, file_format)
     given = {k: v for k, v in given.items() if k.lower() in _said_names(said)}
-    given |= {name: said[option] for option, name in _OWN.items() if option in said}
+    own_options = {f"{file_format}.{k.partition('.')[2]}": name for k, name in _OWN.items()}
+    given |= {name: said[option] for option, name in own_options.items() if option in said}
     sizes = [FIRST_BYTES, *[OTHER_BYTES] * (len(chosen) - 1)]
     samples = [
         read_sample(files, path, size, given.get("encoding", given.get("charset", "")))
         for path, size in zip(chosen, sizes, strict=True)
     ]
     options = dict(layout.options)
-    if file_format == "json":
+    if file_format == "text":
+        columns, text_options, notes = _of_lines(samples, said, given)
+        options |= text_options
+    elif file_format == "json":
+        if "json.records" in said:
+            given["records"] = said["json.records"]
         objects = find_fields(samples, given)
         columns, notes = objects.columns, objects.notes
         options |= dict(objects.options)
@@ -129,6 +148,42 @@ def detect(
     notes = tuple(n for n in notes if not any(f"'{k}'" in n.lower() for k in given_formats))
     spec = _with(spec, columns, kept, tuple(column.name for column in layout.columns))
     return Detected(spec, notes)
+
+
+def _of_lines(
+    samples: Sequence[Sample], said: Mapping[str, str], given: Mapping[str, str]
+) -> tuple[Columns, dict[str, str], tuple[str, ...]]:
+    """The columns of lines that a pattern takes apart.
+
+    Raises:
+        CatalogError: the pattern is none, or no line matches it.
+    """
+    pattern = said[PATTERN]
+    if (expected := pattern_error(pattern)) is not None:
+        raise CatalogError(
+            f"'{PATTERN}' is {pattern!r}", subjects=(f"'{PATTERN}'",), hint=f"it takes {expected}"
+        )
+    rules = line_rules(said, has_header=False, prefix="text")
+    lines = [r for s in samples for r in FileLines(rules).records(s.text.splitlines())]
+    names, fields, others = columns_of_lines(pattern, lines)
+    if len(others) == len(lines):
+        first = f": the first one is {others[0][:100]!r}" if others else ""
+        raise CatalogError(
+            f"no line of {samples[0].path} matches '{PATTERN}' = {pattern!r}{first}",
+            subjects=(f"'{PATTERN}'",),
+            hint=f"it takes a regular expression with named groups, or {', '.join(NAMES)}",
+        )
+    distinct = [list(dict.fromkeys(values)) for values in fields]
+    columns, options, notes = column_types(names, distinct, given, "text")
+    if samples[0].encoding and "encoding" not in given:
+        options["encoding"] = samples[0].encoding
+    if others and said.get(IGNORED, "false").lower() != "true":
+        notes = (
+            *notes,
+            f"{len(others)} of {len(lines)} lines do not match '{PATTERN}': {listed(others)}; "
+            f"'{IGNORED}' = 'true' leaves them out",
+        )
+    return columns, options, notes
 
 
 def _with(

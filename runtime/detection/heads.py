@@ -8,17 +8,15 @@ from dataclasses import dataclass
 
 from runtime.detection.dialect import Dialect
 from runtime.detection.lines import fields_of, top_lines
-from runtime.detection.values import NULL_WORDS, affixes_of, is_typed
+from runtime.detection.values import NULL_WORDS, UNITS, affixes_of, is_typed
 
 _NAME = re.compile(r"[^\W\d][\w .()/%°€$#:-]*")
 _MOST_BELOW = 2
 # What stands in a row of units above a column of texts, or alone in its row
-_UNITS = frozenset(
+_WORDS = UNITS | frozenset(
     "string str text varchar char utf8 int integer int32 int64 long bigint float double real "
-    "number numeric decimal bool boolean date datetime timestamp time object factor char "
-    "% ‰ °c °f k c f m mm cm km m/s km/h mph kn hpa pa bar mbar kwh wh kw w mw v mv volts a ma "
-    "hz s ms us ns sec min h d g kg t l ml m² m³ m2 m3 w/m² w/m2 w/m^2 ppm ppb ug/m3 µg/m³ deg "
-    "degc rn ts smp avg max min tot eur usd €".split()
+    "number numeric decimal bool boolean date datetime timestamp time object factor rn ts smp avg "
+    "max min tot eur usd €".split()
 )
 _BRACKETED = re.compile(r"\[.*\]|\(.*\)|<.*>|-+")
 
@@ -165,7 +163,7 @@ def _is_units(row: Sequence[str], values: Sequence[Sequence[str]]) -> bool:
     for cell, column in zip(row, zip(*values, strict=False), strict=False):
         word = cell.strip()
         full = [value for value in column if value]
-        is_unit = word.lower() in _UNITS or _BRACKETED.fullmatch(word) is not None
+        is_unit = word.lower() in _WORDS or _BRACKETED.fullmatch(word) is not None
         n_certain += is_unit and word not in NULL_WORDS
         if not word or word in NULL_WORDS:
             continue

@@ -17,6 +17,7 @@ SKIP_BELOW = "csv.skip-lines-below-header"
 COMMENT = "csv.comment"
 REPEATED = "csv.skip-repeated-headers"
 PATTERN = "text.pattern"
+IGNORED = "text.ignore-parse-errors"
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,12 @@ class LineRules:
 
 
 def line_rules(
-    options: Mapping[str, str], *, has_header: bool, quote: str = "", escape: str = ""
+    options: Mapping[str, str],
+    *,
+    has_header: bool,
+    quote: str = "",
+    escape: str = "",
+    prefix: str = "csv",
 ) -> LineRules:
     """The rules that the options of a table give.
 
@@ -59,17 +65,24 @@ def line_rules(
         has_header: whether its files have a header.
         quote: the quote, if records may span lines.
         escape: what makes a quote mean itself, then.
+        prefix: of the options: the format.
     """
+    options = {f"csv.{k.removeprefix(f'{prefix}.')}": v for k, v in options.items()}
     return LineRules(
-        skip=int(options.get(SKIP, "0")),
+        skip=_count(options.get(SKIP, "0")),
         has_header=has_header,
-        skip_below=int(options.get(SKIP_BELOW, "0")),
+        skip_below=_count(options.get(SKIP_BELOW, "0")),
         comment=options.get(COMMENT, ""),
         drops_repeated=options.get(REPEATED, "false").lower() == "true",
         quote=quote,
         escape=escape,
-        pattern=options.get(PATTERN, ""),
+        pattern=options.get("csv.pattern", ""),
     )
+
+
+def _count(text: str) -> int:
+    """A number of lines; 0 if it is none, which the check of options refuses."""
+    return int(text) if text.strip().isdecimal() else 0
 
 
 @dataclass

@@ -105,8 +105,16 @@ def find_fields(samples: Sequence[Sample], given: Mapping[str, str]) -> Objects:
         options["encoding"] = samples[0].encoding
         if samples[0].encoding == "UTF-16" and not is_whole_file:
             options["lineSep"] = "\n"
+    records = given.get("records", "")
+    if "records" not in given and is_whole_file and (name := records_field(samples[0].text)):
+        records = options["json.records"] = name
     for sample in samples:
-        for found in _values(sample) if is_whole_file else _lines(sample):
+        if records:
+            options |= {} if "multiLine" in given else {"multiLine": "true"}
+            objects: Iterator[Any] = _in_field(sample, records)
+        else:
+            objects = _values(sample) if is_whole_file else _lines(sample)
+        for found in objects:
             top.add(found)
     if not top.fields:
         raise ExecutionError(
@@ -115,6 +123,10 @@ def find_fields(samples: Sequence[Sample], given: Mapping[str, str]) -> Objects:
             hint="declare the columns in CREATE TABLE",
         )
     columns, notes, words = [], [], set[str]()
+    if "json.records" in options:
+        notes.append(
+            f"the rows are the objects in the field {records!r}: 'json.records' = '{records}'"
+        )
     texts = [[t for t in seen.texts if t] for seen in top.fields.values()]
     day_first = habits_of(texts).day_first
     for name, seen in top.fields.items():
@@ -160,11 +172,72 @@ def _spans_lines(sample: Sample) -> bool:
     if not text or text[0] == "[":
         return bool(text)
     first = text.splitlines()[0]
+    if len(text.splitlines()) == 1 and records_field(text):
+        return True
     try:
         json.loads(first)
     except ValueError:
         return first.rstrip() in ("{", "[") or not first.rstrip().endswith("}")
     return False
+
+
+def records_field(text: str) -> str | None:
+    """The one field of the one object in a text whose value is an array of objects.
+
+    None: there is no such field, there are several, or the text holds more than one object.
+    """
+    fields = list(_fields(text))
+    if not fields or fields[-1] is None:
+        return None  # more follows the object, or it is none
+    arrays = [name for name, value in fields if name and _is_array_of_objects(value)]  # type: ignore[misc]
+    return arrays[0] if len(arrays) == 1 else None
+
+
+def _is_array_of_objects(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(v, dict) for v in value)
+
+
+def _fields(text: str) -> Iterator[tuple[str, Any] | None]:
+    """The fields of an object, of the last one as much as there is; None if more follows it."""
+    decoder = json.JSONDecoder()
+    at = len(text) - len(text.lstrip())
+    if text[at : at + 1] != "{":
+        return
+    while True:
+        at = _after_blanks(text, at + 1)
+        try:
+            name, at = decoder.raw_decode(text, at)
+        except ValueError:
+            return
+        at = _after_blanks(text, at)
+        if text[at : at + 1] != ":":
+            return
+        at = _after_blanks(text, at + 1)
+        try:
+            value, at = decoder.raw_decode(text, at)
+        except ValueError:
+            if text[at : at + 1] == "[":
+                yield str(name), list(_objects(text, at))
+            return
+        yield str(name), value
+        at = _after_blanks(text, at)
+        if text[at : at + 1] == "}" and text[at + 1 :].strip():
+            yield None
+        if text[at : at + 1] != ",":
+            return
+
+
+def _after_blanks(text: str, at: int) -> int:
+    while at < len(text) and text[at] in " \t\r\n":
+        at += 1
+    return at
+
+
+def _in_field(sample: Sample, name: str) -> Iterator[Any]:
+    """The objects in a field of the one object of a text, which may be cut off."""
+    for field_ in _fields(sample.text):
+        if field_ is not None and field_[0] == name and isinstance(field_[1], list):
+            yield from (value for value in field_[1] if isinstance(value, dict))
 
 
 def _lines(sample: Sample) -> Iterator[Any]:
@@ -186,8 +259,12 @@ def _lines(sample: Sample) -> Iterator[Any]:
 
 def _values(sample: Sample) -> Iterator[Any]:
     """The objects of a text as far as it goes: it may be cut off."""
+    yield from _objects(sample.text, 0)
+
+
+def _objects(text: str, at: int) -> Iterator[Any]:
+    """The objects of an array, or of a text, from a place on as far as it goes."""
     decoder = json.JSONDecoder()
-    text, at = sample.text, 0
     while True:
         while at < len(text) and text[at] in " \t\r\n,[":
             at += 1

@@ -17,7 +17,8 @@ from typing import Any, cast
 from urllib.parse import unquote
 
 from runtime.detection.dialect import Dialect
-from runtime.detection.lines import REPEATED, SKIP_BELOW
+from runtime.detection.lines import PATTERN, REPEATED, SKIP_BELOW
+from runtime.detection.log_lines import line_parser
 from runtime.detection.sample import open_text_bytes
 from runtime.detection.values import affixes_of
 from runtime.errors import ExecutionError
@@ -39,13 +40,14 @@ class FileReading:
 
     Attributes:
         table: as errors call it.
-        format: `csv` or `json`.
+        format: `csv`, `json` or `text`.
         column: the one at fault; empty: a record is.
         type: of the column, as it is shown.
         pattern: how its times are written, if that is said.
         index: of the column in a line; None: its header says.
         fields: names and types of all columns.
         delimiter, quote, escape, comment: those of `Dialect`.
+        line_pattern: how lines are taken apart, of format `text`.
         skip, skip_below: those of `runtime.detection.lines.LineRules`.
         encoding: Spark's name of it; empty: UTF-8.
         has_header: whether the first line names the columns.
@@ -70,6 +72,7 @@ class FileReading:
     by_name: bool = False
     skip: int = 0
     skip_below: int = 0
+    line_pattern: str = ""
 
     def text(self) -> str:
         """As it goes into a message."""
@@ -117,6 +120,7 @@ def _misfit(
 def _ways_out(reading: FileReading, value: str, line: int | None) -> list[str]:
     """The options that read a value which is not of its column's type."""
     name, is_csv = reading.column, reading.format == "csv"
+    is_text = reading.format in ("csv", "text")
     is_word = not any(c.isdigit() for c in value)
     is_time = reading.type.startswith(("TIMESTAMP", "DATE"))
     if is_csv and is_word and not reading.has_header and line == reading.skip + 1:
@@ -126,13 +130,13 @@ def _ways_out(reading: FileReading, value: str, line: int | None) -> list[str]:
     ways = []
     if is_time:
         ways.append(f"'fields.{name}.format' = '...' says how it is written")
-    elif is_csv and (symbols := affixes_of(value.strip())):
-        ways.append(f"'csv.number-symbols' = '{'|'.join(symbols)}' reads the number")
+    elif is_text and (symbols := affixes_of(value.strip())):
+        ways.append(f"'{reading.format}.number-symbols' = '{'|'.join(symbols)}' reads the number")
     elif not reading.pattern and "," in value and not is_word:
-        ways.append("'csv.decimal-separator' = ',' reads decimal commas")
+        ways.append(f"'{reading.format}.decimal-separator' = ',' reads decimal commas")
     if is_csv and is_word and line == reading.skip + 2 and reading.has_header:
         ways.append(f"'{SKIP_BELOW}' = '1' leaves out the line below the header")
-    if reading.format in ("csv", "json"):
+    if reading.format in ("csv", "json", "text"):
         words = f"{reading.nulls}|{value}" if reading.nulls else value
         ways.append(f"'{reading.format}.null-literals' = '{words}' reads it as NULL")
     return ways
@@ -152,6 +156,11 @@ def _broken(
 ) -> tuple[str, str | None]:
     """A record that is no line of its table."""
     ignore = f"'{reading.format}.ignore-parse-errors' = 'true'"
+    if reading.format == "text":
+        return (
+            f"{_place(path, line)}: {_shown(record)} does not match '{PATTERN}'",
+            f"{ignore} leaves out such lines",
+        )
     if reading.format == "json":
         return _broken_object(reading, path, record, line, ignore)
     try:
@@ -264,7 +273,7 @@ def _line_of_value(reading: FileReading, path: str, value: str) -> int | None:
     if not path.startswith("/"):
         return None
     try:
-        if reading.format == "json":
+        if reading.format in ("json", "text"):
             return _line_of_field(reading, path, value)
         lines = _Lines(reading, path)
         index = reading.index
@@ -301,9 +310,10 @@ def _is_same(found: str, value: str) -> bool:
 
 def _line_of_field(reading: FileReading, path: str, value: str) -> int | None:
     lines = _Lines(reading, path)
+    parse = json.loads if reading.format == "json" else line_parser(reading.line_pattern)
     for line in lines:
         try:
-            found = json.loads(line)
+            found = parse(line)
         except ValueError:
             continue
         if not isinstance(found, dict):

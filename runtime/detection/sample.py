@@ -82,6 +82,8 @@ def read_sample(files: Files, path: str, n_bytes: int, encoding: str = "") -> Sa
     text, name = _decoded(data[:n_bytes], path, encoding)
     if not is_whole:
         end = max(text.rfind("\n"), text.rfind("\r"))
+        if end < 0 and text.lstrip()[:1] in ("{", "["):
+            return Sample(path, text, is_whole, name)  # JSON is looked at as far as it goes
         if end < 0:
             raise ExecutionError(
                 f"the first line of {path} is longer than {n_bytes} bytes",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from unicodedata import category
 
 from runtime.detection.times import ISO, orders, time_format
 
@@ -24,6 +25,13 @@ _GROUPS = {
     " ": re.compile(r"[+-]?\d{1,3}(?:[ \u00a0\u202f]\d{3})+(?:[.,]\d*)?", re.ASCII),
     "'": re.compile(r"[+-]?\d{1,3}(?:'\d{3})+(?:[.,]\d*)?", re.ASCII),
 }
+# Units of measurement, in lower case
+UNITS = frozenset(
+    "% ‰ °c °f k c f m mm cm km m/s km/h mph kn hpa pa bar mbar kwh wh kw w mw v mv volts a ma hz "
+    "s ms us ns sec min h d g kg t l ml m² m³ m2 m3 w/m² w/m2 w/m^2 ppm ppb ug/m3 µg/m³ deg degc "
+    "kb mb gb tb mib gib".split()
+)
+_CURRENCIES = frozenset("eur usd gbp chf jpy cny inr kr zł us$ a$ c$".split())
 _DOUBLE_WORDS = frozenset({"NaN", "Infinity", "-Infinity"})
 # Names of columns in which whole numbers are times, and in which ranges of them
 _TIME_NAME = re.compile(
@@ -295,4 +303,17 @@ def _nearly(name: str, values: Sequence[str], habits: Habits) -> ValueKind:
 def affixes_of(text: str) -> list[str]:
     """The texts before and behind a number; none if the text is no number with such texts."""
     found = _WITH_AFFIXES.fullmatch(text)
-    return [] if found is None else [affix for affix in found.group("before", "behind") if affix]
+    if found is None:
+        return []
+    before, behind = found.group("before", "behind")
+    # A17 and 17a are names, HTTP/1.1 is no number
+    fits = not before or _is_symbol(before) or before.lower() in _CURRENCIES
+    if behind and not _is_symbol(behind):
+        is_apart = text[: -len(behind)][-1:].isspace()
+        is_unit = behind.lower() in UNITS or behind.lower() in _CURRENCIES
+        fits = fits and is_unit and (is_apart or len(behind) > 1)
+    return [affix for affix in (before, behind) if affix] if fits else []
+
+
+def _is_symbol(text: str) -> bool:
+    return any(c in "%‰°" or category(c) == "Sc" for c in text)

@@ -75,6 +75,7 @@ FORMAT_OPTIONS: Mapping[str, tuple[OptionHelp, ...]] = {
         *_helped({"header": switch("the first line holds the names of the columns")}),
     ),
     "json": tuple(_helped(FLINK_OPTIONS["json"])),
+    "text": tuple(_helped(FLINK_OPTIONS["text"])),
 }
 
 

@@ -13,7 +13,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from planner.sql.depth import deep_trees
 from planner.sql.render import RAW, RAW_VALUE
 from runtime.errors import Position, SqlSyntaxError
-from sqlwin.parser.strings import string_value
+from sqlwin.parser.strings import pattern_value, string_value
 
 T = TypeVar("T")
 
@@ -182,6 +182,10 @@ def _error_line(error: ParseError, sql: str, token: Token | None) -> str:
     return f"cannot read the SQL at {found}"
 
 
+# Options whose values are regular expressions
+_PATTERNS = ("text.pattern", "source.path.regex-pattern")
+
+
 def read_options(parser: TokenParser) -> tuple[tuple[str, str], ...]:
     """Names and values of options, from the parenthesis at the current token.
 
@@ -208,7 +212,10 @@ def _option_value(parser: TokenParser, key: str) -> str:
     if token.token_type in (TokenType.NUMBER, TokenType.TRUE, TokenType.FALSE):
         parser._advance()
         return parser.sql[token.start : token.end + 1]
-    return read_string(parser, f"the value of '{key}' must be a string", f"'{key}' = 'value'")
+    value = read_string(parser, f"the value of '{key}' must be a string", f"'{key}' = 'value'")
+    if key.lower() in _PATTERNS:
+        return pattern_value(parser.sql[token.start : token.end + 1])
+    return value
 
 
 def read_string(parser: TokenParser, message: str, example: str | None = None) -> str:

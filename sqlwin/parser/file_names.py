@@ -22,9 +22,11 @@ from planner.sql.nodes import (
     position_of,
     span_of,
 )
+from planner.sql.render import RAW
 from runtime.errors import nearest
 from sqlwin.parser.base import PLACE, STRINGS, TokenParser, UnknownToSparkError, read_string
 from sqlwin.parser.hints import table_options
+from sqlwin.parser.strings import pattern_value
 
 # DuckDB's functions, and the format that each says; None: whatever the files are
 _READERS = {
@@ -36,6 +38,7 @@ _READERS = {
     "read_ndjson_auto": "json",
     "read_parquet": "parquet",
     "parquet_scan": "parquet",
+    "read_text": "text",
 }
 # Their arguments, and the options of a table that say the same
 _ARGUMENTS = {
@@ -49,8 +52,10 @@ _ARGUMENTS = {
     "header": "header",
     "ignore_errors": "csv.ignore-parse-errors",
     "nullstr": "csv.null-literals",
+    "pattern": "text.pattern",
     "number_symbols": "csv.number-symbols",
     "quote": "csv.quote-character",
+    "records": "json.records",
     "sep": "csv.field-delimiter",
     "skip": "csv.skip-lines",
     "skip_below_header": "csv.skip-lines-below-header",
@@ -89,7 +94,7 @@ def files_of_call(parser: TokenParser, table: Any) -> Any:
     if not call.expressions:
         _fail(parser, call, f"{name} takes the path of files", f"{name}('data/*.csv')")
     paths = _paths(parser, name, call.expressions[0])
-    options = {"format": _READERS[name]}
+    options: dict[str, str] = {"format": _READERS[name]}
     for argument in call.expressions[1:]:
         _read_argument(parser, name, argument, options)
     files = _files(paths[0] if len(paths) == 1 else f"{{{','.join(paths)}}}", call)
@@ -125,6 +130,8 @@ def _read_argument(
     if said in _GRANTED:
         return
     option = _ARGUMENTS.get(said)
+    if option is not None and options["format"] in ("json", "text"):
+        option = option.replace("csv.", f"{options['format']}.")
     if option is None:
         close = nearest(said, _ARGUMENTS)
         _fail(
@@ -137,6 +144,9 @@ def _read_argument(
         )
     value = argument.expression
     words = value.expressions if isinstance(value, exp.Array) else [value]
+    if option == "text.pattern" and RAW in value.meta:
+        options[option] = pattern_value(value.meta[RAW])
+        return
     options[option] = "|".join(_text(word) for word in words)
 
 

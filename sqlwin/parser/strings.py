@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 # Spark's `SparkParserUtils.unescapeSQLString`. A backslash before any other character is dropped,
 # but before % and _ it stays, for the patterns of LIKE.
 _ESCAPES = {
@@ -47,6 +49,22 @@ def string_value(raw: str) -> str:
             i += 1
     # Escaped surrogates come in pairs, as in Java; a lone one is no character.
     return "".join(out).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def pattern_value(raw: str) -> str:
+    r"""The regular expression in a string literal: a backslash stays where Spark would drop it.
+
+    So `'\d'`, `'\\d'` and `r'\d'` are all `\d`.
+
+    Example:
+        >>> pattern_value(r"'\d\\w it''s'"), pattern_value(r"r'\d'")
+        ("\\d\\w it's", '\\d')
+    """
+    if raw[0] in "rR":
+        return raw[2:-1]
+    quote = raw[0]
+    text = raw[1:-1].replace(quote * 2, quote)
+    return re.sub(r"\\([\\'\"])", r"\1", text)
 
 
 def _escape(body: str, i: int) -> tuple[str, int]:

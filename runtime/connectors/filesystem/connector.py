@@ -30,7 +30,8 @@ from runtime.connectors.options.formats import (
     format_option_names,
 )
 from runtime.connectors.options.known import FILESYSTEM
-from runtime.detection.lines import REPEATED, SKIP_BELOW
+from runtime.detection.lines import PATTERN, REPEATED, SKIP_BELOW
+from runtime.detection.log_lines import group_names, pattern_error
 from runtime.errors import CatalogError, nearest
 from runtime.spec.table import TableColumn, TableSpec
 
@@ -76,13 +77,32 @@ def validate(spec: TableSpec) -> None:
     check_columns(spec, list(METADATA))
     physical = physical_columns(spec)
     _check_formats(spec, formats, physical)
-    if file_format == "text" and spec.columns:
+    if file_format == "text" and PATTERN in values:
+        _check_pattern(spec, values[PATTERN], physical)
+    elif file_format == "text" and spec.columns:
         types = {(c.type or "").lower() for c in physical}
         if len(physical) != 1 or types != {"string"}:
             raise CatalogError(
                 f"table `{spec.name}`: format 'text' has one column, of type STRING",
                 subjects=("'text'", spec.name),
             )
+
+
+def _check_pattern(spec: TableSpec, pattern: str, columns: list[TableColumn]) -> None:
+    """Check that a pattern takes lines apart into the columns of a table."""
+    if (expected := pattern_error(pattern)) is not None:
+        raise bad_option(spec, f"option '{PATTERN}' is {pattern!r}", f"it takes {expected}")
+    names = group_names(pattern)
+    partitions = {name.lower() for name in spec.partitioned_by}
+    for column in columns:
+        folded = column.name.lower()
+        if names is None or folded in partitions or folded in map(str.lower, names):
+            continue
+        raise CatalogError(
+            f"table `{spec.name}`: '{PATTERN}' has no group for column `{column.name}`",
+            subjects=(column.name, spec.name),
+            hint=f"it has {', '.join(names)}",
+        )
 
 
 def _check_formats(spec: TableSpec, options: list[str], columns: list[TableColumn]) -> None:

@@ -28,7 +28,7 @@ from runtime.connectors.connector import AVRO_PACKAGE, NO_AVRO, missing_package
 from runtime.connectors.filesystem.loaded import loaded_once
 from runtime.connectors.filesystem.nanoseconds import has_nanoseconds, read_nanoseconds
 from runtime.connectors.filesystem.publish import finish_replacing
-from runtime.connectors.filesystem.records import load_records
+from runtime.connectors.filesystem.records import load_objects, load_records
 from runtime.connectors.filesystem.stored import read_stored
 from runtime.connectors.filesystem.text import (
     TextReading,
@@ -422,6 +422,8 @@ def load_text(
     Of JSON that may be broken such lines are left out; a field that does not fit is NULL, as in
     Flink.
     """
+    if text is not None and text.records_field:
+        return load_objects(reader, text, schema, text.records_field, paths)
     if options.get("mode") != "PERMISSIVE" or file_format != "json":
         dataframe = reader.schema(schema).load(paths)
         return dataframe if text is None else text.checked(dataframe)

@@ -1,7 +1,8 @@
-"""CSV whose lines Spark's reader cannot tell apart: a preamble, rows of units, long comments.
+"""Text whose lines Spark's readers cannot take apart.
 
-Spark reads lines of text, a function in Python leaves out the lines that hold no records, and
-Spark parses the records. Batch and stream take the same way.
+That is CSV with a preamble, rows of units or long comments, and lines of logs by a pattern. Spark
+reads lines of text, and a function in Python leaves out the lines that hold no records. It takes
+lines of logs apart itself; records of CSV are parsed by Spark. Batch and stream take the same way.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from typing import Any, cast
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
-from runtime.connectors.columns import declared_schema, physical_columns
+from runtime.connectors.columns import BROKEN_RECORD, declared_schema, physical_columns
 from runtime.connectors.filesystem.stored import FILE_METADATA
 from runtime.connectors.filesystem.text import TextReading
 from runtime.detection.delimited import column_names
 from runtime.detection.lines import FileLines, LineRules
+from runtime.detection.log_lines import line_parser
 from runtime.errors import ExecutionError
 from runtime.names import quoted
 from runtime.spark.workers import prepare_worker
@@ -54,7 +56,7 @@ def load_records(
     *,
     is_empty: bool = False,
 ) -> DataFrame:
-    """The columns of a table of CSV, as `text` reads them.
+    """The columns of a table of CSV or of lines of logs, as `text` reads them.
 
     Args:
         spark: the session.
@@ -73,6 +75,10 @@ def load_records(
     named = {name.lower() for name in spec.partitioned_by}
     partitions = StructType([f for f in declared.fields if f.name.lower() in named])
     fields = [f for f in declared.fields if f.name.lower() not in named]
+    every = {**options, **stream_options}
+    if rules.pattern:
+        schema = text.schema(StructType(fields))
+        return text.checked(read_lines(reader, rules, every, partitions, paths, schema))
     header = None
     if rules.has_header and not is_empty:
         listed = [paths] if isinstance(paths, str) else paths
@@ -84,7 +90,6 @@ def load_records(
         fields = [StructField(n, types.get(n.lower(), StringType())) for n in names]
     if options.get("enforceSchema", "false").lower() == "true":
         header = None  # the names of the columns are not those of the header
-    every = {**options, **stream_options}
     rows = read_records(reader, rules, every, partitions, paths, header)
     return text.checked(parse_csv(rows, text.schema(StructType(fields)), text.reader_options))
 
@@ -110,28 +115,108 @@ def read_records(
     Returns:
         `record`, the columns of `partitions`, and Spark's metadata of files.
     """
-    is_whole = bool(rules.quote)
+    placed = _lines(reader, options, partitions, paths, is_whole=bool(rules.quote))
+    encoding = options.get("encoding", options.get("charset", "utf-8"))
+    run = _left_records(rules, encoding, header)
+    record = StructField(_RECORD, StringType())
+    return _named(placed.mapInArrow(run, _brought([record], partitions)), [_RECORD], partitions)
+
+
+def read_lines(
+    reader: Any,
+    rules: LineRules,
+    options: dict[str, str],
+    partitions: StructType,
+    paths: list[str] | str,
+    schema: StructType,
+) -> DataFrame:
+    """The columns of lines that a pattern takes apart, beside those of `read_records`.
+
+    A line that does not match stands in BROKEN_RECORD if `schema` has it, else it is left out.
+    """
+    placed = _lines(reader, options, partitions, paths, is_whole=False)
+    encoding = options.get("encoding", options.get("charset", "utf-8"))
+    names = [field.name for field in schema.fields]
+    texts = [StructField(f"t{i}", StringType()) for i in range(len(names))]
+    run = _taken_apart(rules, encoding, names)
+    rows: DataFrame = placed.mapInArrow(run, _brought(texts, partitions))
+    return _named(rows, names, partitions)
+
+
+def load_objects(
+    reader: Any, text: TextReading, schema: StructType, name: str, paths: list[str] | str
+) -> DataFrame:
+    """The objects in the array that is a field of the one object of each file of JSON.
+
+    Args:
+        reader: Spark's reader of JSON, of a batch or a stream, with its options.
+        text: how values are read.
+        schema: of the objects, with the columns that directories bring.
+        name: of the field.
+        paths: of the files.
+    """
+    directories = {name.lower() for name in text.spec.partitioned_by}
+    beside = [f for f in schema.fields if f.name.lower() in directories]
+    fields = [f for f in schema.fields if f.name.lower() not in directories]
+    whole = StructType([StructField(name, ArrayType(StructType(fields))), *beside])
+    files: DataFrame = reader.option("multiLine", "true").schema(whole).load(paths)
+    objects = files[quoted(name)]
+    if text.refuses:
+        place = files.metadataColumn(FILE_METADATA)["file_path"]
+        missing = F.raise_error(F.concat(place, F.lit(f" has no array '{name}' of JSON objects")))
+        objects = F.coalesce(objects, missing.cast(whole.fields[0].dataType))
+    rows = files.select(
+        F.explode(objects).alias(_PARSED),
+        *(files[quoted(f.name)] for f in beside),
+        _metadata_of(files).alias(FILE_METADATA),
+    )
+    return rows.select(
+        *(rows[_PARSED].getField(f.name).alias(f.name) for f in fields),
+        *(rows[quoted(f.name)] for f in beside),
+        rows[FILE_METADATA],
+    )
+
+
+def _metadata_of(files: DataFrame) -> Column:
+    metadata = files.metadataColumn(FILE_METADATA)
+    names = ("file_path", "file_name", "file_size", "file_modification_time")
+    return F.struct(*(metadata[name].alias(name) for name in names))
+
+
+def _brought(own: list[StructField], partitions: StructType) -> StructType:
+    """The columns that a function in Python brings."""
+    numbered = [StructField(f"p{i}", f.dataType) for i, f in enumerate(partitions.fields)]
+    metadata = cast(StructType, StructType.fromDDL(_METADATA_DDL))
+    return StructType([*own, *numbered, *metadata.fields])
+
+
+def _named(rows: DataFrame, names: list[str], partitions: StructType) -> DataFrame:
+    """The same with the first columns and those of directories under their names."""
+    every = [*names, *(field.name for field in partitions.fields), FILE_METADATA]
+    return rows.select(
+        *(rows[old].alias(new) for old, new in zip(rows.columns, every, strict=True))
+    )
+
+
+def _lines(
+    reader: Any,
+    options: dict[str, str],
+    partitions: StructType,
+    paths: list[str] | str,
+    *,
+    is_whole: bool,
+) -> DataFrame:
+    """The bytes of lines, or of whole files, and what is known of their files."""
     of_files = {k: v for k, v in options.items() if k in _OF_FILES}
     schema = StructType([StructField("value", StringType()), *partitions.fields])
     text = reader.format("text").options(**of_files, wholetext=str(is_whole).lower())
-    lines = text.schema(schema).load(paths)
+    lines: DataFrame = text.schema(schema).load(paths)
     metadata = lines.metadataColumn(FILE_METADATA)
-    names = ("file_path", "file_name", "file_size", "file_modification_time")
-    placed = lines.select(
+    return lines.select(
         lines["value"].cast("binary").alias(_RECORD),
         *(lines[quoted(field.name)].alias(f"p{i}") for i, field in enumerate(partitions.fields)),
-        F.struct(*(metadata[name].alias(name) for name in names)).alias(FILE_METADATA),
+        _metadata_of(lines).alias(FILE_METADATA),
         metadata["file_block_start"].alias(_START),
-    )
-    encoding = options.get("encoding", options.get("charset", "utf-8"))
-    numbered = [StructField(f"p{i}", f.dataType) for i, f in enumerate(partitions.fields)]
-    ddl = cast(StructType, StructType.fromDDL(_METADATA_DDL))
-    brought = StructType([StructField(_RECORD, StringType()), *numbered, *ddl.fields])
-    rows: DataFrame = placed.mapInArrow(_left_records(rules, encoding, header), brought)
-    return rows.select(
-        rows[_RECORD],
-        *(rows[f"p{i}"].alias(f.name) for i, f in enumerate(partitions.fields)),
-        rows[FILE_METADATA],
     )
 
 
@@ -167,33 +252,70 @@ def _left_records(
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
-        part: tuple[str, int] | None = None
-        lines = FileLines(rules)
-        for batch in batches:
-            texts = batch.column(0).to_pylist()
-            paths = batch.column(FILE_METADATA).field("file_path").to_pylist()
-            starts = batch.column(_START).to_pylist()
-            records: list[str] = []
-            rows: list[int] = []
-            for i, (data, path, start) in enumerate(zip(texts, paths, starts, strict=True)):
-                if (path, start) != part:
-                    part = (path, start)
-                    lines = FileLines(rules, is_start=start == 0)
-                text = data.decode(encoding, errors="replace")
-                had_header = lines.header is not None
-                found = lines.records(re.split("\r\n|\r|\n", text) if rules.quote else [text])
-                for record in found:
-                    records.append(record)
-                    rows.append(i)
-                if rules.quote:
-                    rest = list(lines.rest())
-                    records += rest
-                    rows += [i] * len(rest)
-                if not had_header and lines.header is not None:
-                    _check_header(lines.header, header, path)
+        for batch, rows, records in _records_in(batches, rules, encoding, header):
             kept = batch.take(pa.array(rows, pa.int64())).drop_columns([_RECORD, _START])
             yield pa.RecordBatch.from_arrays(
                 [pa.array(records, pa.string()), *kept.columns], names=[_RECORD, *kept.schema.names]
+            )
+
+    return read
+
+
+def _records_in(
+    batches: Iterable[pa.RecordBatch], rules: LineRules, encoding: str, header: str | None
+) -> Iterator[tuple[pa.RecordBatch, list[int], list[str]]]:
+    """The batches of a task, and their records with the rows that they come from."""
+    part: tuple[str, int] | None = None
+    lines = FileLines(rules)
+    for batch in batches:
+        texts = batch.column(0).to_pylist()
+        paths = batch.column(FILE_METADATA).field("file_path").to_pylist()
+        starts = batch.column(_START).to_pylist()
+        records: list[str] = []
+        rows: list[int] = []
+        for i, (data, path, start) in enumerate(zip(texts, paths, starts, strict=True)):
+            if (path, start) != part:
+                part = (path, start)
+                lines = FileLines(rules, is_start=start == 0)
+            text = data.decode(encoding, errors="replace")
+            had_header = lines.header is not None
+            found = list(lines.records(re.split("\r\n|\r|\n", text) if rules.quote else [text]))
+            if rules.quote:
+                found += lines.rest()
+            records += found
+            rows += [i] * len(found)
+            if not had_header and lines.header is not None:
+                _check_header(lines.header, header, path)
+        yield batch, rows, records
+
+
+def _taken_apart(
+    rules: LineRules, encoding: str, names: list[str]
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What a task makes of lines that a pattern takes apart; `names` are the columns."""
+    lower = [name.lower() for name in names]
+    has_broken = BROKEN_RECORD in names
+    texts = [f"t{i}" for i in range(len(names))]
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
+        parse = line_parser(rules.pattern)
+        for batch, rows, records in _records_in(batches, rules, encoding, None):
+            values: list[dict[str, str | None]] = []
+            kept: list[int] = []
+            for row, record in zip(rows, records, strict=True):
+                found = parse(record)
+                if found is not None:
+                    values.append({name.lower(): value for name, value in found.items()})
+                elif has_broken:
+                    values.append({BROKEN_RECORD: record})
+                else:
+                    continue
+                kept.append(row)
+            columns = [pa.array([v.get(name) for v in values], pa.string()) for name in lower]
+            beside = batch.take(pa.array(kept, pa.int64())).drop_columns([_RECORD, _START])
+            yield pa.RecordBatch.from_arrays(
+                [*columns, *beside.columns], names=[*texts, *beside.schema.names]
             )
 
     return read

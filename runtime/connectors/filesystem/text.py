@@ -33,7 +33,7 @@ from runtime.connectors.filesystem.stored import FILE_METADATA
 from runtime.connectors.options.checks import option_values
 from runtime.connectors.options.formats import ONLY_READ, TIME_UNITS, column_formats
 from runtime.detection.dialect import Dialect
-from runtime.detection.lines import COMMENT, LineRules, line_rules
+from runtime.detection.lines import COMMENT, PATTERN, LineRules, line_rules
 from runtime.detection.places import BETWEEN, MOST_CHARACTERS, RECORD, VALUE, FileReading
 from runtime.detection.times import ISO
 from runtime.names import quoted
@@ -81,9 +81,11 @@ class TextReading:
 
     @property
     def line_rules(self) -> LineRules | None:
-        """How lines of CSV become records; None if Spark's reader needs no help."""
-        if self.format != "csv":
+        """How lines become records; None if Spark's reader needs no help."""
+        if self.format not in ("csv", "text"):
             return None
+        if self.format == "text":
+            return line_rules(option_values(self.spec), has_header=False, prefix="text")
         is_whole = self.options.get("multiLine", "false").lower() == "true"
         rules = line_rules(
             {COMMENT: self.options.get("comment", ""), **option_values(self.spec)},
@@ -94,10 +96,18 @@ class TextReading:
         return None if rules.is_spark_enough() else rules
 
     @property
+    def records_field(self) -> str:
+        """The field of a file's one object that holds the records of JSON; empty: there is none."""
+        return option_values(self.spec).get("json.records", "")
+
+    @property
     def checks_records(self) -> bool:
         """Whether each record is looked at, whatever columns are needed."""
         is_whole = self.options.get("multiLine", "false").lower() == "true"
-        return self.refuses and (self.format == "csv" or (self.format == "json" and not is_whole))
+        if self.format == "json":
+            is_whole = is_whole or bool(self.records_field)
+            return self.refuses and not is_whole
+        return self.refuses and self.format in ("csv", "text")
 
     @property
     def reader_options(self) -> dict[str, str]:
@@ -118,7 +128,7 @@ class TextReading:
         if column.name.lower() in {name.lower() for name in self.spec.partitioned_by}:
             return False
         type_ = declared_type(self.spec, column)
-        if self.format == "csv":
+        if self.format in ("csv", "text"):
             return _is_convertible(type_) or (bool(self._nulls) and isinstance(type_, StringType))
         if self.format != "json" or not _is_convertible(type_):
             return False
@@ -203,10 +213,11 @@ class TextReading:
     def _cast(self, text: Column, type_: DataType, pattern: str) -> Column:
         if isinstance(type_, NumericType):
             values = option_values(self.spec)
-            group = values.get("csv.thousands-separator", "")
+            group = values.get(f"{self.format}.thousands-separator", "")
             implied = "," if group == "." else "."
-            decimal = values.get("csv.decimal-separator", implied)
-            symbols = list(filter(None, values.get("csv.number-symbols", "").split("|")))
+            decimal = values.get(f"{self.format}.decimal-separator", implied)
+            listed = values.get(f"{self.format}.number-symbols", "")
+            symbols = list(filter(None, listed.split("|")))
             if symbols:
                 text = _without_symbols(text, symbols)
             if group:
@@ -241,6 +252,7 @@ class TextReading:
             comment=rules.comment,
             skip=rules.skip,
             skip_below=rules.skip_below,
+            line_pattern=rules.pattern,
             encoding=get("encoding", get("charset", "")),
             has_header=get("header", "false").lower() == "true",
             nulls="|".join([*filter(None, [get("nullValue", "")]), *self._nulls]),
@@ -261,7 +273,8 @@ def text_reading(spec: TableSpec, file_format: str, options: dict[str, str]) -> 
     formats = column_formats(spec)
     names = {name.lower() for name, _ in spec.options}
     own = [n for n in names if n.partition(".")[2] in ONLY_READ or n == COMMENT]
-    if file_format not in ("csv", "json"):
+    has_pattern = file_format == "text" and PATTERN in names
+    if file_format not in ("csv", "json") and not has_pattern:
         return TextReading(spec, file_format, options, formats, refuses=True) if formats else None
     mode = options.get("mode", "FAILFAST").upper()
     if mode != "FAILFAST" and not (formats or own):

@@ -67,6 +67,22 @@ FLINK_OPTIONS: Mapping[str, Mapping[str, Option]] = {
         ),
         "json.encode.ignore-null-fields": switch("NULLs are not written"),
         "json.null-literals": Option("texts that are read as NULL, with | between them"),
+        "json.records": Option(
+            'the field of a file\'s one object that holds the records, as in {"data": [...]}'
+        ),
+    },
+    "text": {
+        "text.pattern": Option(
+            "how a line becomes columns: a regular expression with named groups, common, "
+            "combined or logfmt",
+        ),
+        "text.ignore-parse-errors": switch("lines that do not match are left out"),
+        "text.null-literals": Option("texts that are read as NULL, with | between them"),
+        "text.decimal-separator": choice("what stands before fractions", ".", ","),
+        "text.thousands-separator": Option("what stands between groups of digits", one_character),
+        "text.number-symbols": Option("texts around numbers that are left out, with | between"),
+        "text.comment": Option("the beginning of lines that are skipped"),
+        "text.skip-lines": Option("number of lines at the top to skip", whole_number(0)),
     },
 }
 # How times of a column are written: `fields.<column>.format`, for formats of text and Parquet
@@ -94,6 +110,8 @@ ONLY_READ = (
     "skip-lines",
     "skip-lines-below-header",
     "skip-repeated-headers",
+    "records",
+    "pattern",
 )
 _EVERY_FORMAT = (
     "basePath compression ignoreCorruptFiles ignoreMissingFiles maxRecordsPerFile modifiedAfter "
@@ -172,7 +190,7 @@ def check_message_options(
     right = [*known, *other, *by_format, *names]
     for name, _ in spec.options:
         prefix, _, bare = name.lower().partition(".")
-        if prefix in FLINK_OPTIONS and prefix not in textual:
+        if prefix in ("json", "csv") and prefix not in textual:
             raise unknown_option(spec, name, right)
         if prefix in textual and (bare in ONLY_READ or bare in _OF_FILES):
             raise bad_option(
@@ -212,7 +230,7 @@ def spark_options(spec: TableSpec, file_format: str) -> dict[str, str]:
         elif folded in known:
             said[known[folded]] = value
     defaults: dict[str, str] = {}
-    if file_format in ("csv", "json"):
+    if file_format in ("csv", "json") or "text.pattern" in flink:
         ignores = flink.get(f"{file_format}.ignore-parse-errors", "false").lower() == "true"
         defaults["mode"] = "PERMISSIVE" if ignores else "FAILFAST"
     if file_format == "csv":

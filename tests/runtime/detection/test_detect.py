@@ -401,6 +401,13 @@ def test_symbols_around_numbers_are_left_out_on_request(tmp_path: Path) -> None:
     assert said.notes == ()
 
 
+def test_letters_around_numbers_are_no_symbols(tmp_path: Path) -> None:
+    text = "id;house;version;mass\nA17;17a;HTTP/1.1;5 kg\nA18;3b;HTTP/2.0;7kg\n"
+    found = detected(written(tmp_path / "f.csv", text))
+    assert len(found.notes) == 1
+    assert "`mass` has 'kg' around numbers" in found.notes[0]
+
+
 def test_a_thousands_separator_alone_says_what_the_other_mark_is(tmp_path: Path) -> None:
     path = written(tmp_path / "f.csv", "a;b\nx;0\ny;1,234\nz;5,678\n")
     said = detected(path, csv__thousands_separator=",")
@@ -419,3 +426,33 @@ def test_a_blank_line_between_records_makes_no_preamble_of_them(tmp_path: Path) 
     found = detected(written(tmp_path / "f.csv", text))
     assert list(types(found)) == ["name", "city"]
     assert options(found) == {"header": "true"}
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_an_array_in_a_field_of_one_json_object(tmp_path: Path, indent: int | None) -> None:
+    records = [{"ts": "2026-01-01T10:00:00Z", "v": i} for i in range(3)]
+    whole = {"page": 1, "data": records, "tags": ["x"]}
+    path = written(tmp_path / "f.json", json.dumps(whole, indent=indent))
+    found = detected(path)
+    assert types(found) == {"ts": "TIMESTAMP", "v": "BIGINT"}
+    assert options(found) == {"json.records": "data", "multiLine": "true"}
+    assert "'json.records' = 'data'" in found.notes[0]
+    said = detected(path, json__records="data")
+    assert (types(said), said.notes) == (types(found), ())
+    whole_row = detected(path, json__records="")
+    assert list(types(whole_row)) == ["page", "data", "tags"]
+
+
+def test_a_long_array_in_a_field_is_known_by_its_beginning(tmp_path: Path) -> None:
+    records = [{"v": i, "note": "x" * 100} for i in range(5000)]
+    path = written(tmp_path / "f.json", json.dumps({"data": records, "more": 1}))
+    found = detected(path)
+    assert types(found) == {"v": "BIGINT", "note": "STRING"}
+
+
+def test_objects_with_arrays_a_line_each_stay_objects(tmp_path: Path) -> None:
+    line = json.dumps({"id": 1, "items": [{"a": 1}]}) + "\n"
+    found = detected(written(tmp_path / "f.json", line * 2))
+    assert list(types(found)) == ["id", "items"]
+    two = json.dumps({"a": [{"x": 1}], "b": [{"y": 1}]})
+    assert list(types(detected(written(tmp_path / "g.json", two)))) == ["a", "b"]

@@ -8,12 +8,14 @@ from sqlglot import exp
 from planner.sql.nodes import (
     TABLE_OPTIONS,
     StateTable,
+    WindowFunctionCall,
     name_of_columns,
     name_of_state,
     state_of_name,
 )
 from runtime.errors import SqlSyntaxError, SqlwinError
 from sqlwin.parser.parser import parse_query
+from sqlwin.parser.strings import pattern_value
 from sqlwin.statements.nodes import Describe, Query, ShowCreateTable, ShowState, Summarize
 from sqlwin.statements.parse import parse_statement
 
@@ -141,3 +143,43 @@ def test_show_state_takes_a_directory() -> None:
     assert isinstance(statement, ShowState) and statement.directory == "/ck/t"
     with pytest.raises(SqlwinError, match="takes the directory of a checkpoint"):
         parse_statement("SHOW STATE OF t")
+
+
+def test_backslashes_of_regular_expressions_stay() -> None:
+    for text in (r"'(?<a>\d+) \[it''s\]'", r"'(?<a>\\d+) \\[it\'s\\]'", r'r"(?<a>\d+) \[it\'s\]"'):
+        assert pattern_value(text).replace(r"\'", "'") == r"(?<a>\d+) \[it's\]"
+
+
+def test_arguments_of_readers_are_options_of_their_format() -> None:
+    (text,) = tables(r"SELECT * FROM read_text('f', pattern => '(?<a>\d+)', ignore_errors => true)")
+    assert text.meta[TABLE_OPTIONS].pairs == (
+        ("format", "text"),
+        ("text.pattern", r"(?<a>\d+)"),
+        ("text.ignore-parse-errors", "true"),
+    )
+    (found,) = tables("SELECT * FROM read_json('f', ignore_errors = true, records = 'data')")
+    assert found.meta[TABLE_OPTIONS].pairs[1:] == (
+        ("json.ignore-parse-errors", "true"),
+        ("json.records", "data"),
+    )
+    (csv,) = tables("SELECT * FROM read_csv('f', skip = 3, comment = '//')")
+    assert csv.meta[TABLE_OPTIONS].pairs[1:] == (("csv.skip-lines", "3"), ("csv.comment", "//"))
+
+
+def test_a_path_may_have_options_where_it_is_described() -> None:
+    described = parse_statement("DESCRIBE 'f.csv' /*+ OPTIONS('header' = 'true') */")
+    assert isinstance(described, Describe)
+    assert described.options == (("header", "true"),)
+    shown = parse_statement("SHOW CREATE TABLE read_csv('f.csv', skip = 1)")
+    assert isinstance(shown, ShowCreateTable)
+    assert ("csv.skip-lines", "1") in shown.options
+
+
+def test_a_date_and_a_time_of_day_become_a_time_in_the_data() -> None:
+    sql = "SELECT * FROM TUMBLE('f.csv', d + `t`, 1h)"
+    query = parse_query(sql)
+    call = next(iter(query.find_all(WindowFunctionCall)))
+    assert call.args["timecol"].name == "d + t"
+    assert "CAST(CAST(d AS DATE) AS STRING)" in call.args["data"].sql("spark")
+    with pytest.raises(SqlSyntaxError, match="only a date and a time of day can be added here"):
+        parse_query("SELECT * FROM TUMBLE('f.csv', d + 1, 1h)")
