@@ -28,6 +28,8 @@ from tests.marks import among
 
 # Where pages have files that a statement writes
 DATA = "/data/"
+# The same below the working directory
+BELOW = "out/"
 # Pages whose blocks take no time
 QUICK = ["docs/install.md", "docs/windows.md"]
 # At the end of a command: only what it prints on standard output
@@ -89,6 +91,11 @@ def test_outputs_on_a_page_are_what_the_blocks_and_commands_print(
     pages.check(page, text, actual, update_goldens)
 
 
+def place_of_files(text: str) -> str:
+    """Return where statements of a page write their files."""
+    return BELOW if f"'{BELOW}" in text else DATA
+
+
 def outputs(text: str, directory: Path) -> Iterator[tuple[int, str]]:
     """What the blocks of a page should show, by where their text starts."""
     names: dict[str, Any] = {"session": sqlwin.connect()}
@@ -135,9 +142,10 @@ def output_of(block: Block, sql: str, directory: Path) -> str:
     script = block.fields.get("input")
     if script == "above":
         script = sql
+    place = place_of_files(script or "")
     if script is not None:
-        script = script.replace(f"'{DATA}", f"'{directory}/")
+        script = script.replace(f"'{place}", f"'{directory}/")
     result = CliRunner().invoke(main, arguments, input=script)
     assert result.exception is None or isinstance(result.exception, SystemExit), result.output
     output = result.stdout if block.command.endswith(QUIET) else result.output
-    return output.replace(f"{directory}/", DATA)
+    return output.replace(f"{directory}/", place)

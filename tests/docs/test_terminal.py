@@ -11,7 +11,7 @@ import pytest
 
 from tests.docs import pages
 from tests.docs.pages import Block
-from tests.docs.test_docs import DATA
+from tests.docs.test_docs import place_of_files
 from tests.goldens import ROOT
 from tests.marks import among
 from tests.sqlwin.repl.terminal import PROMPT, Terminal
@@ -74,6 +74,7 @@ def at_the_prompt(
     """What `sqlwin repl` shows when the blocks of a page are typed, one after the other."""
     if not blocks:
         return
+    place = place_of_files("\n".join(block.text for block in blocks))
     prompt = started(directory, "repl", size=size)
     prompt.see(PROMPT)
     for block in blocks:
@@ -95,7 +96,7 @@ def at_the_prompt(
                 prompt.see(PROMPT)
             case _:
                 for lines in typed(block):
-                    enter(prompt, [line.replace(f"'{DATA}", f"'{directory}/") for line in lines])
+                    enter(prompt, [line.replace(f"'{place}", f"'{directory}/") for line in lines])
                     prompt.see(PROMPT)
                 shown = since(prompt, begin)
                 for _ in range(60):
@@ -106,7 +107,7 @@ def at_the_prompt(
                     enter(prompt, typed(block)[-1])
                     prompt.see(PROMPT)
                     shown = since(prompt, begin)
-        shown = shown.replace(f"{directory}/", DATA)
+        shown = shown.replace(f"{directory}/", place)
         yield block.start, block.part("\n".join(filter(str.strip, shown.splitlines())))
     prompt.leave()
 

@@ -85,6 +85,10 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
         return _read(spark, spec, origin, spark_options(spec, file_format), [origin], None)
     if isinstance(files, StoredFiles):
         return read_stored_table(spark, spec, origin, files)
+    with reachable(spec, origin):
+        is_unwritten = not is_glob(origin, files) and not files.exists(origin)
+    if is_unwritten:
+        return spark.createDataFrame([], declared_schema(spec, brought_columns(spec)))
     attempt = 0
     while True:
         attempt += 1
@@ -171,7 +175,7 @@ def _read(
 def reachable_files(
     spark: SparkSession, spec: TableSpec, path: str, *, is_awaited: bool = False
 ) -> Files | None:
-    """The file system of a table's resolved path; None for that of a Spark Connect server.
+    """Return the file system of a table's resolved path; None for that of a Spark Connect server.
 
     Args:
         spark: the session.
@@ -180,8 +184,8 @@ def reachable_files(
         is_awaited: whether files may come later. In a store nothing is there before the first one.
 
     Raises:
-        ExecutionError: the path is not there, its file system is out of reach, or a file is empty
-            in a format that knows no such file.
+        ExecutionError: the path is missing and `may_be_unwritten` is false, its file system is out
+            of reach, or a file is empty in a format that has no empty files.
     """
     if is_remote(spark):
         return None
@@ -191,7 +195,7 @@ def reachable_files(
         if not is_there and not (is_awaited and isinstance(files, StoredFiles)):
             if is_local_path(path):
                 finish_replacing(path)
-            if not files.exists(path):
+            if not files.exists(path) and not may_be_unwritten(spec, path):
                 raise missing_path(path)
     is_checked = checked_files(spark, spec) if is_local_path(path) else None
     for file in filter(is_checked, data_files(path)) if is_checked is not None else ():
@@ -200,6 +204,17 @@ def reachable_files(
             if os.path.getsize(file) == 0:
                 raise broken_file(spec, f"{file} is empty, which is no file of format", "delete it")
     return files
+
+
+def may_be_unwritten(spec: TableSpec, path: str) -> bool:
+    """Return whether a missing path may be the directory of a table that nothing was written to.
+
+    Such a table has no rows. Where columns are not declared, or where the path is one of a file,
+    with a suffix such as `.csv`, or a pattern, it is more likely misspelt.
+    """
+    name = path.rstrip("/").rpartition("/")[2]
+    is_file = bool(os.path.splitext(name)[1]) or any(sign in name for sign in "*?[{")
+    return bool(spec.columns) and not is_file
 
 
 def checked_files(spark: SparkSession, spec: TableSpec) -> Callable[[str], bool] | None:

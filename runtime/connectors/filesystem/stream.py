@@ -26,6 +26,7 @@ from runtime.connectors.filesystem.read import (
     explain,
     file_path,
     load_text,
+    may_be_unwritten,
     reachable,
     reachable_files,
     read_stored_table,
@@ -94,6 +95,9 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
     if isinstance(files, StoredFiles):
         return _stored_stream(spark, spec, origin, files)
     if files is not None:
+        with reachable(spec, origin):
+            if may_be_unwritten(spec, origin) and not files.exists(origin):
+                files.make_directory(origin)  # Spark watches no directory that is missing
         _await_commits(spec, origin, files)
     path = origin if files is None else _directory_or_glob(origin, files)
     first = None if files is None else next(data_files(origin, files), None)
