@@ -82,6 +82,31 @@ def _load(name: str) -> Connector:
 CONNECTORS: Mapping[str, Connector] = Connectors()
 
 
+# Connectors of Flink that are written otherwise here
+_ELSEWHERE = {
+    "jdbc": "'connector' = 'spark', 'format' = 'jdbc', 'url' = 'jdbc:...', 'dbtable' = 'name'; "
+    "the driver's JAR goes into --conf spark.jars",
+    "upsert-kafka": "'connector' = 'kafka' takes rows that are final, such as those of windows; "
+    "read as a table, it has every message of a key",
+}
+# Systems that Flink has connectors for and Spark data sources; `elasticsearch-7` begins like one
+_DATA_SOURCES = (
+    *("cassandra", "doris", "elasticsearch", "hbase", "hudi", "kinesis", "kudu", "mongodb"),
+    *("opensearch", "paimon", "pulsar", "starrocks"),
+)
+
+
+def _instead_of(connector: str) -> str | None:
+    """Return what to write for a connector of Flink; None: it is no known one."""
+    if connector.endswith("-cdc"):
+        return "let Debezium write the changes to a topic, and read it with 'connector' = 'kafka'"
+    if connector in _ELSEWHERE:
+        return _ELSEWHERE[connector]
+    if connector.split("-")[0] in _DATA_SOURCES:
+        return "'connector' = 'spark', 'format' = '...' takes any data source that Spark has"
+    return None
+
+
 def connector_of(spec: TableSpec) -> Connector:
     """The connector of a table.
 
@@ -91,10 +116,13 @@ def connector_of(spec: TableSpec) -> Connector:
     found = CONNECTORS.get(spec.connector.lower())
     if found is None:
         meant = nearest(spec.connector, CONNECTORS)
+        hint = _instead_of(spec.connector.lower())
+        if hint is None and meant:
+            hint = f"did you mean '{meant}'?"
         raise CatalogError(
             f"table `{spec.name}`: there is no connector '{spec.connector}'",
             subjects=(f"'{spec.connector}'", spec.name),
-            hint=f"did you mean '{meant}'?" if meant else f"there are {', '.join(CONNECTORS)}",
+            hint=hint or f"there are {', '.join(CONNECTORS)}",
         )
     return found
 

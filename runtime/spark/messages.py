@@ -35,6 +35,8 @@ class ErrorText(NamedTuple):
     subject: str | None = None
 
 
+# In names that Spark or sqlwin gives to columns without one: `count(1)`, `w$start`
+_INTERNAL = re.compile(r"[$(]")
 # From this ratio of common letters on, one name is taken for a misspelling of another.
 _ALIKE = 0.5
 _STATE = re.compile(r"\s*SQLSTATE: \w{5}.*", re.DOTALL)
@@ -129,7 +131,11 @@ def _did_you_mean(wanted: str, parameters: Mapping[str, str]) -> str | None:
     proposal = parameters.get("proposal")
     if not proposal:
         return None
-    names = _names(proposal).split(", ")
+    listed = _names(proposal).split(", ")
+    names = [name for name in listed if not _INTERNAL.search(name)]
+    if not names:
+        unnamed = any("(" in name for name in listed)
+        return "give the expression a name: COUNT(*) AS n" if unnamed else None
     likeness = {name: SequenceMatcher(None, _last(wanted), _last(name)).ratio() for name in names}
     alike = sorted((n for n in names if likeness[n] >= _ALIKE), key=lambda n: -likeness[n])
     return f"did you mean {', '.join(alike)}?" if alike else f"there is {', '.join(names)}"
@@ -327,6 +333,14 @@ _TEMPLATES = {
     ),
     "PATH_NOT_FOUND": ErrorText("{path:path} does not exist"),
     "PATH_ALREADY_EXISTS": ErrorText("{outputPath:path} exists already"),
+    "CANNOT_LOAD_FUNCTION_CLASS": ErrorText(
+        "there is no class {className} that Spark can load",
+        "ADD JAR 'path' loads it first, or USING JAR 'path' behind it",
+    ),
+    "DISTINCT_WINDOW_FUNCTION_UNSUPPORTED": ErrorText(
+        "DISTINCT does not go with OVER",
+        "SIZE(COLLECT_SET(x) OVER (...)) counts distinct values, of the same frame",
+    ),
     "UNSUPPORTED_OVERWRITE": ErrorText(
         "the query reads what it would overwrite", "write to another table first"
     ),

@@ -35,6 +35,15 @@ _CHANGES = (
 )
 
 
+# What to write for those that do not change what a table is
+_INSTEAD = {
+    "ANALYZE TABLE": "leave it out: plans need no statistics of such a table",
+    "TRUNCATE TABLE": "INSERT OVERWRITE from a query of another table that has no rows",
+    "DELETE FROM": "INSERT OVERWRITE writes the rows that stay, from another table",
+    "UPDATE": "INSERT OVERWRITE writes the changed rows, from another table",
+}
+
+
 class Definitions:
     """Puts tables and views into a session's catalog."""
 
@@ -281,10 +290,11 @@ def refuse_kept_table(catalog: SessionCatalog, text: str) -> None:
         is_table = isinstance(entry, TableSpec)
         kind = "table of CREATE TABLE ... WITH" if is_table else "view of this session"
         verb = " ".join(change)
+        anew = f"CREATE OR REPLACE {'TABLE' if is_table else 'VIEW'} makes it anew"
         first, last = parts[0], parts[-1]
         raise CatalogError(
             f"{verb} is Spark's, and `{text[first.start : last.end + 1]}` is a {kind}",
             position=Position.at(text, first.start, last.end - first.start + 1),
             sql=text,
-            hint=f"CREATE OR REPLACE {'TABLE' if is_table else 'VIEW'} makes it anew",
+            hint=_INSTEAD.get(verb, anew) if is_table else anew,
         )

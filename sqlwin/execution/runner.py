@@ -41,6 +41,7 @@ from sqlwin.config.config import Config
 from sqlwin.execution.explain import Explanations
 from sqlwin.execution.explain_formats import render
 from sqlwin.execution.inserts import fitted_rows, insert_target
+from sqlwin.execution.loaded_code import check_loaded_code
 from sqlwin.execution.lowered import LoweredBatch, LoweredStream
 from sqlwin.execution.materialized import MaterializedTables
 from sqlwin.execution.planning import Plans
@@ -384,6 +385,7 @@ class Runner:
         self.catalog.show_all(words(text))
         errors = self.plans.errors_of(text)
         with errors:
+            check_loaded_code(self.spark, text)
             rows = self.spark.sql(text)
             if not rows.columns:
                 return Result(text, "ok", "OK")

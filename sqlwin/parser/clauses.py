@@ -145,8 +145,9 @@ def refuse_empty_clauses(sql: str, tokens: Sequence[Token]) -> None:
         SqlSyntaxError: something is missing; the position is that of the word that wants it.
     """
     kinds = {token.token_type for token in tokens}
-    # a pattern of MATCH_RECOGNIZE has signs of its own
-    if kinds & _QUERY_STARTS and T.MATCH_RECOGNIZE not in kinds:
+    # a pattern of MATCH_RECOGNIZE has signs of its own; not every tokenizer gives it a type
+    has_pattern = any(token.text.upper() == "MATCH_RECOGNIZE" for token in tokens)
+    if kinds & _QUERY_STARTS and not has_pattern:
         _Walk(sql, tokens).walk()
 
 

@@ -90,6 +90,16 @@ def refuse_other_dialects(parser: TokenParser, tokens: list[Token]) -> None:
                 "LAG and LEAD see the rows around one; Session.windows in Python runs functions of "
                 "yours over all rows of a window",
             )
+        is_alias = _is_quoted(token) or words[i - 1 : i] == ["AS"]
+        if words[i] == "ASOF" and not is_alias and _is_join(words[i + 1 :]):
+            _refuse(
+                parser,
+                "ASOF JOIN is not there",
+                token,
+                tokens[words.index("JOIN", i)],
+                "LEFT JOIN u ON t.k = u.k AND u.ts <= t.ts, GROUP BY the columns of t, and take "
+                "MAX_BY(u.v, u.ts)",
+            )
         following = words[i + 1 : i + 3]
         if token.token_type == TokenType.SELECT and following[:1] == ["STREAM"]:
             after = words[i + 3 : i + 4]
@@ -110,6 +120,17 @@ def refuse_other_dialects(parser: TokenParser, tokens: list[Token]) -> None:
                 "read FROM SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '5' "
                 "MINUTE) and aggregate by window_start, window_end",
             )
+
+
+def _is_join(words: list[str]) -> bool:
+    """Return whether JOIN follows, with or without its kind."""
+    kinds = ("INNER", "LEFT", "RIGHT", "FULL", "OUTER")
+    behind = next((i for i, word in enumerate(words) if word not in kinds), len(words))
+    return words[behind : behind + 1] == ["JOIN"]
+
+
+def _is_quoted(token: Token) -> bool:
+    return token.token_type in (TokenType.IDENTIFIER, TokenType.STRING)
 
 
 def refuse_version(parser: TokenParser, table: exp.Expr | None, first: int) -> None:

@@ -140,12 +140,25 @@ def _read_element(parser: SqlWinParser, elements: _Elements) -> None:
         elements.set_primary_key(parser, first, columns)
     elif first.text.upper() == "WATERMARK" and parser._next.text.upper() == "FOR":
         _read_watermark(parser, elements)
+    elif first.text.upper() == "WATERMARK" and _is_named_watermark(parser):
+        parser.fail(
+            "a watermark has no name here",
+            parser._next,
+            hint="WATERMARK FOR ts AS ts - INTERVAL '1' SECOND, which is Blink's WATERMARK name "
+            "FOR ts AS withOffset(ts, 1000)",
+        )
     else:
         column = _read_column(parser, elements)
         known = {c.name.lower() for c in elements.columns}
         if column.name.lower() in known:
             parser.fail(f"column `{column.name}` is declared twice", first)
         elements.columns.append(column)
+
+
+def _is_named_watermark(parser: SqlWinParser) -> bool:
+    """Return whether Blink's `WATERMARK name FOR` stands at the current token."""
+    words = [token.text.upper() for token in parser._tokens[parser._index : parser._index + 3]]
+    return words[2:] == ["FOR"]
 
 
 def _read_watermark(parser: SqlWinParser, elements: _Elements) -> None:
@@ -161,7 +174,14 @@ def _read_watermark(parser: SqlWinParser, elements: _Elements) -> None:
         )
     if not parser._match(TokenType.ALIAS):
         parser.raise_error("Expecting AS")
+    start = parser._curr
     expression = _expression(parser, elements)
+    if start.text.upper() == "WITHOFFSET":
+        parser.fail(
+            "withOffset is Blink's",
+            start,
+            hint=f"WATERMARK FOR {name} AS {name} - INTERVAL '1' SECOND, for an offset of 1000",
+        )
     if elements.watermark is not None:
         parser.fail("a table has one WATERMARK", first, parser._prev)
     elements.watermark = Watermark(name, expression)

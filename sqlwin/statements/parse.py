@@ -19,6 +19,7 @@ from sqlwin.parser.signatures import SIGNATURES, holds_window_function
 from sqlwin.parser.strings import string_value
 from sqlwin.statements import nodes
 from sqlwin.statements.ddl import LIKE_VERBS, read_create_table, read_create_view
+from sqlwin.statements.flink_statements import refuse_flink_statement
 from sqlwin.statements.materialized import (
     read_alter_materialized,
     read_create_materialized,
@@ -117,6 +118,7 @@ class _StatementReader:
             # one of Spark's blocks, semicolons in it
             return nodes.SparkStatement(self.text, self.offset)
         self._refuse_second_statement()
+        refuse_flink_statement(self.text, self.tokens)
         refuse_empty_clauses(self.text, self.tokens)
         reader = readers.get(first.text.upper()) if first.token_type not in STRINGS else None
         statement = reader() if reader is not None else None

@@ -34,7 +34,8 @@ def split_script(script: str) -> list[StatementText]:
     r"""The statements of a script; semicolons end them.
 
     Those in strings, quoted names and comments do not count, nor do those inside statement sets
-    and inside Spark's BEGIN ... END blocks. Empty statements are left out.
+    and inside Spark's BEGIN ... END blocks. Empty statements are left out. QUIT or EXIT ends the
+    script, as in Flink's and other clients.
 
     Raises:
         SqlSyntaxError: a string, a quoted name or a comment is not closed.
@@ -48,6 +49,8 @@ def split_script(script: str) -> list[StatementText]:
     first = 0
     while first < len(tokens):
         end = _end_of_statement(tokens, first)
+        if end == first + 1 and (is_word(tokens, first, "QUIT") or is_word(tokens, first, "EXIT")):
+            break
         if end > first:
             start, stop = tokens[first].start, after_hints(script, tokens[end - 1].end + 1)
             line = script.count("\n", 0, start) + 1

@@ -218,7 +218,7 @@ def test_variables_are_in_joins_windows_and_inserts(
     """)
     assert [row.s for row in result.rows] == [3, 3]
     assert fresh_session.sql("SELECT df.at FROM df JOIN other ON df.v = other.v").first() == (
-        at[1],
+        times[1],
     )
     fresh_session.execute("CREATE TABLE kept (v BIGINT) WITH ('connector' = 'memory')")
     fresh_session.execute("INSERT INTO kept SELECT v FROM df")

@@ -25,18 +25,24 @@ def catalog_with(type_: str) -> SessionCatalog:
 
 
 @pytest.mark.parametrize(
-    ("text", "name"),
+    ("text", "name", "hint"),
     [
-        ("ALTER TABLE Bids RENAME TO offers", "Bids"),
-        ("alter view bids AS SELECT 1", "bids"),
-        ("TRUNCATE TABLE default_catalog.default_database.`bids`", None),
-        ("ANALYZE TABLE bids COMPUTE STATISTICS", "bids"),
-        ("DELETE FROM bids WHERE a = 1", "bids"),
-        ("UPDATE bids SET a = 1", "bids"),
-        ("MERGE INTO bids USING s ON bids.a = s.a WHEN MATCHED THEN DELETE", "bids"),
+        ("ALTER TABLE Bids RENAME TO offers", "Bids", "makes it anew"),
+        ("alter view bids AS SELECT 1", "bids", "makes it anew"),
+        ("TRUNCATE TABLE default_catalog.default_database.`bids`", None, "INSERT OVERWRITE"),
+        ("ANALYZE TABLE bids COMPUTE STATISTICS", "bids", "leave it out"),
+        ("DELETE FROM bids WHERE a = 1", "bids", "INSERT OVERWRITE"),
+        ("UPDATE bids SET a = 1", "bids", "INSERT OVERWRITE"),
+        (
+            "MERGE INTO bids USING s ON bids.a = s.a WHEN MATCHED THEN DELETE",
+            "bids",
+            "makes it anew",
+        ),
     ],
 )
-def test_a_table_of_the_session_is_not_changed_behind_its_back(text: str, name: str | None) -> None:
+def test_a_table_of_the_session_is_not_changed_behind_its_back(
+    text: str, name: str | None, hint: str
+) -> None:
     with pytest.raises(CatalogError) as caught:
         refuse_kept_table(catalog_with("int"), text)
     error = caught.value
@@ -44,7 +50,7 @@ def test_a_table_of_the_session_is_not_changed_behind_its_back(text: str, name: 
     found = text[error.position.offset : error.position.offset + error.position.length]
     assert found == (name or "default_catalog.default_database.`bids`")
     assert "is a table of CREATE TABLE ... WITH" in error.message
-    assert error.hint == "CREATE OR REPLACE TABLE makes it anew"
+    assert hint in (error.hint or "")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,80 @@
+"""Statements by which Spark loads code, checked before it does: it lets missing files pass."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from sqlglot.tokenizer_core import Token
+
+from runtime.errors import CatalogError, Position, SqlSyntaxError
+from runtime.spark.files import files_at
+from runtime.spark.messages import plain_path
+from runtime.spark.session import is_remote
+from sqlwin.parser.base import STRINGS, is_word
+from sqlwin.parser.parser import tokenize
+from sqlwin.parser.strings import string_value
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+# What Spark resolves itself, and refuses where there is nothing
+_RESOLVED_BY_SPARK = frozenset({"ivy", "http", "https", "ftp"})
+_ADD = re.compile(r"\s*ADD\s+(?:JAR|FILE|ARCHIVE)S?\s+(\S.*?)\s*;?\s*", re.IGNORECASE | re.DOTALL)
+_RESOURCES = ("JAR", "FILE", "ARCHIVE")
+_PROBE = "sqlwin_probe_of_class"
+
+
+def check_loaded_code(spark: SparkSession, text: str) -> None:
+    """Check the files and the class that a statement of Spark loads.
+
+    Raises:
+        CatalogError: a file of ADD JAR, FILE or ARCHIVE, or of USING JAR, is missing.
+        PySparkException: CREATE FUNCTION names a class that Spark cannot load.
+    """
+    if is_remote(spark):
+        return  # files and classes are those of the server
+    if (added := _ADD.fullmatch(text)) is not None:
+        _check_file(spark, text, added.start(1), added.end(1))
+        return
+    try:
+        tokens = tokenize(text)
+    except SqlSyntaxError:
+        return
+    if is_word(tokens, 0, "CREATE") and any(is_word(tokens, i, "FUNCTION") for i in range(1, 5)):
+        _check_function(spark, text, tokens)
+
+
+def _check_function(spark: SparkSession, text: str, tokens: list[Token]) -> None:
+    for i in range(2, len(tokens) - 1):
+        is_file = is_word(tokens, i - 1, "USING") or tokens[i - 1].text == ","
+        if is_file and tokens[i].text.upper() in _RESOURCES and tokens[i + 1].token_type in STRINGS:
+            _check_file(spark, text, tokens[i + 1].start, tokens[i + 1].end + 1)
+    as_class = (
+        i
+        for i in range(2, len(tokens) - 1)
+        if is_word(tokens, i, "AS") and tokens[i + 1].token_type in STRINGS
+    )
+    start = next(as_class, None)
+    is_temporary = is_word(tokens, 1, "TEMPORARY") or is_word(tokens, 3, "TEMPORARY")
+    if start is None or is_temporary:
+        return  # Spark loads the class of a temporary function at once
+    definition = text[tokens[start].start :]
+    spark.sql(f"CREATE OR REPLACE TEMPORARY FUNCTION {_PROBE} {definition}")
+    spark.sql(f"DROP TEMPORARY FUNCTION IF EXISTS {_PROBE}")
+
+
+def _check_file(spark: SparkSession, text: str, start: int, stop: int) -> None:
+    """Check the file whose path, in quotes or without, stands at a place of the text."""
+    given = text[start:stop]
+    path = string_value(given) if given[0] in "'\"" else given
+    scheme = _SCHEME.match(path)
+    if scheme is not None and scheme.group(1).lower() in _RESOLVED_BY_SPARK:
+        return
+    if scheme is None or scheme.group(1).lower() == "file":
+        is_there = Path(plain_path(path)).exists()
+    else:
+        is_there = files_at(spark, path).exists(path)
+    if not is_there:
+        raise CatalogError(
+            f"there is no file {path}", position=Position.at(text, start, stop - start), sql=text
+        )
