@@ -10,8 +10,9 @@ from sqlglot import exp
 
 from runtime.spec.aggregates import UserAggregate
 from runtime.spec.expressions import Expression
-from runtime.spec.scan import Messages, ScanSource, StreamFiles
+from runtime.spec.scan import ScanSource
 from runtime.spec.slices import SliceFiles, SliceTable
+from runtime.spec.source import SplitTable
 from runtime.spec.table import Column, Watermark
 
 Schema = tuple[Column, ...]
@@ -75,7 +76,7 @@ class Catalog(Protocol):
 
     def scan_source(
         self, name: tuple[str, ...], columns: Schema, filters: Sequence[Expression] = ()
-    ) -> ScanSource | Messages | str:
+    ) -> ScanSource | SplitTable | str:
         """What the Arrow scan reads of a session table, or why it cannot.
 
         Args:
@@ -88,8 +89,8 @@ class Catalog(Protocol):
     def computed_columns(self, name: tuple[str, ...]) -> Mapping[str, exp.Expr]:
         """The computed columns of a session table, by their names in lower case."""
 
-    def stream_files(self, name: tuple[str, ...], columns: Schema) -> StreamFiles | str:
-        """What the local stage of a stream reads by Arrow, files or messages; or why it cannot.
+    def stream_splits(self, name: tuple[str, ...], columns: Schema) -> SplitTable | str:
+        """What tasks read of a stream, files or messages; or why they do not.
 
         Args:
             name: the table.

@@ -14,6 +14,7 @@ from planner.nodes.physical import (
     SliceScan,
 )
 from planner.optimizer import ParallelismOptions
+from runtime.spec.local import FileScan
 from runtime.spec.scan import ScanSource
 from runtime.spec.windows import SessionWindow, Window
 
@@ -70,7 +71,11 @@ def _chosen(node: Node, options: ParallelismOptions) -> Node:
 
 def _amounts(scan: ScanLocalWindowAggregate | SliceScan) -> tuple[int, int]:
     """Rows that are read, and bytes of them."""
-    sources = scan.sources if isinstance(scan, SliceScan) else (scan.scan.files,)
+    if isinstance(scan, SliceScan):
+        sources = scan.sources
+    else:
+        # how many messages there are is not known before they are read
+        sources = (scan.scan.files,) if isinstance(scan.scan, FileScan) else ()
     n_bytes = sum(each.n_rows * _row_bytes(each) for each in sources)
     return sum(each.n_rows for each in sources), n_bytes
 

@@ -39,7 +39,7 @@ except ImportError as error:
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from runtime.compute.user_aggregates import UserDefinedAggregateFunction as Aggregate
+    from runtime.spec.user_aggregates import UserDefinedAggregateFunction as Aggregate
     from sqlwin.session import Result, Session
 
 __version__ = "0.2.0"
@@ -118,7 +118,7 @@ def __getattr__(name: str) -> object:
 
         return getattr(session, name)
     if name == "Aggregate":
-        from runtime.compute import user_aggregates
+        from runtime.spec import user_aggregates
 
         return user_aggregates.UserDefinedAggregateFunction
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

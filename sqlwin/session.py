@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from planner.catalog import Schema
 from planner.explain.document import Document, QueryDocument, to_json
 from planner.sql.render import quote_string
-from runtime.compute.user_aggregates import UserDefinedAggregateFunction
 from runtime.errors import AnalysisError, ExecutionError, SqlwinError
 from runtime.frames.user_functions import register_aggregate, register_scalar
 from runtime.names import quoted
@@ -20,6 +19,7 @@ from runtime.spark.session import begin_use, end_use, is_remote, is_stopped, spa
 from runtime.spark.shipping import ship_code
 from runtime.spec.figures import counted
 from runtime.spec.table import Watermark
+from runtime.spec.user_aggregates import UserDefinedAggregateFunction
 from sqlwin.catalog.columns import check_time_column
 from sqlwin.catalog.entries import Entry, Registered, View, columns_of
 from sqlwin.dataframes import with_translated_errors

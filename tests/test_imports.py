@@ -22,7 +22,7 @@ MOST_FILES_OF_A_FOLDER = 18
 MAY_IMPORT = {
     # -- runtime: no SQL in it; goes to the executors --
     "runtime": "",
-    "runtime.spec": "runtime.compute runtime.errors",
+    "runtime.spec": "runtime.errors numpy pyarrow pyspark",
     "runtime.compute": "runtime runtime.spec numpy pyarrow",
     "runtime.scan": "runtime runtime.compute runtime.spec numpy pyarrow",
     "runtime.detection": ("runtime runtime.connectors.options runtime.scan runtime.spec pyarrow"),
@@ -32,17 +32,16 @@ MAY_IMPORT = {
         "runtime runtime.compute runtime.scan runtime.spark runtime.spec numpy pyarrow pyspark"
     ),
     "runtime.local": (
-        "runtime runtime.compute runtime.connectors.kafka "
-        "runtime.frames runtime.scan runtime.spark runtime.spec numpy pyarrow pyspark"
+        "runtime runtime.compute runtime.frames runtime.scan runtime.spark runtime.spec numpy "
+        "pyarrow pyspark"
     ),
     "runtime.batch": (
-        "runtime.compute runtime.connectors.kafka runtime.errors runtime.frames runtime.local "
-        "runtime.names runtime.scan runtime.spark "
-        "runtime.spec numpy pyarrow pyspark"
+        "runtime.compute runtime.connectors.registry runtime.errors runtime.frames runtime.local "
+        "runtime.names runtime.scan runtime.spark runtime.spec numpy pyarrow pyspark"
     ),
     "runtime.connectors": (
-        "runtime runtime.connectors.kafka runtime.connectors.options runtime.frames "
-        "runtime.spark runtime.spec numpy pyarrow pyspark"
+        "runtime runtime.connectors.options runtime.frames runtime.spark runtime.spec "
+        "confluent_kafka fastavro numpy pyarrow pyspark"
     ),
     "runtime.connectors.registry": (
         "runtime runtime.connectors runtime.connectors.filesystem runtime.connectors.kafka "
@@ -50,8 +49,8 @@ MAY_IMPORT = {
         "runtime.spec pyspark"
     ),
     "runtime.connectors.kafka": (
-        "runtime runtime.connectors runtime.connectors.options runtime.spark runtime.spec "
-        "confluent_kafka fastavro numpy pyarrow pyspark"
+        "runtime runtime.connectors runtime.connectors.options runtime.frames runtime.scan "
+        "runtime.spark runtime.spec confluent_kafka numpy pyarrow pyspark"
     ),
     "runtime.connectors.options": "runtime runtime.spec",
     "runtime.connectors.filesystem": (
@@ -72,7 +71,7 @@ MAY_IMPORT = {
         "runtime.spark runtime.spec deltalake numpy pyarrow pyspark"
     ),
     "runtime.streaming": (
-        "runtime runtime.compute runtime.connectors.filesystem runtime.connectors.kafka "
+        "runtime runtime.compute runtime.connectors.filesystem runtime.connectors.registry "
         "runtime.frames runtime.local runtime.scan runtime.spark runtime.spec "
         "runtime.streaming.general numpy pyarrow pyspark"
     ),
@@ -80,7 +79,7 @@ MAY_IMPORT = {
     # -- planner: from SQL to steps, without Spark and Arrow --
     "planner.catalog": "runtime.spec sqlglot",
     "planner.sql": "planner.catalog runtime.errors runtime.spec sqlglot",
-    "planner.nodes": "planner.aggregates planner.catalog planner.sql runtime.spec sqlglot",
+    "planner.nodes": "planner.catalog planner.sql runtime.spec sqlglot",
     "planner.aggregates": "planner.catalog planner.nodes planner.sql runtime.spec sqlglot",
     "planner.arrow": (
         "planner.aggregates planner.catalog planner.nodes planner.sql runtime.spec sqlglot"
@@ -90,8 +89,8 @@ MAY_IMPORT = {
         "runtime.spec sqlglot"
     ),
     "planner.streams": (
-        "planner.aggregates planner.catalog planner.lowering planner.nodes planner.optimizer "
-        "planner.sql runtime.errors runtime.spec sqlglot"
+        "planner.aggregates planner.catalog planner.nodes planner.optimizer planner.sql "
+        "runtime.errors runtime.spec sqlglot"
     ),
     "planner.binder": (
         "planner.aggregates planner.catalog planner.nodes planner.sql planner.streams "
@@ -107,8 +106,7 @@ MAY_IMPORT = {
         "planner.optimizer planner.sql planner.streams runtime.spec sqlglot"
     ),
     "planner.explain": (
-        "planner planner.aggregates planner.materialized planner.nodes planner.rules planner.sql "
-        "runtime.spec sqlglot"
+        "planner planner.materialized planner.nodes planner.rules planner.sql runtime.spec sqlglot"
     ),
     "planner": (
         "planner.binder planner.materialized planner.nodes planner.optimizer "
@@ -123,7 +121,7 @@ MAY_IMPORT = {
     ),
     "sqlwin.catalog": (
         "planner.aggregates planner.catalog planner.sql runtime runtime.connectors "
-        "runtime.connectors.kafka runtime.connectors.lake runtime.connectors.options "
+        "runtime.connectors.filesystem runtime.connectors.lake runtime.connectors.options "
         "runtime.connectors.registry runtime.detection runtime.frames runtime.scan runtime.slices "
         "runtime.spark runtime.spec runtime.streaming sqlwin.parser sqlwin.statements pyarrow "
         "pyspark sqlglot"
@@ -150,11 +148,11 @@ MAY_IMPORT = {
     ),
     "sqlwin.windows": ("planner.binder planner.sql runtime.spec runtime.streaming.general sqlglot"),
     "sqlwin.session": (
-        "planner.catalog planner.explain planner.sql runtime runtime.compute runtime.frames "
-        "runtime.spark runtime.spec runtime.streaming.general sqlwin.catalog sqlwin.dataframes "
-        "sqlwin.execution sqlwin.inputs sqlwin.result sqlwin.statements sqlwin.ui pyarrow pyspark"
+        "planner.catalog planner.explain planner.sql runtime runtime.frames runtime.spark "
+        "runtime.spec runtime.streaming.general sqlwin.catalog sqlwin.dataframes sqlwin.execution "
+        "sqlwin.inputs sqlwin.result sqlwin.statements sqlwin.ui pyarrow pyspark"
     ),
-    "sqlwin": "runtime runtime.compute runtime.spark sqlwin.notebook sqlwin.session pyspark",
+    "sqlwin": "runtime runtime.spark runtime.spec sqlwin.notebook sqlwin.session pyspark",
     "sqlwin.__main__": "sqlwin.cli",
     "sqlwin.notebook": (
         "runtime runtime.spec sqlwin.display sqlwin.result sqlwin.session sqlwin.statements IPython "
@@ -182,13 +180,6 @@ MAY_IMPORT = {
 
 # Rooms that read each other, though their modules do not, and why
 CIRCLES_OF_ROOMS = (
-    # A user's aggregate is Python code: the specification names its class
-    "runtime.compute runtime.spec",
-    # The bytes of Avro are read for Kafka; a socket's messages have the same formats
-    "runtime.connectors runtime.connectors.kafka",
-    # Nodes carry calls, and calls are of nodes' expressions; streams are lowered by what they are
-    "planner.aggregates planner.nodes",
-    "planner.lowering planner.streams",
     # A result shows the stream that it reads
     "sqlwin.execution sqlwin.result",
 )

@@ -11,7 +11,8 @@ import math
 
 from sqlglot import exp
 
-from planner.aggregates.recipes import AggregatePlan, NotMergeable, Partial, call_of, filtered
+from planner.aggregates.recipes import NotMergeable, call_of, filtered
+from planner.nodes.aggregate_plans import AggregatePlan, Partial
 from planner.nodes.logical import AggregateCall
 from planner.sql.build import (
     column,

@@ -13,15 +13,9 @@ from sqlglot import exp
 
 from planner.aggregates.approximate import approx_count_distinct, approx_percentile
 from planner.aggregates.intervals import from_microseconds, in_microseconds, is_day_interval
-from planner.aggregates.recipes import (
-    AggregatePlan,
-    NotMergeable,
-    Partial,
-    Recipe,
-    call_of,
-    filtered,
-)
+from planner.aggregates.recipes import NotMergeable, Recipe, call_of, filtered
 from planner.aggregates.texts import TEXT_FUNCTIONS, listagg
+from planner.nodes.aggregate_plans import AggregatePlan, Partial
 from planner.nodes.logical import AggregateCall
 from planner.sql.build import (
     column,

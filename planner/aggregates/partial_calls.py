@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from planner.aggregates.approximate import hashed_value, register_of
-from planner.aggregates.recipes import AggregatePlan, Partial, partials_by_column
+from planner.nodes.aggregate_plans import AggregatePlan, Partial, partials_by_column
 from planner.sql.build import to_sql
 from runtime.spec.aggregates import (
     Accumulator,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from planner.aggregates.recipes import AggregatePlan, Partial, partials_by_column
+from planner.nodes.aggregate_plans import AggregatePlan, Partial, partials_by_column
 from planner.sql.build import column, to_sql
 from runtime.spec.aggregates import Accumulator, CollectSet, OfValues, WithResult
 from runtime.spec.table import Column

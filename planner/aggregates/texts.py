@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from planner.aggregates.recipes import AggregatePlan, NotMergeable, Partial, filtered
+from planner.aggregates.recipes import NotMergeable, filtered
+from planner.nodes.aggregate_plans import AggregatePlan, Partial
 from planner.nodes.logical import AggregateCall
 from planner.sql.build import (
     column,

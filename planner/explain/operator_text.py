@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from planner.aggregates.recipes import AggregatePlan
+from planner.nodes.aggregate_plans import AggregatePlan
 from planner.nodes.logical import AggregateCall, NamedExpr, Node, WindowKey
 from planner.sql.build import to_sql
 from planner.sql.intervals import render_duration

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 
 from sqlglot import exp
 
-from planner.aggregates.recipes import AggregatePlan
 from planner.explain.operator_text import (
     Operator,
     call_texts,
@@ -24,6 +23,7 @@ from planner.explain.operator_text import (
 from planner.explain.windows import attached_text, window_text
 from planner.materialized.form import expression_text, grid_text, time_text
 from planner.materialized.windows import range_of_slices
+from planner.nodes.aggregate_plans import AggregatePlan
 from planner.nodes.logical import (
     Aggregate,
     Expand,
@@ -126,8 +126,7 @@ def physical_operators(node: Node) -> list[Operator]:
             return [_slice_scan(node)]
         case LocalWindowAggregate():
             scan = node if isinstance(node, ScanLocalWindowAggregate) else None
-            files = None if scan is None else scan.scan.files
-            read = () if files is None else (*files.columns, *files.partition_columns)
+            read = () if scan is None else scan.scan.columns
             return [
                 operator(
                     "LocalWindowAggregate" if scan is None else "ArrowScanLocalWindowAggregate",

@@ -67,7 +67,6 @@ from runtime.spec.local import (
     ArrowBuffer,
     Catalyst,
     CatalystStep,
-    FileScan,
     GroupingSets,
     LocalStep,
     RowsLocalStep,
@@ -76,6 +75,7 @@ from runtime.spec.local import (
     SliceRows,
     SparkRows,
     SqlPartial,
+    TaskScan,
     is_local,
 )
 from runtime.spec.steps import ExpandStep, MeasuredStep, SqlStep, Step
@@ -267,7 +267,7 @@ class Lowering:
         # share_window_slices leaves out aggregates that are merged behind the exchange only
         assert (
             is_local(local, SparkRows, Catalyst)
-            or is_local(local, FileScan, ArrowBuffer)
+            or is_local(local, TaskScan, ArrowBuffer)
             or is_local(local, SliceRows, ArrowBuffer)
             or isinstance(local, SqlStep | MeasuredStep)
         )

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from planner.aggregates.recipes import AggregatePlan
+from planner.nodes.aggregate_plans import AggregatePlan
 from planner.nodes.logical import (
     NamedExpr,
     Node,
@@ -18,7 +18,7 @@ from planner.nodes.logical import (
 )
 from runtime.spec.aggregates import Accumulator
 from runtime.spec.exchange import SliceLevel
-from runtime.spec.local import FileScan, SliceRows
+from runtime.spec.local import SliceRows, TaskScan
 from runtime.spec.ranks import FirstRows
 from runtime.spec.scan import ScanSource
 from runtime.spec.slices import SliceTable
@@ -53,7 +53,7 @@ class ScanLocalWindowAggregate(LocalWindowAggregate):
     """
 
     table: str = field(kw_only=True)
-    scan: FileScan = field(kw_only=True)
+    scan: TaskScan = field(kw_only=True)
     conditions: tuple[exp.Expr, ...] = field(kw_only=True)
     delay_us: int | None = field(default=None, kw_only=True)
 

@@ -128,10 +128,10 @@ def _answer(
         tail = FileScan(
             found.keys,
             found.partials,
-            files.tail,
             found.time,
             options.time_zone,
             found.rows.filters,
+            files.tail,
         )
     read = [*derivation.filters, *(key for _, key in derivation.keys), _END]
     read += [arg for partial in derivation.partials for arg in partial.args]

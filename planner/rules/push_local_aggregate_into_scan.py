@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 from planner.arrow.calls import NotEvaluated
 from planner.arrow.partials import local_expressions
 from planner.catalog import Catalog
@@ -15,8 +13,9 @@ from planner.nodes.physical import (
 )
 from planner.optimizer import Options, Refusal
 from planner.streams.delay import plain_delay_us
-from runtime.spec.local import FileScan, FileStreamScan, MessageScan
-from runtime.spec.scan import Messages, ScanSource, StreamFiles
+from runtime.spec.local import FileScan, SplitScan
+from runtime.spec.scan import ScanSource
+from runtime.spec.source import SplitTable
 
 
 def push_local_aggregate_into_scan(node: Node, options: Options) -> Node | Refusal | None:
@@ -59,28 +58,26 @@ def _scanned(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Node | 
     rows, keys, time, partials = local.rows, local.keys, local.time, local.partials
     columns = local.columns
     stream = catalog.stream(rows.table)
-    found: ScanSource | StreamFiles | Messages | str
+    source: ScanSource | SplitTable | str
     if stream is None:
-        found = catalog.scan_source(rows.table, columns, rows.filters)
+        source = catalog.scan_source(rows.table, columns, rows.filters)
     else:
-        found = catalog.stream_files(rows.table, columns)
-    if isinstance(found, str):
-        return Refusal(found)
+        source = catalog.stream_splits(rows.table, columns)
+    if isinstance(source, str):
+        return Refusal(source)
     name, delay_us = ".".join(rows.table), None
     if stream is not None:
         followed = stream.watermark
         delay_us = None if followed is None else plain_delay_us(followed)
         if followed is None or delay_us is None or rows.of_table[followed.column.lower()] != time:
             return Refusal("the watermark is not the time column, or a fixed time before it")
-    if isinstance(found, ScanSource):
-        scan = FileScan(keys, partials, found, time, zone, rows.filters)
+    scan: FileScan | SplitScan
+    if isinstance(source, ScanSource):
+        scan = FileScan(keys, partials, time, zone, rows.filters, source)
     else:
-        name = found.table.name
-        scan = FileStreamScan(keys, partials, found.source, time, zone, rows.filters, found.table)
-        if isinstance(found, Messages):
-            parts = {each.name: getattr(scan, each.name) for each in fields(scan)}
-            follows_splits = stream is not None and stream.has_splits
-            scan = MessageScan(**parts, follows_splits=follows_splits)
+        name = source.table.name
+        follows_splits = stream is not None and stream.has_splits
+        scan = SplitScan(keys, partials, time, zone, rows.filters, source, follows_splits)
     return ScanLocalWindowAggregate(
         **attributes(node, LocalWindowAggregate),
         table=name,

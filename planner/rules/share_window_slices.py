@@ -9,9 +9,9 @@ from typing import TypeGuard
 
 from sqlglot import exp
 
-from planner.aggregates.recipes import partial_schema
 from planner.aggregates.shared_partials import union_partials
 from planner.catalog import Catalog
+from planner.nodes.aggregate_plans import partial_schema
 from planner.nodes.logical import Filter, Node, TableScan, below_choices, with_needed_columns
 from planner.nodes.physical import (
     Exchange,

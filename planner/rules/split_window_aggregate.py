@@ -6,9 +6,10 @@ from dataclasses import replace
 
 from planner.aggregates.functions import plan_aggregate
 from planner.aggregates.intervals import from_microseconds, in_microseconds, is_day_interval
-from planner.aggregates.recipes import AggregatePlan, NotMergeable, partial_schema
+from planner.aggregates.recipes import NotMergeable
 from planner.aggregates.shared_partials import share_partials
 from planner.catalog import Schema
+from planner.nodes.aggregate_plans import AggregatePlan, partial_schema
 from planner.nodes.logical import NamedExpr, Node, Project
 from planner.nodes.physical import (
     Exchange,

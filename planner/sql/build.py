@@ -177,3 +177,8 @@ def bare_column(node: exp.Expr) -> str | None:
     """The name, if the expression is one column and nothing else."""
     node = node.unnest()
     return node.name if isinstance(node, exp.Column) and not node.table else None
+
+
+def cast_as(value: exp.Expr, type_: str) -> exp.Expr:
+    """CAST(value AS type)."""
+    return exp.Cast(this=value, to=exp.Var(this=type_))

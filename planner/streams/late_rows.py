@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from planner.catalog import Catalog, StreamTable
-from planner.lowering.stream.select import cast_as
 from planner.nodes.logical import Node
 from planner.nodes.physical import Exchange, GlobalWindowAggregate, LocalWindowAggregate
-from planner.sql.build import identifier, to_sql
+from planner.sql.build import cast_as, identifier, to_sql
 from planner.sql.nodes import joined_spans, span_of
 from planner.streams.refusals import StreamRefusal
 from planner.streams.tables import bare_table, stream_tables

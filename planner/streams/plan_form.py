@@ -13,8 +13,8 @@ from typing import Any
 from sqlglot import exp
 
 from planner.aggregates.partial_calls import partial_calls
-from planner.aggregates.recipes import AggregatePlan
 from planner.catalog import Catalog, Schema
+from planner.nodes.aggregate_plans import AggregatePlan
 from planner.nodes.logical import Filter, Node, Project, Sink, SqlQuery, TableScan
 from planner.nodes.physical import (
     GlobalWindowAggregate,

@@ -13,7 +13,7 @@ from planner.nodes.physical import (
     ScanLocalWindowAggregate,
     with_rows_by_spark,
 )
-from runtime.spec.local import MessageScan
+from runtime.spec.local import SplitScan
 
 
 def streams_of(plan: Node, catalog: Catalog) -> tuple[StreamTable, ...]:
@@ -59,17 +59,17 @@ def _named_by(plan: Node, catalog: Catalog) -> Iterator[tuple[exp.Table, StreamT
 
 
 def with_one_reading(plan: Node, catalog: Catalog) -> Node:
-    """The plan; or one in which Spark reads all tables, if it reads one that scans consume too.
+    """Return the plan, in which tasks and Spark do not both read an exclusive table.
 
-    A checkpoint has one source for a topic, whoever reads it.
+    Where they do, Spark reads all tables: a checkpoint has one position in a topic.
     """
     scanned: set[str] = set()
     by_spark: set[str] = set()
 
     def look(node: Node) -> None:
         if isinstance(node, ScanLocalWindowAggregate):
-            if isinstance(node.scan, MessageScan):
-                scanned.add(node.scan.table.name)
+            if isinstance(node.scan, SplitScan) and node.scan.source.is_exclusive:
+                scanned.add(node.scan.source.table.name)
             return
         by_spark.update(stream.name for _, stream in _named_by(node, catalog))
         for child in node.inputs:

@@ -13,12 +13,11 @@ from pyspark.sql.types import StructType
 
 from runtime.compute.kernels.session import chain_partials
 from runtime.compute.values.percentiles import condensed
-from runtime.connectors.kafka.offsets import Reading
-from runtime.connectors.kafka.scan import portions_of, scan_reading
+from runtime.connectors.registry import message_source
 from runtime.frames.blobs import Emit, large_tables, map_in_arrow
 from runtime.frames.file_jobs import groups_by_job
 from runtime.frames.meter import ArrowFunction, Wrap
-from runtime.frames.scan_counts import ScanCounter, StatementScanCounts
+from runtime.frames.scan_counts import StatementScanCounts
 from runtime.frames.scan_source import store_of_scan
 from runtime.frames.views import temporary_view
 from runtime.local.arrow_scan import (
@@ -49,17 +48,19 @@ from runtime.spec.aggregates import Accumulator, ApproxPercentile
 from runtime.spec.exchange import ExchangeStep, SharedExchangeStep
 from runtime.spec.local import (
     ArrowBuffer,
+    FileLocalStep,
     FileScan,
     GroupingSets,
     LocalStep,
-    MessageScan,
-    ScanLocalStep,
     SliceLocalStep,
     SliceRows,
     SparkRows,
+    SplitScan,
     is_local,
 )
+from runtime.spec.source import MessageSource, SplitReader
 from runtime.spec.steps import Step
+from runtime.spec.table import Column
 from runtime.spec.windows import SessionWindow
 
 
@@ -101,18 +102,19 @@ class LocalStage:
 
 @dataclass(frozen=True)
 class _MessageStage(LocalStage):
-    """The same of messages, of which Spark decodes some between two passes."""
+    """The local stage over messages, some of which Spark decodes between two passes."""
 
     second: Callable[[list[str]], Callable[[Cut], ArrowFunction]] = field(kw_only=True)
-    scan: MessageScan = field(kw_only=True)
-    reading: Reading = field(kw_only=True)
+    source: MessageSource = field(kw_only=True)
+    reader: SplitReader = field(kw_only=True)
+    columns: tuple[Column, ...] = field(kw_only=True)
 
     def cut(
         self, cut: Cut, ddl: str, wrap: Callable[[str], Wrap], emit: Emit | None = None
     ) -> DataFrame:
         first = wrap(self.label)(self.run(cut))
         second = self.second(columns_of_ddl(ddl).names)(cut)
-        return in_two_passes(self.input, ddl, first, second, self.scan, self.reading)
+        return in_two_passes(self.input, ddl, first, second, self.source, self.reader, self.columns)
 
 
 def local_stage(
@@ -141,6 +143,8 @@ def local_stage(
     step = exchange.input
     if is_local(step, FileScan, ArrowBuffer):
         return _of_files(spark, step, buffer_bytes, scan_counts)
+    if is_local(step, SplitScan, ArrowBuffer):
+        return _of_messages(spark, step, buffer_bytes, scan_counts)
     if is_local(step, SliceRows, ArrowBuffer):
         return _of_slices(spark, step, buffer_bytes, scan_counts)
     if is_local(step, SparkRows, ArrowBuffer):
@@ -177,15 +181,13 @@ def _chained(
 
 def _of_files(
     spark: SparkSession,
-    step: ScanLocalStep,
+    step: FileLocalStep,
     buffer_bytes: int,
     scan_counts: StatementScanCounts | None,
 ) -> LocalStage:
-    """Rows of files, or messages, that tasks read themselves."""
+    """Rows of files that tasks read themselves."""
     plan = buffer_plan(step, *scan_projection(step.source), buffer_bytes)
     counter = None if scan_counts is None else scan_counts.counter(step.time_column)
-    if isinstance(step.source, MessageScan):
-        return _of_messages(spark, step, step.source, plan, counter)
     store = store_of_scan(spark, step.source.files.path)
     time = own_time_column(step)
     splits = planned_splits(spark, step, store, time)
@@ -203,24 +205,28 @@ def _of_files(
 
 def _of_messages(
     spark: SparkSession,
-    step: ScanLocalStep,
-    scan: MessageScan,
-    plan: BufferPlan,
-    counter: ScanCounter | None,
+    step: LocalStep[SplitScan, ArrowBuffer],
+    buffer_bytes: int,
+    scan_counts: StatementScanCounts | None,
 ) -> LocalStage:
-    """Rows of messages that are there."""
-    reading = scan_reading(scan.table, scan.files.columns, is_stream=False)
-    portions = portions_of(scan.table, spark.sparkContext.defaultParallelism * SPLITS_PER_CORE)
+    """Messages that are there when the batch begins."""
+    plan = buffer_plan(step, *scan_projection(step.source), buffer_bytes)
+    counter = None if scan_counts is None else scan_counts.counter(step.time_column)
+    columns = step.source.columns
+    source = message_source(spark, step.source.source.table)
+    reader = source.reader(columns, is_stream=False)
+    portions = source.batch_splits(spark.sparkContext.defaultParallelism * SPLITS_PER_CORE)
     numbers, sent = item_rows(spark, portions)
-    first, second = message_partials(step, plan, reading, sent, counter)
+    first, second = message_partials(step, plan, reader, sent, counter)
     return _MessageStage(
         numbers,
         _chained(plan, first),
         _spark_schema(plan.schema),
         step.label,
         second=lambda names: _chained(plan, partial(second, names)),
-        scan=scan,
-        reading=reading,
+        source=source,
+        reader=reader,
+        columns=columns,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pyspark
@@ -13,7 +13,10 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from runtime.errors import SetupError, SqlwinError
 from runtime.frames.arrow_rows import BatchRows
 from runtime.spark.errors import translate
-from runtime.spec.table import TableSpec
+from runtime.spec.expressions import Expression
+from runtime.spec.scan import ScanSource
+from runtime.spec.source import SplitSource, SplitTable
+from runtime.spec.table import Column, TableSpec
 
 # Parts of Spark that are not in PySpark's own package
 KAFKA_PACKAGE = "spark-sql-kafka-0-10"
@@ -53,6 +56,9 @@ class StreamWriter:
 OpenBatches = Callable[[DataFrame, TableSpec, StreamWriter], WriteBatch]
 WriteStream = Callable[[DataFrame, TableSpec], DataStreamWriter]
 Explain = Callable[[TableSpec, Exception], SqlwinError]
+Scan = Callable[
+    [SparkSession, TableSpec, Sequence[Column], Sequence[Expression]], ScanSource | SplitTable | str
+]
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,12 @@ class Connector:
         split: the number of the split that a row is of, from 0 on: an INT of Spark SQL over the
             columns of a table; raises CatalogError where they do not say it. None: there are none.
         has_splits: whether tasks that read a table themselves know that number.
+        scan: what tasks read of a table in a batch without Spark, for some columns and filters, or
+            why they do not; None: Spark reads its tables.
+        stream_scan: what tasks read of a stream without Spark, for some columns, or why they do
+            not; None: Spark reads its streams.
+        splits: how tasks read a table split by split; None: they do not.
+        brings_columns: whether the table itself declares its columns.
         keep: makes what a new table holds in this process, for as long as there is the table;
             None: it holds nothing.
         file_format: the format of a table's files if Spark's own reader of it reads them.
@@ -106,6 +118,12 @@ class Connector:
     explain: Explain | None = None
     split: Callable[[TableSpec], str] | None = None
     has_splits: Callable[[TableSpec], bool] = lambda spec: False
+    scan: Scan | None = None
+    stream_scan: Callable[[SparkSession, TableSpec, Sequence[Column]], SplitTable | str] | None = (
+        None
+    )
+    splits: Callable[[SparkSession, TableSpec], SplitSource] | None = None
+    brings_columns: bool = False
     keep: Callable[[], object] | None = None
     file_format: Callable[[TableSpec], str | None] = lambda spec: None
 

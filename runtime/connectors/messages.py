@@ -7,9 +7,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
+from runtime.connectors.avro.options import avro_schema
 from runtime.connectors.columns import declared_schema, physical_columns
 from runtime.connectors.connector import AVRO_PACKAGE, missing_package
-from runtime.connectors.kafka.avro.options import avro_schema
 from runtime.connectors.options.checks import bad_option
 from runtime.connectors.options.formats import spark_options, written_timestamps
 from runtime.errors import CatalogError

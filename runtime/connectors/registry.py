@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
+from typing import cast
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -17,7 +18,10 @@ from runtime.errors import AnalysisError, CatalogError, nearest
 from runtime.frames.arrow_rows import BatchRows
 from runtime.frames.pushdown import without_pushdown
 from runtime.spark.errors import translated_errors
-from runtime.spec.table import LATE_ROWS, TableSpec
+from runtime.spec.expressions import Expression
+from runtime.spec.scan import ScanSource
+from runtime.spec.source import MessageSource, SplitSource, SplitTable
+from runtime.spec.table import LATE_ROWS, Column, TableSpec
 
 NAMES = (
     "filesystem",
@@ -127,14 +131,51 @@ def connector_of(spec: TableSpec) -> Connector:
     return found
 
 
-def is_lake(spec: TableSpec) -> bool:
-    """Whether a table is one of a lake."""
-    return spec.connector.lower() in ("delta", "iceberg")
+def brings_columns(spec: TableSpec) -> bool:
+    """Whether a table itself declares its columns, as those of a lake do."""
+    return connector_of(spec).brings_columns
 
 
-def is_kafka(spec: TableSpec) -> bool:
-    """Whether a table is of Kafka's topics."""
-    return spec.connector.lower() == "kafka"
+def scan_of(
+    spark: SparkSession,
+    spec: TableSpec,
+    columns: Sequence[Column],
+    filters: Sequence[Expression] = (),
+) -> ScanSource | SplitTable | str:
+    """Return what tasks read of a table in a batch without Spark, or why they do not.
+
+    Args:
+        spark: the session, whose settings decide too.
+        spec: the table.
+        columns: the columns needed, with the types that Spark found.
+        filters: conditions over them; files in which they cannot be true may be left out.
+    """
+    scan = connector_of(spec).scan
+    if scan is None:
+        return f"Spark reads tables of connector '{spec.connector}'"
+    return scan(spark, spec, columns, filters)
+
+
+def stream_scan_of(
+    spark: SparkSession, spec: TableSpec, columns: Sequence[Column]
+) -> SplitTable | str:
+    """Return what tasks read of a stream without Spark, or why they do not; see `scan_of`."""
+    scan = connector_of(spec).stream_scan
+    if scan is None:
+        return f"Spark reads streams of connector '{spec.connector}'"
+    return scan(spark, spec, columns)
+
+
+def split_source(spark: SparkSession, spec: TableSpec) -> SplitSource:
+    """Return how tasks read a table split by split, which its connector can."""
+    splits = connector_of(spec).splits
+    assert splits is not None, "stream_scan_of() has accepted the table"
+    return splits(spark, spec)
+
+
+def message_source(spark: SparkSession, spec: TableSpec) -> MessageSource:
+    """Return how tasks read a table of messages, which its connector can."""
+    return cast(MessageSource, split_source(spark, spec))
 
 
 def connectors_that(can: Callable[[Connector], object]) -> str:

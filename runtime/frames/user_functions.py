@@ -17,15 +17,10 @@ from pyspark.sql.types import DataType
 
 from runtime.compute.arrow.types import arrow_type
 from runtime.compute.kernels.columns import one_chunk
-from runtime.compute.user_aggregates import (
-    UserDefinedAggregateFunction,
-    accumulated,
-    finished,
-    merged,
-    no_groups,
-)
+from runtime.compute.user_aggregates import accumulated, finished, merged, no_groups
 from runtime.errors import AnalysisError, ExecutionError
 from runtime.spec.aggregates import UserAggregate, filtered_name
+from runtime.spec.user_aggregates import UserDefinedAggregateFunction
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 

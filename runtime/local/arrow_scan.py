@@ -28,9 +28,9 @@ from runtime.local.split_windows import SplitWindows
 from runtime.local.stage import BufferPlan, Cut, aggregate
 from runtime.scan.paths import path_for_spark
 from runtime.scan.splits import OwnTimes, Split, plan_splits
-from runtime.scan.stores import Store
+from runtime.scan.stores import STORE_READERS, Store
 from runtime.spark.workers import prepare_worker
-from runtime.spec.local import ScanLocalStep
+from runtime.spec.local import FileLocalStep
 from runtime.spec.scan import PartitionValue, ScanSource
 
 T = TypeVar("T")
@@ -38,8 +38,6 @@ T = TypeVar("T")
 # A split, and when it alone has rows
 ScanSplit = tuple[Split, OwnTimes | None]
 
-# So many requests of a task to a store are under way at a time
-STORE_READERS = 8
 # More splits than cores, so that one is read while partials of another are on their way to the JVM,
 # and a slow one does not hold up the rest for long. Each costs 10 ms of its own, through TCP 40.
 SPLITS_PER_CORE = 2
@@ -50,7 +48,7 @@ CODE_BYTES = 64 << 10
 
 
 def planned_splits(
-    spark: SparkSession, step: ScanLocalStep, store: Store | None, time: str | None = None
+    spark: SparkSession, step: FileLocalStep, store: Store | None, time: str | None = None
 ) -> list[Split]:
     """The splits of a scan: some for each core, and more of a large table.
 
@@ -132,7 +130,7 @@ def _with_others(spark: SparkSession, splits: DataFrame, source: ScanSource) -> 
 
 
 def split_partials(
-    step: ScanLocalStep,
+    step: FileLocalStep,
     plan: BufferPlan,
     splits: Sequence[ScanSplit],
     store: Store | None,

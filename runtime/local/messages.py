@@ -1,10 +1,8 @@
-"""The local stage where it consumes messages of Kafka itself, so that no row becomes a JVM row.
+"""The local stage over a source whose rows Spark may have to decode.
 
-A task is given ranges of offsets, by Spark's source in a stream and by the driver in a batch. It
-consumes them and decodes them into Arrow. What Arrow and Spark may read differently is left to
-Spark, a record batch at a time: such messages leave the task beside its partials, Spark SQL decodes
-them, and a second pass aggregates them. Most tasks have none, and their partials pass it as they
-are.
+A task reads its splits into Arrow. Rows that Arrow and Spark may decode differently are left to
+Spark, a record batch at a time: they leave the task next to its partials, Spark SQL decodes them,
+and a second pass aggregates them. Most tasks leave none, and their partials pass unchanged.
 """
 
 from __future__ import annotations
@@ -21,16 +19,15 @@ from pyspark.sql.types import DataType, StructType
 
 from runtime.compute.buffer import Rows
 from runtime.compute.counters import count
-from runtime.connectors.kafka.offsets import SPLIT, Range, Reading
-from runtime.connectors.kafka.scan import decoded_by_spark
-from runtime.connectors.kafka.source import message_ddl, read_table
 from runtime.frames.meter import ArrowFunction
 from runtime.frames.scan_counts import ScanCounter
 from runtime.local.arrow_scan import items_of
 from runtime.local.scan_rows import ScanRows
 from runtime.local.stage import BufferPlan, Cut, aggregate
 from runtime.spark.workers import prepare_worker
-from runtime.spec.local import MessageScan, ScanLocalStep
+from runtime.spec.local import ScanLocalStep
+from runtime.spec.source import WATERMARK_SPLIT, MessageSource, SplitReader
+from runtime.spec.table import Column
 
 # The column with a message that Spark decodes
 _MESSAGE = "$message"
@@ -38,28 +35,33 @@ _MESSAGE = "$message"
 
 def is_left(batch: pa.RecordBatch) -> bool:
     """Whether these are messages that Spark decodes."""
-    return SPLIT in batch.schema.names
+    return WATERMARK_SPLIT in batch.schema.names
 
 
 def in_two_passes(
-    ranges: DataFrame,
+    splits: DataFrame,
     ddl: str,
     first: ArrowFunction,
     second: ArrowFunction,
-    scan: MessageScan,
-    reading: Reading,
+    source: MessageSource,
+    reader: SplitReader,
+    columns: Sequence[Column],
 ) -> DataFrame:
-    """What tasks make of ranges, rows of `ddl`. Nothing runs yet.
+    """Run both passes of the local stage over splits. Nothing runs yet.
 
     Args:
-        ranges: what Spark hands to the tasks.
+        splits: what Spark hands to the tasks.
         ddl: the columns of what they make.
-        first: makes batches of `ddl`, and among them messages that are left.
-        second: takes batches of `ddl`, and among them decoded messages, see `passing`.
-        scan: what is read.
-        reading: how it is read.
+        first: makes batches of `ddl`, and among them rows that are left to Spark.
+        second: takes batches of `ddl`, and among them decoded rows, see `passing`.
+        source: decodes the rows that are left.
+        reader: reads the splits.
+        columns: the columns that are read.
+
+    Returns:
+        Rows of `ddl`.
     """
-    message = DataType.fromDDL(f"STRUCT<{message_ddl(reading)}>")
+    message = DataType.fromDDL(f"STRUCT<{reader.left_ddl}>")
     fields = columns_of_ddl(ddl).fields
     schema = pa.schema([(f.name, to_arrow_type(f.dataType)) for f in fields])
     type_ = to_arrow_type(message)
@@ -76,8 +78,8 @@ def in_two_passes(
             yield pa.RecordBatch.from_arrays([*arrays, found], names=[*schema.names, _MESSAGE])
 
     both = StructType(fields).add(_MESSAGE, message)
-    passed = ranges.mapInArrow(beside, both)
-    given = decoded_by_spark(passed, _MESSAGE, scan.table, scan.files.columns)
+    passed = splits.mapInArrow(beside, both)
+    given = source.with_decoded(passed, _MESSAGE, columns)
     return given.mapInArrow(second, ddl)
 
 
@@ -94,15 +96,15 @@ def passing(
     """Of what comes to the second pass: what is made already, and messages that Spark has decoded.
 
     Args:
-        batches: as `decoded_by_spark` gives them.
+        batches: as `MessageSource.with_decoded` gives them.
         names: the columns of what is made.
 
     Yields:
-        A batch and whether it is of messages, with the columns of the table and SPLIT.
+        A batch and whether it is of messages, with the columns of the table and WATERMARK_SPLIT.
     """
     for batch in batches:
         numbers = [f"${number}" for number in range(len(names))]
-        is_message = batch.column(SPLIT).is_valid()
+        is_message = batch.column(WATERMARK_SPLIT).is_valid()
         made = batch if not is_message.true_count else batch.filter(pc.invert(is_message))
         if made.num_rows:
             arrays = [made.column(number) for number in numbers]
@@ -114,17 +116,17 @@ def passing(
 def message_partials(
     step: ScanLocalStep,
     plan: BufferPlan,
-    reading: Reading,
-    portions: Sequence[tuple[Range, ...]],
+    reader: SplitReader,
+    portions: Sequence[tuple[str, ...]],
     counter: ScanCounter | None,
 ) -> tuple[Callable[[Cut], ArrowFunction], Callable[[list[str], Cut], ArrowFunction]]:
-    """What tasks of a batch make of ranges in the first pass, and in the second one.
+    """Return what tasks of a batch run in the first pass, and in the second one.
 
     Args:
         step: what is evaluated.
         plan: what is aggregated.
-        reading: how messages are read.
-        portions: the ranges of each task; none if they are in the rows, see `item_rows`.
+        reader: reads the splits.
+        portions: the splits of each task; none if they are in the rows, see `item_rows`.
         counter: what counts the rows that are read, and those without a time.
 
     Returns:
@@ -139,7 +141,7 @@ def message_partials(
 
             def read() -> Iterator[Rows | pa.RecordBatch]:
                 for wanted in items_of(batches, portions):
-                    for batch in read_table(reading, wanted):
+                    for batch in reader.read(wanted, rows.dictionaries):
                         if is_left(batch):
                             count("rows_scanned", batch.num_rows)
                             yield batch

@@ -16,7 +16,7 @@ from runtime.scan.stores import Store
 from runtime.scan.wall_clock import wall_clock_us
 from runtime.spec.aggregates import CollectSet
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, can_fail, columns_of
-from runtime.spec.local import ArrowBuffer, FileScan, LocalStep, Streaming
+from runtime.spec.local import ArrowBuffer, FileScan, LocalStep, Streaming, TaskScan
 from runtime.spec.stream import TIME
 
 # The column with the rows' time, a timestamp, where it is computed
@@ -38,7 +38,7 @@ class ScanRows:
     """
 
     def __init__(
-        self, step: LocalStep[FileScan, ArrowBuffer | Streaming], store: Store | None = None
+        self, step: LocalStep[TaskScan, ArrowBuffer | Streaming], store: Store | None = None
     ) -> None:
         self.dictionaries = _dictionary_columns(step.source)
         self.n_rows = 0
@@ -53,8 +53,9 @@ class ScanRows:
         Raises:
             ExecutionError: a file cannot be read, or an expression fails.
         """
-        source = self._step.source.files
-        for batch in read_batches(split, source, self.dictionaries, self._store):
+        scan = self._step.source
+        assert isinstance(scan, FileScan), "other tables have no such splits"
+        for batch in read_batches(split, scan.files, self.dictionaries, self._store):
             self.n_rows += batch.num_rows
             count("rows_scanned", batch.num_rows)
             columns = self.columns(self.counted(batch))
@@ -70,7 +71,7 @@ class ScanRows:
         """
         self.n_rows += batch.num_rows
         count("rows_scanned", batch.num_rows)
-        rows = typed_rows(batch, self._step.source.files, self.dictionaries)
+        rows = typed_rows(batch, self._step.source.columns, self.dictionaries)
         return self.columns(self.counted(rows))
 
     def timed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -126,7 +127,7 @@ class ScanRows:
         }
 
 
-def scan_projection(scan: FileScan) -> tuple[Projection[Expression], dict[str, str]]:
+def scan_projection(scan: TaskScan) -> tuple[Projection[Expression], dict[str, str]]:
     """What is evaluated of the rows of files, and the types of the columns."""
     found = projection(scan, _guarded)
     return found, {name: expression.type for name, expression in found.items}
@@ -139,7 +140,7 @@ def _guarded(arg: Expression, condition: Expression | None) -> Expression:
     return Call("case", (condition, arg, Constant(None, arg.type)), arg.type)
 
 
-def _dictionary_columns(scan: FileScan) -> frozenset[str]:
+def _dictionary_columns(scan: TaskScan) -> frozenset[str]:
     """Keys and DISTINCT values that nothing else reads."""
     distinguished = [key for _, key in scan.keys]
     read = [*scan.filters, scan.time]

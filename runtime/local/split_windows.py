@@ -19,11 +19,11 @@ from runtime.frames.blobs import Emit
 from runtime.local.stage import Cut
 from runtime.scan.splits import OwnTimes
 from runtime.spec.expressions import ColumnRef
-from runtime.spec.local import ScanLocalStep
+from runtime.spec.local import FileLocalStep
 from runtime.spec.windows import SessionWindow, local_window
 
 
-def own_time_column(step: ScanLocalStep) -> str | None:
+def own_time_column(step: FileLocalStep) -> str | None:
     """The column whose statistics tell the windows that one split has all rows of; None: none do.
 
     Windows have to be a slice each, for a slice of several may be needed elsewhere too, and on the
@@ -49,7 +49,7 @@ class SplitWindows:
         emit: what becomes of all partials of windows that are whole.
     """
 
-    step: ScanLocalStep
+    step: FileLocalStep
     own: OwnTimes
     cut: Cut
     emit: Emit

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import chain, islice
@@ -19,6 +19,7 @@ from runtime.errors import ExecutionError
 from runtime.scan.splits import FilePart, Split
 from runtime.scan.stores import Store, open_stored, why_of
 from runtime.spec.scan import ScanSource
+from runtime.spec.table import Column
 
 T = TypeVar("T")
 
@@ -222,10 +223,15 @@ def _with_types(
 
 
 def typed_rows(
-    batch: pa.RecordBatch, source: ScanSource, dictionaries: frozenset[str]
+    batch: pa.RecordBatch, columns: Sequence[Column], dictionaries: frozenset[str]
 ) -> pa.RecordBatch:
-    """Rows that Spark has read, as `read_batches` gives those of files."""
-    columns = (*source.columns, *source.partition_columns)
+    """Return the columns of a batch in Spark's types, as `read_batches` gives them.
+
+    Args:
+        batch: rows that Spark or a connector has read.
+        columns: names and types of Spark's.
+        dictionaries: names of columns to dictionary-encode.
+    """
     arrays = [_typed(batch.column(c.name), c.type, c.name in dictionaries) for c in columns]
     return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
 

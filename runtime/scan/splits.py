@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -51,14 +52,25 @@ Split = tuple[FilePart, ...]
 
 @dataclass(frozen=True)
 class FileRange:
-    """The row groups of a file whose middle is within some bytes of it.
+    """The row groups of a file whose middle is within a range of its bytes.
 
-    So those who read parts of a file need not know of each other, or of its footer beforehand.
+    So tasks that read parts of a file need neither its footer beforehand nor each other's parts.
     """
 
     file: ScanFile
     start: int
     stop: int
+
+    def text(self) -> str:
+        """Return the range as the text of a split; `of` reads it."""
+        file = self.file
+        return json.dumps([file.path, file.n_bytes, file.modified_ns, self.start, self.stop])
+
+    @classmethod
+    def of(cls, text: str) -> FileRange:
+        """Return the range that `text` has written."""
+        path, n_bytes, modified_ns, start, stop = json.loads(text)
+        return cls(ScanFile(path, (), (), n_bytes, modified_ns), start, stop)
 
     def row_groups(self, footer: pq.FileMetaData) -> tuple[int, ...]:
         """The numbers of the row groups that have rows."""

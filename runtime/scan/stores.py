@@ -43,6 +43,8 @@ _KINDS = {
 # Arrow's own limits, of 1 and 3 seconds, are below what a store under load takes to answer
 _CONNECT_S = 5.0
 _ANSWER_S = 20.0
+# Maximum number of requests of a task that a store answers at the same time
+STORE_READERS = 8
 _UNITS = {"": 1e-3, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _AWS_HOST = re.compile(r"s3[.-](?:dualstack\.)?(?:(?P<region>[a-z]+-[a-z-]+-\d)\.)?amazonaws\.com")
 # What is said of a file that is not there

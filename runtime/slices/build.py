@@ -36,7 +36,6 @@ from runtime.frames.meter import ArrowFunction
 from runtime.frames.scan_source import store_of_scan
 from runtime.local.arrow_scan import (
     SPLIT,
-    STORE_READERS,
     item_rows,
     planned_splits,
 )
@@ -45,7 +44,7 @@ from runtime.local.stage import BufferPlan, aggregate, buffer_plan
 from runtime.scan.metadata import column_indices, read_footer
 from runtime.scan.pruning import column_range
 from runtime.scan.splits import Split
-from runtime.scan.stores import Store, open_stored, why_of
+from runtime.scan.stores import STORE_READERS, Store, open_stored, why_of
 from runtime.slices.changes import Intervals, even_bounds
 from runtime.slices.store import SliceFile, StoredSlices, stored_schema
 from runtime.slices.tiers import cuts_of, in_tiers
@@ -54,7 +53,7 @@ from runtime.spark.errors import translated_errors
 from runtime.spark.jobs import run_interruptibly
 from runtime.spark.workers import prepare_worker
 from runtime.spec.expressions import ColumnRef
-from runtime.spec.local import ScanLocalStep
+from runtime.spec.local import FileLocalStep
 from runtime.spec.scan import ScanFile
 from runtime.spec.slices import SLICE_END, UNTOUCHED, LocalForm, Reached
 
@@ -79,7 +78,7 @@ class BaseRows:
         columns: for each column that is kept, the one that the local stage calls it.
     """
 
-    step: ScanLocalStep
+    step: FileLocalStep
     columns: Mapping[str, str]
 
     def of(self, files: Iterable[str]) -> BaseRows:
@@ -292,7 +291,7 @@ class TimeCuts:
 
 
 def _read(
-    step: ScanLocalStep | None,
+    step: FileLocalStep | None,
     plan: BufferPlan | None,
     columns: Mapping[str, str] | None,
     portions: Sequence[_Portion],
@@ -441,7 +440,7 @@ def _by_size(files: Sequence[SliceFile]) -> Iterator[list[str]]:
         yield paths
 
 
-def without_files(step: ScanLocalStep) -> ScanLocalStep:
+def without_files(step: FileLocalStep) -> FileLocalStep:
     """The step as tasks need it: which files there are is said by the portions."""
     files = replace(step.source.files, files=(), others=())
     return replace(step, source=replace(step.source, files=files))
@@ -464,7 +463,7 @@ def _bounds(
     return even_bounds(min(times), max(times), n_buckets) if times else ()
 
 
-def _times_in(step: ScanLocalStep, file: ScanFile, store: Store | None) -> list[int]:
+def _times_in(step: FileLocalStep, file: ScanFile, store: Store | None) -> list[int]:
     """The least and the greatest time in a file, microseconds, if its footer says so."""
     time, source = step.source.time, step.source.files
     if not isinstance(time, ColumnRef):

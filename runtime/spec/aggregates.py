@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from runtime.spec.table import Column
+from runtime.spec.user_aggregates import UserDefinedAggregateFunction
 from runtime.spec.windows import Window
-
-if TYPE_CHECKING:
-    from runtime.compute.user_aggregates import UserDefinedAggregateFunction
 
 
 class MergeOp(StrEnum):

@@ -9,9 +9,10 @@ from runtime.spec.aggregates import Accumulator
 from runtime.spec.expressions import Expression
 from runtime.spec.ranks import FirstRows
 from runtime.spec.scan import ScanSource
+from runtime.spec.source import SplitTable
 from runtime.spec.steps import Step
 from runtime.spec.stream import StreamSource
-from runtime.spec.table import TableSpec
+from runtime.spec.table import Column
 from runtime.spec.windows import Window
 
 # How an expression is written: Spark SQL (str), Expression, or what the planner has
@@ -68,44 +69,57 @@ class SparkRows(LocalSource[str]):
 
 
 @dataclass(frozen=True)
-class FileScan(LocalSource[Expression]):
-    """Rows of files, which tasks read themselves.
+class TaskScan(LocalSource[Expression]):
+    """Rows that tasks read themselves.
 
     Attributes:
-        files: the files.
         time: what the time column is made of; rows where it is NULL are dropped.
         time_zone: the session's zone, on whose wall clock a `timestamp` is sliced.
-        filters: conditions of which all must be TRUE for a row to count.
+        filters: conditions that must all be TRUE for a row to count.
     """
 
-    files: ScanSource
     time: Expression
     time_zone: str
     filters: tuple[Expression, ...]
 
-
-@dataclass(frozen=True)
-class FileStreamScan(FileScan):
-    """Rows of files that come as a stream; `files` names the columns, but no file.
-
-    Attributes:
-        table: the table that the files are of.
-    """
-
-    table: TableSpec
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns that are read."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class MessageScan(FileStreamScan):
-    """Rows of messages, of a batch or a stream, which tasks consume and decode themselves.
-
-    `files` names the columns of the table that are needed.
+class FileScan(TaskScan):
+    """Rows of files that are known when the query is planned.
 
     Attributes:
-        follows_splits: whether each partition has a watermark of its own.
+        files: the files.
     """
 
+    files: ScanSource
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns of the files, then those of their directories."""
+        return (*self.files.columns, *self.files.partition_columns)
+
+
+@dataclass(frozen=True)
+class SplitScan(TaskScan):
+    """Rows of a table that is read split by split: files of a stream, or messages.
+
+    Attributes:
+        source: the table, and what is read of it.
+        follows_splits: whether each watermark split has a watermark of its own.
+    """
+
+    source: SplitTable
     follows_splits: bool = False
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns that are read."""
+        return self.source.columns
 
 
 @dataclass(frozen=True)
@@ -191,9 +205,9 @@ class Streaming:
     first: FirstRows | None = None
 
 
-Source_co = TypeVar("Source_co", bound=SparkRows | FileScan | SliceRows, covariant=True)
+Source_co = TypeVar("Source_co", bound=SparkRows | TaskScan | SliceRows, covariant=True)
 Mode_co = TypeVar("Mode_co", bound=Catalyst | ArrowBuffer | Streaming, covariant=True)
-Source = TypeVar("Source", bound=SparkRows | FileScan | SliceRows)
+Source = TypeVar("Source", bound=SparkRows | TaskScan | SliceRows)
 Mode = TypeVar("Mode", bound=Catalyst | ArrowBuffer | Streaming)
 
 
@@ -234,9 +248,10 @@ class LocalStep(Step, Generic[Source_co, Mode_co]):
 
 CatalystStep: TypeAlias = LocalStep[SparkRows, Catalyst]
 RowsLocalStep: TypeAlias = LocalStep[SparkRows, ArrowBuffer]
-ScanLocalStep: TypeAlias = LocalStep[FileScan, ArrowBuffer]
+ScanLocalStep: TypeAlias = LocalStep[TaskScan, ArrowBuffer]
+FileLocalStep: TypeAlias = LocalStep[FileScan, ArrowBuffer]
 SliceLocalStep: TypeAlias = LocalStep[SliceRows, ArrowBuffer]
-StreamLocalStep: TypeAlias = LocalStep[SparkRows | FileStreamScan, Streaming]
+StreamLocalStep: TypeAlias = LocalStep[SparkRows | SplitScan, Streaming]
 
 
 def is_local(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TypeAlias
 
-from runtime.spec.table import Column, TableSpec
+from runtime.spec.table import Column
 
 # What a task holds of partials before it sends them
 DEFAULT_BUFFER_BYTES = 64 << 20
@@ -56,21 +56,3 @@ class ScanSource:
     format: str = "parquet"
     n_rows: int = 0
     others: tuple[ScanFile, ...] = ()
-
-
-@dataclass(frozen=True)
-class StreamFiles:
-    """Parquet files of a table that come as a stream, and are read as ScanSource says.
-
-    Attributes:
-        source: the columns; it names no files.
-        table: the table.
-    """
-
-    source: ScanSource
-    table: TableSpec
-
-
-@dataclass(frozen=True)
-class Messages(StreamFiles):
-    """Messages of a table's topics, bounded or not, in place of files."""

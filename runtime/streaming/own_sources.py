@@ -13,16 +13,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
 
-from runtime.connectors.filesystem.stream import path_of, stream_paths
-from runtime.connectors.kafka.scan import ranges_of
+from runtime.connectors.registry import split_source
 from runtime.files import as_uri
 from runtime.local.streaming.plan import PROCESSING_TIME_SQL
-from runtime.scan.stored_files import StoredFiles
-from runtime.spark.files import files_at, spark_reads, store_at
+from runtime.spec.source import SplitStream
 from runtime.spec.stream import ALL_SOURCES, KEEP, PROCESSING_TIME, SOURCE, WATERMARK
 from runtime.spec.table import TableSpec
 from runtime.streaming.heartbeat import heartbeats
-from runtime.streaming.listed_files import ListedFiles
 
 _END_OF_INPUT_DDL = "watermark_us bigint"
 
@@ -40,56 +37,37 @@ class OwnSources:
     def __init__(self, end_of_input: str | None = None, listed_files: str | None = None) -> None:
         self._end_of_input = end_of_input
         self._listed_files = listed_files
-        self._listings: list[ListedFiles] = []
         self._ends: DataFrame | None = None
         self._ticks: DataFrame | None = None
-        self._paths: dict[TableSpec, DataFrame] = {}
-        self._ranges: dict[TableSpec, DataFrame] = {}
+        self._streams: dict[TableSpec, SplitStream] = {}
 
-    def paths(self, spark: SparkSession, table: TableSpec) -> DataFrame:
-        """The paths of the files of a table as they come, in the column `path`.
-
-        Of an object store that Spark has no file system for they are parts of files, as
-        `listed_part` writes them.
+    def splits(self, spark: SparkSession, table: TableSpec) -> DataFrame:
+        """Return the splits of a table as they arrive, the first column of a streaming DataFrame.
 
         Raises:
-            ExecutionError: the store cannot be listed.
+            ExecutionError: the table's files cannot be listed.
         """
-        if table not in self._paths:
-            origin = path_of(spark, table)
-            store = None if spark_reads(spark, origin) else store_at(spark, origin)
-            if store is None:
-                self._paths[table] = stream_paths(spark, table)
-            else:
-                assert self._listed_files is not None, "streams have a checkpoint"
-                directory = f"{self._listed_files}/{len(self._paths)}"
-                files = files_at(spark, directory)
-                listing = ListedFiles(table, origin, StoredFiles(store), files, directory)
-                listing.list_new()
-                self._listings.append(listing)
-                self._paths[table] = listing.parts(spark)
-        return self._paths[table]
-
-    def ranges(self, spark: SparkSession, table: TableSpec) -> DataFrame:
-        """The ranges of messages of a table as they come, in the column RANGE."""
-        if table not in self._ranges:
-            self._ranges[table] = ranges_of(spark, table)
-        return self._ranges[table]
+        if table not in self._streams:
+            directory = None
+            if self._listed_files is not None:
+                directory = f"{self._listed_files}/{len(self._streams)}"
+            self._streams[table] = split_source(spark, table).stream(directory)
+        return self._streams[table].splits
 
     def start(self, failed: Callable[[BaseException], None], is_over: Callable[[], bool]) -> None:
-        """Look for new files from here on, where a table says how often.
+        """Begin to look for new splits, where Spark does not.
 
         Args:
-            failed: is given what keeps that from going on.
-            is_over: whether the stream is.
+            failed: called with the error that ends the search.
+            is_over: whether the stream has ended.
         """
-        for listing in self._listings:
-            listing.start(failed, is_over)
+        for stream in self._streams.values():
+            stream.start(failed, is_over)
 
     def stop(self) -> None:
-        """Look for them no more."""
-        for listing in self._listings:
-            listing.stop()
+        """Stop looking for new splits."""
+        for stream in self._streams.values():
+            stream.stop()
 
     def beside(self, rows: DataFrame, *, is_cascade: bool, has_processing_time: bool) -> DataFrame:
         """Rows with what travels in band, and beside them what comes from these sources.

@@ -12,10 +12,10 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from runtime.connectors.kafka.source import BRINGS_RANGES
 from runtime.frames.observed import as_dict
 from runtime.local.streaming.messages import MessageKind
 from runtime.spark.private import unless_missing
+from runtime.spec.source import BRINGS_SPLITS
 from runtime.streaming.heartbeat import is_heartbeat
 
 _READ_METRIC = "sqlwin.read."
@@ -23,8 +23,6 @@ _READ_METRIC = "sqlwin.read."
 IsOwn = Callable[[Mapping[str, Any]], bool]
 # In place of how often a source is read: it brings paths of files, whose rows are counted apart
 PATHS = 0
-# An option of a source of Spark's that brings parts of files
-LISTED_PARTS = "sqlwinListedParts"
 # Sources of the two interfaces that Spark has for them, as they stand in a plan that was analysed
 _RELATIONS = ("StreamingRelation", "StreamingRelationV2")
 
@@ -66,9 +64,9 @@ def _reads_of_sources(dataframe: DataFrame) -> tuple[int, ...]:
 def _brings_paths(leaf: Any) -> bool:
     is_first = leaf.getClass().getSimpleName() == _RELATIONS[0]
     if not is_first:
-        return bool(leaf.extraOptions().containsKey(BRINGS_RANGES))
+        return bool(leaf.extraOptions().containsKey(BRINGS_SPLITS))
     source = leaf.dataSource()
-    is_listing = bool(source.options().contains(LISTED_PARTS))
+    is_listing = bool(source.options().contains(BRINGS_SPLITS))
     return is_listing or str(source.className()) == "binaryFile"
 
 

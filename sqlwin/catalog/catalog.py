@@ -24,7 +24,9 @@ from runtime.connectors.registry import (
     keeping_rows,
     read_stream,
     read_table,
+    scan_of,
     split_sql,
+    stream_scan_of,
     streams_bounded,
 )
 from runtime.detection.detect import Detected
@@ -37,8 +39,9 @@ from runtime.spark.files import files_at, resolve
 from runtime.spark.session import is_remote
 from runtime.spec.aggregates import UserAggregate
 from runtime.spec.expressions import Expression
-from runtime.spec.scan import Messages, ScanSource, StreamFiles
+from runtime.spec.scan import ScanSource
 from runtime.spec.slices import SliceFiles, SliceTable, inserted_rows, is_inserted_rows
+from runtime.spec.source import SplitTable
 from runtime.spec.table import TableColumn, TableSpec
 from sqlwin.catalog.analyzer import SparkAnalyzer
 from sqlwin.catalog.entries import (
@@ -65,7 +68,6 @@ from sqlwin.catalog.materialized import (
     tables_of,
 )
 from sqlwin.catalog.options import ChangedTables
-from sqlwin.catalog.scans import scan_of_stream, scan_of_table
 from sqlwin.catalog.spark_tables import SPARK_TABLE, SparkTables, full_name
 from sqlwin.catalog.spark_views import SparkViews
 from sqlwin.catalog.variables import Variables
@@ -407,7 +409,7 @@ class SessionCatalog:
 
     def scan_source(
         self, name: Name, columns: Schema, filters: Sequence[Expression] = ()
-    ) -> ScanSource | Messages | str:
+    ) -> ScanSource | SplitTable | str:
         """What the Arrow scan reads of a session table: `planner.catalog.Catalog`."""
         entry = self.entry(name)
         if entry is None and (table := self.spark_tables.followed(folded_name(name))) is not None:
@@ -415,15 +417,15 @@ class SessionCatalog:
         if self.stream(name) is not None:
             return f"{'.'.join(name)} is a stream"
         if not isinstance(entry, TableSpec):
-            return f"{'.'.join(name)} is not a table of the filesystem connector"
-        return scan_of_table(self._spark, entry, columns, filters)
+            return f"Spark reads {'.'.join(name)}"
+        return scan_of(self._spark, entry, columns, filters)
 
-    def stream_files(self, name: Name, columns: Schema) -> StreamFiles | str:
-        """What of a stream is read by Arrow. See `planner.catalog.Catalog`."""
+    def stream_splits(self, name: Name, columns: Schema) -> SplitTable | str:
+        """What tasks read of a stream. See `planner.catalog.Catalog`."""
         table = self._table(name)
         if table is None:
-            return f"{'.'.join(name)} is not a table of the filesystem connector"
-        return scan_of_stream(self._spark, table, columns)
+            return f"Spark reads {'.'.join(name)}"
+        return stream_scan_of(self._spark, table, columns)
 
     def computed_columns(self, name: Name) -> Mapping[str, exp.Expr]:
         """The computed columns of a session table. See `planner.catalog.Catalog`."""

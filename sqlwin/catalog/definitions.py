@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 from sqlglot.tokenizer_core import TokenType
 
 from runtime.connectors.options.formats import SELF_DESCRIBING, format_of
-from runtime.connectors.registry import check_writable, is_lake, validate_table
+from runtime.connectors.registry import brings_columns, check_writable, validate_table
 from runtime.errors import AnalysisError, CatalogError, Position, SqlSyntaxError, SqlwinError
 from runtime.spec.table import TableColumn, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
@@ -124,12 +124,12 @@ class Definitions:
         declared = spec.columns
         fault = fault_in_names(declared, _used_names(spec), spec.watermark)
         has_metadata = any(column.metadata for column in declared)
-        if (is_of_files(spec) or is_lake(spec)) and (fault is not None or not has_metadata):
+        if (is_of_files(spec) or brings_columns(spec)) and (fault is not None or not has_metadata):
             bare = replace(spec, columns=(), watermark=None, primary_key=())
-            if is_lake(spec) or format_of(spec.option_map) is not None:
+            if brings_columns(spec) or format_of(spec.option_map) is not None:
                 validate_table(bare)
             found = bare
-            if not is_lake(spec):
+            if not brings_columns(spec):
                 found, notes = self._described(bare, may_lack_files=False)
             own = found.columns or self._catalog.columns_in(found)
             known = {column.name.lower() for column in own}

@@ -19,8 +19,9 @@ from runtime.names import quoted
 from runtime.redaction import MASKED, Mask
 from runtime.slices.changes import as_it_is, changes
 from runtime.slices.store import StoredSlices, open_slices
-from runtime.spec.scan import Messages, ScanFile, ScanSource
+from runtime.spec.scan import ScanFile, ScanSource
 from runtime.spec.slices import SliceFiles, SliceTable, inserted_rows
+from runtime.spec.source import SplitTable
 from runtime.spec.table import TableSpec
 from sqlwin.catalog.entries import (
     Definition,
@@ -47,7 +48,7 @@ class Tables(Protocol):
     def spark_table(self, name: Name) -> TableSpec | None:
         """A table of Spark's session catalog, or None."""
 
-    def scan_source(self, name: Name, columns: Schema) -> ScanSource | Messages | str:
+    def scan_source(self, name: Name, columns: Schema) -> ScanSource | SplitTable | str:
         """The files of a table as the Arrow scan reads them, or why it cannot."""
 
 

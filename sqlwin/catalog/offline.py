@@ -15,6 +15,7 @@ from sqlglot import exp
 from planner.aggregates.calls import with_filters_inside
 from planner.catalog import Schema, StreamTable
 from planner.sql.output_schema import output_schema
+from runtime.connectors.filesystem.splits import not_scannable
 from runtime.connectors.lake.places import TablePlace
 from runtime.connectors.options.checks import option_values
 from runtime.connectors.options.formats import format_of
@@ -26,15 +27,15 @@ from runtime.scan.metadata import find_source, read_footer
 from runtime.scan.paths import expand
 from runtime.scan.wall_clock import is_known_zone
 from runtime.spec.expressions import Expression
-from runtime.spec.scan import ScanFile, ScanSource, StreamFiles
+from runtime.spec.scan import ScanFile, ScanSource
 from runtime.spec.slices import is_inserted_rows
+from runtime.spec.source import SplitTable
 from runtime.spec.table import Column, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.entries import MaterializedTable, Name, View
 from sqlwin.catalog.files import described_by_files
 from sqlwin.catalog.materialized import OpenedSlices, tables_of
 from sqlwin.catalog.opening import open_materialized
-from sqlwin.catalog.scans import not_scannable
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _DECLARED = frozenset(
@@ -129,6 +130,8 @@ class OfflineCatalog(SessionCatalog):
         entry = self.entry(name)
         if not isinstance(entry, TableSpec):
             raise NeedsSpark
+        if entry.connector.lower() != "filesystem":
+            raise NeedsSpark
         reason = not_scannable(entry, columns)
         if reason is not None:
             return reason
@@ -136,7 +139,7 @@ class OfflineCatalog(SessionCatalog):
         source = find_source(path, expand(_local(path)), columns, leaves_some=True)
         return source if isinstance(source, ScanSource) else source.reason
 
-    def stream_files(self, name: Name, columns: Schema) -> StreamFiles | str:
+    def stream_splits(self, name: Name, columns: Schema) -> SplitTable | str:
         """Raises `NeedsSpark`."""
         raise NeedsSpark
 

@@ -136,7 +136,7 @@ def _step(
     read = {"ts", "key", "price"} | ({"val"} if partials is SUMS else set())
     columns = tuple(column for column in source.columns if column.name in read)
     source = ScanSource(source.path, source.files, columns)
-    scan = FileScan((("key", key),), partials, source, ColumnRef("ts", "timestamp_ntz"), "UTC", ())
+    scan = FileScan((("key", key),), partials, ColumnRef("ts", "timestamp_ntz"), "UTC", (), source)
     return LocalStep(scan, ArrowBuffer(), window, "ts", "timestamp_ntz", "slice")
 
 

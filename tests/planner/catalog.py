@@ -48,7 +48,7 @@ class Catalog:
     def scan_source(self, name: tuple[str, ...], columns: Schema, filters: object = ()) -> object:
         return "its files are read by Spark"
 
-    def stream_files(self, name: tuple[str, ...], columns: Schema) -> str:
+    def stream_splits(self, name: tuple[str, ...], columns: Schema) -> str:
         return "its files are read by Spark"
 
     def slice_tables(self, base: str) -> Sequence[SliceTable]:

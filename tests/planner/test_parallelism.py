@@ -19,7 +19,7 @@ COLUMNS = (Column("ts", "timestamp_ntz"), Column("key", "string"), Column("price
 
 def scan(n_rows, window=MINUTELY):
     source = ScanSource("events", (), COLUMNS, n_rows=n_rows)
-    files = FileScan((), (), source, ColumnRef("ts", "timestamp_ntz"), "UTC", ())
+    files = FileScan((), (), ColumnRef("ts", "timestamp_ntz"), "UTC", (), source)
     return ScanLocalWindowAggregate(
         (), SqlQuery((), None), window, "ts", "timestamp_ntz", (), (), "slice",
         table="events", scan=files, conditions=(),

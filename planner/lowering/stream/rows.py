@@ -20,7 +20,6 @@ from planner.lowering.batch import Lowering
 from planner.lowering.relational import expand_query, repeated_rows, select_from
 from planner.lowering.stream.select import (
     EPOCH,
-    cast_as,
     guarded,
     guarded_items,
     has_column_names,
@@ -47,6 +46,7 @@ from planner.nodes.physical import GlobalWindowAggregate
 from planner.nodes.windows import output_names
 from planner.sql.build import (
     alias,
+    cast_as,
     column,
     conjunction,
     identifier,

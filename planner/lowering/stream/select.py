@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from planner.aggregates.calls import aggregates_in
-from planner.sql.build import alias, column, identifier, literal, star_leaves_out
+from planner.sql.build import alias, cast_as, column, identifier, literal, star_leaves_out
 from runtime.spec.stream import ALL_SOURCES, KEEP, LATE_ROW, SOURCE, WATERMARK
 
 # Where microseconds are counted from
@@ -123,8 +123,3 @@ def has_column_names(source: exp.Expr) -> bool:
     """Whether an alias gives the columns new names: `AS t(a, b)`."""
     table_alias = source.args.get("alias")
     return table_alias is not None and bool(table_alias.columns)
-
-
-def cast_as(value: exp.Expr, type_: str) -> exp.Expr:
-    """CAST(value AS type)."""
-    return exp.Cast(this=value, to=exp.Var(this=type_))

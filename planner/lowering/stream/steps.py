@@ -51,7 +51,7 @@ from planner.streams.refusals import (
     refuse_stateful,
 )
 from planner.streams.tables import stream_named, stream_tables, streams_of
-from runtime.spec.local import FileStreamScan, LocalStep, SparkRows, Streaming, StreamLocalStep
+from runtime.spec.local import LocalStep, SparkRows, SplitScan, Streaming, StreamLocalStep
 from runtime.spec.ranks import RankOrder
 from runtime.spec.steps import MeasuredStep, SqlStep, Step
 from runtime.spec.stream import KEEP, LATE_ROW, ROW_KIND, SOURCE, WATERMARK, StreamSource
@@ -273,12 +273,12 @@ class _StreamLowering(WholeWindowsLowering):
                 local.place,
             )
         is_one = rows.are_carried and len(rows.sources) == 1
-        source: SparkRows | FileStreamScan
+        source: SparkRows | SplitScan
         delay_us: int | None
         if (
             is_one
             and isinstance(local, ScanLocalWindowAggregate)
-            and isinstance(local.scan, FileStreamScan)
+            and isinstance(local.scan, SplitScan)
         ):
             source, delay_us = local.scan, local.delay_us
         else:

@@ -10,12 +10,8 @@ import pyarrow as pa
 from runtime.compute.accumulators.base import AccumulatorState, ColumnarAccumulator
 from runtime.compute.accumulators.segments import Segments
 from runtime.compute.kernels.columns import Int64Array, one_chunk
-from runtime.compute.user_aggregates import (
-    UserDefinedAggregateFunction,
-    finished,
-    merged,
-    no_groups,
-)
+from runtime.compute.user_aggregates import finished, merged, no_groups
+from runtime.spec.user_aggregates import UserDefinedAggregateFunction
 
 
 class UserAccumulator(ColumnarAccumulator):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from runtime.connectors.columns import check_columns, physical_columns
 from runtime.connectors.connector import Connector
 from runtime.connectors.filesystem.read import METADATA, read
+from runtime.connectors.filesystem.splits import FileSplits, scan, stream_scan
 from runtime.connectors.filesystem.stream import stream
 from runtime.connectors.filesystem.stream_write import open_batches
 from runtime.connectors.filesystem.write import write_files, write_rows
@@ -140,4 +141,7 @@ CONNECTOR = Connector(
     open_batches=open_batches,
     idle_options=idle_options(FILESYSTEM),
     file_format=lambda spec: format_of(option_values(spec)),
+    scan=scan,
+    stream_scan=stream_scan,
+    splits=FileSplits,
 )

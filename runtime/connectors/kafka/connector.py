@@ -6,27 +6,25 @@ Options: `options.known.KAFKA`, and those named as in Spark's Kafka source: `tab
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from runtime.connectors.columns import check_columns, declared_type, physical_columns
+from runtime.connectors.avro.decoding import CONFLUENT
+from runtime.connectors.avro.options import registry_of
+from runtime.connectors.columns import check_columns, physical_columns
 from runtime.connectors.connector import Connector, StreamWriter, WriteBatch, about_table
-from runtime.connectors.kafka.avro.decoding import CONFLUENT
-from runtime.connectors.kafka.avro.options import AVRO_FORMATS, registry_of
-from runtime.connectors.kafka.decode import column_of
+from runtime.connectors.kafka.columns import columns_of
 from runtime.connectors.kafka.properties import consumer_config, producer_config
+from runtime.connectors.kafka.scan import KafkaSplits, scan
 from runtime.connectors.kafka.source import FORMAT, check_installed, writer_options
 from runtime.connectors.kafka.source import messages as read_messages
 from runtime.connectors.kafka.table import (
     METADATA,
     OFFSET,
     SPARK_OPTIONS,
-    declared_fields,
     is_exactly_once,
     key_fields,
     reading_of,
@@ -34,7 +32,7 @@ from runtime.connectors.kafka.table import (
     value_format,
     writing_of,
 )
-from runtime.connectors.messages import decoded_fields, encoded
+from runtime.connectors.messages import encoded
 from runtime.connectors.options.checks import (
     bad_option,
     idle_options,
@@ -230,54 +228,6 @@ def messages(rows: DataFrame, spec: TableSpec) -> DataFrame:
     return rows.select(*columns)
 
 
-def columns_of(
-    messages: DataFrame,
-    spec: TableSpec,
-    *,
-    are_decoded: bool = False,
-    beside: Sequence[str] = (),
-) -> DataFrame:
-    """Take the table's columns from messages, which have the columns of `source.messages`.
-
-    Args:
-        messages: the messages.
-        spec: the table.
-        are_decoded: whether fields of values stand beside them, where the value is NULL.
-        beside: further columns, which are handed on behind those of the table.
-    """
-    values = option_values(spec)
-    found: dict[str, Column] = {}
-    parts = [("value", value_fields(spec), value_format(spec), "")]
-    if key := key_fields(spec):
-        prefix = values.get("key.fields-prefix", "")
-        parts.insert(0, ("key", key, values["key.format"].lower(), prefix))
-    for part, names, file_format, prefix in parts:
-        schema = declared_fields(spec, names, prefix)
-        if part == "value" and file_format in AVRO_FORMATS:
-            # workers leave none to Spark: there are no rows where nothing is decoded
-            found |= {
-                f.name: F.col(column_of(n)) if are_decoded else F.lit(None).cast(f.dataType)
-                for n, f in enumerate(schema.fields)
-            }
-            continue
-        messages, fields = decoded_fields(messages, F.col(part), schema, file_format, spec)
-        if part == "value" and are_decoded:
-            by_worker = F.col(part).isNull()
-            fields = {
-                name: F.when(by_worker, F.col(column_of(position))).otherwise(column)
-                for position, (name, column) in enumerate(fields.items())
-            }
-        found |= {prefix + name: column for name, column in fields.items()}
-    columns = []
-    for column in spec.columns:
-        if column.metadata is not None:
-            value = F.col(METADATA[column.metadata]).cast(declared_type(spec, column))
-            columns.append(value.alias(column.name))
-        elif column.computed is None:
-            columns.append(found[column.name].alias(column.name))
-    return messages.select(*columns, *map(quoted, beside))
-
-
 def split(spec: TableSpec) -> str:
     """The number of a row's partition among those of all topics of a table.
 
@@ -322,4 +272,7 @@ CONNECTOR = Connector(
     split=split,
     # of a pattern it is not known which topics there will be
     has_splits=lambda spec: "topic" in option_values(spec),
+    scan=scan,
+    stream_scan=scan,
+    splits=KafkaSplits,
 )

@@ -12,11 +12,12 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka import KafkaError, Message, TopicPartition
 
-from runtime.connectors.kafka.avro.decoding import AvroDecoding, BrokenMessageError, decoded_avro
+from runtime.connectors.avro.decoding import AvroDecoding, BrokenMessageError, decoded_avro
 from runtime.connectors.kafka.client import LATER_SECONDS, Client
 from runtime.connectors.kafka.decode import arrow_type, column_of, decoded
-from runtime.connectors.kafka.offsets import FIRST, NEXT, SPLIT, Range, Reading, at_time, lost
+from runtime.connectors.kafka.offsets import FIRST, NEXT, Range, Reading, at_time, lost
 from runtime.errors import ExecutionError
+from runtime.spec.source import WATERMARK_SPLIT
 
 # A record batch ends after so many messages or bytes
 _BATCH_MESSAGES = 20_000
@@ -265,7 +266,7 @@ def table_rows(messages: ConsumedMessages, reading: Reading) -> pa.RecordBatch:
         reading: what is wanted, with `wanted`.
 
     Returns:
-        `wanted`, or `columns` and SPLIT.
+        `wanted`, or `columns` and WATERMARK_SPLIT.
     """
     assert reading.wanted is not None
     how = reading.decoding
@@ -274,7 +275,9 @@ def table_rows(messages: ConsumedMessages, reading: Reading) -> pa.RecordBatch:
         arrays = [messages.column(name) for name in reading.columns]
         number = pa.scalar(reading.split_of(messages.source), pa.int32())
         split = pa.repeat(number, len(messages.rows))
-        return pa.RecordBatch.from_arrays([*arrays, split], names=[*reading.columns, SPLIT])
+        return pa.RecordBatch.from_arrays(
+            [*arrays, split], names=[*reading.columns, WATERMARK_SPLIT]
+        )
     arrays = []
     for _, place in reading.wanted:
         if isinstance(place, int):

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from runtime.connectors.kafka.avro.decoding import AvroDecoding
+from runtime.connectors.avro.decoding import AvroDecoding
 from runtime.connectors.kafka.decode import Decoding
 from runtime.errors import ExecutionError
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 Place = tuple[str, int]
 Offsets = dict[Place, int]
 EARLIEST, LATEST, GROUP, TIMESTAMP, OFFSETS = "earliest", "latest", "group", "timestamp", "offsets"
-# Of messages that Spark decodes, the column with the number of their partition among all
-SPLIT = "$split"
 # Of so many messages or fewer a task takes longer to start than to read them; and so many are
 # enough for one, since one that fails begins anew
 _FEW, _MANY = 20_000, 2_000_000

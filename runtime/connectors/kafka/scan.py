@@ -1,27 +1,32 @@
-"""What the local stage reads of a Kafka table by itself, and what is left to Spark of it."""
+"""Kafka tables as tasks read them: ranges of messages, and messages that are left to Spark."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from runtime.connectors.kafka.connector import columns_of
+from runtime.connectors.kafka.columns import columns_of
 from runtime.connectors.kafka.decode import CSV, JSON
-from runtime.connectors.kafka.offsets import SPLIT, Range, Reading, portions
+from runtime.connectors.kafka.offsets import Range, Reading, portions
 from runtime.connectors.kafka.source import (
     available_ranges,
     check_installed,
+    message_ddl,
     ranges,
+    read_table,
     with_timestamps,
 )
 from runtime.connectors.kafka.table import METADATA, key_fields, reading_of, value_format
 from runtime.connectors.options.checks import option_values
 from runtime.connectors.options.formats import spark_options
+from runtime.frames.scan_source import unlike_spark
 from runtime.names import quoted
-from runtime.spec.scan import ScanSource
+from runtime.scan.read import typed_rows
+from runtime.spec.source import WATERMARK_SPLIT, SplitTable
 from runtime.spec.table import Column, TableColumn, TableSpec
 
 # Columns of messages that tasks hand on as they are: where they stand there, and their type
@@ -35,24 +40,116 @@ _AS_THEY_ARE = {
 }
 
 
-def message_source(spec: TableSpec, columns: Sequence[Column]) -> ScanSource | str:
-    """The messages of a table as the local stage reads them, or why it cannot.
+def scan(
+    spark: SparkSession, spec: TableSpec, columns: Sequence[Column], filters: object = ()
+) -> SplitTable | str:
+    """Return the messages of a table as tasks read them, or why they do not.
 
     The columns are those needed, with the types that Spark found.
     """
+    reason = unlike_spark(spark)
+    if reason is not None:
+        return reason
     if spec.late_rows is not None:
         return f"late rows go to {spec.late_rows} as the table has them"
-    found = _reading(spec, columns, is_stream=False)
-    if isinstance(found, str):
-        return found
-    return ScanSource(", ".join(found.topics) or found.pattern, (), tuple(columns), format="kafka")
+    reading = _reading(spec, columns, is_stream=False)
+    if isinstance(reading, str):
+        return reading
+    path = ", ".join(reading.topics) or reading.pattern
+    return SplitTable(spec, path, tuple(columns), is_exclusive=True)
 
 
-def scan_reading(spec: TableSpec, columns: Sequence[Column], *, is_stream: bool) -> Reading:
-    """How tasks read the messages of a `message_source`."""
-    found = _reading(spec, columns, is_stream=is_stream)
-    assert isinstance(found, Reading), "message_source() has seen to it"
-    return found
+@dataclass(frozen=True)
+class MessageReader:
+    """Reads ranges of messages in a task: see `SplitReader`.
+
+    Attributes:
+        reading: what is read, with `wanted`.
+        columns: the columns, with Spark's types.
+    """
+
+    reading: Reading
+    columns: tuple[Column, ...]
+
+    @property
+    def left_ddl(self) -> str:
+        """The columns of messages that are left to Spark."""
+        return message_ddl(self.reading)
+
+    def read(self, splits: Sequence[str], dictionaries: frozenset[str]) -> Iterator[pa.RecordBatch]:
+        """Consume and decode ranges of messages, one after the other.
+
+        Raises:
+            ExecutionError: messages are lost, or Kafka does not answer.
+        """
+        for batch in read_table(self.reading, [Range.of(split) for split in splits]):
+            is_left = WATERMARK_SPLIT in batch.schema.names
+            yield batch if is_left else typed_rows(batch, self.columns, dictionaries)
+
+    def watermark_split(self, split: str) -> int:
+        """Return the number of the range's partition among those of all topics."""
+        return self.reading.split_of(Range.of(split))
+
+
+@dataclass(frozen=True)
+class _RangeStream:
+    """The ranges of a stream, which Spark's source of messages finds."""
+
+    splits: DataFrame
+
+    def start(self, failed: Callable[[BaseException], None], is_over: Callable[[], bool]) -> None:
+        """Do nothing: Spark asks the source."""
+
+    def stop(self) -> None:
+        """Do nothing."""
+
+
+@dataclass(frozen=True)
+class KafkaSplits:
+    """The ranges of messages of a table: see `MessageSource`.
+
+    Attributes:
+        spark: the session.
+        spec: the table.
+    """
+
+    spark: SparkSession
+    spec: TableSpec
+
+    def reader(self, columns: Sequence[Column], *, is_stream: bool) -> MessageReader:
+        """Return what consumes and decodes messages in tasks."""
+        reading = _reading(self.spec, columns, is_stream=is_stream)
+        assert isinstance(reading, Reading), "scan() has accepted the table"
+        return MessageReader(reading, tuple(columns))
+
+    def batch_splits(self, n_tasks: int) -> list[tuple[str, ...]]:
+        """Return the ranges of each task: of the messages that are there now.
+
+        Raises:
+            ExecutionError: there is no such topic, or Kafka does not answer.
+        """
+        check_installed(self.spec)
+        reading = reading_of(self.spec, is_stream=False)
+        tasks = portions(available_ranges(reading), n_tasks, reading.min_partitions)
+        return [tuple(part.text() for part in task) for task in tasks]
+
+    def stream(self, directory: str | None) -> _RangeStream:
+        """Return the ranges of a stream over the table.
+
+        Whatever columns are read, they are one source to Spark.
+        """
+        check_installed(self.spec)
+        reading = replace(reading_of(self.spec, is_stream=True), wanted=())
+        return _RangeStream(ranges(self.spark, reading))
+
+    def with_decoded(self, rows: DataFrame, column: str, columns: Sequence[Column]) -> DataFrame:
+        """Let Spark decode messages: see `MessageSource.with_decoded`."""
+        others = [name for name in rows.columns if name != column]
+        numbered = [F.col(quoted(name)).alias(f"${number}") for number, name in enumerate(others)]
+        flat = with_timestamps(rows.select(f"{quoted(column)}.*", *numbered))
+        names = [WATERMARK_SPLIT, *(f"${number}" for number in range(len(others)))]
+        made = columns_of(flat, self.spec, beside=names)
+        return made.select(*map(quoted, [*(c.name for c in columns), *names]))
 
 
 def _reading(spec: TableSpec, columns: Sequence[Column], *, is_stream: bool) -> Reading | str:
@@ -90,47 +187,3 @@ def _place(declared: TableColumn, column: Column, reading: Reading) -> int | str
         return None
     fields = enumerate(reading.decoding.fields)
     return next((i for i, each in fields if each == (declared.name, column.type)), None)
-
-
-def ranges_of(spark: SparkSession, spec: TableSpec) -> DataFrame:
-    """The ranges of a stream over a table, each as the text of a Range in RANGE.
-
-    Whatever is read of them they are one source to Spark.
-    """
-    check_installed(spec)
-    return ranges(spark, replace(reading_of(spec, is_stream=True), wanted=()))
-
-
-def portions_of(spec: TableSpec, n_tasks: int) -> list[tuple[Range, ...]]:
-    """What each task of a batch reads of the messages that are there now.
-
-    So many tasks share a large topic; fewer a small one.
-
-    Raises:
-        ExecutionError: there is no such topic, or Kafka does not answer.
-    """
-    check_installed(spec)
-    reading = reading_of(spec, is_stream=False)
-    return portions(available_ranges(reading), n_tasks, reading.min_partitions)
-
-
-def decoded_by_spark(
-    rows: DataFrame, message: str, spec: TableSpec, columns: Sequence[Column]
-) -> DataFrame:
-    """Columns of the table beside those of rows, made of the messages that rows have.
-
-    Args:
-        rows: what has passed a task.
-        message: the column with messages as `table_rows` leaves them, NULL in other rows; it goes.
-        spec: the table.
-        columns: the columns needed.
-
-    Returns:
-        `columns`, SPLIT, and the others of `rows` with a number in place of a name: `$0` and so on.
-    """
-    others = [name for name in rows.columns if name != message]
-    numbered = [F.col(quoted(name)).alias(f"${number}") for number, name in enumerate(others)]
-    flat = with_timestamps(rows.select(f"{quoted(message)}.*", *numbered))
-    names = [SPLIT, *(f"${number}" for number in range(len(others)))]
-    made = columns_of(flat, spec, beside=names)
-    return made.select(*map(quoted, [*(c.name for c in columns), *names]))

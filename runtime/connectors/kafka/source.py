@@ -38,7 +38,6 @@ from runtime.connectors.connector import register_source
 from runtime.connectors.kafka.decode import column_of
 from runtime.connectors.kafka.offsets import (
     NEXT,
-    SPLIT,
     Offsets,
     Place,
     Range,
@@ -51,13 +50,12 @@ from runtime.connectors.kafka.offsets import (
     starting,
 )
 from runtime.errors import ExecutionError, SetupError
+from runtime.spec.source import BRINGS_SPLITS, WATERMARK_SPLIT
 from runtime.spec.table import TableSpec
 
 FORMAT = "sqlwin_kafka"
 # The column of ranges that tasks read
 RANGE = "range"
-# The option of a source that brings them
-BRINGS_RANGES = "sqlwinBringsRanges"
 # Spark masks an option of such a name wherever it shows one: there are passwords in it
 OPTION = "secret.kafka"
 _TYPES = {
@@ -331,7 +329,7 @@ def ranges(spark: SparkSession, reading: Reading) -> DataFrame:
 
     Spark keeps of them what it keeps of messages, so that either can go on from the other.
     """
-    return _loaded(spark, reading, is_stream=True, **{BRINGS_RANGES: "true"})
+    return _loaded(spark, reading, is_stream=True, **{BRINGS_SPLITS: "true"})
 
 
 def with_timestamps(found: DataFrame) -> DataFrame:
@@ -344,7 +342,7 @@ def with_timestamps(found: DataFrame) -> DataFrame:
 def message_ddl(reading: Reading) -> str:
     """The columns of messages that are left to Spark."""
     columns = [f"`{name}`: {_TYPES[name]}" for name in reading.columns]
-    return ", ".join([*columns, f"`{SPLIT}`: INT"])
+    return ", ".join([*columns, f"`{WATERMARK_SPLIT}`: INT"])
 
 
 def _loaded(spark: SparkSession, reading: Reading, is_stream: bool, **more: str) -> DataFrame:

@@ -49,10 +49,10 @@ _TIME_TRAVEL = {
 }
 
 
-def lake_scan_source(
+def _scan(
     spark: SparkSession, spec: TableSpec, columns: Sequence[Column], filters: Sequence[Expression]
-) -> ScanSource | NotScannable:
-    """A table as the Arrow scan reads it, or why it cannot.
+) -> ScanSource | str:
+    """Return a table as the Arrow scan reads it, or why it does not.
 
     The columns are those needed, with the names and types that Spark found. All filters must be
     true for a row to count.
@@ -60,18 +60,16 @@ def lake_scan_source(
     own = {c.name.lower() for c in spec.columns if c.computed or c.metadata}
     for column in columns:
         if column.name.partition(".")[0].lower() in own:
-            return NotScannable(f"{column.name} is not a column of the table")
+            return f"{column.name} is not a column of the table"
     try:
         table = _load(spark, spec, filters)
     except UnreadableError as error:
-        return NotScannable(error.reason)
+        return error.reason
     types = {column.name.lower(): column.type for column in table.snapshot.columns}
     for column in columns:
         found = types.get(column.name.lower())
         if found is not None and found != column.type:
-            return NotScannable(
-                f"column {column.name} is {found.upper()}, and {column.type.upper()} is declared"
-            )
+            return f"column {column.name} is {found.upper()}, and {column.type.upper()} is declared"
 
     # the log says where the files are, not the directory
     def find(
@@ -83,8 +81,10 @@ def lake_scan_source(
     where = as_uri(files[0].path) if files else "file:///"
     source = scan_source(spark, where, columns, find)
     is_named = "path" not in option_values(spec)
-    if isinstance(source, ScanSource) and table.store is not None and is_named:
-        # tasks open the store that the path is in, which the name of a table does not say
+    if not isinstance(source, ScanSource):
+        return source.reason
+    if table.store is not None and is_named:
+        # tasks open the store of the path, which the name of a table does not tell
         return replace(source, path=table.store.root)
     return source
 
@@ -219,6 +219,8 @@ DELTA_CONNECTOR = Connector(
     open_batches=partial(_open_batches, write_delta),
     explain=about_table,
     file_format=lambda spec: "parquet",
+    scan=_scan,
+    brings_columns=True,
 )
 ICEBERG_CONNECTOR = Connector(
     "iceberg",
@@ -232,4 +234,6 @@ ICEBERG_CONNECTOR = Connector(
     open_batches=partial(_open_batches, write_iceberg),
     explain=about_table,
     file_format=lambda spec: "parquet",
+    scan=_scan,
+    brings_columns=True,
 )

@@ -11,32 +11,28 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, LongType
 
-from runtime.connectors.kafka.offsets import Reading
-from runtime.connectors.kafka.scan import scan_reading
+from runtime.connectors.registry import message_source, split_source
 from runtime.frames.blobs import map_in_arrow
 from runtime.frames.job_properties import known_closed_us
 from runtime.frames.meter import Wrap, unmeasured
-from runtime.frames.scan_source import store_of_scan
 from runtime.frames.views import temporary_view
-from runtime.local.arrow_scan import STORE_READERS
 from runtime.local.messages import in_two_passes
 from runtime.local.projection import Projection, spark_types
 from runtime.local.scan_rows import scan_projection
 from runtime.local.streaming.messages import MESSAGE_DDL
 from runtime.local.streaming.plan import local_plan, local_sql, sent_columns
-from runtime.local.streaming.scan import PATH, MessageTask, ScanTask
+from runtime.local.streaming.scan import PATH, ScanTask
 from runtime.local.streaming.stage import LocalPlan, LocalTask, received
-from runtime.scan.stores import Store
 from runtime.spark.workers import prepare_worker
 from runtime.spec.local import (
-    FileStreamScan,
     LocalStep,
-    MessageScan,
     SparkRows,
+    SplitScan,
     Streaming,
     StreamLocalStep,
     is_local,
 )
+from runtime.spec.source import SplitReader
 from runtime.spec.steps import Step
 from runtime.spec.stream import FINAL_US, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
 from runtime.streaming.options import StreamOptions
@@ -82,7 +78,7 @@ def stream_local_stage(
     Raises:
         AnalysisError: a type is not known to the window operator.
     """
-    if is_local(local, FileStreamScan, Streaming):
+    if is_local(local, SplitScan, Streaming):
         return _scan_stage(spark, local, options, number, wrap)
     assert is_local(local, SparkRows, Streaming)
     with temporary_view(spark, child(local.source.input)) as source:
@@ -105,36 +101,35 @@ def stream_local_stage(
 
 def _scan_stage(
     spark: SparkSession,
-    local: LocalStep[FileStreamScan, Streaming],
+    local: LocalStep[SplitScan, Streaming],
     options: StreamOptions,
     number: int,
     wrap: Wrap,
 ) -> RunningStage:
-    """The same where it reads files, or messages, itself."""
+    """The local stage whose tasks read the splits of a table themselves."""
     plan = _local_plan(local, *scan_projection(local.source), options)
     has_processing_time = needs_processing_time(local, options)
-    scan, own = local.source, options.own_sources
-    is_messages = isinstance(scan, MessageScan)
-    brought = own.ranges(spark, scan.table) if is_messages else own.paths(spark, scan.table)
-    paths = brought.select(
+    table, columns = local.source.source.table, local.source.columns
+    brought = options.own_sources.splits(spark, table)
+    splits = brought.select(
         F.col(brought.columns[0]).alias(PATH),
         F.lit(False).alias(KEEP),
         F.lit(0).alias(SOURCE),
         *(F.lit(None).cast(LongType()).alias(name) for name in (WATERMARK, TIME)),
     )
     rows = options.own_sources.beside(
-        paths, is_cascade=False, has_processing_time=has_processing_time
+        splits, is_cascade=False, has_processing_time=has_processing_time
     )
     rows = rows.selectExpr(*sent_columns(rows.columns, has_watermark=False))
-    if is_local(local, MessageScan, Streaming):
-        reading = scan_reading(local.source.table, local.source.files.columns, is_stream=True)
-        first = wrap(_run_messages(plan, local, reading))
-        second = _run_messages(plan, local, reading, is_second=True)
-        messages = in_two_passes(rows, MESSAGE_DDL, first, second, local.source, reading)
+    reader = split_source(spark, table).reader(columns, is_stream=True)
+    first = wrap(_run_scan(plan, local, reader))
+    if reader.left_ddl is None:
+        messages = rows.mapInArrow(first, MESSAGE_DDL)
     else:
-        store = store_of_scan(spark, local.source.files.path)
-        messages = rows.mapInArrow(wrap(_run_scan(plan, local, store)), MESSAGE_DDL)
-    return RunningStage(read_counted(messages, number, local.source.table.name), plan)
+        source = message_source(spark, table)
+        second = _run_scan(plan, local, reader, is_second=True)
+        messages = in_two_passes(rows, MESSAGE_DDL, first, second, source, reader, columns)
+    return RunningStage(read_counted(messages, number, table.name), plan)
 
 
 def needs_processing_time(step: StreamLocalStep, options: StreamOptions) -> bool:
@@ -168,30 +163,17 @@ def _run_local(plan: LocalPlan, number: int) -> Stage:
 
 
 def _run_scan(
-    plan: LocalPlan, local: LocalStep[FileStreamScan, Streaming], store: Store | None
-) -> Stage:
-    """The same for a stage that reads files itself: paths to messages for the key groups."""
-
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        prepare_worker()
-        pa.set_io_thread_count(1 if store is None else STORE_READERS)
-        yield from ScanTask(plan, local, store).run(batches)
-
-    return run
-
-
-def _run_messages(
     plan: LocalPlan,
-    local: LocalStep[MessageScan, Streaming],
-    reading: Reading,
+    local: LocalStep[SplitScan, Streaming],
+    reader: SplitReader,
     *,
     is_second: bool = False,
 ) -> Stage:
-    """The same for a stage that consumes messages: ranges to messages for the key groups."""
+    """Run a pass of the local stage over splits: to messages for the key groups."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
-        stage = MessageTask(plan, local, reading)
+        stage = ScanTask(plan, local, reader)
         yield from stage.second(batches) if is_second else stage.run(batches)
 
     return run

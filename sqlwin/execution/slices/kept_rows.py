@@ -58,12 +58,13 @@ def planned_rows(plans: Plans, name: Name, query: exp.Query, text: str) -> Plann
             "'execution.runtime-mode' = 'batch' where its table is bounded",
         )
     node, form, found = _kept(plans, plan)
-    if not isinstance(node, ScanLocalWindowAggregate):
+    scan = node.scan if isinstance(node, ScanLocalWindowAggregate) else None
+    if not isinstance(scan, FileScan):
         refused = [e for e in plan.trace.entries if e.rule == "push_local_aggregate_into_scan"]
         reason = next((e.reason for e in refused if e.reason), "the Arrow scan does not read it")
         raise _not_kept(reason, tuple(".".join(each) for each in tables_of(query)))
     step = LocalStep(
-        node.scan, ArrowBuffer(), form.grid, node.time_column, node.time_type, node.slice_end
+        scan, ArrowBuffer(), form.grid, node.time_column, node.time_type, node.slice_end
     )
     return PlannedRows(form, BaseRows(step, _columns(node, form, found)))
 
@@ -83,10 +84,10 @@ def kept_rows(plans: Plans, query: exp.Query, text: str) -> tuple[PlannedRows, e
     scan = FileScan(
         found.keys,
         found.partials,
-        ScanSource(table, (), found.columns),
         found.time,
         plans.time_zone,
         found.rows.filters,
+        ScanSource(table, (), found.columns),
     )
     step = LocalStep(
         scan, ArrowBuffer(), form.grid, node.time_column, node.time_type, node.slice_end

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import sqlwin
+from runtime.connectors.filesystem.listed import ListedFiles
 from runtime.errors import SqlwinError
 from runtime.files import LocalFiles
 from runtime.scan.stored_files import StoredFiles
 from runtime.spec.table import TableSpec
-from runtime.streaming.listed_files import ListedFiles
 from sqlwin.execution.streams.handle import Stream
 from tests.object_store import ObjectStore
 

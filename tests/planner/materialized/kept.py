@@ -119,7 +119,7 @@ class Tables(OfflineCatalog):
         for number, base_file in enumerate(base_files):
             one = replace(source, files=tuple(f for f in source.files if f.path == base_file))
             scan = FileScan(
-                found.keys, found.partials, one, found.time, self.zone, found.rows.filters
+                found.keys, found.partials, found.time, self.zone, found.rows.filters, one
             )
             of = (form.grid, node.time_column, node.time_type, "slice_end")
             partials = pa.concat_tables(scanned(LocalStep(scan, ArrowBuffer(), *of)))

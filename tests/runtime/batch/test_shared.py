@@ -24,7 +24,7 @@ def test_windows_read_partials_from_one_cache_that_is_given_back(spark, tmp_path
     spark.sql(f"{rows} FROM range(600)").write.parquet(path)
     source = scan_source(spark, path, [Column("ts", "timestamp_ntz"), Column("k", "bigint")])
     keys, time = (("k", ColumnRef("k", "bigint")),), ColumnRef("ts", "timestamp_ntz")
-    scan = FileScan(keys, (PartialColumns(COUNT, ()),), source, time, "UTC", ())
+    scan = FileScan(keys, (PartialColumns(COUNT, ()),), time, "UTC", (), source)
     local = LocalStep(scan, ArrowBuffer(), Tumble(10 * SECOND), "ts", "timestamp_ntz", "slice")
     levels = (
         SliceLevel(10 * SECOND, 0, columns=("n",)),

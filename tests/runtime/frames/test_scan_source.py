@@ -105,8 +105,9 @@ def by_scan(spark, path, time, keys, zone, buffer_bytes):
     assert not isinstance(source, NotScannable), source
     partials = tuple(PartialColumns(into, args) for into, args, _ in PARTIALS)
     scan = FileScan(
-        tuple((f"{name}$", expression) for name, expression, _ in keys), partials, source,
+        tuple((f"{name}$", expression) for name, expression, _ in keys), partials,
         ColumnRef(time.name, time.type), zone, (Call(">", (NUMBER, Constant(50, "int")), "boolean"),),
+        source,
     )  # fmt: skip
     step = LocalStep(scan, ArrowBuffer(), WINDOW, time.name, time.type, "slice")
     names = tuple(f"{name}$" for name, _, _ in keys)

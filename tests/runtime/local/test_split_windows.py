@@ -40,7 +40,7 @@ def step_over(
         PartialColumns(Merge(("n",), MergeOp.COUNT), ()),
         PartialColumns(Merge(("s",), MergeOp.SUM), (refs[2],)),
     )
-    scan = FileScan((("k", refs[1]),), partials, source, refs[0], "UTC", ())
+    scan = FileScan((("k", refs[1]),), partials, refs[0], "UTC", (), source)
     return LocalStep(scan, ArrowBuffer(), window, time.name, time.type, "slice")
 
 
@@ -195,7 +195,7 @@ def test_windows_that_may_be_whole_in_a_split(
 def test_a_time_that_is_computed_has_no_statistics() -> None:
     step = step_over(ScanSource("t", (), (TS, K, V)))
     time = Call("cast", (ColumnRef("k", "bigint"),), "timestamp_ntz")
-    computed = FileScan(step.source.keys, (), step.source.files, time, "UTC", ())
+    computed = FileScan(step.source.keys, (), time, "UTC", (), step.source.files)
     step = LocalStep(computed, ArrowBuffer(), WINDOW, "ts", "timestamp_ntz", "slice")
     assert own_time_column(step) is None
 

@@ -58,7 +58,7 @@ COUNT = partial("n", "count")
 
 
 def step_of(source, partials=(COUNT,), keys=(), filters=(), window=None, time=TS, zone="UTC"):
-    scan = FileScan(tuple(keys), tuple(partials), source, ref(time), zone, tuple(filters))
+    scan = FileScan(tuple(keys), tuple(partials), ref(time), zone, tuple(filters), source)
     window = window or Tumble(10 * SECOND)
     return LocalStep(scan, ArrowBuffer(), window, time.name, time.type, "slice")
 

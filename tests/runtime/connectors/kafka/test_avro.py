@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.types import StructType
 
-from runtime.connectors.kafka.avro.decoding import (
+from runtime.connectors.avro.decoding import (
     BrokenMessageError,
     decoded_avro,
     decoding,

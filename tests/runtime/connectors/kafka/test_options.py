@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from runtime.connectors.kafka.offsets import Reading
-from runtime.connectors.kafka.scan import portions_of
+from runtime.connectors.kafka.scan import KafkaSplits
 from runtime.connectors.kafka.table import reading_of, writing_of
 from runtime.connectors.registry import idle_options, is_unbounded, split_sql, validate_table
 from runtime.errors import CatalogError, SetupError
@@ -97,7 +97,7 @@ def test_a_missing_package_is_named_before_anything_is_read(
     with pytest.raises(
         SetupError, match="connector 'kafka' needs the package confluent-kafka"
     ) as error:
-        portions_of(kafka(), 2)
+        KafkaSplits(None, kafka()).batch_splits(2)
     assert error.value.hint == "pip install 'sqlwin[kafka]'"
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import fastavro
 import pytest
 
-from runtime.connectors.kafka.avro.decoding import decoded_avro, decoding
-from runtime.connectors.kafka.avro.options import registry_of
-from runtime.connectors.kafka.avro.registry import schema_texts
+from runtime.connectors.avro.decoding import decoded_avro, decoding
+from runtime.connectors.avro.options import registry_of
+from runtime.connectors.avro.registry import schema_texts
 from runtime.connectors.kafka.client import Client
 from runtime.connectors.kafka.consume import read_range
 from runtime.connectors.kafka.offsets import Range, Reading

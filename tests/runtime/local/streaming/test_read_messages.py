@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
-from runtime.connectors.kafka.offsets import SPLIT, Range, Reading
-from runtime.connectors.kafka.scan import message_source, scan_reading
+from runtime.connectors.kafka.offsets import Range, Reading
+from runtime.connectors.kafka.scan import KafkaSplits, scan
 from runtime.local.messages import is_left
 from runtime.local.streaming.messages import MESSAGE_SCHEMA, NoRows, SourceProgress
-from runtime.local.streaming.scan import MessageTask
-from runtime.spec.local import MessageScan
-from runtime.spec.scan import ScanSource
+from runtime.local.streaming.scan import ScanTask
+from runtime.spec.source import WATERMARK_SPLIT, SplitTable
 from runtime.spec.table import Column, TableColumn, TableSpec
 from tests.runtime.connectors.kafka.broker import Broker, broker
 from tests.runtime.local.streaming.test_scan import (
@@ -46,15 +46,16 @@ def table_of(address: str = "host:9092", **more: str) -> TableSpec:
     return TableSpec("t", "kafka", tuple(columns), tuple(options.items()))
 
 
+def splits_of(table: TableSpec) -> KafkaSplits:
+    return KafkaSplits(SparkSession.getActiveSession(), table)
+
+
 def messages_step(table: TableSpec):
     """As `step_of`, of messages."""
     step = step_of(HOP)
     old = step.source
-    scan = MessageScan(
-        old.keys, old.partials, old.files, old.time, old.time_zone, old.filters, table,
-        follows_splits=True,
-    )  # fmt: skip
-    return replace(step, source=scan)
+    source = replace(old.source, table=table)
+    return replace(step, source=replace(old, source=source, follows_splits=True))
 
 
 def message(us: int, key: str, value: object) -> bytes:
@@ -67,9 +68,9 @@ def test_ranges_are_consumed_and_what_arrow_leaves_comes_in_a_second_pass(broker
     broker.send("read", [message(21, "a", 7), message(22, "a", "x")], 2)
     step = messages_step(table_of(broker.address))
     plan = plan_of(step)
-    reading = scan_reading(step.source.table, COLUMNS, is_stream=True)
+    reader = splits_of(table_of(broker.address)).reader(COLUMNS, is_stream=True)
     ranges = [Range("read", p, 0, n) for p, n in ((0, 3), (1, 1), (2, 2))]
-    batches = MessageTask(plan, step, reading).run([sent(*((r.text(), 0, None) for r in ranges))])
+    batches = ScanTask(plan, step, reader).run([sent(*((r.text(), 0, None) for r in ranges))])
     made: list[pa.RecordBatch] = []
     left: list[pa.RecordBatch] = []
     for batch in batches:
@@ -85,19 +86,19 @@ def test_ranges_are_consumed_and_what_arrow_leaves_comes_in_a_second_pass(broker
     assert control == {group: expected for group in GROUPS}
     (rest,) = left
     assert rest.column("value").to_pylist() == [message(21, "a", 7), message(22, "a", "x")]
-    assert rest.select(["partition", "offset", SPLIT]).to_pylist() == [
-        {"partition": 2, "offset": offset, SPLIT: 5} for offset in (0, 1)
+    assert rest.select(["partition", "offset", WATERMARK_SPLIT]).to_pylist() == [
+        {"partition": 2, "offset": offset, WATERMARK_SPLIT: 5} for offset in (0, 1)
     ]
     # so Spark sends it: what was made before beside messages that it has decoded
     decoded = {
         "ts": pa.array([21], pa.timestamp("us")), "k": ["a"], "v": pa.array([7], pa.int64()),
-        SPLIT: pa.array([5], pa.int32()),
+        WATERMARK_SPLIT: pa.array([5], pa.int32()),
         **{f"${n}": pa.nulls(1, f.type) for n, f in enumerate(MESSAGE_SCHEMA)},
     }  # fmt: skip
     passed = {f"${n}": c for n, c in enumerate(made[0].columns)}
     empty = {c.name: pa.nulls(made[0].num_rows, decoded_type(decoded[c.name])) for c in COLUMNS}
-    split = {SPLIT: pa.nulls(made[0].num_rows, pa.int32())}
-    second = MessageTask(plan, step, reading).second(
+    split = {WATERMARK_SPLIT: pa.nulls(made[0].num_rows, pa.int32())}
+    second = ScanTask(plan, step, reader).second(
         [pa.record_batch({**empty, **split, **passed}), pa.record_batch(decoded)]
     )
     first_again, *more = second
@@ -109,12 +110,8 @@ def test_ranges_are_consumed_and_what_arrow_leaves_comes_in_a_second_pass(broker
     assert control == {g: [SourceProgress(0, 21 - DELAY_US, 21 - DELAY_US, 1, 5)] for g in GROUPS}
     # all key groups were woken by the first pass
     only_passed = pa.record_batch({**empty, **split, **passed})
-    assert [b.equals(made[0]) for b in MessageTask(plan, step, reading).second([only_passed])] == [
-        True
-    ]
-    assert {type(m) for m in received_from(MessageTask(plan, step, reading).run([]))[1][3]} == {
-        NoRows
-    }
+    assert [b.equals(made[0]) for b in ScanTask(plan, step, reader).second([only_passed])] == [True]
+    assert {type(m) for m in received_from(ScanTask(plan, step, reader).run([]))[1][3]} == {NoRows}
 
 
 def decoded_type(values: object) -> pa.DataType:
@@ -140,22 +137,19 @@ def decoded_type(values: object) -> pa.DataType:
         ((Column("part", "bigint"),), {}, "column part is decoded by Spark"),
     ],
 )
-def test_what_is_read_without_spark(columns, more, reason) -> None:
-    found = message_source(table_of(**more), columns)
-    if reason is None:
-        assert found == ScanSource("one, read", (), tuple(columns), format="kafka")
-    else:
-        assert found == reason
+def test_what_is_read_without_spark(spark: SparkSession, columns, more, reason) -> None:
+    table = table_of(**more)
+    expected = SplitTable(table, "one, read", tuple(columns), is_exclusive=True)
+    assert scan(spark, table, columns) == (expected if reason is None else reason)
 
 
 def test_values_that_nobody_reads_are_not_decoded() -> None:
     columns = (Column("part", "int"),)
-    reading = scan_reading(table_of(), columns, is_stream=False)
+    reading = splits_of(table_of()).reader(columns, is_stream=False).reading
     assert reading.decoding is None and reading.wanted == (("part", "partition"),)
     # but where broken messages are left out they have to be found
-    tolerant = scan_reading(
-        table_of(**{"json.ignore-parse-errors": "true"}), columns, is_stream=False
-    )
+    tolerant_table = table_of(**{"json.ignore-parse-errors": "true"})
+    tolerant = splits_of(tolerant_table).reader(columns, is_stream=False).reading
     assert tolerant.decoding is not None and Reading.of(tolerant.text()) == tolerant
-    both = scan_reading(table_of(), (VALUE, *columns), is_stream=False)
+    both = splits_of(table_of()).reader((VALUE, *columns), is_stream=False).reading
     assert both.wanted == (("v", 2), ("part", "partition"))

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from runtime.connectors.filesystem.splits import FileReader
 from runtime.errors import ExecutionError
 from runtime.local.scan_rows import scan_projection
 from runtime.local.streaming.messages import (
@@ -26,8 +27,9 @@ from runtime.local.streaming.scan import PATH, ScanTask
 from runtime.local.streaming.stage import NOT_KEPT, LocalTask
 from runtime.spec.aggregates import Merge, MergeOp
 from runtime.spec.expressions import Call, ColumnRef, Constant
-from runtime.spec.local import FileStreamScan, LocalStep, PartialColumns, Streaming
+from runtime.spec.local import LocalStep, PartialColumns, SplitScan, Streaming
 from runtime.spec.scan import ScanSource
+from runtime.spec.source import SplitTable
 from runtime.spec.stream import ALL_SOURCES, KEEP, SOURCE, TIME, WATERMARK, StreamSource
 from runtime.spec.table import Column, TableSpec
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, Hop, SessionWindow, Window
@@ -55,12 +57,14 @@ def step_of(window: Window, columns=COLUMNS, time=TS, zone="UTC"):
         PartialColumns(Merge(("n",), MergeOp.COUNT), ()),
         PartialColumns(Merge(("total",), MergeOp.SUM), (ref(VALUE),), positive),
     )
-    scan = FileStreamScan(
-        (("k", ref(KEY)),), partials, ScanSource("t", (), columns), ref(time), zone, (not_five,),
-        TableSpec("t", "filesystem"),
-    )  # fmt: skip
+    table = SplitTable(TableSpec("t", "filesystem"), "t", tuple(columns))
+    scan = SplitScan((("k", ref(KEY)),), partials, ref(time), zone, (not_five,), table)
     streaming = Streaming((StreamSource("t", time.type),), zone, delay_us=DELAY_US)
     return LocalStep(scan, streaming, window, "ts", time.type, "$slice_end")
+
+
+def reader_of(step) -> FileReader:
+    return FileReader(ScanSource("t", (), step.source.columns), None)
 
 
 def plan_of(step):
@@ -135,7 +139,9 @@ def test_files_are_worth_what_their_rows_are(files, window: Window, tmp_path: Pa
         tables.append(pa.table(arrays, schema=SCHEMA))
         paths.append(str(tmp_path / f"{number}.parquet"))
         pq.write_table(tables[-1], paths[-1], row_group_size=11)
-    found = received_from(ScanTask(plan, step).run([sent(*((path, 0, None) for path in paths))]))
+    found = received_from(
+        ScanTask(plan, step, reader_of(step)).run([sent(*((path, 0, None) for path in paths))])
+    )
     n_rows = sum(table.num_rows for table in tables)
     batch = as_spark_sends(pa.concat_tables(tables), plan)
     wanted = received_from(LocalTask(plan).run([batch]))
@@ -147,7 +153,9 @@ def test_rows_that_bring_no_file_tell_what_they_tell(tmp_path: Path) -> None:
     pq.write_table(pa.table([[50, 61], ["a", "b"], [1, 5]], schema=SCHEMA), path)
     step = step_of(HOP)
     batches = [sent((None, ALL_SOURCES, 1), (path, 0, None)), sent((None, ALL_SOURCES, 1))]
-    partials, control, n_read = received_from(ScanTask(plan_of(step), step).run(batches))
+    partials, control, n_read = received_from(
+        ScanTask(plan_of(step), step, reader_of(step)).run(batches)
+    )
     assert list(partials.values()) == [{("a", 55): {"n": 1, "total": 1, "$rows": 1}}]
     # the row that is filtered out carries its watermark
     own = SourceProgress(0, 61 - DELAY_US, 50 - DELAY_US, 2)
@@ -164,7 +172,9 @@ def test_windows_of_instants_are_on_the_wall_clock_and_their_watermarks_are_not(
     schema = SCHEMA.set(0, pa.field("ts", pa.timestamp("us", "UTC")))
     pq.write_table(pa.table([[10 * hour], ["a"], [1]], schema=schema), path)
     step = step_of(Hop(hour, 2 * hour), (time, KEY, VALUE), time, "Asia/Tokyo")
-    partials, control, _ = received_from(ScanTask(plan_of(step), step).run([sent((path, 0, None))]))
+    partials, control, _ = received_from(
+        ScanTask(plan_of(step), step, reader_of(step)).run([sent((path, 0, None))])
+    )
     assert [place for rows in partials.values() for place in rows] == [("a", 20 * hour)]
     mark = 10 * hour - DELAY_US
     assert control[3] == [SourceProgress(0, mark, mark, 1)]
@@ -180,7 +190,7 @@ def test_a_column_that_a_file_lacks_is_null_in_it(missing: str, tmp_path: Path) 
     pq.write_table(rows.set_column(position, SCHEMA.field(missing), nulls), full)
     step = step_of(HOP)
     found, wanted = (
-        received_from(ScanTask(plan_of(step), step).run([sent((path, 0, None))]))
+        received_from(ScanTask(plan_of(step), step, reader_of(step)).run([sent((path, 0, None))]))
         for path in (lacking, full)
     )
     assert found == wanted
@@ -192,7 +202,7 @@ def test_a_file_with_no_column_of_the_table_has_rows_without_a_time(tmp_path: Pa
     pq.write_table(pa.table({"x": [1, 2]}), path)
     step = step_of(HOP)
     partials, control, n_read = received_from(
-        ScanTask(plan_of(step), step).run([sent((path, 0, None))])
+        ScanTask(plan_of(step), step, reader_of(step)).run([sent((path, 0, None))])
     )
     assert (partials, n_read) == ({}, 2)
     assert [kind for rows in control.values() for kind in rows] == [NoRows()] * len(GROUPS)
@@ -217,7 +227,7 @@ def test_a_file_with_other_types_is_refused_with_the_way_out(
     pq.write_table(table, path)
     step = step_of(HOP)
     with pytest.raises(ExecutionError) as caught:
-        list(ScanTask(plan_of(step), step).run([sent((path, 0, None))]))
+        list(ScanTask(plan_of(step), step, reader_of(step)).run([sent((path, 0, None))]))
     assert said in caught.value.message
     assert caught.value.message.endswith(f" in {path}")
     assert "'push_local_aggregate_into_scan' has Spark read the files" in str(caught.value.hint)
@@ -228,7 +238,7 @@ def test_what_is_no_parquet_file_is_refused(tmp_path: Path) -> None:
     path.write_text("no Parquet")
     step = step_of(HOP)
     with pytest.raises(ExecutionError) as caught:
-        list(ScanTask(plan_of(step), step).run([sent((str(path), 0, None))]))
+        list(ScanTask(plan_of(step), step, reader_of(step)).run([sent((str(path), 0, None))]))
     said = f"cannot read {path}: it is no Parquet file, or it is cut short"
     assert caught.value.message == said
 
@@ -241,7 +251,7 @@ def test_many_rows_are_read_in_batches_and_reported_once(tmp_path: Path) -> None
     pq.write_table(pa.table([times, keys, pa.array(np.ones(n_rows, "int64"))], schema=SCHEMA), path)
     step = step_of(HOP)
     partials, control, n_read = received_from(
-        ScanTask(plan_of(step), step).run([sent((path, 0, None))])
+        ScanTask(plan_of(step), step, reader_of(step)).run([sent((path, 0, None))])
     )
     assert n_read == n_rows
     highest = (n_rows - 1) // 1000 - DELAY_US

@@ -19,9 +19,9 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from runtime.connectors.avro.registry import schema_texts
+from runtime.connectors.avro.values import converted, kind_of, misfit, plain, raw_type
 from runtime.connectors.columns import find_column
-from runtime.connectors.kafka.avro.registry import schema_texts
-from runtime.connectors.kafka.avro.values import converted, kind_of, misfit, plain, raw_type
 from runtime.errors import ExecutionError
 
 AVRO, CONFLUENT = "avro", "avro-confluent"

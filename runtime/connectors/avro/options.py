@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pyspark.sql.types import StructType
 
-from runtime.connectors.kafka.avro.decoding import (
+from runtime.connectors.avro.decoding import (
     AVRO,
     CONFLUENT,
     AvroDecoding,

@@ -22,14 +22,13 @@ from runtime.commits import batch_of
 from runtime.connectors.filesystem.stream import file_source_options, monitor_interval_us
 from runtime.errors import ExecutionError, SqlwinError
 from runtime.files import Files, as_uri
-from runtime.local.streaming.scan import listed_part, part_of_text
 from runtime.scan.files import NO_FILES, NotScannable, list_files
 from runtime.scan.paths import expand
 from runtime.scan.splits import SPLIT_BYTES, FileRange
 from runtime.scan.stored_files import StoredFiles
 from runtime.spec.scan import ScanFile
+from runtime.spec.source import BRINGS_SPLITS
 from runtime.spec.table import TableSpec
-from runtime.streaming.source_reads import LISTED_PARTS
 
 _PARTS_DDL = "path string"
 # Files stay new to Spark however long ago they were written
@@ -71,7 +70,7 @@ class ListedFiles:
         for name in files.names_in(directory):
             if name.endswith(".json"):
                 lines = files.read_text(f"{directory}/{name}").splitlines()
-                parts = (part_of_text(json.loads(line)["path"]) for line in lines)
+                parts = (FileRange.of(json.loads(line)["path"]) for line in lines)
                 self._seen.update(part.file.path for part in parts)
                 self._n_listings = max(self._n_listings, int(name.removesuffix(".json")) + 1)
 
@@ -99,7 +98,7 @@ class ListedFiles:
         ]
         for chunk in _chunks(new, *_limits(self._table)):
             parts = [part for file in chunk for part in _parts(file)]
-            text = "".join(json.dumps({"path": listed_part(part)}) + "\n" for part in parts)
+            text = "".join(json.dumps({"path": part.text()}) + "\n" for part in parts)
             self._files.write_text(f"{self._directory}/{self._n_listings:08d}.json", text)
             self._n_listings += 1
             self._seen.update(file.path for file in chunk)
@@ -107,7 +106,7 @@ class ListedFiles:
     def parts(self, spark: SparkSession) -> DataFrame:
         """The parts of files as they are listed, in the column `path`, spread over the cores."""
         reader: Any = spark.readStream.schema(_PARTS_DDL)
-        reader = reader.options(**{LISTED_PARTS: "true", "maxFileAge": _NEVER})
+        reader = reader.options(**{BRINGS_SPLITS: "true", "maxFileAge": _NEVER})
         if any(each is not None for each in _limits(self._table)):
             reader = reader.option("maxFilesPerTrigger", "1")
         rows: DataFrame = reader.json(as_uri(self._directory))

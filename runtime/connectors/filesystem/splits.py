@@ -1,0 +1,174 @@
+"""Tables of files as tasks read them: which the Arrow scan takes, and files of a stream as splits.
+
+A split of a stream is the path of a file, or of an object store that Spark has no file system for
+the text of a FileRange.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from runtime.connectors.filesystem.listed import ListedFiles
+from runtime.connectors.filesystem.stream import path_of, stream_paths
+from runtime.connectors.options.formats import STREAM_OPTIONS
+from runtime.frames.scan_source import scan_source, store_of_scan
+from runtime.scan.metadata import find_stream_source
+from runtime.scan.splits import FileRange
+from runtime.scan.stored_files import StoredFiles
+from runtime.scan.stores import STORE_READERS, Store
+from runtime.scan.stream_files import read_stream_file
+from runtime.spark.files import files_at, spark_reads, store_at
+from runtime.spec.expressions import Expression
+from runtime.spec.scan import ScanSource
+from runtime.spec.source import SplitTable
+from runtime.spec.table import LATE_ROWS, Column, TableSpec
+
+_OPTIONS = frozenset(("path", "format", LATE_ROWS))
+# Options that only say which files of a stream are read when
+_STREAM_OPTIONS = frozenset(
+    (
+        "source.monitor-interval",
+        "source.path.regex-pattern",
+        *STREAM_OPTIONS,
+        *map(str.lower, STREAM_OPTIONS.values()),
+    )
+)
+
+
+def not_scannable(
+    spec: TableSpec, columns: Sequence[Column], *, is_stream: bool = False
+) -> str | None:
+    """Return why the Arrow scan does not read some columns of a table of files; None if it may.
+
+    The files are not looked at.
+    """
+    if is_stream and spec.late_rows is not None:
+        return f"late rows go to {spec.late_rows} as the table has them"
+    given = {name.lower(): value for name, value in spec.options}
+    others = sorted(set(given) - (_OPTIONS | _STREAM_OPTIONS if is_stream else _OPTIONS))
+    if others:
+        return f"the table has the option '{others[0]}'"
+    if given.get("format", "").lower() != "parquet" and not given["path"].endswith(".parquet"):
+        return "the files are not Parquet"
+    needed = {column.name.partition(".")[0].lower() for column in columns}
+    for column in spec.columns:
+        if column.name.lower() in needed and (column.computed or column.metadata):
+            return f"{column.name} is not a column of the files"
+    return None
+
+
+def scan(
+    spark: SparkSession,
+    spec: TableSpec,
+    columns: Sequence[Column],
+    filters: Sequence[Expression] = (),
+) -> ScanSource | str:
+    """Return the files of a table as the Arrow scan reads them, or why it does not."""
+    reason = not_scannable(spec, columns)
+    if reason is not None:
+        return reason
+    source = scan_source(spark, spec.option_map["path"], columns)
+    return source if isinstance(source, ScanSource) else source.reason
+
+
+def stream_scan(
+    spark: SparkSession, spec: TableSpec, columns: Sequence[Column]
+) -> SplitTable | str:
+    """Return the files of a stream as the Arrow scan reads them, or why it does not."""
+    reason = not_scannable(spec, columns, is_stream=True)
+    if reason is not None:
+        return reason
+    source = scan_source(spark, spec.option_map["path"], columns, find_stream_source)
+    if not isinstance(source, ScanSource):
+        return source.reason
+    return SplitTable(spec, source.path, source.columns)
+
+
+@dataclass(frozen=True)
+class FileReader:
+    """Reads files of a stream in a task: see `SplitReader`.
+
+    Attributes:
+        source: the columns; it names no file.
+        store: where the files are; None: on this machine.
+    """
+
+    source: ScanSource
+    store: Store | None
+    left_ddl: None = None
+
+    def read(self, splits: Sequence[str], dictionaries: frozenset[str]) -> Iterator[pa.RecordBatch]:
+        """Read files, or parts of files, one after the other.
+
+        Raises:
+            ExecutionError: a file cannot be read, or has a column in another type.
+        """
+        pa.set_io_thread_count(1 if self.store is None else STORE_READERS)
+        for split in splits:
+            part = FileRange.of(split) if split.startswith("[") else None
+            path = split if part is None else part.file.path
+            yield from read_stream_file(path, self.source, dictionaries, self.store, part)
+
+    def watermark_split(self, split: str) -> None:
+        """Return None: files have no watermarks of their own."""
+
+
+@dataclass(frozen=True)
+class FileStream:
+    """The files of a stream as they arrive: see `SplitStream`.
+
+    Attributes:
+        splits: a streaming DataFrame with the text of a split in each row.
+        listing: what looks for new files; None: Spark does.
+    """
+
+    splits: DataFrame
+    listing: ListedFiles | None = None
+
+    def start(self, failed: Callable[[BaseException], None], is_over: Callable[[], bool]) -> None:
+        """List the store again and again, if the table says how often."""
+        if self.listing is not None:
+            self.listing.start(failed, is_over)
+
+    def stop(self) -> None:
+        """Stop listing the store."""
+        if self.listing is not None:
+            self.listing.stop()
+
+
+@dataclass(frozen=True)
+class FileSplits:
+    """The files of a stream: see `SplitSource`.
+
+    Attributes:
+        spark: the session.
+        spec: the table.
+    """
+
+    spark: SparkSession
+    spec: TableSpec
+
+    def reader(self, columns: Sequence[Column], *, is_stream: bool) -> FileReader:
+        """Return what reads files in tasks."""
+        path = self.spec.option_map["path"]
+        return FileReader(ScanSource(path, (), tuple(columns)), store_of_scan(self.spark, path))
+
+    def stream(self, directory: str | None) -> FileStream:
+        """Return the files of the table as they arrive.
+
+        Raises:
+            ExecutionError: the store cannot be listed.
+        """
+        origin = path_of(self.spark, self.spec)
+        store = None if spark_reads(self.spark, origin) else store_at(self.spark, origin)
+        if store is None:
+            return FileStream(stream_paths(self.spark, self.spec))
+        assert directory is not None, "streams have a checkpoint"
+        files = files_at(self.spark, directory)
+        listing = ListedFiles(self.spec, origin, StoredFiles(store), files, directory)
+        listing.list_new()
+        return FileStream(listing.parts(self.spark), listing)

@@ -1,0 +1,71 @@
+"""The columns of a Kafka table, made of messages by Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from runtime.connectors.avro.options import AVRO_FORMATS
+from runtime.connectors.columns import declared_type
+from runtime.connectors.kafka.decode import column_of
+from runtime.connectors.kafka.table import (
+    METADATA,
+    declared_fields,
+    key_fields,
+    value_fields,
+    value_format,
+)
+from runtime.connectors.messages import decoded_fields
+from runtime.connectors.options.checks import option_values
+from runtime.names import quoted
+from runtime.spec.table import TableSpec
+
+
+def columns_of(
+    messages: DataFrame,
+    spec: TableSpec,
+    *,
+    are_decoded: bool = False,
+    beside: Sequence[str] = (),
+) -> DataFrame:
+    """Take the table's columns from messages, which have the columns of `source.messages`.
+
+    Args:
+        messages: the messages.
+        spec: the table.
+        are_decoded: whether fields of values stand beside them, where the value is NULL.
+        beside: further columns, which are handed on behind those of the table.
+    """
+    values = option_values(spec)
+    found: dict[str, Column] = {}
+    parts = [("value", value_fields(spec), value_format(spec), "")]
+    if key := key_fields(spec):
+        prefix = values.get("key.fields-prefix", "")
+        parts.insert(0, ("key", key, values["key.format"].lower(), prefix))
+    for part, names, file_format, prefix in parts:
+        schema = declared_fields(spec, names, prefix)
+        if part == "value" and file_format in AVRO_FORMATS:
+            # workers leave none to Spark: there are no rows where nothing is decoded
+            found |= {
+                f.name: F.col(column_of(n)) if are_decoded else F.lit(None).cast(f.dataType)
+                for n, f in enumerate(schema.fields)
+            }
+            continue
+        messages, fields = decoded_fields(messages, F.col(part), schema, file_format, spec)
+        if part == "value" and are_decoded:
+            by_worker = F.col(part).isNull()
+            fields = {
+                name: F.when(by_worker, F.col(column_of(position))).otherwise(column)
+                for position, (name, column) in enumerate(fields.items())
+            }
+        found |= {prefix + name: column for name, column in fields.items()}
+    columns = []
+    for column in spec.columns:
+        if column.metadata is not None:
+            value = F.col(METADATA[column.metadata]).cast(declared_type(spec, column))
+            columns.append(value.alias(column.name))
+        elif column.computed is None:
+            columns.append(found[column.name].alias(column.name))
+    return messages.select(*columns, *map(quoted, beside))
