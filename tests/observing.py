@@ -55,3 +55,21 @@ def wait_until(
         assert time.monotonic() < give_up, explain()
         time.sleep(every_s)
     return value
+
+
+def next_file_time(directory: Path) -> None:
+    """Wait until a file that is written gets another time than those that were written before.
+
+    File systems count in steps of some milliseconds.
+    """
+    probe = directory / ".time"
+    probe.touch()
+    before = probe.stat().st_mtime_ns
+
+    def has_passed() -> bool:
+        probe.write_text("")
+        os.utime(probe)
+        return probe.stat().st_mtime_ns > before
+
+    wait_until(has_passed, every_s=0.001)
+    probe.unlink()

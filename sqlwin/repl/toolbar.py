@@ -7,6 +7,7 @@ import time
 from prompt_toolkit.application.current import get_app
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.formatted_text.utils import fragment_list_width
+from prompt_toolkit.key_binding.vi_state import InputMode
 
 from sqlwin.repl.commands import ReplOptions
 from sqlwin.repl.completion.call_help import call_at
@@ -66,7 +67,8 @@ def _switches(options: ReplOptions) -> StyleAndTextTuples:
     if options.output is not None:
         parts.append(f"to {options.output.path}")
     if options.keys == "vi":
-        parts.append("vi")
+        is_normal = get_app().vi_state.input_mode is InputMode.NAVIGATION
+        parts.append("vi normal" if is_normal else "vi")
     return [("", "".join(f"  {part}" for part in parts))]
 
 

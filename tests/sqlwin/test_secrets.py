@@ -18,6 +18,7 @@ import sqlwin
 from runtime.errors import SqlwinError
 from runtime.logs import append_trace, log_file
 from sqlwin.execution.explain_formats import MODES
+from tests.observing import files_below, wait_until
 
 SECRET = "Xq7-must/never.be+seen"
 JAAS = f'org.x.PlainLoginModule required username="u" password="{SECRET}";'
@@ -161,16 +162,14 @@ def test_a_checkpoint_keeps_none_and_goes_on_with_another(
         hinted = WINDOWS.replace("events", f"events /*+ OPTIONS('x.token' = '{secret}') */")
         db.execute(f"INSERT INTO out {hinted}")
         (stream,) = [each for each in db.streams.all() if each.state.value == "running"]
-        until = time.monotonic() + 60
-        while stream.query.lastProgress is None and time.monotonic() < until:
-            time.sleep(0.1)
+        wait_until(lambda stream=stream: stream.query.lastProgress)
         assert SECRET not in shown(db, "SHOW STREAMS")
         stream.stop()
         assert not stream.failure(), number
     (kept,) = (tmp_path / "ck").iterdir()
     assert kept.stat().st_mode & 0o777 == 0o700
     assert (kept / "sqlwin.json").stat().st_mode & 0o777 == 0o600
-    files = [path for path in kept.rglob("*") if path.is_file()]
+    files = files_below(kept)
     assert len(files) > 3
     assert not [path for path in files if SECRET.encode() in path.read_bytes()]
 

@@ -13,6 +13,7 @@ import pytest
 import sqlwin
 from runtime.errors import ExecutionError
 from tests.marks import among, pairs
+from tests.observing import files_below
 
 WINDOWS = (
     "SELECT window_start, k, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), "
@@ -62,7 +63,7 @@ def failure(session: sqlwin.Session, sql: str) -> str:
 
 
 def visible(directory: Path) -> list[str]:
-    found = (Path(f"{directory}-out")).rglob("*.parquet")
+    found = files_below(Path(f"{directory}-out"), "*.parquet")
     return [path.name for path in found if not any(part.startswith(".") for part in path.parts)]
 
 

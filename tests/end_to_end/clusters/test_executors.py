@@ -12,6 +12,7 @@ import pytest
 from tests.end_to_end.clusters.standalone import Driver, readings, stream_files
 from tests.end_to_end.recovery import killed_stream
 from tests.marks import pairs
+from tests.observing import files_below
 
 pytestmark = [pytest.mark.cluster, pytest.mark.long]
 
@@ -87,7 +88,7 @@ def batches() -> list[list[tuple[int, int, int]]]:
 
 def on_disk(directory: Path) -> int:
     """Rows that other programs see."""
-    files = (f for f in directory.rglob("*.parquet") if not f.name.startswith((".", "_")))
+    files = (f for f in files_below(directory, "*.parquet") if f.name[0] not in "._")
     return sum(pq.read_metadata(f).num_rows for f in files if "_temporary" not in f.parts)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import sqlwin
 from runtime.errors import SqlwinError
 from tests.end_to_end.recovery.killed_stream import CONF
+from tests.observing import files_below
 
 N_ROWS = 60_000
 PARQUET = "'connector' = 'filesystem', 'format' = 'parquet'"
@@ -50,7 +51,7 @@ class SmallDisk:
 
 def shown(directory: Path) -> int:
     """How many files of data readers see below a directory."""
-    found = (path.relative_to(directory) for path in directory.rglob("part-*.parquet"))
+    found = (path.relative_to(directory) for path in files_below(directory, "part-*.parquet"))
     return sum(not any(p.startswith((".", "_")) for p in path.parts) for path in found)
 
 

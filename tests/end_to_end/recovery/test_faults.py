@@ -19,6 +19,7 @@ from tests.end_to_end.recovery.faulty_stream import QUERIES, statements
 from tests.end_to_end.recovery.killed_stream import SET_QUERIES
 from tests.end_to_end.recovery.test_killed import LATE, write_input
 from tests.marks import pairs
+from tests.observing import files_below
 
 PROGRAM = Path(__file__).with_name("faulty_stream.py")
 N_FILES = 10
@@ -62,7 +63,7 @@ def run_with_faults(directory: Path, kind: str, points: list[str]) -> None:
 
 def on_disk(directory: Path) -> int:
     """Rows that other programs see below a path."""
-    files = directory.rglob("*.parquet")
+    files = files_below(directory, "*.parquet")
     shown = (f for f in files if not any(p.startswith((".", "_")) for p in f.parts))
     return sum(pq.read_metadata(f).num_rows for f in shown)
 

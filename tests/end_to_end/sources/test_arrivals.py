@@ -22,6 +22,7 @@ from runtime.files import LocalFiles
 from sqlwin.execution.streams.handle import Stream
 from tests.end_to_end.sources.test_file_systems import COUNTS, write_minutes
 from tests.marks import among
+from tests.observing import next_file_time
 from tests.runtime.connectors.tables import table
 
 BY_SPARK = "push_local_aggregate_into_scan"
@@ -169,7 +170,7 @@ def test_a_file_that_has_grown_since_it_was_listed_is_refused(
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text(f"v1\n{lines}")
     check(0)
-    time.sleep(0.01)
+    next_file_time(tmp_path)
     path.write_text("1\n2\n")
     with pytest.raises(ExecutionError, match=r"in/a.csv was written to after the stream had"):
         check(0)
@@ -178,10 +179,10 @@ def test_a_file_that_has_grown_since_it_was_listed_is_refused(
     with pytest.raises(ExecutionError, match=r"in/a.csv was written to after the stream had"):
         check(0)
     # the next run plans the micro-batch anew
-    time.sleep(0.01)
+    next_file_time(tmp_path)
     again = arrivals_check(spark, [spec], SourceLog(LocalFiles(), str(tmp_path)))
     again(0)
-    time.sleep(0.01)
+    next_file_time(tmp_path)
     path.write_text("1\n2\n3\n")
     os.utime(path, (1, 1))
     with pytest.raises(ExecutionError, match=r"in/a.csv was written to after the stream had"):

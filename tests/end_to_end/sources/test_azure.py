@@ -117,7 +117,7 @@ def test_what_is_missing_or_refused_is_one_line_within_seconds(
         started = time.monotonic()
         with pytest.raises(SqlwinError) as caught:
             session.execute(BY_MINUTE.format(f"TABLE {name}"))
-        assert time.monotonic() - started < 15
+        assert time.monotonic() - started < 60
         assert "\n" not in caught.value.message
         return caught.value.message
 

@@ -195,15 +195,23 @@ def test_an_overwrite_that_was_killed_is_finished_or_taken_back(
 def test_a_directory_that_tasks_make_anew_is_removed_in_the_end(tmp_path: Path) -> None:
     new = tmp_path / ".t.0"
 
-    def work() -> None:
-        for number in range(10):
-            (new / f"_temporary/0/{number}").mkdir(parents=True, exist_ok=True)
-            time.sleep(0.07)
+    class MadeAnew(LocalFiles):
+        """A task makes the directory anew while, or right after, it is removed."""
 
-    task = threading.Thread(target=work)
-    task.start()
-    remove(FILES, str(new))
-    task.join()
+        n_times = 0
+
+        def delete(self, path: str) -> None:
+            super().delete(path)
+            self.n_times += 1
+            if self.n_times <= 6:
+                (new / f"_temporary/0/{self.n_times}").mkdir(parents=True)
+            if self.n_times % 2:
+                raise OSError("Directory not empty")
+
+    files = MadeAnew()
+    new.mkdir()
+    remove(files, str(new))
+    assert files.n_times == 7
     assert not new.exists()
 
 

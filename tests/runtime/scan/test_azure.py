@@ -119,7 +119,7 @@ def why(store: Store) -> str:
     started = time.monotonic()
     with pytest.raises(OSError) as raised:
         StoredFiles(store).is_file(f"{store.root}/x")
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60
     assert raised.value.strerror is not None and "\n" not in raised.value.strerror
     return raised.value.strerror
 

@@ -58,7 +58,7 @@ def why(store: ObjectStore, **changed: str) -> str:
     opened = store.store(**changed)
     with pytest.raises(OSError) as raised:
         StoredFiles(opened).is_file(store.uri("logs/x"))
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60
     assert raised.value.strerror is not None and "\n" not in raised.value.strerror
     return raised.value.strerror
 
@@ -89,15 +89,15 @@ def test_row_groups_are_asked_for_while_others_are_awaited(store: ObjectStore) -
     source = source_of(store, K)
     opened = store.store()
     (split,) = plan_splits(source, (), 1, store=opened)
-    with store.failing("slow", is_of_rows, seconds=0.2):
+    with store.failing("slow", is_of_rows, seconds=1):
         started = time.monotonic()
         found = [
             k
             for batch in read_batches(split, source, frozenset(), opened)
             for k in batch.column("k").to_pylist()
         ]
-    # of two files the footer and three row groups each, which would take 1.6 s one by one
-    assert time.monotonic() - started < 1.5
+    # of two files the footer and three row groups each, which would take 8 s one by one
+    assert time.monotonic() - started < 7.5
     assert found == list(range(N_ROWS, 3 * N_ROWS)), "in the order of the files"
 
 

@@ -14,22 +14,24 @@ from runtime.spark.jobs import Outcome, run_side_by_side
 
 def test_an_interrupt_waits_until_the_work_has_cleaned_up(spark: SparkSession) -> None:
     begun = threading.Event()
+    interrupted = threading.Event()
     cleaned = threading.Event()
 
     def work() -> None:
         begun.set()
         try:
-            time.sleep(1)
+            interrupted.wait()
         finally:
-            time.sleep(1)
+            time.sleep(1)  # in which who does not wait for it would be seen
             cleaned.set()
 
     def interrupt() -> None:
-        begun.wait(30)
+        begun.wait()
         time.sleep(0.1)
         waiting = threading.main_thread().ident
         assert waiting is not None
         signal.pthread_kill(waiting, signal.SIGINT)  # in the middle of a wait
+        interrupted.set()
 
     interrupting = threading.Thread(target=interrupt)
     interrupting.start()

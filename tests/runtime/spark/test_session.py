@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 import zipfile
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from runtime.spark.messages import ErrorText
 from runtime.spark.session import is_local_mode, start_session
 from runtime.spark.shipping import code_archive
 from tests.goldens import ROOT
+from tests.observing import wait_until
 
 
 def test_workers_run_this_python(spark: SparkSession):
@@ -425,8 +425,5 @@ def test_java_that_was_begun_is_taken_or_ended(case: str, tmp_path: Path):
     assert not list(tmp_path.rglob("gateway-*"))
 
 
-def wait_until_gone(process: str, seconds: float = 30) -> None:
-    end = time.monotonic() + seconds
-    while Path(f"/proc/{process}").exists():
-        assert time.monotonic() < end, process
-        time.sleep(0.05)
+def wait_until_gone(process: str) -> None:
+    wait_until(lambda: not Path(f"/proc/{process}").exists(), explain=lambda: process)

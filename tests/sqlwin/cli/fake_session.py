@@ -78,6 +78,8 @@ class FakeResult:
                 yield VALUES
         finally:
             threading.Event().wait(self.stops_after)
+        if self.hangs and "FAKE_SAYS_HANGING" in os.environ:
+            print("hanging", file=sys.stderr, flush=True)
         while self.hangs:
             time.sleep(0.01)
 

@@ -23,6 +23,7 @@ import sqlwin
 from runtime.spark.jobs import begin_group
 from sqlwin.cli.run import cancel_jobs
 from tests.goldens import ROOT
+from tests.observing import files_below
 from tests.sqlwin.cli.test_app import heed_interrupts
 from tests.sqlwin.cli.test_interrupted_insert import children, visible
 from tests.sqlwin.repl.terminal import PROMPT, Terminal
@@ -43,7 +44,7 @@ COUNT = """SELECT k, window_end, COUNT(*) AS n
 
 def lines_of(path: Path) -> list[str]:
     """The lines of the files that other programs see below a path."""
-    files = (file for file in path.rglob("*.json") if not _is_hidden(file.relative_to(path)))
+    files = (f for f in files_below(path, "*.json") if not _is_hidden(f.relative_to(path)))
     return sorted(line for file in files for line in file.read_text().splitlines())
 
 
@@ -139,7 +140,7 @@ def running(*statements: str) -> Iterator[Program]:
 
 def is_written(directory: Path) -> bool:
     """Whether a task has begun to write rows below a directory."""
-    return any("_temporary" in file.parts for file in directory.rglob("part-*"))
+    return any("_temporary" in file.parts for file in files_below(directory, "part-*"))
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ from sqlwin.display.notation import csv_texts, json_texts, shown_texts, unique_n
 from sqlwin.display.progress import ProgressBar, StageCounts, TaskCounts, TimeLeft
 from sqlwin.display.scalars import zone_of
 from sqlwin.display.table import GAP, fit_columns, print_table, write_vertical
+from tests.observing import wait_until
 
 US = 1_000_000
 NEW_YEAR = 1357017300 * US  # 2013-01-01 05:15:00
@@ -385,9 +386,7 @@ def test_the_bar_shows_tasks_while_waiting_and_is_erased_afterwards():
         bar.counts = lambda: TaskCounts(1, 3, 1_200, 4_000)
 
         def slow():
-            deadline = clock.monotonic() + 10
-            while "4,000" not in stream.getvalue() and clock.monotonic() < deadline:
-                clock.sleep(0.01)
+            wait_until(lambda: "4,000" in stream.getvalue())
             yield "row"
 
         assert list(bar.watched(slow(), "Running")) == ["row"]
@@ -404,9 +403,7 @@ def test_the_bar_shows_rows_read_and_a_line_for_each_stage_where_several_run():
     running = (StageCounts(7, 1, 4, 12_345), StageCounts(8, 0, 2))
     with ProgressBar(console, **AT_ONCE) as bar, bar.waiting("Running"):
         bar.counts = lambda: TaskCounts(1, 3, 5, 10, 3_400_000, running)
-        deadline = clock.monotonic() + 10
-        while "stage 8" not in stream.getvalue() and clock.monotonic() < deadline:
-            clock.sleep(0.01)
+        wait_until(lambda: "stage 8" in stream.getvalue())
     assert "5/10 tasks  1/3 stages  3.4 M rows  0:00:00" in stream.getvalue()
     assert "1/4 tasks  12,345 rows" in stream.getvalue()
     assert "stage 8" in stream.getvalue()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
+import struct
 import sys
+import termios
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +16,7 @@ import pexpect
 import pyte
 
 from tests.goldens import ROOT
+from tests.observing import wait_until
 
 PROGRAM = ROOT / "tests" / "sqlwin" / "cli" / "fake_session.py"
 # A quiet machine needs a twentieth
@@ -87,6 +91,22 @@ class Terminal:
     def type(self, text: str) -> None:
         """Type text at the prompt."""
         self.child.send(text)
+
+    def taken(self) -> None:
+        """Wait until the program has read what was typed, so that the next key comes alone."""
+        name = os.readlink(f"/proc/{self.child.pid}/fd/0")
+        terminal = os.open(name, os.O_RDONLY | os.O_NOCTTY)
+
+        def n_waiting() -> int:
+            self.read()  # which takes its time, in which keys get from here to there
+            waiting = fcntl.ioctl(terminal, termios.FIONREAD, bytes(4))
+            return int(struct.unpack("i", waiting)[0])
+
+        try:
+            self.read()
+            wait_until(lambda: not n_waiting(), SECONDS, explain=self.screen.text)
+        finally:
+            os.close(terminal)
 
     def run(self, text: str) -> None:
         """Type text and press Enter, when the program listens."""

@@ -132,7 +132,7 @@ def test_keys_switches_between_emacs_and_vi(prompt):
     prompt.shows("table  vi")
     prompt.type("rows 5 5;")
     prompt.type("\x1b")
-    time.sleep(0.7)
+    prompt.shows("vi normal")
     prompt.type("hhxa\r")
     prompt.see("55 rows (", PROMPT)
     prompt.answers(r"\keys", "the keys are those of emacs")

@@ -160,6 +160,7 @@ def test_ctrl_d_while_a_statement_runs_leaves_after_it(terminal):
     prompt.run("stream;")
     prompt.shows("watermark 12:00  ·  q stops")
     prompt.type("\x04")
+    prompt.taken()
     prompt.type("q")
     assert prompt.ended() == 0
     assert "rows in all (" in prompt.screen.text()
@@ -253,7 +254,7 @@ def test_vi_keys_work_when_they_are_asked_for(terminal):
     prompt = terminal("--keys", "vi")
     prompt.type("rows 5 5;")
     prompt.type("\x1b")
-    time.sleep(0.7)
+    prompt.shows("vi normal")
     prompt.type("hhx")  # 'rows 5 5;' without the blank
     prompt.type("a\r")
     prompt.see("55 rows (")
@@ -318,14 +319,14 @@ def test_what_is_typed_while_a_stream_is_shown_is_at_the_next_prompt(prompt, how
     prompt.run("stream;")
     prompt.shows("watermark 12:00  ·  q stops")
     prompt.type("rows 4\x1b[A;\r")  # the arrow is no text
-    time.sleep(0.5)
+    prompt.taken()
     prompt.type(how)
     prompt.see("rows in all (", PROMPT, "rows 4;", "->")
     prompt.answers("", "4 rows (")
 
 
 def test_a_second_ctrl_c_does_not_wait_for_a_stream_to_stop(prompt):
-    prompt.run("stubborn 8;")
+    prompt.run("stubborn 20;")
     prompt.shows("watermark 12:00  ·  q stops")
     prompt.child.sendintr()
     prompt.shows("watermark 12:00  ·  stopping")
@@ -342,6 +343,7 @@ def test_what_is_typed_while_a_statement_runs_is_run_after_it(prompt):
     prompt.run("stream; rows 3;")
     prompt.shows("watermark 12:00")
     prompt.type("q")
+    prompt.taken()
     prompt.type("rows 5;\r")
     prompt.see("rows in all (", "3 rows (", PROMPT, "rows 5;", "5 rows (", PROMPT)
 

@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 
 from runtime.errors import SetupError
 from sqlwin.ui.server import TOKEN_VARIABLE, Watchers, application, is_own_host, serve
+from tests.observing import wait_until
 from tests.sqlwin.ui.sessions import progress, ran, rows_of_windows, stream, watched
 
 TOKEN = "a token"
@@ -163,14 +164,16 @@ def test_a_page_that_is_open_sees_the_end() -> None:
     import time
 
     def look() -> None:
-        time.sleep(0.6)
-        seen.append(state_at(page.url)["is_over"])
+        while True not in seen:
+            seen.append(state_at(page.url)["is_over"])
+            time.sleep(0.05)
 
     looking = threading.Thread(target=look)
     looking.start()
+    wait_until(lambda: seen)
     page.close()
     looking.join()
-    assert seen == [True]
+    assert seen[0] is False and seen[-1] is True
 
 
 def test_a_port_in_use_gets_a_line() -> None:

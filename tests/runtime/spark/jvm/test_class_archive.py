@@ -12,6 +12,7 @@ import pytest
 from runtime.spark.jvm import class_archive, submit
 from runtime.spark.jvm.java import JavaRuntime
 from tests.goldens import ROOT
+from tests.observing import next_file_time
 
 LOCAL = {"spark.master": "local[*]"}
 
@@ -148,7 +149,7 @@ def test_few_cores_compile_late_where_spark_runs_here_and_the_users_options_win(
 def test_an_archive_that_is_not_as_it_was_written_is_not_used(cache: Path, spoil):
     archive = archive_in(cache)
     assert class_archive.is_usable(archive)
-    time.sleep(0.01)
+    next_file_time(cache)
     spoil(archive)
     assert not class_archive.is_usable(archive)
 

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from runtime.errors import SetupError
 from runtime.spark.jvm.java import find_java, java_version
 from tests.goldens import ROOT
+from tests.observing import wait_until
 
 
 def fake_java(directory: Path, answer: str) -> Path:
@@ -132,10 +132,7 @@ time.sleep(300)
     assert Path(f"/proc/{jvm}").exists()
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    give_up = time.monotonic() + 30
-    while Path(f"/proc/{jvm}").exists() and time.monotonic() < give_up:
-        time.sleep(0.1)
-    assert not Path(f"/proc/{jvm}").exists()
+    wait_until(lambda: not Path(f"/proc/{jvm}").exists())
 
 
 def test_a_jvm_that_does_not_come_up_is_an_error_that_says_why(tmp_path):
