@@ -188,8 +188,14 @@ def check_message_options(
     by_format = {k: v for name in textual for k, v in FLINK_OPTIONS[name].items()}
     names = [n for name in textual for n in format_option_names(name) if "." in n]
     right = [*known, *other, *by_format, *names]
-    for name, _ in spec.options:
+    for name, value in spec.options:
         prefix, _, bare = name.lower().partition(".")
+        if name.lower() == "csv.comment" and len(value) > 1:
+            raise bad_option(
+                spec,
+                f"option '{name}' is {value!r}: comments of messages begin with one character",
+                "'csv.comment' = '#'",
+            )
         if prefix in ("json", "csv") and prefix not in textual:
             raise unknown_option(spec, name, right)
         if prefix in textual and (bare in ONLY_READ or bare in _OF_FILES):
