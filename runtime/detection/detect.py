@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from runtime.connectors.options.formats import (
     FORMATS,
+    MOST_CSV_COLUMNS,
     SELF_DESCRIBING,
     format_of,
     spark_options,
@@ -43,6 +44,7 @@ from runtime.errors import CatalogError, ExecutionError
 from runtime.files import Files, as_uri
 from runtime.scan.files import partition_type
 from runtime.scan.metadata import spark_type
+from runtime.scan.paths import missing_path
 from runtime.spec.table import TableColumn, TableSpec
 
 # Options of text that are no matter of Spark's reader, by what detection calls them
@@ -139,6 +141,8 @@ def detect(
                 return Detected(_with(replace(spec, options=plain), (), layout.options))
         columns, notes = found.columns, found.notes
         options |= dict(found.options)
+        if len(columns) > int(given.get("maxColumns", MOST_CSV_COLUMNS)):
+            raise too_many_fields(chosen[0], len(columns), given)
     own = {column.name.lower() for column in columns}
     columns = (*columns, *(c for c in layout.columns if c.name.lower() not in own))
     given_formats = {k: v for k, v in said.items() if k.startswith("fields.")}
@@ -225,6 +229,17 @@ def _said_names(said: Mapping[str, str]) -> set[str]:
     return bare | {renamed[name] for name in said if name in renamed}
 
 
+def too_many_fields(path: str, n_fields: int, options: Mapping[str, str]) -> ExecutionError:
+    """The error for a file of CSV with more fields than Spark's reader accepts."""
+    most = int(options.get("maxColumns", MOST_CSV_COLUMNS))
+    return ExecutionError(
+        f"{path} has {n_fields:,} columns, and {most:,} are read",
+        subjects=(path,),
+        hint=f"'maxColumns' = '{n_fields}' reads them, in minutes; JSON or Parquet with arrays is "
+        "faster",
+    )
+
+
 # -- formats ---------------------------------------------------------------------------------------
 
 
@@ -237,6 +252,9 @@ def _format(paths: Sequence[str], files: Files) -> str:
     by_format: dict[str | None, str] = {}
     for path in paths:
         by_format.setdefault(_named_format(path), path)
+    for path in by_format.values():
+        if os.path.islink(path) and not os.path.exists(path):
+            raise missing_path(path)
     if len(by_format) > 1:
         listed = ", ".join(f"{path} is {name or 'unknown'}" for name, path in by_format.items())
         raise CatalogError(
@@ -331,6 +349,9 @@ def _string_times(path: str, files: Files) -> tuple[Columns, dict[str, str]] | N
             parquet = pq.ParquetFile(source)
             schema = parquet.schema
             types = {}
+            names = {schema.column(i).name.lower() for i in range(len(schema))}
+            if len(names) < len(schema):
+                return None  # Spark refuses such columns
             for i in range(len(schema)):
                 column = schema.column(i)
                 if "." in column.path or (type_ := spark_type(column)) is None:
@@ -338,6 +359,12 @@ def _string_times(path: str, files: Files) -> tuple[Columns, dict[str, str]] | N
                 types[column.name] = type_
             texts = [name for name, type_ in types.items() if type_ == "string"]
             batch = next(parquet.iter_batches(_ROWS, columns=texts), None) if texts else None
+    except UnicodeDecodeError as error:
+        raise ExecutionError(
+            f"cannot read {path}: the name of a column is not UTF-8",
+            subjects=(path,),
+            hint="write the file with other names",
+        ) from error
     except (OSError, pa.ArrowException) as error:
         why = getattr(error, "strerror", None) or str(error).splitlines()[0]
         raise ExecutionError(f"cannot read {path}: {why}", subjects=(path,)) from error
@@ -345,7 +372,9 @@ def _string_times(path: str, files: Files) -> tuple[Columns, dict[str, str]] | N
         return None
     patterns: dict[str, str] = {}
     for name in texts:
-        values = [value for value in batch.column(name).to_pylist() if value]
+        # bytes that are no UTF-8 are no time, and Spark reads them
+        raw = batch.column(name).cast(pa.binary()).to_pylist()
+        values = [value.decode(errors="replace") for value in raw if value]
         found = time_format(values) if values else None
         # dates in strings compare and sort as they are; they are no times to put windows on
         if found is not None and found.ambiguous is None and found.type != "date":

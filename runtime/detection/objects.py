@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from runtime.detection.delimited import BETWEEN_WORDS
+from runtime.detection.json_text import NestedTooDeepError, load_json, load_json_at
 from runtime.detection.sample import Sample
 from runtime.detection.times import ISO, time_format
 from runtime.detection.values import NULL_WORDS, epoch_format, habits_of
-from runtime.errors import ExecutionError
+from runtime.errors import CatalogError, ExecutionError
 from runtime.names import quoted
 from runtime.spec.table import TableColumn
 
 _LONGS = range(-(2**63), 2**63)
 # Of an object with more fields than this, or with one in only a few, the names are values
 _MOST_FIELDS = 200
+# What lies deeper is STRING, which holds it as JSON
+_MOST_LEVELS = 50
+_LEAVE_OUT = (
+    "'json.ignore-parse-errors' = 'true' leaves such lines out, in a CREATE TABLE with columns"
+)
 
 
 @dataclass
@@ -30,7 +35,11 @@ class _SeenValues:
     fields: dict[str, _SeenValues] = field(default_factory=dict)
     items: _SeenValues | None = None
 
-    def add(self, value: Any) -> None:
+    def add(self, value: Any, level: int = 0) -> None:
+        """Note a value, which `level` arrays and objects enclose."""
+        if level == _MOST_LEVELS and isinstance(value, list | dict):
+            self.kinds.add("string")
+            return
         match value:
             case None:
                 return
@@ -49,11 +58,11 @@ class _SeenValues:
                 self.kinds.add("array")
                 self.items = self.items or _SeenValues()
                 for item in value:
-                    self.items.add(item)
+                    self.items.add(item, level + 1)
             case dict():
                 self.kinds.add("struct")
                 for name, inner in value.items():
-                    self.fields.setdefault(name, _SeenValues()).add(inner)
+                    self.fields.setdefault(name, _SeenValues()).add(inner, level + 1)
 
     def type(self) -> str:
         """Spark's type of the values as they stand; STRING where they are of several."""
@@ -104,7 +113,12 @@ def find_fields(samples: Sequence[Sample], given: Mapping[str, str]) -> Objects:
     if samples[0].encoding and "encoding" not in given:
         options["encoding"] = samples[0].encoding
         if samples[0].encoding == "UTF-16" and not is_whole_file:
-            options["lineSep"] = "\n"
+            raise ExecutionError(
+                f"{samples[0].path} is written in UTF-16, in which JSON of one object a line is "
+                "not read",
+                subjects=(samples[0].path,),
+                hint=f"iconv -f UTF-16 -t UTF-8 {samples[0].path} > NEW writes it in UTF-8",
+            )
     records = given.get("records", "")
     if "records" not in given and is_whole_file and (name := records_field(samples[0].text)):
         records = options["json.records"] = name
@@ -114,14 +128,27 @@ def find_fields(samples: Sequence[Sample], given: Mapping[str, str]) -> Objects:
             objects: Iterator[Any] = _in_field(sample, records)
         else:
             objects = _values(sample) if is_whole_file else _lines(sample)
-        for found in objects:
-            top.add(found)
+        try:
+            for found in objects:
+                top.add(found)
+        except NestedTooDeepError as error:
+            raise ExecutionError(
+                f"{sample.path} {error}", subjects=(sample.path,), hint="write it less deep"
+            ) from error
+    first = samples[0]
+    if not top.fields and not first.is_whole:
+        raise ExecutionError(
+            f"the first object of {first.path} is longer than {len(first.text):,} characters",
+            subjects=(first.path,),
+            hint="declare format and columns in CREATE TABLE",
+        )
     if not top.fields:
         raise ExecutionError(
             f"{samples[0].path} holds no JSON object to take the columns from",
             subjects=(samples[0].path,),
             hint="declare the columns in CREATE TABLE",
         )
+    _check_names(top.fields, samples[0].path)
     columns, notes, words = [], [], set[str]()
     if "json.records" in options:
         notes.append(
@@ -140,6 +167,19 @@ def find_fields(samples: Sequence[Sample], given: Mapping[str, str]) -> Objects:
     if words:
         options["json.null-literals"] = BETWEEN_WORDS.join(sorted(words))
     return Objects(tuple(columns), tuple(options.items()), tuple(notes))
+
+
+def _check_names(names: Iterable[str], path: str) -> None:
+    """Check that no two fields have the same name for SQL."""
+    by_folded: dict[str, str] = {}
+    for name in names:
+        other = by_folded.setdefault(name.lower(), name)
+        if other != name:
+            raise CatalogError(
+                f"{path} has the fields `{other}` and `{name}`, which are one name in SQL",
+                subjects=(path,),
+                hint="CREATE TABLE with one of them as a column reads that one",
+            )
 
 
 def _column(name: str, seen: _SeenValues, day_first: bool | None) -> tuple[str, str, str, set[str]]:
@@ -175,7 +215,9 @@ def _spans_lines(sample: Sample) -> bool:
     if len(text.splitlines()) == 1 and records_field(text):
         return True
     try:
-        json.loads(first)
+        load_json(first)
+    except NestedTooDeepError:
+        return False
     except ValueError:
         return first.rstrip() in ("{", "[") or not first.rstrip().endswith("}")
     return False
@@ -186,7 +228,10 @@ def records_field(text: str) -> str | None:
 
     None: there is no such field, there are several, or the text holds more than one object.
     """
-    fields = list(_fields(text))
+    try:
+        fields = list(_fields(text))
+    except NestedTooDeepError:
+        return None
     if not fields or fields[-1] is None:
         return None  # more follows the object, or it is none
     arrays = [name for name, value in fields if name and _is_array_of_objects(value)]  # type: ignore[misc]
@@ -199,14 +244,13 @@ def _is_array_of_objects(value: Any) -> bool:
 
 def _fields(text: str) -> Iterator[tuple[str, Any] | None]:
     """The fields of an object, of the last one as much as there is; None if more follows it."""
-    decoder = json.JSONDecoder()
     at = len(text) - len(text.lstrip())
     if text[at : at + 1] != "{":
         return
     while True:
         at = _after_blanks(text, at + 1)
         try:
-            name, at = decoder.raw_decode(text, at)
+            name, at = load_json_at(text, at)
         except ValueError:
             return
         at = _after_blanks(text, at)
@@ -214,7 +258,7 @@ def _fields(text: str) -> Iterator[tuple[str, Any] | None]:
             return
         at = _after_blanks(text, at + 1)
         try:
-            value, at = decoder.raw_decode(text, at)
+            value, at = load_json_at(text, at)
         except ValueError:
             if text[at : at + 1] == "[":
                 yield str(name), list(_objects(text, at))
@@ -245,13 +289,16 @@ def _lines(sample: Sample) -> Iterator[Any]:
         if not line.strip():
             continue
         try:
-            found = json.loads(line)
+            found = load_json(line)
+        except NestedTooDeepError as error:
+            raise ExecutionError(
+                f"{sample.path}, line {number} {error}", subjects=(sample.path,), hint=_LEAVE_OUT
+            ) from error
         except ValueError as error:
             raise ExecutionError(
                 f"{sample.path}, line {number}: {line.strip()[:60]!r} is no JSON ({error})",
                 subjects=(sample.path,),
-                hint="'json.ignore-parse-errors' = 'true' leaves such lines out, in a CREATE TABLE "
-                "with columns",
+                hint=_LEAVE_OUT,
             ) from error
         if isinstance(found, dict):
             yield found
@@ -264,12 +311,13 @@ def _values(sample: Sample) -> Iterator[Any]:
 
 def _objects(text: str, at: int) -> Iterator[Any]:
     """The objects of an array, or of a text, from a place on as far as it goes."""
-    decoder = json.JSONDecoder()
     while True:
         while at < len(text) and text[at] in " \t\r\n,[":
             at += 1
         try:
-            found, at = decoder.raw_decode(text, at)
+            found, at = load_json_at(text, at)
+        except NestedTooDeepError:
+            raise
         except ValueError:
             return
         if isinstance(found, dict):

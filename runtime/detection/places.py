@@ -17,6 +17,7 @@ from typing import Any, cast
 from urllib.parse import unquote
 
 from runtime.detection.dialect import Dialect
+from runtime.detection.json_text import excess_of, load_json
 from runtime.detection.lines import PATTERN, REPEATED, SKIP_BELOW
 from runtime.detection.log_lines import line_parser
 from runtime.detection.sample import open_text_bytes
@@ -89,7 +90,8 @@ def explained_message(message: str) -> tuple[str, str | None] | None:
     reading, path = FileReading(**said), _plain(parts[1])
     if kind == VALUE:
         return _misfit(reading, path, parts[2], _line_of_value(reading, path, parts[2]))
-    return _broken(reading, path, parts[2], _line_of_record(reading, path, parts[2]))
+    line, whole = _line_of_record(reading, path, parts[2])
+    return _broken(reading, path, whole or parts[2], line)
 
 
 def _plain(uri: str) -> str:
@@ -114,7 +116,7 @@ def _misfit(
         f"{_place(path, line)}, column `{name}`: {_shown(value)} is no {reading.type}{as_written}"
     )
     ways = _ways_out(reading, value, line)
-    return message, "; ".join([", ".join(ways), _declared(reading)])
+    return message, "; ".join([*filter(None, [", ".join(ways)]), _declared(reading)])
 
 
 def _ways_out(reading: FileReading, value: str, line: int | None) -> list[str]:
@@ -136,7 +138,7 @@ def _ways_out(reading: FileReading, value: str, line: int | None) -> list[str]:
         ways.append(f"'{reading.format}.decimal-separator' = ',' reads decimal commas")
     if is_csv and is_word and line == reading.skip + 2 and reading.has_header:
         ways.append(f"'{SKIP_BELOW}' = '1' leaves out the line below the header")
-    if reading.format in ("csv", "json", "text"):
+    if reading.format in ("csv", "json", "text") and len(value) <= _SHOWN_CHARACTERS:
         words = f"{reading.nulls}|{value}" if reading.nulls else value
         ways.append(f"'{reading.format}.null-literals' = '{words}' reads it as NULL")
     return ways
@@ -185,8 +187,11 @@ def _broken_object(
     reading: FileReading, path: str, record: str, line: int | None, ignore: str
 ) -> tuple[str, str | None]:
     place = _place(path, line)
+    if (excess := excess_of(record)) is not None:
+        what, option = excess
+        return f"{place} {what}", f"{option} reads it, {ignore} leaves it out"
     try:
-        found = json.loads(record)
+        found = load_json(record)
     except ValueError:
         if len(record) < MOST_CHARACTERS:
             return f"{place}: {_shown(record)} is no JSON", f"{ignore} leaves broken lines out"
@@ -203,6 +208,11 @@ def _broken_object(
             )
             message, hint = _misfit(reading, path, text, line)
             return message, hint
+    if "\ufffd" in record and reading.encoding.lower() in ("", "utf-8"):
+        return (
+            f"{place}: {_shown(record)} is not written in UTF-8",
+            "'encoding' = 'windows-1252', or another one, says how it is written",
+        )
     return f"{place}: {_shown(record)} does not fit the columns", f"{ignore} reads it as NULL"
 
 
@@ -310,7 +320,7 @@ def _is_same(found: str, value: str) -> bool:
 
 def _line_of_field(reading: FileReading, path: str, value: str) -> int | None:
     lines = _Lines(reading, path)
-    parse = json.loads if reading.format == "json" else line_parser(reading.line_pattern)
+    parse = load_json if reading.format == "json" else line_parser(reading.line_pattern)
     for line in lines:
         try:
             found = parse(line)
@@ -325,18 +335,19 @@ def _line_of_field(reading: FileReading, path: str, value: str) -> int | None:
     return None
 
 
-def _line_of_record(reading: FileReading, path: str, record: str) -> int | None:
-    """The line at which a record begins; None if that cannot be known."""
+def _line_of_record(reading: FileReading, path: str, record: str) -> tuple[int | None, str | None]:
+    """The line at which a record begins, and its whole text; None if that cannot be known."""
     wanted = next((line for line in record.splitlines() if line.strip()), "").rstrip("\r\n")
     if not path.startswith("/") or not wanted:
-        return None
+        return None, None
     try:
         lines = _Lines(reading, path)
         for line in lines:
             if line.rstrip("\r\n") == wanted or (
                 len(wanted) == MOST_CHARACTERS and line.startswith(wanted)
             ):
-                return lines.number
+                # a record of CSV may go on in the next lines
+                return lines.number, line if reading.format == "json" else None
     except _UNKNOWN:
-        return None
-    return None
+        return None, None
+    return None, None

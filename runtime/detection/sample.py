@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import codecs
+import errno
 import gzip
 import io
 import zlib
@@ -55,8 +56,11 @@ def sampled(paths: Sequence[str]) -> list[str]:
 
 def magic_format(files: Files, path: str) -> str | None:
     """The binary format that the first bytes of a file say; None: it is text."""
-    with _open(files, path) as file:
-        head = file.read(4)
+    try:
+        with _open(files, path) as file:
+            head = file.read(4)
+    except OSError as error:
+        raise _unreadable(path, error) from error
     return next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)
 
 
@@ -76,8 +80,7 @@ def read_sample(files: Files, path: str, n_bytes: int, encoding: str = "") -> Sa
         with open_text_bytes(files, path) as file:
             data = file.read(n_bytes + 1)
     except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
-        why = getattr(error, "strerror", None) or error
-        raise ExecutionError(f"cannot read {path}: {why}", subjects=(path,)) from error
+        raise _unreadable(path, error) from error
     is_whole = len(data) <= n_bytes
     text, name = _decoded(data[:n_bytes], path, encoding)
     if not is_whole:
@@ -106,9 +109,16 @@ def _open(files: Files, path: str) -> BinaryIO:
     try:
         return files.open(path)
     except OSError as error:
-        raise ExecutionError(
-            f"cannot read {path}: {error.strerror or error}", subjects=(path,)
-        ) from error
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: str, error: Exception) -> ExecutionError:
+    """The error for a file whose bytes cannot be read."""
+    hint = None
+    if isinstance(error, OSError) and error.errno == errno.ELOOP:
+        hint = "remove the symbolic link: it leads to itself"
+    why = getattr(error, "strerror", None) or error
+    return ExecutionError(f"cannot read {path}: {why}", subjects=(path,), hint=hint)
 
 
 def _zstd(file: BinaryIO) -> BinaryIO:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Iterator
@@ -63,12 +64,36 @@ def _local_files(root: str) -> Iterator[str]:
                 yield os.path.join(directory, name)
 
 
+def check_links(path: str) -> None:
+    """Check that no symbolic link below a path of this machine leads to a directory above it.
+
+    Spark follows links. Below such a one it would read the same files again and again.
+
+    Raises:
+        ExecutionError: one does.
+    """
+    for root in expand(path):
+        for directory, below, _ in os.walk(root):
+            real = f"{os.path.realpath(directory)}/"
+            for name in below:
+                link = os.path.join(directory, name)
+                if os.path.islink(link) and real.startswith(f"{os.path.realpath(link)}/"):
+                    raise ExecutionError(
+                        f"{link} is a symbolic link to a directory above it: files in it would be "
+                        "read many times",
+                        subjects=(path,),
+                        hint="remove the link, or name the directories below it by a glob",
+                    )
+
+
 def missing_path(path: str) -> ExecutionError:
     """The error for a resolved path that is not there: with the nearest name that is."""
     if _GLOB.search(path) is not None:
         return ExecutionError(f"no file matches {path}")
     if not is_local_path(path):
         return ExecutionError(f"{path} does not exist")
+    if os.path.islink(path):
+        return _broken_link(path)
     there = Path(path)
     while not there.parent.exists():
         there = there.parent
@@ -78,3 +103,18 @@ def missing_path(path: str) -> ExecutionError:
     if there.parent.is_file():
         hint = f"{there.parent} is a file"
     return ExecutionError(f"{path} does not exist", hint=hint)
+
+
+def _broken_link(path: str) -> ExecutionError:
+    """The error for a symbolic link that leads to no file."""
+    try:
+        os.stat(path)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return ExecutionError(
+                f"{path} is a symbolic link that leads to itself", hint="name the file behind it"
+            )
+    return ExecutionError(
+        f"{path} is a symbolic link to {os.readlink(path)}, which does not exist",
+        hint="name the file behind it",
+    )

@@ -60,6 +60,10 @@ def condition_in(text: str) -> str | None:
 _COLUMN_NUMBER = re.compile(r"(?<=\w)#\d+L?\b")
 
 
+# The setting of Jackson's behind a limit, which nobody can set
+_JACKSON = re.compile(r", from `Stream(?:Read|Write)Constraints\.\w+\(\)`")
+
+
 def first_sentence(text: str) -> ErrorText:
     """A message of Spark's without condition, class name, SQLSTATE and plan, in one line."""
     while True:
@@ -74,7 +78,7 @@ def first_sentence(text: str) -> ErrorText:
         text = _TRY.sub("", text, count=1)
     # After the first line come plans, stacks, and advice about Spark's own settings.
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    line = _COLUMN_NUMBER.sub("", line.rstrip(".:; "))
+    line = _JACKSON.sub("", _COLUMN_NUMBER.sub("", line.rstrip(".:; ")))
     return ErrorText((line[:1].lower() + line[1:] if line[1:2].islower() else line), hint)
 
 

@@ -29,6 +29,7 @@ from runtime.connectors.options.formats import (
     TIME_FORMAT,
     format_of,
     format_option_names,
+    spark_options,
 )
 from runtime.connectors.options.known import FILESYSTEM
 from runtime.detection.lines import PATTERN, REPEATED, SKIP_BELOW
@@ -73,6 +74,8 @@ def validate(spec: TableSpec) -> None:
             raise bad_option(
                 spec, f"'{option}' needs a header, and 'header' is not 'true'", "'header' = 'true'"
             )
+    if file_format == "json":
+        _check_json_encoding(spec)
     formats = [name for name, _ in spec.options if TIME_FORMAT.fullmatch(name)]
     check_options(spec, {**FILESYSTEM, **own}, [*names, *formats])
     check_columns(spec, list(METADATA))
@@ -103,6 +106,19 @@ def _check_pattern(spec: TableSpec, pattern: str, columns: list[TableColumn]) ->
             f"table `{spec.name}`: '{PATTERN}' has no group for column `{column.name}`",
             subjects=(column.name, spec.name),
             hint=f"it has {', '.join(names)}",
+        )
+
+
+def _check_json_encoding(spec: TableSpec) -> None:
+    """Check that Spark can cut JSON in an encoding into lines."""
+    options = spark_options(spec, "json")
+    encoding = options.get("encoding", options.get("charset", ""))
+    is_whole = options.get("multiLine", "false").lower() == "true"
+    if encoding.upper() in ("UTF-16", "UTF-32") and not is_whole:
+        raise bad_option(
+            spec,
+            f"'encoding' is {encoding}, in which JSON of one object a line is not read",
+            "iconv -f UTF-16 -t UTF-8 FILE > NEW writes it in UTF-8",
         )
 
 

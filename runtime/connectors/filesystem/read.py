@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -37,11 +36,20 @@ from runtime.connectors.filesystem.text import (
     text_reading,
 )
 from runtime.connectors.options.checks import bad_option, option_values
-from runtime.connectors.options.formats import SELF_DESCRIBING, format_of, spark_options
+from runtime.connectors.options.formats import (
+    MOST_CSV_COLUMNS,
+    SELF_DESCRIBING,
+    format_of,
+    spark_options,
+)
+from runtime.detection.detect import too_many_fields
+from runtime.detection.json_text import load_json
+from runtime.detection.sample import open_text_bytes
 from runtime.errors import CatalogError, ExecutionError, SqlwinError
-from runtime.files import Files, as_uri, is_local_path
+from runtime.files import Files, LocalFiles, as_uri, is_local_path
 from runtime.names import quoted
 from runtime.scan.paths import (
+    check_links,
     data_files,
     is_glob,
     missing_path,
@@ -50,6 +58,7 @@ from runtime.scan.paths import (
 from runtime.scan.stored_files import StoredFiles
 from runtime.spark.errors import translate, translated_errors
 from runtime.spark.files import files_at, resolve
+from runtime.spark.messages import plain_name
 from runtime.spark.session import is_remote
 from runtime.spec.table import TableColumn, TableSpec
 
@@ -64,6 +73,10 @@ _SKIP_CORRUPT = "spark.sql.files.ignoreCorruptFiles"
 _ATTEMPTS = 3
 # Lines of a JSON file that are looked at for the spelling of its field names
 _SAMPLED_LINES = 100
+# Bytes of the first line whose fields are counted
+_LONGEST_LINE = 1 << 24
+# Characters of a line at fault that an error shows
+_SHOWN_CHARACTERS = 60
 
 
 def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
@@ -197,6 +210,10 @@ def reachable_files(
                 finish_replacing(path)
             if not files.exists(path) and not may_be_unwritten(spec, path):
                 raise missing_path(path)
+    options = spark_options(spec, format_of(option_values(spec)) or "text")
+    if is_local_path(path) and options.get("recursiveFileLookup", "").lower() == "true":
+        with reachable(spec, path):
+            check_links(path)
     is_checked = checked_files(spark, spec) if is_local_path(path) else None
     for file in filter(is_checked, data_files(path)) if is_checked is not None else ():
         with suppress(FileNotFoundError):  # taken away since it was listed
@@ -415,7 +432,7 @@ def _sampled_fields(spark: SparkSession, options: dict[str, str], paths: list[st
         spark.read.format("text").options(**text).load(paths).limit(_SAMPLED_LINES).collect()
     ):
         try:
-            fields = json.loads(row[0])
+            fields = load_json(row[0])
         except ValueError:
             # The reader proper says what is wrong with a line.
             continue
@@ -462,4 +479,35 @@ def explain(spec: TableSpec, origin: str, error: Exception) -> SqlwinError:
         return missing_package(spec, "reads Avro", AVRO_PACKAGE)
     if error.getCondition() == "UNABLE_TO_INFER_SCHEMA":
         return no_columns(spec, origin)
+    if error.getCondition() == "COLUMN_ALREADY_EXISTS":
+        name = plain_name((error.getMessageParameters() or {}).get("columnName", ""))
+        return CatalogError(
+            f"{origin} has several columns {name}: names that differ in case only are one name in "
+            "SQL",
+            subjects=(spec.name,),
+            hint="write the file again with other names",
+        )
+    if (error.getCondition() or "").startswith("MALFORMED_CSV_RECORD"):
+        record = (error.getMessageParameters() or {}).get("badRecord", "")
+        return _malformed(spec, origin, record)
     return translate(error)
+
+
+def _malformed(spec: TableSpec, origin: str, record: str) -> ExecutionError:
+    """The error for a line that Spark's reader of CSV gives up on; `record` may be cut off."""
+    options = spark_options(spec, "csv")
+    path = next(data_files(origin), None) if is_local_path(origin) else None
+    n_fields = 0
+    if path is not None:
+        with suppress(OSError), open_text_bytes(LocalFiles(), path) as file:
+            separator = options.get("sep", options.get("delimiter", ",")).encode()
+            n_fields = file.readline(_LONGEST_LINE).count(separator) + 1
+    if path is not None and n_fields > int(options.get("maxColumns", MOST_CSV_COLUMNS)):
+        return too_many_fields(path, n_fields, options)
+    shown = record if len(record) <= _SHOWN_CHARACTERS else f"{record[:_SHOWN_CHARACTERS]}…"
+    return ExecutionError(
+        f"{origin} has a line that is no CSV: {shown!r}",
+        subjects=(spec.name,),
+        hint="'csv.field-delimiter', 'csv.quote-character' and 'csv.escape-character' say how "
+        "fields are separated",
+    )

@@ -50,7 +50,10 @@ from runtime.spec.table import TableSpec
 # Spark's sign that all files of a directory are there
 _SUCCESS = "_SUCCESS"
 # The reader's, and of no meaning or another one to the writer
-_READER_ONLY = ("mode", "basePath", "enforceSchema", "inferSchema", "mergeSchema", "pathGlobFilter")
+_READER_ONLY = frozenset(
+    "mode basePath enforceSchema inferSchema maxNumLen maxStringLen mergeSchema "
+    "pathGlobFilter".split()
+)
 
 
 def write_files(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:

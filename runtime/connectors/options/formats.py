@@ -85,6 +85,11 @@ FLINK_OPTIONS: Mapping[str, Mapping[str, Option]] = {
         "text.skip-lines": Option("number of lines at the top to skip", whole_number(0)),
     },
 }
+# Fields of a line that Spark's reader of CSV accepts, unless an option says otherwise
+MOST_CSV_COLUMNS = 20_480
+# Characters of a string and digits of a number that JSON may have; Spark's own limits are lower
+_MOST_JSON_STRING = str(2**31 - 1)
+MOST_JSON_DIGITS = 100_000
 # How times of a column are written: `fields.<column>.format`, for formats of text and Parquet
 TIME_FORMAT = re.compile(r"fields\.(?P<column>.+)\.format", re.IGNORECASE)
 # What it may be beside a pattern and ISO-8601, and how many microseconds one of that is
@@ -135,7 +140,8 @@ SPARK_OPTIONS: Mapping[str, tuple[str, ...]] = {
         "json": _TEXTUAL + " allowBackslashEscapingAnyCharacter allowComments "
         "allowNonNumericNumbers allowNumericLeadingZeros allowSingleQuotes "
         "allowUnquotedControlChars allowUnquotedFieldNames columnNameOfCorruptRecord "
-        "dropFieldIfAllNull ignoreNullFields mode multiLine prefersDecimal primitivesAsString "
+        "dropFieldIfAllNull ignoreNullFields maxNestingDepth maxNumLen maxStringLen mode "
+        "multiLine prefersDecimal primitivesAsString "
         "samplingRatio charset",
     }.items()
 }
@@ -241,6 +247,12 @@ def spark_options(spec: TableSpec, file_format: str) -> dict[str, str]:
         defaults["mode"] = "PERMISSIVE" if ignores else "FAILFAST"
     if file_format == "csv":
         defaults |= {"escape": '"', **_csv_options(flink)}
+    if file_format == "json":
+        defaults |= {"maxNumLen": str(MOST_JSON_DIGITS), "maxStringLen": _MOST_JSON_STRING}
+        encoding = said.get("encoding", said.get("charset", "")).lower()
+        if encoding not in ("", "utf-8") and said.get("multiLine", "false").lower() != "true":
+            # Spark asks for it in any other encoding
+            defaults["lineSep"] = "\n"
     if file_format == "json" and "json.encode.ignore-null-fields" in flink:
         defaults["ignoreNullFields"] = flink["json.encode.ignore-null-fields"]
     return {**defaults, **said}

@@ -1,0 +1,78 @@
+"""JSON as Python reads it, and what in it exceeds the limits of Spark's reader."""
+
+from __future__ import annotations
+
+import json
+import re
+from json.decoder import JSONDecoder
+from typing import Any
+
+from runtime.connectors.options.formats import MOST_JSON_DIGITS
+
+# Levels of arrays and objects that Spark's reader accepts, unless an option says otherwise
+MOST_LEVELS = 1000
+# Digits of the widest DECIMAL
+_MOST_DIGITS = 38
+_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
+_BRACKETS = re.compile(rf"{_TEXT.pattern}|[\[{{]|[\]}}]")
+_NUMBER = re.compile(r"\d+")
+
+
+class NestedTooDeepError(ValueError):
+    """Arrays and objects in a JSON text are nested deeper than Python or Spark reads."""
+
+
+def load_json(text: str) -> Any:
+    """Return the value of a JSON text.
+
+    An integer that no type of SQL holds is a str: Python would refuse one of 5,000 digits.
+
+    Raises:
+        NestedTooDeepError: it is nested too deeply.
+        ValueError: it is no JSON.
+    """
+    try:
+        return _DECODER.decode(text)
+    except RecursionError as error:
+        raise NestedTooDeepError(_too_deep(text)) from error
+
+
+def load_json_at(text: str, start: int) -> tuple[Any, int]:
+    """Return the value that begins at a place of a text, and where it ends. See `load_json`."""
+    try:
+        return _DECODER.raw_decode(text, start)
+    except RecursionError as error:
+        raise NestedTooDeepError(_too_deep(text[start:])) from error
+
+
+def excess_of(text: str) -> tuple[str, str] | None:
+    """What a JSON text has more of than Spark's reader accepts, and the option that allows it."""
+    depth = nesting_depth(text)
+    if depth > MOST_LEVELS:
+        return _too_deep(text), f"'json.maxNestingDepth' = '{depth}'"
+    longest = max(map(len, _NUMBER.findall(_TEXT.sub("", text))), default=0)
+    if longest > MOST_JSON_DIGITS:
+        return f"has a number of {longest:,} digits", f"'json.maxNumLen' = '{longest}'"
+    return None
+
+
+def nesting_depth(text: str) -> int:
+    """The most arrays and objects that enclose a place of a JSON text, which may be cut off."""
+    depth = deepest = 0
+    for token in _BRACKETS.finditer(text):
+        if (first := token[0][0]) == '"':
+            continue
+        depth += 1 if first in "[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _too_deep(text: str) -> str:
+    return f"is nested {nesting_depth(text):,} levels deep"
+
+
+def _integer(text: str) -> int | str:
+    return int(text) if len(text.lstrip("-")) <= _MOST_DIGITS else text
+
+
+_DECODER: JSONDecoder = json.JSONDecoder(parse_int=_integer)
