@@ -38,6 +38,7 @@ from sqlwin.catalog.definitions import Definitions, refuse_kept_table
 from sqlwin.catalog.entries import MaterializedTable, Name
 from sqlwin.catalog.files import refuse_remote_state
 from sqlwin.config.config import Config
+from sqlwin.execution.double_quotes import check_double_quotes
 from sqlwin.execution.explain import Explanations
 from sqlwin.execution.explain_formats import render
 from sqlwin.execution.inserts import fitted_rows, insert_target
@@ -383,6 +384,7 @@ class Runner:
     def _spark_statement(self, text: str) -> Result:
         refuse_kept_table(self.catalog, text)
         self.catalog.show_all(words(text))
+        check_double_quotes(text, self.catalog)
         errors = self.plans.errors_of(text)
         with errors:
             check_loaded_code(self.spark, text)

@@ -1,0 +1,83 @@
+"""Text in double quotes in the statements that Spark runs as they are: UPDATE, DELETE, MERGE, CTAS.
+
+Queries are checked when they are bound, see `planner.sql.double_quotes`. Of these statements only
+tokens are known, so the columns are those of all tables that they name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+from planner.sql.build import relation, select_all_from
+from planner.sql.double_quotes import double_quotes_error
+from runtime.errors import AnalysisError, Position
+from sqlwin.catalog.catalog import SessionCatalog
+from sqlwin.parser.base import STRINGS, is_word
+from sqlwin.parser.parser import tokenize
+
+_CHECKED = ("DELETE", "FROM", "INSERT", "MERGE", "SELECT", "UPDATE", "WITH")
+_BEFORE_TABLES = ("FROM", "INTO", "JOIN", "TABLE", "UPDATE", "USING")
+
+
+def check_double_quotes(text: str, catalog: SessionCatalog) -> None:
+    """Refuse text in double quotes that equals a column of a table in the statement.
+
+    Args:
+        text: a statement for Spark.
+        catalog: the tables; Spark must see those of the session that the statement names.
+
+    Raises:
+        AnalysisError: with the place in the text, and both ways to write what is meant.
+    """
+    if '"' not in text:
+        return
+    tokens = tokenize(text)
+    texts = [
+        token
+        for token in tokens[_first_checked(tokens) :]
+        if token.token_type in STRINGS and text[token.start] == '"'
+    ]
+    if not texts:
+        return
+    columns: dict[str, str] = {}
+    for name in dict.fromkeys(_tables(tokens)):
+        with suppress(AnalysisError):  # no table: Spark says so
+            query = select_all_from(relation(*name))
+            columns |= {c.name.lower(): c.name for c in catalog.analyze(query, {})}
+    for token in texts:
+        column = columns.get(token.text.lower())
+        if column is not None:
+            error = double_quotes_error(exp.Literal.string(token.text), column, "")
+            error.position = Position.at(text, token.start, token.end - token.start + 1)
+            error.sql = text
+            raise error
+
+
+def _first_checked(tokens: list[Token]) -> int:
+    """The number of the token from which on double quotes may be meant as names of columns.
+
+    Options of tables, which stand before the query of CREATE TABLE, are strings.
+    """
+    if any(is_word(tokens, 0, word) for word in _CHECKED):
+        return 0
+    starts = (i for i in range(len(tokens)) if is_word(tokens, i, "AS"))
+    queries = (i for i in starts if any(is_word(tokens, i + 1, w) for w in ("SELECT", "WITH")))
+    return next(queries, len(tokens)) if is_word(tokens, 0, "CREATE") else len(tokens)
+
+
+def _tables(tokens: list[Token]) -> Iterator[tuple[str, ...]]:
+    """The names that stand where a table may; some of them may be none."""
+    for i, token in enumerate(tokens[:-1]):
+        if token.text.upper() not in _BEFORE_TABLES or token.token_type in STRINGS:
+            continue
+        name = [tokens[i + 1].text]
+        i += 2
+        while i + 1 < len(tokens) and tokens[i].token_type == TokenType.DOT:
+            name.append(tokens[i + 1].text)
+            i += 2
+        if len(name) <= 3:
+            yield tuple(name)
