@@ -290,7 +290,7 @@ def test_messages_of_a_schema_registry_are_read_by_the_windows_task(
             rows_of(fresh_session, query.format(hint=""))
         assert caught.value.message == (
             "table `bids`: topic 'avro', partition 0, offset 0: the message cannot be read as Avro: "
-            "it ends before its schema does"
+            "it does not match its schema: it ends too early"
         )
 
 
