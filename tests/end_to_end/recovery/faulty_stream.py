@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Any
 
 import sqlwin
-from runtime.connectors import stream_sinks
 from runtime.files import LocalFiles
+from runtime.sinks import stream_sinks
 from sqlwin.execution.streams import handle, reports
 from tests.end_to_end.recovery.killed_stream import (
     CONF,
