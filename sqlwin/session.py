@@ -179,18 +179,6 @@ class Session:
             except SqlwinError as error:
                 raise place.placed(error) from error
 
-    @property
-    def take_interrupt(self) -> Callable[[], bool]:
-        """Asked, while a SELECT or EXPLAIN ANALYZE runs a stream, whether it is to end now.
-
-        For programs in which Ctrl-C raises no KeyboardInterrupt in the thread of the session.
-        """
-        return self._runner.explanations.take_interrupt
-
-    @take_interrupt.setter
-    def take_interrupt(self, ask: Callable[[], bool]) -> None:
-        self._runner.explanations.take_interrupt = ask
-
     def explain(
         self,
         sql: str,
@@ -219,7 +207,7 @@ class Session:
             raise AnalysisError(
                 f"there is no explain mode `{mode}`", hint=f"the modes are: {', '.join(MODES)}"
             )
-        documents = self.query_documents(sql, file, analyze=analyze, params=params)
+        documents = self._query_documents(sql, file, analyze=analyze, params=params)
         return Explanation(Document(documents), mode)
 
     def explain_queries(
@@ -235,10 +223,10 @@ class Session:
         Raises:
             SqlwinError: the SQL is wrong, or a run fails.
         """
-        documents = self.query_documents(sql, file, analyze=analyze, params=params)
+        documents = self._query_documents(sql, file, analyze=analyze, params=params)
         return [to_json(query) for query in documents]
 
-    def query_documents(
+    def _query_documents(
         self,
         sql: str,
         file: str | None = None,
@@ -357,14 +345,6 @@ class Session:
             return None
         data = interactive_variables().get(name)
         return dataframe_of(self._spark, data, name) if can_be_rows(data) else None
-
-    @property
-    def rows_scanned(self) -> int:
-        """How many rows sqlwin's own scan has read for the statement that ran last, or runs now.
-
-        Those of tasks that are complete. What Spark reads is not among them.
-        """
-        return self._runner.rows_scanned
 
     @property
     def streams(self) -> Streams:
@@ -507,7 +487,7 @@ class Session:
         self._page = serve(watched, port)
         return self._page
 
-    def close_page(self) -> None:
+    def _close_page(self) -> None:
         """Serve the page of this session no more, if there is one."""
         if self._page is not None:
             self._page.close()
@@ -521,7 +501,7 @@ class Session:
         if self._is_closed:
             return
         self.streams.stop_all()
-        self.close_page()
+        self._close_page()
         self._is_closed = True
         self._leave_spark()
 

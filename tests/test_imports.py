@@ -140,6 +140,7 @@ MAY_IMPORT = {
         "runtime runtime.batch runtime.connectors runtime.frames runtime.spark runtime.spec "
         "sqlwin.dataframes sqlwin.display sqlwin.execution pandas polars pyarrow pyspark rich"
     ),
+    "sqlwin.control": "planner.explain sqlwin.session sqlwin.statements",
     "sqlwin.inputs": "runtime.errors runtime.spark runtime.spec sqlwin.dataframes pyarrow pyspark",
     "sqlwin.dataframes": "runtime.errors runtime.spark py4j pyspark",
     "sqlwin.ui": (
@@ -165,14 +166,14 @@ MAY_IMPORT = {
     ),
     "sqlwin.engine": "runtime runtime.spark sqlwin.config sqlwin.console py4j pyspark",
     "sqlwin.repl": (
-        "planner.rules runtime runtime.spark runtime.spec sqlwin.config sqlwin.console "
+        "planner.rules runtime runtime.spark runtime.spec sqlwin.config sqlwin.console sqlwin.control "
         "sqlwin.display "
         "sqlwin.help sqlwin.parser sqlwin.session sqlwin.statements prompt_toolkit pyarrow "
         "pygments rich"
     ),
     "sqlwin.cli": (
         "planner.explain planner.sql runtime runtime.connectors.options runtime.spark runtime.spec "
-        "runtime.spark.start_workers sqlwin sqlwin.config sqlwin.console sqlwin.display "
+        "runtime.spark.start_workers sqlwin sqlwin.config sqlwin.console sqlwin.control sqlwin.display "
         "sqlwin.engine sqlwin.execution sqlwin.help sqlwin.parser sqlwin.repl sqlwin.session "
         "sqlwin.statements click py4j pyarrow pyspark rich"
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from rich.console import Console
 from planner.explain.document import Document, QueryDocument
 from runtime.errors import SqlwinError
 from sqlwin.console.scripts import Script
+from sqlwin.control import SessionControl
 from sqlwin.display.progress import ProgressBar
 from sqlwin.execution.explain_formats import render
 from sqlwin.execution.offline import NeedsSpark, OfflineSession
@@ -101,17 +102,22 @@ def explain_scripts(
 def _queries(
     session: Session | OfflineSession, script: Script, piece: StatementText, analyze: bool
 ) -> tuple[QueryDocument, ...]:
-    """What there is to explain of one statement; empty if it was executed instead."""
+    """Return what one statement has to explain; empty if it was executed instead."""
+    documents_of: Callable[..., tuple[QueryDocument, ...]]
+    if isinstance(session, OfflineSession):
+        documents_of = session.query_documents
+    else:
+        documents_of = SessionControl(session).query_documents
     params = None if script.params is None else used_in(piece.text, script.params)
     with _placed(script, piece.text, piece.offset):
         check_parameters(piece.text, params)
         try:
             statement = parse_statement(bind_parameters(piece.text, params).text)
         except SqlwinError:  # said again, with its place in the text as it was written
-            return session.query_documents(piece.text, params=params)
+            return documents_of(piece.text, params=params)
         inner = statement.statement if isinstance(statement, Explain) else statement
         if not isinstance(inner, SparkStatement) or _prepares(inner.text):
-            return session.query_documents(piece.text, analyze=analyze, params=params)
+            return documents_of(piece.text, analyze=analyze, params=params)
     prefix = "" if inner is not statement else "EXPLAIN "
     text = prefix + piece.text
     with _placed(script, text, piece.offset - len(prefix)):

@@ -22,6 +22,7 @@ from sqlwin.cli.options import connect
 from sqlwin.console.failures import stopped_by_signals
 from sqlwin.console.formats import elapsed, writer_of
 from sqlwin.console.scripts import Script
+from sqlwin.control import SessionControl
 from sqlwin.display.output import AtomicFile
 from sqlwin.display.progress import ProgressBar
 from sqlwin.display.spark_tasks import spark_task_counts
@@ -274,12 +275,13 @@ def opened_session(
         with bar.waiting("Starting Spark"):
             session = connect(spark)
         start_workers(session.spark)
+        control = SessionControl(session)
         is_over = threading.Event()
         try:
             group = f"sqlwin-{uuid4().hex}"
             begin_group(session.spark, group)
             with stopped_by_signals(lambda: cancel_jobs(session, group, is_over.is_set)):
-                bar.counts = spark_task_counts(session.spark, lambda: session.rows_scanned)
+                bar.counts = spark_task_counts(session.spark, lambda: control.rows_scanned)
                 try:
                     yield session, bar
                 except KeyboardInterrupt:
@@ -290,7 +292,7 @@ def opened_session(
                     raise
         finally:
             is_over.set()
-            session.close_page()
+            control.close_page()
             # Spark takes a second to stop, and the process ends here: nobody is to wait for that.
             # Streams are to come to the end of their micro-batches, though.
             if session.streams.may_run or not let_jvm_end():

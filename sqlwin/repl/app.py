@@ -30,6 +30,7 @@ from sqlwin.console.failures import (
     signals_handled,
 )
 from sqlwin.console.scripts import Script
+from sqlwin.control import SessionControl
 from sqlwin.repl import commands, toolbar
 from sqlwin.repl.commands import ReplOptions
 from sqlwin.repl.completion.names import KnownNames
@@ -286,11 +287,12 @@ class Repl:
         """Run statements one after the other; False if Ctrl-C has ended one, and those after it."""
         from sqlwin.display.spark_tasks import spark_task_counts
 
+        control = SessionControl(session)
         presenter = self._shown()
         bar = presenter.bar
-        session.take_interrupt = self.thread.take_interrupt
+        control.take_interrupt = self.thread.take_interrupt
         if bar.counts is None:
-            bar.counts = spark_task_counts(session.spark, lambda: session.rows_scanned)
+            bar.counts = spark_task_counts(session.spark, lambda: control.rows_scanned)
         bar.restart_clock()
         started = time.monotonic()
         results = session.execute_iter(text, file, params=self._params_of(text))

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sqlwin
+from sqlwin.control import SessionControl
 from tests.explain.documents import check_document
 from tests.explain.test_analyze import operators
 
@@ -131,7 +132,7 @@ def test_a_stream_without_an_end_is_measured_for_a_while(fresh_session: sqlwin.S
         return len(asked) == 8
 
     fresh_session.execute("SET 'sqlwin.analyze.duration' = '0 s'")
-    fresh_session.take_interrupt = take_interrupt
+    SessionControl(fresh_session).take_interrupt = take_interrupt
     [query] = fresh_session.explain_queries(ticks, analyze=True)
     assert query["analysis"]["stream"]["ended"] == "interrupt"
     assert fresh_session.streams.running() == []

@@ -11,6 +11,7 @@ import pytest
 
 import sqlwin
 from planner.explain.document import Document, to_json
+from sqlwin.control import SessionControl
 from sqlwin.execution.explain_formats import render
 from tests import goldens
 from tests.explain.documents import check_document
@@ -29,7 +30,7 @@ def test_plan_is_the_golden_one(case: Path, flights: sqlwin.Session, update_gold
     texts = []
     for strategy in strategies:
         flights.execute(f"SET 'table.optimizer.agg-phase-strategy' = '{strategy}'")
-        document = Document(flights.query_documents(sql))
+        document = Document(SessionControl(flights).query_documents(sql))
         check_document(to_json(document))
         explained = render(document, "text")
         texts.append(f"-- table.optimizer.agg-phase-strategy = {strategy}\n{explained}")

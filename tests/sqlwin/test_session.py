@@ -403,3 +403,21 @@ def test_jobs_are_described_by_the_pipelines_name_and_the_statement(db: sqlwin.S
     db.execute("SET 'pipeline.name' = 'nightly'; SELECT\n 1")
     described = db.spark.sparkContext.getLocalProperty("spark.job.description")
     assert described == "nightly: SELECT 1"
+
+
+def test_a_session_shows_its_users_what_is_for_them() -> None:
+    assert {name for name in dir(sqlwin.Session) if not name.startswith("_")} == {
+        "close",
+        "execute",
+        "execute_iter",
+        "explain",
+        "explain_queries",
+        "register",
+        "register_aggregate",
+        "register_function",
+        "spark",
+        "sql",
+        "streams",
+        "ui",
+        "windows",
+    }

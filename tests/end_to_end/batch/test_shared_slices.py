@@ -15,6 +15,7 @@ from pyspark.util import InheritableThread
 
 from runtime.errors import SqlwinError
 from runtime.spark.jobs import begin_group, cancel_group
+from sqlwin.control import SessionControl
 from tests.end_to_end.batch.test_windows_against_oracle import AGGREGATES, random_rows
 from tests.marks import among
 from tests.oracle import MINUTE_US, OracleWindow, expected, same_rows
@@ -175,7 +176,7 @@ def test_a_statement_set_reads_its_table_once_and_keeps_nothing(
     [result] = session.execute(f"EXECUTE STATEMENT SET BEGIN {' '.join(inserts)} END")
     if is_scanned:
         assert during == [before] * 4
-        assert session.rows_scanned == data.num_rows
+        assert SessionControl(session).rows_scanned == data.num_rows
     else:
         assert during == [before + 1] * 4
     assert cached_rdds(session) == before

@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sqlwin.control import SessionControl
+
 QUERY = """
     SELECT window_start, COUNT(*) AS n
     FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECONDS))
@@ -51,15 +53,15 @@ def test_rows_without_a_time_are_reported_with_an_insert(events: Any) -> None:
 def test_rows_that_the_scan_reads_are_counted_once_for_all_inserts_of_a_set(events: Any) -> None:
     (result,) = events.execute(QUERY)
     assert len(result.rows) == 10
-    assert events.rows_scanned == 100
+    assert SessionControl(events).rows_scanned == 100
     inserts = [
         f"INSERT INTO sink SELECT window_start, n FROM ({QUERY.replace('10', seconds)});"
         for seconds in ("10", "30")
     ]
     events.execute(f"EXECUTE STATEMENT SET BEGIN {' '.join(inserts)} END")
-    assert events.rows_scanned == 100
+    assert SessionControl(events).rows_scanned == 100
     events.execute("SHOW TABLES")
-    assert events.rows_scanned == 0
+    assert SessionControl(events).rows_scanned == 0
 
 
 def test_a_small_buffer_and_a_set_spread_give_the_same_rows(events: Any) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import sqlwin
+from sqlwin.control import SessionControl
 
 FLIGHTS = "CREATE TABLE flights WITH ('connector' = 'filesystem', 'path' = 'queries/data/flights.parquet');"
 REQUESTS = """
@@ -53,7 +54,7 @@ class Page:
 @pytest.fixture
 def page(fresh_session: sqlwin.Session) -> Iterator[Page]:
     yield Page(fresh_session)
-    fresh_session.close_page()
+    SessionControl(fresh_session).close_page()
 
 
 @pytest.mark.long

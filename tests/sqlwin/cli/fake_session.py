@@ -103,6 +103,7 @@ class FakeSession:
         self.closed = False
         self.streams = Streams()
         self.take_interrupt: Callable[[], bool] = lambda: False
+        self._runner = SimpleNamespace(explanations=self, rows_scanned=0)
         self.spark = SimpleNamespace(
             interruptAll=self._interrupt,
             interruptTag=lambda tag: self._interrupt(),
@@ -134,7 +135,7 @@ class FakeSession:
         self.executed.append(script)
         return [FakeResult(script, "explain", text=f"Spark's plan of {script}")]
 
-    def query_documents(
+    def _query_documents(
         self, sql: str, *, analyze: bool = False, params: dict[str, object] | None = None
     ) -> tuple[QueryDocument, ...]:
         sql = bind_parameters(sql, params).text
@@ -197,7 +198,7 @@ class FakeSession:
     def ui(self, port: int | None = None) -> SimpleNamespace:
         return SimpleNamespace(url=f"http://127.0.0.1:{4050 if port is None else port}/?token=t")
 
-    def close_page(self) -> None:
+    def _close_page(self) -> None:
         pass
 
     def close(self) -> None:

@@ -1,0 +1,52 @@
+"""What the command line, the prompt and tests ask of a session; without Spark's import."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from planner.explain.document import QueryDocument
+    from sqlwin.session import Session
+    from sqlwin.statements.parameters import Params
+
+
+class SessionControl:
+    """What programs around a session use beyond its public methods."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    @property
+    def rows_scanned(self) -> int:
+        """Number of rows that sqlwin's own scan has read for the last or current statement.
+
+        Rows count when their task is complete. Rows that Spark reads do not.
+        """
+        return self._session._runner.rows_scanned
+
+    @property
+    def take_interrupt(self) -> Callable[[], bool]:
+        """Asked, while a SELECT or EXPLAIN ANALYZE runs a stream, whether it has to end now.
+
+        For programs in which Ctrl-C raises no KeyboardInterrupt in the thread of the session.
+        """
+        return self._session._runner.explanations.take_interrupt
+
+    @take_interrupt.setter
+    def take_interrupt(self, ask: Callable[[], bool]) -> None:
+        self._session._runner.explanations.take_interrupt = ask
+
+    def query_documents(
+        self, sql: str, *, analyze: bool = False, params: Params | None = None
+    ) -> tuple[QueryDocument, ...]:
+        """Return what `Session.explain` shows, as documents.
+
+        Raises:
+            SqlwinError: the SQL is wrong, or a run fails.
+        """
+        return self._session._query_documents(sql, analyze=analyze, params=params)
+
+    def close_page(self) -> None:
+        """Stop serving the page of the session, if there is one."""
+        self._session._close_page()
