@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import html
 import queue
-import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cached_property
 from importlib.util import find_spec
 from math import inf
 from typing import TYPE_CHECKING, Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row
@@ -36,6 +33,7 @@ from runtime.batch.in_process import RowsHere
 from runtime.connectors.writing import KIND_COLUMN
 from runtime.errors import ExecutionError, MissingPackageError
 from runtime.frames.arrow_rows import ArrowRows
+from runtime.frames.arrow_tables import arrow_zone, as_of_schema, schema_in_zone, session_zone
 from runtime.frames.blobs import numbered, row_blobs
 from runtime.frames.scan_counts import StatementScanCounts
 from runtime.spark.private import unless_missing
@@ -45,6 +43,7 @@ from runtime.spec.stream import ROW_KIND
 from sqlwin.dataframes import with_translated_errors
 from sqlwin.display.html_table import MOST_ROWS, html_table
 from sqlwin.display.plan_page import plan_frame
+from sqlwin.display.python_values import leaves_calendar, python_rows, python_values
 from sqlwin.display.table import DEFAULT_MAX_ROWS, print_table, write_stream_table
 
 if TYPE_CHECKING:
@@ -101,6 +100,8 @@ class Result:
         text: the explanation of kind `explain`.
         document: the same as data, see docs/explain.md.
         row_count: how many rows an INSERT wrote, if known.
+        time_zone: the session's when the statement was run, in which its instants are; empty: that
+            of the DataFrame's session.
         statement_notes: what is known beside its rows before these are computed; see `notes`.
         errors: translates what the rows fail with when they are asked for.
         scan_counts: where rows are counted while they are read.
@@ -119,6 +120,7 @@ class Result:
     text: str = ""
     document: dict[str, Any] | None = None
     row_count: int | None = None
+    time_zone: str = ""
     statement_notes: tuple[str, ...] = ()
     errors: StatementErrors | None = None
     scan_counts: StatementScanCounts | None = None
@@ -191,23 +193,29 @@ class Result:
     def rows(self) -> list[Row]:
         """All rows, in memory.
 
+        A TIMESTAMP_LTZ is a datetime in the session's time zone, a TIMESTAMP one without a zone.
+        A date or time outside the years 1 to 9999, where Python's end, is its text.
+
         Raises:
             ExecutionError: they are unbounded.
         """
         self._check_bounded("batches() gives its rows as they come; INSERT INTO keeps them")
-        is_here = self.open_stream is not None or self.here is not None
-        if not is_here and self._frame is not None:
-            with self._failures():
-                return list(self._computed(self._frame.collect))
-        return [row for batch in self.batches() for row in _rows_of(batch)]
+        return [row for batch in self.batches() for row in python_rows(batch)]
 
     def batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
         """The rows as Arrow batches of bounded size; at most `limit` rows.
 
         Without a limit the partitions come one after another, so that memory holds a few of
         them and never the whole result. Rows of streams come as windows close, and the stream is
-        stopped when no more are asked for.
+        stopped when no more are asked for. Instants are in the session's time zone.
         """
+        with self._failures():
+            schema = self._arrow_schema()
+        for batch in self._batches(limit):
+            yield batch if schema is None else as_of_schema(batch, schema)
+
+    def _batches(self, limit: int | None) -> Iterator[pa.RecordBatch]:
+        """The rows as they come; zones and nullability differ by the road."""
         if self.open_stream is not None:
             yield from _streamed(self.open_stream, limit)
             return
@@ -225,9 +233,9 @@ class Result:
         if self._frame is None:
             return
         if limit is None and self.arrow_rows is not None:
-            blobs, schema = self.arrow_rows.blobs(), self._arrow_schema()
+            blobs = self.arrow_rows.blobs()
         else:
-            frame, schema = arrow_ready(self._frame), None
+            frame = arrow_ready(self._frame)
             if limit is not None or _most_rows(frame) <= _AT_ONCE:
                 frame = frame if limit is None else frame.limit(limit)
                 yield from self._computed(frame.toArrow).to_batches()
@@ -235,11 +243,7 @@ class Result:
             blobs = row_blobs(numbered(frame))  # Spark's Arrow has no two columns of one name
         rows = self._computed(lambda: blobs.toLocalIterator(prefetchPartitions=True))
         while (row := self._computed(lambda: next(rows, None))) is not None:
-            for batch in pa.ipc.open_stream(row.rows):
-                if schema is None:
-                    yield batch.rename_columns(self.columns)
-                else:
-                    yield _as_of_schema(batch, schema)
+            yield from pa.ipc.open_stream(row.rows)
 
     def to_arrow(self, limit: int | None = None) -> pa.Table:
         """The rows as an Arrow table, with the types that SQL gave them.
@@ -264,9 +268,7 @@ class Result:
         if schema is None:
             assert self.table is not None
             return pa.Table.from_batches(self.batches(limit), self.table.schema)
-        return pa.Table.from_batches(
-            (_as_of_schema(batch, schema) for batch in self.batches(limit)), schema
-        )
+        return pa.Table.from_batches(self.batches(limit), schema)
 
     def to_pandas(self, limit: int | None = None) -> pd.DataFrame:
         """The rows as a pandas DataFrame; `limit` as in `to_arrow`.
@@ -350,11 +352,11 @@ class Result:
     def _arrow_schema(self) -> pa.Schema | None:
         """The types of a query's rows; None where no DataFrame stands behind them."""
         if self.here is not None:
-            return self.here.schema
+            return schema_in_zone(self.here.schema, arrow_zone(self.time_zone))
         if self._frame is None:
             return None
         frame = self._frame if self.open_stream is not None else arrow_ready(self._frame)
-        zone = known_zone(str(frame.sparkSession.conf.get("spark.sql.session.timeZone")))
+        zone = arrow_zone(self.time_zone) if self.time_zone else session_zone(frame)
         schema = to_arrow_schema(frame.schema, timezone=zone)
         return pa.schema([f.with_name(n) for f, n in zip(schema, self.columns, strict=True)])
 
@@ -400,25 +402,6 @@ def _missing(package: str, for_what: str) -> MissingPackageError:
     )
 
 
-def known_zone(zone: str) -> str:
-    """A time zone as Python knows it; UTC for one that it does not, such as Java's `GMT+8`."""
-    if re.fullmatch(r"[+-]\d\d:\d\d", zone):
-        return zone
-    try:
-        return ZoneInfo(zone).key
-    except (ZoneInfoNotFoundError, ValueError):
-        return "UTC"
-
-
-def _as_of_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The same columns with the types of a schema: zones and nullability differ by the road."""
-    columns = [
-        column if column.type == field.type else column.cast(field.type)
-        for column, field in zip(batch.columns, schema, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
 def _as_pandas(table: pa.Table) -> pd.DataFrame:
     """The table in pandas' types; what Arrow holds of a column is let go once it was copied."""
     with_nulls = [
@@ -429,6 +412,10 @@ def _as_pandas(table: pa.Table) -> pd.DataFrame:
     whole = {i: table.column(i).to_pandas(types_mapper=_nullable_type) for i in with_nulls}
     for i in with_nulls:
         table = table.set_column(i, table.column_names[i], pa.nulls(table.num_rows))
+    for i, column in enumerate(table.columns):
+        if any(leaves_calendar(chunk) for chunk in column.chunks):
+            whole[i] = [value for chunk in column.chunks for value in python_values(chunk)]
+            table = table.set_column(i, table.column_names[i], pa.nulls(table.num_rows))
     frame: pd.DataFrame = table.to_pandas(
         split_blocks=True, self_destruct=True, maps_as_pydicts="strict"
     )
@@ -478,24 +465,6 @@ def _streamed(opened: OpenStream, limit: int | None) -> Iterator[pa.RecordBatch]
     finally:
         is_read.clear()
         stream.stop(at_once=True)
-
-
-def _rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
-    named = Row(*batch.schema.names)  # two columns may have one name
-    columns = [_as_collected(column.to_pylist()) for column in batch.columns]
-    for values in zip(*columns, strict=True):
-        yield named(*values)
-
-
-def _as_collected(value: Any) -> Any:
-    """The value as Spark's `collect` has it: instants on the wall clock, without a zone."""
-    if isinstance(value, datetime) and value.tzinfo is not None:
-        return value.astimezone().replace(tzinfo=None)
-    if isinstance(value, list):
-        return [_as_collected(each) for each in value]
-    if isinstance(value, dict):
-        return {name: _as_collected(each) for name, each in value.items()}
-    return value
 
 
 def _most_rows(frame: DataFrame) -> float:

@@ -1,23 +1,25 @@
 """The connector 'print': one line a row, `+I[1, x]`, as Flink's print sink writes them.
 
 Values are spelled as Java spells them: NULL is `null`, timestamps without zone as LocalDateTime
-(`2024-01-01T10:00`), with zone as Instant (`2024-01-01T10:00:00Z`), nested rows as `+I[...]`.
+(`2024-01-01T10:00`), with zone as the OffsetDateTime of the session's time zone
+(`2024-01-01T11:00:00+01:00`, in UTC `2024-01-01T10:00:00Z`), nested rows as `+I[...]`. Times come
+to Python as numbers, since its own end with the years 1 and 9999.
 """
 
 from __future__ import annotations
 
-import datetime as dt
 import sys
 from decimal import Decimal
 from functools import partial
 from typing import TextIO
 
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
     DataType,
+    DateType,
     MapType,
     StructType,
     TimestampNTZType,
@@ -28,11 +30,18 @@ from runtime.connectors.columns import check_plain_table
 from runtime.connectors.connector import Connector, StreamWriter, WriteBatch
 from runtime.connectors.options.checks import idle_options, option_values
 from runtime.connectors.options.known import PRINT
+from runtime.frames.wall_clock import timestamp_ntz_us_sql
+from runtime.names import quoted
+from runtime.spec.figures import date_text
 from runtime.spec.stream import ROW_KIND
 from runtime.spec.table import TableSpec
 
-_EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  # wall-clock arithmetic
-_LEFT_TO_PYTHON = (ArrayType, MapType, StructType, BinaryType, TimestampNTZType)
+_DAY_US = 86_400_000_000
+# Types whose values Python spells; Spark spells the others as Java does
+_LEFT_TO_PYTHON = (
+    *(ArrayType, MapType, StructType, BinaryType, DateType, TimestampNTZType, TimestampType),
+)
+_TIMES = (DateType, TimestampNTZType, TimestampType)
 
 
 def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
@@ -56,14 +65,19 @@ def _print_rows(dataframe: DataFrame, spec: TableSpec, output: TextIO) -> int:
     identifier = option_values(spec).get("print-identifier", "")
     prefix = f"{identifier}> " if identifier else ""
     types = [field.dataType for field in dataframe.schema.fields]
-    spelled = dataframe.toDF(*(f"_{position}" for position in range(len(types))))
-    spelled = spelled.select(
-        *(_spelled(F.col(name), t) for name, t in zip(spelled.columns, types, strict=True))
+    numbered = dataframe.toDF(*(f"_{position}" for position in range(len(types))))
+    spelled = numbered.select(
+        *(
+            F.expr(_numbers(quoted(name), t))
+            if isinstance(t, _LEFT_TO_PYTHON)
+            else F.col(name).cast("string")
+            for name, t in zip(numbered.columns, types, strict=True)
+        )
     )
     n_rows = 0
     has_kind = ROW_KIND in dataframe.columns
     for row in spelled.toLocalIterator():
-        cells = [_top(value, t) for value, t in zip(row, types, strict=True)]
+        cells = [_java(value, t) for value, t in zip(row, types, strict=True)]
         kind = cells.pop(0) if has_kind else "+I"
         output.write(f"{prefix}{kind}[{', '.join(cells)}]\n")
         n_rows += 1
@@ -71,33 +85,66 @@ def _print_rows(dataframe: DataFrame, spec: TableSpec, output: TextIO) -> int:
     return n_rows
 
 
-def _spelled(column: Column, data_type: DataType) -> Column:
-    """What Spark spells as Java does goes to Python as text; instants go as microseconds."""
-    if isinstance(data_type, TimestampType):
-        return F.unix_micros(column)
-    return column if isinstance(data_type, _LEFT_TO_PYTHON) else column.cast("string")
+def _numbers(value: str, data_type: DataType, depth: int = 0) -> str:
+    """SQL of a value whose times are numbers: days or microseconds since 1970.
+
+    An instant is an array of two, the other one on the wall clock of the session's time zone; a map
+    is an array of its entries.
+    """
+    match data_type:
+        case DateType():
+            return f"unix_date({value})"
+        case TimestampType():
+            local = timestamp_ntz_us_sql(f"CAST({value} AS TIMESTAMP_NTZ)")
+            return f"array(unix_micros({value}), {local})"
+        case TimestampNTZType():
+            return timestamp_ntz_us_sql(value)
+        case ArrayType() if _has_times(data_type):
+            item = f"x{depth}"
+            made = _numbers(item, data_type.elementType, depth + 1)
+            return f"transform({value}, {item} -> {made})"
+        case MapType() if _has_times(data_type):
+            entry = f"x{depth}"
+            key = _numbers(f"{entry}.key", data_type.keyType, depth + 1)
+            item = _numbers(f"{entry}.value", data_type.valueType, depth + 1)
+            return f"transform(map_entries({value}), {entry} -> struct({key}, {item}))"
+        case StructType() if _has_times(data_type):
+            # names may occur twice, places do not
+            renamed = ", ".join(
+                f"'_{i}', {_numbers(f'{value}.{quoted(field.name)}', field.dataType, depth + 1)}"
+                for i, field in enumerate(data_type.fields)
+            )
+            return f"if({value} IS NULL, NULL, named_struct({renamed}))"
+    return value
 
 
-def _top(value: object, data_type: DataType) -> str:
-    if isinstance(data_type, TimestampType) and isinstance(value, int):
-        return _instant(_EPOCH + dt.timedelta(microseconds=value))
-    return _java(value, data_type)
+def _has_times(data_type: DataType) -> bool:
+    match data_type:
+        case ArrayType():
+            return _has_times(data_type.elementType)
+        case MapType():
+            return _has_times(data_type.keyType) or _has_times(data_type.valueType)
+        case StructType():
+            return any(_has_times(field.dataType) for field in data_type.fields)
+    return isinstance(data_type, _TIMES)
 
 
 def _java(value: object, data_type: DataType) -> str:
-    """A value within an array, a map or a row, as Java's toString has it."""
+    """A value as Java's toString has it; its times are numbers, see `_numbers`."""
     if value is None:
         return "null"
     match value, data_type:
         case (Row(), StructType()):
             parts = [_java(v, f.dataType) for v, f in zip(value, data_type.fields, strict=True)]
             return f"+I[{', '.join(parts)}]"
+        case (list(), TimestampType()):
+            return _instant(*value)
         case (list(), ArrayType()):
             return "[" + ", ".join(_java(v, data_type.elementType) for v in value) + "]"
-        case (dict(), MapType()):
+        case ((dict() | list()), MapType()):
             pairs = (
                 f"{_java(k, data_type.keyType)}={_java(v, data_type.valueType)}"
-                for k, v in value.items()
+                for k, v in (value.items() if isinstance(value, dict) else value)
             )
             return "{" + ", ".join(pairs) + "}"
         case ((bytes() | bytearray()), _):
@@ -105,10 +152,9 @@ def _java(value: object, data_type: DataType) -> str:
             return "[" + ", ".join(str(b - 256 if b > 127 else b) for b in value) + "]"
         case (bool(), _):
             return "true" if value else "false"
-        case (dt.datetime(), TimestampType()):
-            # PySpark gives instants on the wall clock of this process.
-            return _instant(value.astimezone(dt.UTC).replace(tzinfo=None))
-        case (dt.datetime(), _):
+        case (int(), DateType()):
+            return date_text(value)
+        case (int(), TimestampNTZType()):
             return _local(value)
         case (Decimal(), _):
             return f"{value:f}"
@@ -117,17 +163,35 @@ def _java(value: object, data_type: DataType) -> str:
     return str(value)
 
 
-def _local(value: dt.datetime, *, has_seconds: bool = False) -> str:
+def _instant(time_us: int | None, local_us: int) -> str:
+    """OffsetDateTime, but seconds always: `2024-01-01T11:00:00+01:00`.
+
+    Args:
+        time_us: microseconds since 1970; None: NULL.
+        local_us: the same on the wall clock of the session's time zone.
+    """
+    if time_us is None:
+        return "null"
+    local = _local(local_us, has_seconds=True)
+    if local_us == time_us:
+        return f"{local}Z"
+    seconds = (local_us - time_us) // 1_000_000
+    minutes, second = divmod(abs(seconds), 60)
+    offset = f"{'-' if seconds < 0 else '+'}{minutes // 60:02d}:{minutes % 60:02d}"
+    return local + offset + (f":{second:02d}" if second else "")
+
+
+def _local(time_us: int, *, has_seconds: bool = False) -> str:
     """LocalDateTime.toString: seconds only if there are any, then 3 or 6 digits."""
-    timespec = "seconds" if has_seconds or value.second else "minutes"
-    if value.microsecond:
-        timespec = "microseconds" if value.microsecond % 1000 else "milliseconds"
-    return value.isoformat(timespec=timespec)
-
-
-def _instant(value: dt.datetime) -> str:
-    """Instant.toString: seconds always, then 3 or 6 digits, and Z."""
-    return _local(value, has_seconds=True) + "Z"
+    days, rest = divmod(time_us, _DAY_US)
+    seconds, micros = divmod(rest, 1_000_000)
+    minutes, second = divmod(seconds, 60)
+    text = f"{date_text(days)}T{minutes // 60:02d}:{minutes % 60:02d}"
+    if has_seconds or second or micros:
+        text += f":{second:02d}"
+    if micros:
+        text += f".{micros:06d}" if micros % 1000 else f".{micros // 1000:03d}"
+    return text
 
 
 def _double(value: float) -> str:

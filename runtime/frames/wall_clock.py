@@ -23,6 +23,11 @@ def wall_clock_us_sql(column: str, type_: str) -> str:
     value = quoted(column)
     if type_ == "timestamp":
         value = f"CAST({value} AS TIMESTAMP_NTZ)"
+    return timestamp_ntz_us_sql(value)
+
+
+def timestamp_ntz_us_sql(value: str) -> str:
+    """BIGINT microseconds of a TIMESTAMP_NTZ expression."""
     return f"(({value} - {_EPOCH}) DIV {_MICROSECOND})"
 
 

@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from runtime.frames.arrow_tables import arrow_table
 from runtime.names import quoted
 
 # So many rows are kept, those of the latest windows
@@ -51,7 +52,7 @@ class LatestRows:
         column = _time_column(rows)
         ordered = rows if column is None else rows.orderBy(F.col(quoted(column)).desc())
         try:
-            found = ordered.limit(MOST_ROWS).toArrow()
+            found = arrow_table(ordered.limit(MOST_ROWS))
         except (PySparkException, pa.ArrowException) as error:
             # the rows are written; what is missing is the view of them, which says so
             self.problem = f"the rows cannot be shown: {(str(error).splitlines() or [''])[0]}"

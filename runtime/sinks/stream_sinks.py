@@ -21,6 +21,7 @@ from runtime.connectors.registry import (
 )
 from runtime.connectors.writing import with_named_kind
 from runtime.errors import AnalysisError
+from runtime.frames.arrow_tables import arrow_table
 from runtime.frames.job_properties import hold_watermarks
 from runtime.names import quoted
 from runtime.sinks.late_rows import LateTable, closed_until_sent, results_among
@@ -143,7 +144,7 @@ def start_taking(
     """
 
     def write(found: DataFrame, batch: int) -> int:
-        table = with_named_kind(found).toArrow()
+        table = arrow_table(with_named_kind(found))
         if table.num_rows:
             run.latest.take("", table)
             take(table)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import datetime as dt
 
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  # wall-clock arithmetic
+_DAYS_TO_2000 = 10_957
+# The calendar repeats every 400 years
+_DAYS_OF_400_YEARS = 146_097
 
 
 def counted(number: int, unit: str) -> str:
@@ -50,6 +53,37 @@ def seconds_text(seconds: float) -> str:
         return f"{minutes} min {rest:02d} s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min" if hours < 48 else f"{hours // 24:,} d {hours % 24} h"
+
+
+def date_text(days: int) -> str:
+    """A date of any year in ISO 8601: years of more than four digits have a sign.
+
+    Python's own dates end with the years 1 and 9999.
+
+    Args:
+        days: days since 1970.
+
+    Example:
+        >>> [date_text(days) for days in (0, 2_932_897, -719_529)]
+        ['1970-01-01', '+10000-01-01', '-0001-12-31']
+    """
+    cycles, rest = divmod(days - _DAYS_TO_2000, _DAYS_OF_400_YEARS)
+    found = dt.date(2000, 1, 1) + dt.timedelta(days=rest)
+    year = found.year + 400 * cycles
+    sign = "-" if year < 0 else "+" if year > 9999 else ""
+    return f"{sign}{abs(year):04d}-{found:%m-%d}"
+
+
+def timestamp_text(time_us: int, separator: str = " ") -> str:
+    """A date and time of any year in ISO 8601, to the microsecond.
+
+    Args:
+        time_us: microseconds since 1970.
+        separator: the text between date and time.
+    """
+    days, rest = divmod(time_us, 86_400_000_000)
+    clock = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=rest)  # noqa: DTZ001
+    return f"{date_text(days)}{separator}{clock:%H:%M:%S.%f}"
 
 
 def wall_clock_text(time_us: int | None) -> str:

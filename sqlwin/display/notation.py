@@ -131,6 +131,8 @@ def _flat_texts(array: pa.Array, *, iso: bool, uniform: bool = False) -> pa.Arra
     data_type = array.type
     if types.is_timestamp(data_type):
         return scalars.timestamp_texts(array, iso=iso, uniform=uniform)
+    if types.is_date(data_type):
+        return scalars.date_texts(array)
     if types.is_time(data_type):
         return scalars.time_texts(array, uniform=uniform)
     if types.is_duration(data_type):

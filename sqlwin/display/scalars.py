@@ -22,6 +22,7 @@ _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Instants that datetime can hold whatever the zone: 0001-01-02 to 9999-12-30
 _FIRST_SECOND, _LAST_SECOND = -62_135_510_400, 253_402_128_000
+_FIRST_DAY, _LAST_DAY = _FIRST_SECOND // 86_400, _LAST_SECOND // 86_400
 # The calendar repeats every 400 years
 _CYCLE_YEARS, _CYCLE_SECONDS = 400, 12_622_780_800
 _FIXED_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2})(?::?(\d{2}))?)?")
@@ -87,6 +88,17 @@ def timestamp_texts(array: pa.Array, *, iso: bool, uniform: bool = False) -> pa.
     return pc.if_else(array.is_valid(), text, pa.scalar(None, TEXT))
 
 
+def date_texts(array: pa.Array) -> pa.Array:
+    """Dates, `2013-01-01`, in years of any number of digits."""
+    days = array.cast(pa.date32()).cast(pa.int32())
+    extremes = pc.min_max(days).as_py()
+    if extremes["min"] is None or (_FIRST_DAY <= extremes["min"] <= extremes["max"] <= _LAST_DAY):
+        return array.cast(TEXT)
+    midnights = pc.multiply(days.cast(pa.int64()).fill_null(0), 86_400)
+    text = pc.utf8_slice_codeunits(_clock_texts(midnights), 0, -len(" 00:00:00"))
+    return pc.if_else(array.is_valid(), text, pa.scalar(None, TEXT))
+
+
 def time_texts(array: pa.Array, *, uniform: bool = False) -> pa.Array:
     """Times of day, `05:15:00` or `05:15:00.500`."""
     per_second = _PER_SECOND[array.type.unit]
@@ -133,7 +145,7 @@ def base64_texts(array: pa.Array) -> pa.Array:
 
 
 def other_texts(array: pa.Array) -> pa.Array:
-    """Integers, booleans, dates and strings; Python's text for a type that Arrow cannot cast."""
+    """Integers, booleans and strings; Python's text for a type that Arrow cannot cast."""
     try:
         return array.cast(TEXT)
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid):

@@ -144,7 +144,8 @@ class OfflineSession:
             raise NeedsSpark
         plan, here, notes = found
         rows = RowsHere(here, plan.physical.schema)
-        return Result(text, "query", here=rows, statement_notes=notes)
+        zone = options.time_zone
+        return Result(text, "query", here=rows, time_zone=zone, statement_notes=notes)
 
     def _bound(self, text: str) -> str:
         """Return a statement's text with double quotes rewritten as the settings want them."""

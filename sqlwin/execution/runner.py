@@ -238,6 +238,7 @@ class Runner:
             errors=self.plans.errors_of(text),
             statement_notes=self._notes(),
             scan_counts=self.plans.scan_counts,
+            time_zone=self.plans.time_zone,
         )
 
     def _rows_here(self, plan: Plan, here: InProcessStep) -> Result:
@@ -251,6 +252,7 @@ class Runner:
             here=RowsHere(here, plan.physical.schema, (self._store(source.files), beside)),
             errors=self.plans.errors_of(plan.sql),
             statement_notes=self._notes(),
+            time_zone=self.plans.time_zone,
         )
 
     def _summarize(self, statement: nodes.Summarize) -> Result:

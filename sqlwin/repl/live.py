@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.text import Text
 
 from runtime.errors import AnalysisError
+from sqlwin.display.notation import shown_texts
 from sqlwin.display.status_line import fitted
 from sqlwin.display.table import print_table
 
@@ -202,15 +203,14 @@ class _LatestByKey:
         self._kind = kind
         self._schema: pa.Schema | None = None
         # by key, those first that have been as they are for longest
-        self._rows: dict[tuple[object, ...], list[object]] = {}
+        self._rows: dict[tuple[str | None, ...], list[pa.Scalar]] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
         self._schema = batch.schema
-        values = [column.to_pylist() for column in batch.columns]
-        for row in zip(*values, strict=True):
-            key: tuple[object, ...] = tuple(
-                str(row[i]) if row[i] is not None else None for i in self._keys
-            )
+        keys = [shown_texts(batch.column(i)).to_pylist() for i in self._keys]
+        # as scalars: Python has no dates after the year 9999
+        for place, row in enumerate(zip(*batch.columns, strict=True)):
+            key = tuple(texts[place] for texts in keys)
             self._rows.pop(key, None)
             if self._kind is None or not str(row[self._kind]).startswith("-"):
                 self._rows[key] = list(row)

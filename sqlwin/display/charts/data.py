@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from runtime.errors import AnalysisError
+from runtime.spec.figures import timestamp_text
 from sqlwin.display.formats import first_rows
 from sqlwin.display.notation import is_number, shown_texts
 
@@ -214,7 +215,14 @@ def time_ticks(first: float, last: float, most: int) -> tuple[list[float], list[
         places = [first]
     day = "%Y-%m-%d" if step >= 86400 else "%m-%d %H:%M"
     form = day if step >= 86400 or last - first > 86400 else "%H:%M" if step >= 60 else "%H:%M:%S"
-    return places, [(_EPOCH + timedelta(seconds=place)).strftime(form) for place in places]
+    return places, [_tick_text(place, form) for place in places]
+
+
+def _tick_text(seconds: float, form: str) -> str:
+    try:
+        return (_EPOCH + timedelta(seconds=seconds)).strftime(form)
+    except OverflowError:  # Python's dates end with the years 1 and 9999
+        return timestamp_text(int(seconds) * 1_000_000).removesuffix(".000000")
 
 
 def number_ticks(low: float, high: float, most: int) -> tuple[list[float], list[str]]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
 
 import pyarrow as pa
 
+from runtime.spec.figures import timestamp_text
 from sqlwin.display.charts.data import BarChart, LineChart, charts_of, number_ticks, time_ticks
 
 _WIDTH, _HEIGHT = 720, 260
@@ -142,4 +143,4 @@ def _note(text: str) -> str:
 
 
 def _clock(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return timestamp_text(math.floor(seconds) * 1_000_000).removesuffix(".000000")

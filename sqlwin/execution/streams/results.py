@@ -94,6 +94,7 @@ class StreamQuery:
             "query",
             frame=self._plans.dataframe(self._lowered),
             errors=self._plans.errors_of(self._text),
+            time_zone=self._plans.time_zone,
             open_stream=OpenStream(
                 self.start, bounded, self.status, self.notes, take_interrupt, keys_of(self._query)
             ),

@@ -124,6 +124,23 @@ def test_print_writes_rows_as_flink_does(spark: SparkSession, capsys):
     )
 
 
+def test_print_writes_times_of_any_year(spark: SparkSession, capsys):
+    """Python's dates end with the years 1 and 9999."""
+    query = """
+        SELECT DATE'9999-12-31' + 1, DATE'0001-01-01' - 1, DATE'-0044-03-15', ARRAY(DATE'+10000-01-01'),
+               TIMESTAMP_NTZ'+10000-01-01 00:00:00', TIMESTAMP'+10000-01-01 00:00:00.001Z',
+               NAMED_STRUCT('a', TIMESTAMP_NTZ'0000-12-31 23:59:59.999999', 'b', NULL),
+               MAP(TIMESTAMP'+10000-01-01 00:00:00Z', CAST(NULL AS TIMESTAMP_NTZ)),
+               CAST(NULL AS DATE), CAST(NULL AS TIMESTAMP), CAST(NULL AS ARRAY<TIMESTAMP>),
+               CAST(NULL AS STRUCT<a: DATE>), CAST(NULL AS MAP<INT, DATE>)"""
+    write_table(spark.sql(query), table("print"), overwrite=False)
+    assert capsys.readouterr().out == (
+        "+I[+10000-01-01, 0000-12-31, -0044-03-15, [+10000-01-01], +10000-01-01T00:00, "
+        "+10000-01-01T00:00:00.001Z, +I[0000-12-31T23:59:59.999999, null], "
+        "{+10000-01-01T00:00:00Z=null}, null, null, null, null, null]\n"
+    )
+
+
 def test_print_goes_to_standard_error_if_its_option_says_so(spark: SparkSession, capsys):
     write_table(spark.range(1), table("print", standard_error="true"), overwrite=False)
     write_table(spark.range(5, 6), table("print"), overwrite=False)

@@ -7,7 +7,6 @@ import os
 import re
 import time
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -39,6 +38,7 @@ from runtime.connectors.options.checks import bad_option, option_values
 from runtime.connectors.writing import check_partitions, compute
 from runtime.errors import CatalogError, ErrorKind, ExecutionError
 from runtime.spark.clusters import check_seen_by_all
+from runtime.spec.figures import date_text, timestamp_text
 from runtime.spec.scan import PartitionValue
 from runtime.spec.table import TableSpec
 
@@ -60,7 +60,6 @@ _KNOWN_FEATURES = frozenset(
 # Before features had names: what is refused is then looked for in the table
 _NAMELESS_VERSION = 6
 _NULL = "__HIVE_DEFAULT_PARTITION__"
-_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - a wall clock
 # What makes a log: a version, or a checkpoint of some
 _LOGGED = re.compile(r"\d{20}\.(?:.+\.)?(?:json|parquet)|_last_checkpoint")
 
@@ -336,9 +335,9 @@ def partition_text(value: PartitionValue, type_: str) -> str | None:
     if isinstance(value, bool):
         return str(value).lower()
     if type_ == "date" and isinstance(value, int):
-        return (date(1970, 1, 1) + timedelta(days=value)).isoformat()
+        return date_text(value)
     if type_.startswith("timestamp") and isinstance(value, int):
-        return (_EPOCH + timedelta(microseconds=value)).isoformat(" ", "microseconds")
+        return timestamp_text(value)
     return str(value)
 
 
@@ -348,12 +347,11 @@ def statistics_text(file: WrittenFile, types: dict[str, str]) -> str:
     def shown(name: str, value: Any) -> Any:
         match types[name]:
             case "date":
-                return (date(1970, 1, 1) + timedelta(days=value)).isoformat()
+                return date_text(value)
             case "timestamp":
-                at = _EPOCH.replace(tzinfo=UTC) + timedelta(microseconds=value)
-                return at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+                return f"{timestamp_text(value, 'T')}Z"
             case "timestamp_ntz":
-                return (_EPOCH + timedelta(microseconds=value)).isoformat("T", "microseconds")
+                return timestamp_text(value, "T")
         return value
 
     ranges = {

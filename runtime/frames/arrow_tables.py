@@ -1,0 +1,81 @@
+"""Rows of DataFrames as Arrow tables whose instants are in the session's time zone.
+
+PySpark labels instants UTC in `toArrow()`, whatever the session's zone. The label decides how they
+are shown.
+"""
+
+from __future__ import annotations
+
+import re
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?([0-5]\d))?")
+
+
+def session_zone(frame: DataFrame) -> str:
+    """The session's time zone, as Arrow spells it."""
+    return arrow_zone(str(frame.sparkSession.conf.get("spark.sql.session.timeZone")))
+
+
+def arrow_zone(zone: str) -> str:
+    """A time zone of Spark's as Arrow and Python spell it; UTC for one that they do not know.
+
+    Example:
+        >>> [arrow_zone(zone) for zone in ("Europe/Berlin", "GMT+8", "+5:30", "Z")]
+        ['Europe/Berlin', '+08:00', '+05:30', 'UTC']
+    """
+    offset = _OFFSET.fullmatch(zone)
+    if offset is not None:
+        return f"{offset[1]}{int(offset[2]):02d}:{offset[3] or '00'}"
+    try:
+        return ZoneInfo(zone).key
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return "UTC"
+
+
+def in_zone(data_type: pa.DataType, zone: str) -> pa.DataType:
+    """The type with all instants in it, nested ones too, in a time zone of Arrow's."""
+    if pa.types.is_timestamp(data_type):
+        return data_type if data_type.tz is None else pa.timestamp(data_type.unit, zone)
+    if pa.types.is_struct(data_type):
+        return pa.struct([_field_in_zone(field, zone) for field in data_type])
+    if pa.types.is_map(data_type):
+        keys, items = data_type.key_field, data_type.item_field
+        return pa.map_(_field_in_zone(keys, zone), _field_in_zone(items, zone))
+    if pa.types.is_list(data_type):
+        return pa.list_(_field_in_zone(data_type.value_field, zone))
+    if pa.types.is_large_list(data_type):
+        return pa.large_list(_field_in_zone(data_type.value_field, zone))
+    return data_type
+
+
+def _field_in_zone(field: pa.Field, zone: str) -> pa.Field:
+    return field.with_type(in_zone(field.type, zone))
+
+
+def schema_in_zone(schema: pa.Schema, zone: str) -> pa.Schema:
+    """The schema with all instants in a time zone of Arrow's."""
+    return pa.schema([_field_in_zone(field, zone) for field in schema])
+
+
+def as_of_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The same columns with the types of a schema: zones and nullability differ by the road."""
+    columns = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def arrow_table(frame: DataFrame) -> pa.Table:
+    """All rows of a DataFrame, its instants in the session's time zone."""
+    table = frame.toArrow()
+    schema = schema_in_zone(table.schema, session_zone(frame))
+    if schema.equals(table.schema):
+        return table
+    return pa.Table.from_batches(
+        (as_of_schema(batch, schema) for batch in table.to_batches()), schema
+    )
