@@ -209,10 +209,12 @@ class Result:
         them and never the whole result. Rows of streams come as windows close, and the stream is
         stopped when no more are asked for. Instants are in the session's time zone.
         """
-        with self._failures():
-            schema = self._arrow_schema()
         for batch in self._batches(limit):
-            yield batch if schema is None else as_of_schema(batch, schema)
+            if not self.time_zone:
+                yield batch
+            else:
+                zone = arrow_zone(self.time_zone)
+                yield as_of_schema(batch, schema_in_zone(batch.schema, zone))
 
     def _batches(self, limit: int | None) -> Iterator[pa.RecordBatch]:
         """The rows as they come; zones and nullability differ by the road."""
@@ -233,9 +235,9 @@ class Result:
         if self._frame is None:
             return
         if limit is None and self.arrow_rows is not None:
-            blobs = self.arrow_rows.blobs()
+            blobs, schema = self.arrow_rows.blobs(), self._arrow_schema()
         else:
-            frame = arrow_ready(self._frame)
+            frame, schema = arrow_ready(self._frame), None
             if limit is not None or _most_rows(frame) <= _AT_ONCE:
                 frame = frame if limit is None else frame.limit(limit)
                 yield from self._computed(frame.toArrow).to_batches()
@@ -243,7 +245,11 @@ class Result:
             blobs = row_blobs(numbered(frame))  # Spark's Arrow has no two columns of one name
         rows = self._computed(lambda: blobs.toLocalIterator(prefetchPartitions=True))
         while (row := self._computed(lambda: next(rows, None))) is not None:
-            yield from pa.ipc.open_stream(row.rows)
+            for batch in pa.ipc.open_stream(row.rows):
+                if schema is None:
+                    yield batch.rename_columns(self.columns)
+                else:
+                    yield as_of_schema(batch, schema)
 
     def to_arrow(self, limit: int | None = None) -> pa.Table:
         """The rows as an Arrow table, with the types that SQL gave them.
@@ -268,7 +274,9 @@ class Result:
         if schema is None:
             assert self.table is not None
             return pa.Table.from_batches(self.batches(limit), self.table.schema)
-        return pa.Table.from_batches(self.batches(limit), schema)
+        return pa.Table.from_batches(
+            (as_of_schema(batch, schema) for batch in self.batches(limit)), schema
+        )
 
     def to_pandas(self, limit: int | None = None) -> pd.DataFrame:
         """The rows as a pandas DataFrame; `limit` as in `to_arrow`.

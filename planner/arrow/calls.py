@@ -58,6 +58,10 @@ def _convert(value: Expression, target: str) -> Expression:
         known = cast_number(value.value, value.type, target)
         if value.value is None or known is not None:
             return Constant(known, target)
+    if isinstance(value, Call) and value.function == "cast" and target == "date":
+        (inner,) = value.args
+        if inner.type == "date":
+            return inner  # at midnight and back
     if not can_cast(value.type, target):
         refuse(f"the cast from {value.type.upper()} to {target.upper()} is left to Spark")
     return Call("cast", (value,), target)

@@ -35,10 +35,12 @@ from planner.binder.window_block import (
 from planner.binder.window_function import (
     at_midnight,
     partition_by_columns,
+    reading_date,
     refuse_window_columns,
     renamed_columns,
     time_column,
     window_of,
+    with_date,
 )
 from planner.catalog import Catalog
 from planner.nodes.logical import (
@@ -344,15 +346,18 @@ class _Binder(Relations):
         self, query: exp.Select, function: WindowFunctionCall, scope: Scope
     ) -> exp.Query:
         """A window block as `SELECT * FROM placeholder`, or left as it is over its windows."""
-        node = self.window_function(function, scope)
+        node, date = self._windowed(function, scope)
         grouped = distinct_as_grouping(query, window_properties(node))
         if grouped is None and not is_aggregation(query):
-            self._put_placeholder(function, node)
+            self._put_placeholder(function, with_date(node, date))
             return self._lift_joins_and_ranks(query, scope)
         with self._noted(query):
-            bound = bind_aggregation(grouped or query, function, node, self, scope)
+            block = grouped or query
+            if date is not None:
+                block = reading_date(block, date)
+            bound = bind_aggregation(block, function, node, self, scope)
             return self._all_of(bound, query)
-        self._put_placeholder(function, node)
+        self._put_placeholder(function, with_date(node, date))
         skip_nulls(calls_that_skip_nulls(query))
         return query
 
@@ -442,8 +447,17 @@ class _Binder(Relations):
             table.set("alias", exp.TableAlias(this=exp.to_identifier(name)))
         _replace_relation(function, table)
 
-    def window_function(self, function: WindowFunctionCall, scope: Scope) -> WindowTableFunction:
-        """The node of a window function over whatever its data is."""
+    def window_function(self, function: WindowFunctionCall, scope: Scope) -> Node:
+        """Return the node of a window function, its columns as the data has them."""
+        return with_date(*self._windowed(function, scope))
+
+    def _windowed(
+        self, function: WindowFunctionCall, scope: Scope
+    ) -> tuple[WindowTableFunction, str | None]:
+        """Return the node of a window function, and the time column if the data has it as a DATE.
+
+        The node has the midnights of such a column under its name.
+        """
         window = window_of(function, self.sql)
         if self.strict:
             check_function(function, window, self.sql)
@@ -455,7 +469,8 @@ class _Binder(Relations):
         else:
             source = self.bind_query(data.unnest(), scope)
         time = time_column(function, source.schema, self.sql, takes_date=not self.strict)
-        if time.type == "date":
+        is_date = time.type == "date"
+        if is_date:
             source, time = at_midnight(source, time)
         partition = partition_by_columns(function, source.schema, self.sql)
         names = function.args.get("names")
@@ -475,7 +490,7 @@ class _Binder(Relations):
             Column(columns.end, "timestamp_ntz", False),
             Column(columns.time, time.type, False),
         )
-        return WindowTableFunction(
+        node = WindowTableFunction(
             source.schema + added,
             source,
             window,
@@ -485,6 +500,7 @@ class _Binder(Relations):
             place=span_of(function.this),
             time_place=span_of(function.args["timecol"]),
         )
+        return node, time.name if is_date else None
 
 
 def _replace_relation(old: exp.Expr, new: exp.Expr) -> None:

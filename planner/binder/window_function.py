@@ -7,8 +7,15 @@ from dataclasses import replace
 from sqlglot import exp
 
 from planner.catalog import Schema, column_named
-from planner.nodes.logical import NamedExpr, Node, Project, WindowColumns, columns_of
-from planner.sql.build import column, is_timestamp
+from planner.nodes.logical import (
+    NamedExpr,
+    Node,
+    Project,
+    WindowColumns,
+    WindowTableFunction,
+    columns_of,
+)
+from planner.sql.build import alias, column, is_timestamp, to_sql
 from planner.sql.intervals import (
     fold_interval,
     is_in_weeks,
@@ -282,6 +289,62 @@ def at_midnight(source: Node, date: Column) -> tuple[Node, Column]:
         for c in schema
     )
     return Project(schema, source, items), time
+
+
+def with_date(node: WindowTableFunction, date: str | None) -> Node:
+    """Return the rows of a window function with a time column as the DATE that the data has.
+
+    Args:
+        node: the window function; its column `date` is the TIMESTAMP at which the day begins.
+        date: the name of the column; None: the data has it as a TIMESTAMP.
+    """
+    if date is None:
+        return node
+    schema = tuple(replace(c, type="date") if c.name == date else c for c in node.schema)
+    items = tuple(
+        NamedExpr(c.name, as_date(column(c.name)) if c.name == date else column(c.name))
+        for c in schema
+    )
+    return Project(schema, node, items)
+
+
+def reading_date(select: exp.Select, date: str) -> exp.Select:
+    """Return a SELECT over a window function that reads the column `date` as a DATE.
+
+    The input's column is the TIMESTAMP at which the day begins. Names of the output in ORDER BY
+    stay: they stand for dates already.
+    """
+    select = select.copy()
+    outputs = {item.alias_or_name.lower() for item in select.selects}
+    parts: list[exp.Expr] = list(select.iter_expressions())
+    for part in parts:
+        if part.arg_key in ("from_", "with_"):
+            continue
+        reads = [
+            read
+            for read in part.find_all(exp.Column)
+            if read.name.lower() == date.lower()
+            and (part.arg_key != "order" or read.table or date.lower() not in outputs)
+        ]
+        if not reads:
+            continue
+        name = part.name if isinstance(part, exp.Column) else to_sql(part)
+        new = part
+        for read in reads:
+            if read is part:
+                new = as_date(read.copy())
+            else:
+                read.replace(as_date(read.copy()))
+        if part.arg_key == "expressions" and not isinstance(part, exp.Alias):
+            new = alias(new, name)  # the output keeps its name
+        if new is not part:
+            part.replace(new)
+    return select
+
+
+def as_date(time: exp.Expr) -> exp.Expr:
+    """`CAST(time AS DATE)`."""
+    return exp.Cast(this=time, to=exp.DataType.build("date"))
 
 
 def partition_by_columns(function: WindowFunctionCall, schema: Schema, sql: str) -> tuple[str, ...]:

@@ -395,7 +395,8 @@ class Runner:
                 return Result(text, "ok", "OK")
         if not is_remote(self.spark) and rows.isStreaming:
             raise _not_of_streams(text)
-        return Result(text, "query", frame=rows, errors=errors)
+        zone = self.plans.time_zone
+        return Result(text, "query", frame=rows, errors=errors, time_zone=zone)
 
 
 def _not_of_streams(text: str) -> AnalysisError:

@@ -186,7 +186,7 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
         ),
         _connector(
             "print",
-            "prints rows as Flink's print sink does, instants with the offset of the session's time zone",
+            "prints rows, as Flink's print sink does; instants in the session's time zone",
             "writes",
             _helped(known.PRINT),
             """CREATE TABLE printed (item STRING, n BIGINT) WITH ('connector' = 'print');""",

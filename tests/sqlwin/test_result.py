@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -25,7 +25,7 @@ def _in_bogota(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_in_bogota")
-def test_instants_of_a_stream_are_on_the_local_clock_as_those_that_spark_collects() -> None:
+def test_instants_of_a_stream_are_datetimes_of_the_session_s_zone() -> None:
     instant = datetime(2024, 5, 1, 12, tzinfo=UTC)
     wall_clock = instant.replace(tzinfo=None)
     table = pa.table(
@@ -36,12 +36,12 @@ def test_instants_of_a_stream_are_on_the_local_clock_as_those_that_spark_collect
         }
     )
 
-    result = Result("", "query", open_stream=OpenStream(_Ended(table), True, str, tuple))
-    there = wall_clock.replace(hour=7)
-    assert [tuple(row) for row in result.rows] == [
-        (there, [there], wall_clock),
-        (None, None, None),
-    ]
+    opened = OpenStream(_Ended(table), True, str, tuple)
+    result = Result("", "query", open_stream=opened, time_zone="America/Chicago")
+    first, second = (tuple(row) for row in result.rows)
+    assert first == (instant, [instant], wall_clock)
+    assert first[0].utcoffset() == first[1][0].utcoffset() == timedelta(hours=-5)
+    assert second == (None, None, None)
 
 
 def test_columns_of_one_name_are_all_there() -> None:

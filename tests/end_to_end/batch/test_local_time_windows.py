@@ -81,7 +81,7 @@ def test_windows_follow_the_local_clock(
 def test_window_time_of_an_instant_is_an_instant(session: Any, zone: str) -> None:
     query = """
         SELECT window_time, window_end FROM TABLE(TUMBLE(
-          (SELECT TIMESTAMP'2024-05-05 12:34:56' AS ts), DESCRIPTOR(ts), INTERVAL '1' DAY))
+          (SELECT TIMESTAMP_LTZ'2024-05-05 12:34:56' AS ts), DESCRIPTOR(ts), INTERVAL '1' DAY))
     """
     frame = session.sql(query)
     assert [f.dataType.simpleString() for f in frame.schema.fields] == [

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -151,6 +152,7 @@ def test_rows_are_fetched_while_somebody_looks_and_not_each_time() -> None:
 
     class Frame:
         schema = type("S", (), {"fields": []})()
+        sparkSession = SimpleNamespace(conf=SimpleNamespace(get=lambda key: "UTC"))
 
         def limit(self, n: int) -> Frame:
             return self
