@@ -23,7 +23,7 @@ from sqlwin.catalog.entries import columns_of, folded_name
 _OF_RUNNING = re.compile(
     r"spark\.sql\.(adaptive|artifact|execution|streaming|ui|shuffle)\..*"
     r"|spark\.sql\.(warehouse\.dir|catalogImplementation|session\.timeZone|legacy\.javaCharsets"
-    r"|parquet\.outputTimestampType)"
+    r"|parquet\.outputTimestampType|inMemoryColumnarStorage\.partitionPruning)"
 )
 
 
