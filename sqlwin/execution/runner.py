@@ -245,6 +245,8 @@ class Runner:
         """The result of a query whose rows this process computes."""
         source = here.input.source
         beside = None if source.tail is None else self._store(source.tail.files)
+        # Java is asked for the time zone only where an instant is shown in it
+        has_instants = any(re.search(r"\btimestamp\b", c.type) for c in plan.physical.schema)
         return Result(
             plan.sql,
             "query",
@@ -252,7 +254,7 @@ class Runner:
             here=RowsHere(here, plan.physical.schema, (self._store(source.files), beside)),
             errors=self.plans.errors_of(plan.sql),
             statement_notes=self._notes(),
-            time_zone=self.plans.time_zone,
+            time_zone=self.plans.time_zone if has_instants else "",
         )
 
     def _summarize(self, statement: nodes.Summarize) -> Result:
