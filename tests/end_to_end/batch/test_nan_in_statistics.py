@@ -241,3 +241,26 @@ def test_unused_columns_are_not_read(fresh_session: sqlwin.Session, tmp_path: Pa
     text = str(session.execute("EXPLAIN EXTENDED SELECT s.x FROM t WHERE n > 0")[-1].text)
     assert "ReadSchema: struct<n:bigint,s:struct<x:double>>" in text
     assert "GreaterThan(n,0)" in text
+
+
+def test_the_log_of_a_delta_table_excludes_no_file_with_nan(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    session = fresh_session
+    for start, values in enumerate([[0.5, NAN], [2.0, 3.0], [-0.0, -0.0]]):
+        columns = {
+            "ts": pa.array([start, start], pa.timestamp("us", "UTC")),
+            "n": pa.array([2 * start, 2 * start + 1]),
+            "d": pa.array(values, pa.float64(), from_pandas=False),
+        }
+        deltalake.write_deltalake(tmp_path / "t", pa.table(columns), mode="append")
+    session.execute(f"CREATE TABLE t WITH ('connector' = 'delta', 'path' = '{tmp_path / 't'}')")
+    conditions = ["d > 1", "d = 0"]
+    right = [[1, 2, 3], [4, 5]]
+    assert found(session, PLAIN, conditions) == right
+    sums = [[sum(numbers)] for numbers in right]
+    assert found(session, WINDOW, conditions) == sums
+    session.execute(BY_SPARK)
+    assert found(session, WINDOW, conditions) == sums
+    session.execute(BY_ARROW)
