@@ -187,11 +187,9 @@ def check_grouping_calls(select: exp.Select, groupings: Groupings) -> None:
         if call.name.upper() not in ("GROUPING", "GROUPING_ID"):
             continue
         for arg in call.expressions:
-            if isinstance(arg, exp.Column):
-                is_key = arg.name.lower() in names
-            else:
-                is_key = canonical(arg) in texts
-            if not is_key:
+            # a field of a struct looks like a column of a table
+            is_name = isinstance(arg, exp.Column) and arg.name.lower() in names
+            if not (is_name or canonical(arg) in texts or _without_table(arg) in texts):
                 asked = arg.name if isinstance(arg, exp.Column) else to_sql(arg)
                 listed = ", ".join(to_sql(key) for key in groupings.keys)
                 raise AnalysisError(
@@ -199,6 +197,18 @@ def check_grouping_calls(select: exp.Select, groupings: Groupings) -> None:
                     subjects=(to_sql(call), asked),
                     hint=f"the keys are {listed}",
                 )
+
+
+def _without_table(arg: exp.Expr) -> str | None:
+    """The canonical text of a field of a struct whose column is qualified, without the table."""
+    if not isinstance(arg, exp.Column) or len(arg.parts) < 3:
+        return None
+    field = arg.copy()
+    for outermost in ("catalog", "db", "table"):
+        if field.args.get(outermost) is not None:
+            field.set(outermost, None)
+            return canonical(field)
+    return None
 
 
 def spell_out_grouping_ids(select: exp.Select, groupings: Groupings) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from planner.aggregates.calls import canonical
+from planner.binder.rank_bounds import rank_bounds
 from planner.binder.relations import NotBound, Relations, Scope
 from planner.nodes.logical import Node, SqlQuery, WindowRank, columns_of
 from planner.nodes.windows import identifies_window, window_properties
@@ -18,7 +19,6 @@ from planner.sql.build import (
     conjunction,
     conjuncts,
     identifier,
-    is_number_literal,
     relation,
 )
 from planner.sql.nodes import placed_like, span_of
@@ -28,10 +28,6 @@ from runtime.spec.table import Column
 
 _RANKS = frozenset({"ROW_NUMBER", "RANK", "DENSE_RANK"})
 _HIDDEN = "$order{}"
-
-
-# The first and the last rank that a condition keeps; None: all behind the first
-_Range = tuple[int, int | None]
 
 
 def bind_rank(outer: exp.Select, relations: Relations, scope: Scope) -> exp.Select | None:
@@ -198,65 +194,15 @@ def _in_order(ranked: Node, query: exp.Select, item: exp.Expr) -> Node:
 
 
 def _chosen(outer: exp.Select, name: str, source: str) -> tuple[int, int, list[exp.Expr]] | None:
-    """The first and the last rank that WHERE keeps, and the conditions that are not about them."""
-    ranges: list[_Range] = []
+    """The first and the last rank that WHERE keeps, and the conditions that say more than that."""
+    first = 1
+    lasts: list[int] = []
     rest: list[exp.Expr] = []
     for part in conjuncts(outer.args.get("where")):
-        bounds = _bounds(part, name, source)
-        if bounds is None:
+        bounds = rank_bounds(part, name, source)
+        first = max(first, bounds.first)
+        if bounds.last is not None:
+            lasts.append(bounds.last)
+        if not bounds.is_all:
             rest.append(part)
-        else:
-            ranges.append(bounds)
-    first = max([1, *(first for first, _ in ranges)])
-    lasts = [last for _, last in ranges if last is not None]
     return (first, min(lasts), rest) if lasts and first <= min(lasts) else None
-
-
-def _bounds(condition: exp.Expr, name: str, source: str) -> _Range | None:
-    """The ranks between which a condition on the rank alone keeps rows."""
-
-    def is_rank(expr: exp.Expr) -> bool:
-        return (
-            isinstance(expr, exp.Column)
-            and expr.name.lower() == name.lower()
-            and expr.table.lower() in ("", source.lower())
-        )
-
-    if isinstance(condition, exp.Between):
-        low, high = _integer(condition.args["low"]), _integer(condition.args["high"])
-        if is_rank(condition.this) and low is not None and high is not None:
-            return low, high
-        return None
-    if not isinstance(condition, exp.LT | exp.LTE | exp.GT | exp.GTE | exp.EQ):
-        return None
-    left, right = condition.this.unnest(), condition.expression.unnest()
-    kind: type[exp.Expr] = type(condition)
-    if is_rank(right):
-        left, right = right, left
-        kind = _MIRRORED[kind]
-    number = _integer(right)
-    if not is_rank(left) or number is None:
-        return None
-    ranges: dict[type[exp.Expr], _Range] = {
-        exp.LT: (1, number - 1),
-        exp.LTE: (1, number),
-        exp.GT: (number + 1, None),
-        exp.GTE: (number, None),
-        exp.EQ: (number, number),
-    }
-    return ranges[kind]
-
-
-# What a comparison is called when its sides change places
-_MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
-    exp.LT: exp.GT,
-    exp.LTE: exp.GTE,
-    exp.GT: exp.LT,
-    exp.GTE: exp.LTE,
-    exp.EQ: exp.EQ,
-}
-
-
-def _integer(expr: exp.Expr) -> int | None:
-    expr = expr.unnest()
-    return int(expr.name) if is_number_literal(expr) and expr.name.isdigit() else None

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sqlglot import exp
+
+from planner.aggregates.calls import aggregates_in
 from planner.nodes.logical import (
     Aggregate,
     Filter,
@@ -17,7 +20,8 @@ from planner.nodes.logical import (
     with_needed_columns,
 )
 from planner.optimizer import Options
-from planner.sql.build import column_names
+from planner.sql.build import column_names, has_only
+from planner.sql.parts import GENERATORS, PLAIN_SELECT, lone_source
 from planner.streams.buffered_rows import columns_read
 from planner.streams.tables import streams_of
 
@@ -75,6 +79,19 @@ def _narrowed(node: Node, needed: frozenset[str]) -> Node:
     match node:
         case WindowTableFunction():
             return with_needed_columns(node, needed)
+        case Project():
+            # what it reads is narrowed when the rule comes to it
+            kept = [
+                (item, column)
+                for item, column in zip(node.items, node.schema, strict=True)
+                if item.name.lower() in needed
+            ]
+            if not kept or len(kept) == len(node.items):
+                return node
+            items, schema = zip(*kept, strict=True)
+            return replace(node, items=items, schema=schema)
+        case SqlQuery():
+            return _narrowed_text(node, needed)
         case Filter():
             below = needed.union(*map(column_names, node.conjuncts))
         case WindowRank():
@@ -94,6 +111,51 @@ def _narrowed(node: Node, needed: frozenset[str]) -> Node:
     gone = before - after
     schema = tuple(c for c in node.schema if c.name.lower() not in gone)
     return node if narrowed is node else replace(narrowed, schema=schema)
+
+
+def _narrowed_text(node: SqlQuery, needed: frozenset[str]) -> SqlQuery:
+    """The text without items of its select list that nobody needs, nor those below it."""
+    query = node.query.copy()
+    dropped = _drop_items(query, needed)
+    if dropped is None:
+        return node
+    schema = tuple(column for column in node.schema if column.name.lower() not in dropped)
+    return replace(node, query=query, schema=schema)
+
+
+def _drop_items(query: exp.Expr, needed: frozenset[str]) -> frozenset[str] | None:
+    """Drop items from a SELECT and from the one that it reads, in the tree itself.
+
+    Items that make rows, or one row of many, stay.
+
+    Returns:
+        The names that are no columns of the result any more; None if nothing was dropped.
+    """
+    if not isinstance(query, exp.Select) or not has_only(query, PLAIN_SELECT):
+        return None
+    items = query.expressions
+    stars = [item for item in items if item.is_star]
+    named = [item for item in items if not item.is_star]
+    if any(not each.alias_or_name or aggregates_in(each) or _makes_rows(each) for each in named):
+        return None
+    names = {item.alias_or_name.lower() for item in named}
+    kept = [item for item in named if item.alias_or_name.lower() in needed] or named
+    dropped: frozenset[str] | None = None
+    if len(kept) < len(named):
+        dropped = frozenset(names - needed)
+        query.set("expressions", [item for item in items if item.is_star or item in kept])
+    source = lone_source(query)
+    if isinstance(source, exp.Subquery) and not source.alias_column_names:
+        read = [*kept, *filter(None, [query.args.get("where")])]
+        below = frozenset().union(*map(column_names, read), needed if stars else ())
+        lost = _drop_items(source.this, below)
+        if lost is not None:
+            dropped = (dropped or frozenset()) | (lost - names if stars else frozenset())
+    return dropped
+
+
+def _makes_rows(item: exp.Expr) -> bool:
+    return any(call.name.upper() in GENERATORS for call in item.find_all(exp.Anonymous))
 
 
 def _lower(names: tuple[str, ...]) -> frozenset[str]:

@@ -12,9 +12,11 @@ from planner.sql.nodes import WindowFunctionCall
 # What stands in FROM beside a relation, or behind it
 BESIDE = ("joins", "laterals", "pivots", "match", "sample")
 # The clauses of a SELECT that filters and projects the rows of one source, and of that source
-_ROW_BY_ROW = frozenset({"expressions", "from_", "where"})
+PLAIN_SELECT = frozenset({"expressions", "from_", "where"})
 _UNION_ALL = frozenset({"this", "expression"})
 _PLAIN_SOURCE = frozenset({"this", "db", "catalog", "alias"})
+# Functions that make several rows of one
+GENERATORS = frozenset("EXPLODE EXPLODE_OUTER POSEXPLODE POSEXPLODE_OUTER INLINE STACK".split())
 # What the rows of a SELECT come from
 _INPUT = ("from_", "joins", "laterals", "with_")
 
@@ -109,7 +111,7 @@ def only_source(query: exp.Expr) -> exp.Expr | None:
         query does more.
     """
     query = query.unnest()
-    if not isinstance(query, exp.Select) or not has_only(query, _ROW_BY_ROW):
+    if not isinstance(query, exp.Select) or not has_only(query, PLAIN_SELECT):
         return None
     clause = query.args.get("from_")
     source: exp.Expr | None = None if clause is None else clause.this

@@ -24,7 +24,8 @@ from planner.nodes.logical import (
     WindowTableFunction,
 )
 from planner.optimizer import Refusal
-from planner.sql.build import column, column_names, function_call, is_flat_type
+from planner.sql.build import column, column_names, function_call, has_only, is_flat_type
+from planner.sql.parts import PLAIN_SELECT, lone_source
 from planner.streams.tables import comes_whole
 from runtime.spec.table import Column
 from runtime.spec.windows import CalendarCumulate, Cumulate, SessionWindow, Window
@@ -97,13 +98,32 @@ def with_buffered_rows(node: Node, catalog: Catalog) -> Node | Refusal:
 
 
 def columns_read(node: SqlQuery) -> frozenset[str] | None:
-    """The names that a text over one relation reads; None if it may read all columns."""
+    """Return the names that a text over one relation reads; None if it may read all columns.
+
+    `SELECT a FROM (SELECT * FROM r WHERE b)` reads a and b.
+    """
     if len(node.relations) != 1:
         return None
-    stars = list(node.query.find_all(exp.Star))
-    if any(not isinstance(star.parent, exp.Anonymous | exp.Count) for star in stars):
+    query: exp.Expr = node.query
+    needed: frozenset[str] | None = None
+    while isinstance(query, exp.Select) and has_only(query, PLAIN_SELECT):
+        stars = [item for item in query.expressions if item.is_star]
+        parts = [item for item in query.expressions if not item.is_star]
+        parts += filter(None, [query.args.get("where")])
+        names = frozenset[str]().union(*map(column_names, parts))
+        source = lone_source(query)
+        if source is None or any(part.find(exp.Query) for part in parts):
+            break
+        # all that is not read above a star is not read below it either
+        needed = names if not stars else None if needed is None else needed | names
+        if not isinstance(source, exp.Subquery):
+            return needed
+        if source.alias_column_names:
+            return None
+        query = source.this
+    if any(not isinstance(s.parent, exp.Anonymous | exp.Count) for s in query.find_all(exp.Star)):
         return None
-    return column_names(node.query)
+    return column_names(query)
 
 
 def _of_all_rows(window: Window) -> Window:

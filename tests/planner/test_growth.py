@@ -22,16 +22,20 @@ from tests.planner.catalog import Catalog as Tables
 
 N_KEYS = 12
 TYPES = {"ts": "timestamp_ntz", "x": "bigint", **{f"k{i}": "int" for i in range(N_KEYS)}}
-COLUMNS = tuple(Column(name, type_) for name, type_ in TYPES.items())
 
 
 class Catalog(Tables):
     """One table, whose name does not matter; types of columns go by their names."""
 
-    def __init__(self, *, is_stream: bool) -> None:
+    def __init__(self, *, is_stream: bool, types: Mapping[str, str] = TYPES) -> None:
         super().__init__()
+        self.types = types
         self.table = StreamTable("t", Watermark("ts", "ts")) if is_stream else None
         self.n_analyzed = 0
+
+    @property
+    def columns(self) -> Schema:
+        return tuple(Column(name, type_) for name, type_ in self.types.items())
 
     def stream(self, name: tuple[str, ...]) -> StreamTable | None:
         return self.table
@@ -53,7 +57,7 @@ class Catalog(Tables):
                 source = query.args["from_"].this
                 is_table = isinstance(source, exp.Table)
                 found += (
-                    known.get(source.name.lower(), COLUMNS)
+                    known.get(source.name.lower(), self.columns)
                     if is_table
                     else self._schema(source, known)
                 )
@@ -61,7 +65,7 @@ class Catalog(Tables):
                 name = item.alias_or_name
                 is_time = name.startswith("window_")
                 found.append(
-                    Column(name, "timestamp_ntz" if is_time else TYPES.get(name, "bigint"))
+                    Column(name, "timestamp_ntz" if is_time else self.types.get(name, "bigint"))
                 )
         return tuple(found)
 

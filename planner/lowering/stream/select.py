@@ -6,14 +6,11 @@ from sqlglot import exp
 
 from planner.aggregates.calls import aggregates_in
 from planner.sql.build import alias, cast_as, column, identifier, literal, star_leaves_out
+from planner.sql.parts import GENERATORS
 from runtime.spec.stream import ALL_SOURCES, KEEP, LATE_ROW, SOURCE, WATERMARK
 
 # Where microseconds are counted from
 EPOCH = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
-
-
-# Functions that make several rows of one: a row that is not kept must stay one.
-_GENERATORS = frozenset("EXPLODE EXPLODE_OUTER POSEXPLODE POSEXPLODE_OUTER INLINE STACK".split())
 
 
 def numbered(select: exp.Select, number: exp.Expr) -> exp.Select:
@@ -116,7 +113,7 @@ def is_complex(expr: exp.Expr) -> bool:
     """Whether an expression reads more than its row, or makes several rows of it."""
     if aggregates_in(expr) or any(expr.find_all(exp.Query, exp.Window)):
         return True
-    return any(call.name.upper() in _GENERATORS for call in expr.find_all(exp.Anonymous))
+    return any(call.name.upper() in GENERATORS for call in expr.find_all(exp.Anonymous))
 
 
 def has_column_names(source: exp.Expr) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from sqlglot import exp
 
-from planner.binder.grouping_sets import groupings_of, has_groupings
+from planner.binder.grouping_sets import check_grouping_calls, groupings_of, has_groupings
 from planner.sql.build import to_sql
+from runtime.errors import AnalysisError
 from sqlwin.parser.parser import parse_query
 
 
@@ -53,3 +55,25 @@ def test_sets_that_are_written_twice_keep_ids_of_their_own() -> None:
 def test_keys_outside_of_the_ids_have_no_bits() -> None:
     group = parse_query("SELECT 1 FROM t GROUP BY w, ROLLUP (a)").args["group"]
     assert groupings_of(group, lambda key: key).ids((1,)) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_key"),
+    [
+        ("st.b", True),
+        ("t.st.b", True),
+        ("`ST`.b", True),
+        ("k", True),
+        ("st.c", False),
+        ("b", False),
+    ],
+)
+def test_grouping_may_ask_about_a_field_of_a_struct(asked: str, is_key: bool) -> None:
+    select = parse_query(f"SELECT GROUPING({asked}) FROM t GROUP BY ROLLUP (k, st.b)")
+    assert isinstance(select, exp.Select)
+    groupings = groupings_of(select.args["group"], lambda key: key)
+    if is_key:
+        check_grouping_calls(select, groupings)
+        return
+    with pytest.raises(AnalysisError, match="is not among the group keys"):
+        check_grouping_calls(select, groupings)
