@@ -81,8 +81,8 @@ from planner.sql.parts import (
 from planner.sql.render import RESPELLED
 from planner.sql.table_options import name_with_options, refuse_options
 from planner.sql.wall_clocks import keep_wall_clocks
-from planner.streams.refusals import refused_subquery
-from planner.streams.tables import stream_named
+from planner.streams.refusals import current_watermark_in, refused_subquery, watermark_refusal
+from planner.streams.tables import stream_named, streams_of
 from runtime.errors import AnalysisError, ErrorKind
 from runtime.spec.table import Column
 from runtime.spec.windows import SessionWindow
@@ -123,6 +123,7 @@ def bind(query: exp.Query, sql: str, catalog: Catalog, strict: bool = False) -> 
     # Spark takes no alias in double quotes, and sqlwin does
     binder.rewritten = _rewrite(query, sql, strict) or has_hints or '"' in sql
     binder.mark_aggregates(query)
+    watermark = current_watermark_in(original)
     try:
         plan = binder.bind_query(query, {})
     except AnalysisError as error:
@@ -132,6 +133,8 @@ def bind(query: exp.Query, sql: str, catalog: Catalog, strict: bool = False) -> 
             raise refused.placed_in(sql) from error
         error = with_window_name(error, original, sql)
         raise with_late_name(error, original, sql) from error
+    if (watermark is not None or binder.views_ask_watermark) and streams_of(plan, catalog):
+        raise watermark_refusal(watermark).placed_in(sql)
     return BoundQuery(plan, tuple(dict.fromkeys(binder.notes)), binder.rewritten)
 
 
@@ -158,6 +161,7 @@ class _Binder(Relations):
         self.strict = strict
         self.notes: list[LeftToSpark] = []
         self._views: list[str] = []  # the views whose texts are being bound
+        self.views_ask_watermark = False
         self._checks_quotes = True
 
     def mark_aggregates(self, query: exp.Query) -> None:
@@ -399,6 +403,7 @@ class _Binder(Relations):
             return None  # inside a view's own text its name means the table below it
         query = self.catalog.view(name)
         if query is not None:
+            self.views_ask_watermark |= current_watermark_in(query) is not None
             _rewrite(query, None, self.strict)
             self.mark_aggregates(query)
         return query
