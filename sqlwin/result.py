@@ -70,11 +70,12 @@ class OpenStream:
     Attributes:
         start: starts it; its rows go to the function given, a table a micro-batch. A text is
             returned where there is nothing to run, and says why.
-        is_bounded: whether its input ends.
+        is_bounded: whether it ends: its input does, or it has a LIMIT.
         status: how it stands, in a line; None before it is started.
         notes: what is known at its end: how many rows were dropped, and why.
         take_interrupt: whether the user wants it to end now; true once.
         keys: of a query with GROUP BY, the columns in it but for those of windows; None: unknown.
+        limit: the most rows that the query gives; None: it has no LIMIT.
     """
 
     start: Callable[[Callable[[pa.Table], None]], Stream | str]
@@ -83,6 +84,7 @@ class OpenStream:
     notes: Callable[[], tuple[str, ...]]
     take_interrupt: Callable[[], bool] = lambda: False
     keys: tuple[str, ...] | None = None
+    limit: int | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -455,10 +457,12 @@ def _streamed(opened: OpenStream, limit: int | None) -> Iterator[pa.RecordBatch]
             except queue.Full:
                 continue
 
+    left = min(inf if each is None else each for each in (limit, opened.limit))
+    if left <= 0:
+        return
     stream = opened.start(take)
     if isinstance(stream, str):
         return
-    left = inf if limit is None else limit
     try:
         while left > 0 and not opened.take_interrupt():
             try:

@@ -222,7 +222,10 @@ def _refuse_clauses(query: exp.Expr) -> None:
         if clause is not None:
             raise _refusal(
                 f"{key.upper()} counts rows that come in no order on a stream",
-                "leave it out",
+                "write it at the end of a SELECT that is no subquery and no INSERT: the stream "
+                "ends after so many rows; or leave it out"
+                if key == "limit"
+                else "leave it out",
                 clause,
                 lead(f"{key.upper()} FETCH FIRST NEXT"),
             )

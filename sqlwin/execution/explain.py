@@ -129,7 +129,8 @@ class Explanations:
         whole = plan.physical
         # EXPLAIN shows the table on top; a stream is the same with it or without
         plan = replace(plan, physical=whole.input) if isinstance(whole, Sink) else plan
-        lowered = plans.lower_stream(plan, measuring)
+        is_taken = isinstance(statement, Query)
+        lowered = plans.lower_stream(plan, measuring, is_taken=is_taken)
         section = lowered.explained(planned_options(spark, plans.config))
         sink: StreamSink = Discard()
         if isinstance(statement, Insert):

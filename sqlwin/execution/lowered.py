@@ -142,6 +142,11 @@ class LoweredStream:
         # what INSERTs of one stream make of its windows is sorted by Spark, as in a batch
         return self.steps.order if isinstance(self.steps, StreamSteps) else ()
 
+    @property
+    def limit(self) -> int | None:
+        """The number of rows after which it ends; None: it has no LIMIT."""
+        return self.steps.limit if isinstance(self.steps, StreamSteps) else None
+
     def dataframe(
         self, spark: SparkSession, options: StreamOptions, *, keeps_late_rows: bool = False
     ) -> DataFrame:
@@ -184,8 +189,10 @@ def lower_query(
     time_zone: str,
     emits_updates: bool,
     measuring: Measuring | None = None,
+    *,
+    is_taken: bool = False,
 ) -> LoweredStream:
-    """Lower the plan of one query over streams.
+    """Lower the plan of one query over streams; `is_taken` is as in `lower_stream`.
 
     Raises:
         SqlwinError: something in it cannot run on a stream.
@@ -199,6 +206,7 @@ def lower_query(
         None if measuring is None else measuring.labels,
         plan.notes,
         plan.sql,
+        is_taken=is_taken,
     )
     general = _lowered_windows(plan, catalog)
     return LoweredStream(

@@ -257,7 +257,7 @@ class Plans:
             SqlwinError: something in it cannot run on a stream.
         """
         if self.is_stream(plan):
-            return self.lower_stream(plan)
+            return self.lower_stream(plan, is_taken=is_whole)
         if is_whole and not plan.is_rewritten:
             return LoweredBatch(plan, None)
         return LoweredBatch(plan, lower(plan.physical), self.in_process(plan))
@@ -268,14 +268,25 @@ class Plans:
             return None
         return in_process(plan, self.config, self.time_zone)
 
-    def lower_stream(self, plan: Plan, measuring: Measuring | None = None) -> LoweredStream:
+    def lower_stream(
+        self, plan: Plan, measuring: Measuring | None = None, *, is_taken: bool = False
+    ) -> LoweredStream:
         """The plan of a query over streams as what runs it, measured or not.
+
+        `is_taken` is as in `planner.lowering.stream.steps.lower_stream`.
 
         Raises:
             SqlwinError: something in it cannot run on a stream.
         """
         with self.errors_of(plan.sql):
-            return lower_query(plan, self.catalog, self.time_zone, self.emits_updates, measuring)
+            return lower_query(
+                plan,
+                self.catalog,
+                self.time_zone,
+                self.emits_updates,
+                measuring,
+                is_taken=is_taken,
+            )
 
     def dataframe(self, lowered: Lowered) -> DataFrame:
         """The rows of a query that is not an INSERT's; a streaming DataFrame of a stream.
@@ -288,7 +299,9 @@ class Plans:
                 refuse_remote_streams(self.spark)
                 with self.errors_of(lowered.plans[0].sql), self._span("Spark's analysis"):
                     # whoever starts it does so without sqlwin
-                    return lowered.dataframe(self.spark, foreign_options(self.spark, self.config))
+                    options = foreign_options(self.spark, self.config)
+                    frame = lowered.dataframe(self.spark, options)
+                    return frame if lowered.limit is None else frame.limit(lowered.limit)
             case LoweredBatch():
                 return self.batch_rows(lowered).dataframe
 

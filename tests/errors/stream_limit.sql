@@ -1,5 +1,5 @@
 CREATE TABLE clicks (page STRING, tags ARRAY<STRING>, n INT, ts TIMESTAMP_LTZ(3), seen TIMESTAMP_LTZ(3), pt AS PROCTIME(),
   WATERMARK FOR ts AS ts - INTERVAL '5' SECOND) WITH ('connector' = 'datagen');
-SELECT page, n
+SELECT page, n FROM (SELECT page, n
 FROM clicks
-LIMIT 10;
+LIMIT 10) WHERE n > 1;

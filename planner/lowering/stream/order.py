@@ -1,7 +1,8 @@
-"""ORDER BY of a stream: by the windows of its rows, which come in the order of their ends.
+"""ORDER BY and LIMIT of the whole result of a stream.
 
-A micro-batch emits windows that end later than those of all micro-batches before it. So rows that
-are sorted within their micro-batch, by the end of their window first, are sorted as a whole.
+Rows are ordered by their windows, which come in the order of their ends. A micro-batch emits
+windows that end later than those of all micro-batches before it. So rows that are sorted within
+their micro-batch, by the end of their window first, are sorted as a whole.
 """
 
 from __future__ import annotations
@@ -28,6 +29,29 @@ from planner.streams.ranked_rows import rank_order
 from planner.streams.tables import comes_whole, streams_of
 from runtime.spec.ranks import RankOrder
 from runtime.spec.windows import SessionWindow
+
+
+def without_limit_of_stream(plan: Node) -> tuple[Node, int | None]:
+    """Split a plan into one without the LIMIT of its whole result, and that number of rows.
+
+    The rows are counted where they are taken, so that the stream can end with the last of them.
+
+    Returns:
+        (the plan, None) if it has no such LIMIT.
+    """
+    if not isinstance(plan, SqlQuery) or plan.query.args.get("offset") is not None:
+        return plan, None
+    limit = plan.query.args.get("limit")
+    count: exp.Expr | None = None
+    if isinstance(limit, exp.Limit):
+        count = limit.expression
+    elif isinstance(limit, exp.Fetch):
+        count = limit.args.get("count")
+    if not isinstance(count, exp.Literal) or not count.is_int:
+        return plan, None
+    query = plan.query.copy()
+    query.set("limit", None)
+    return replace(plan, query=query), int(count.name)
 
 
 def without_order_of_stream(plan: Node, catalog: Catalog) -> tuple[Node, tuple[RankOrder, ...]]:

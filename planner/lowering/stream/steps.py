@@ -17,7 +17,7 @@ from planner.aggregates.partial_calls import row_partials
 from planner.catalog import Catalog
 from planner.lowering.batch import Labels, lower, window_aggregation
 from planner.lowering.relational import select_from
-from planner.lowering.stream.order import without_order_of_stream
+from planner.lowering.stream.order import without_limit_of_stream, without_order_of_stream
 from planner.lowering.stream.rows import OPERATOR, StreamRows
 from planner.lowering.stream.whole_windows import WholeWindowsLowering
 from planner.nodes.logical import (
@@ -69,11 +69,13 @@ class StreamSteps:
         late: the same where late rows come too, behind its columns KEEP, WATERMARK, LATE_ROW; None
             if none of its windows reads a table with `late-rows`; why they cannot come, if so.
         order: by which of its columns the rows of a micro-batch are sorted, if they are.
+        limit: the number of rows after which the stream ends; None: it has no LIMIT.
     """
 
     rows: Step
     late: Step | StreamRefusal | None = None
     order: tuple[RankOrder, ...] = ()
+    limit: int | None = None
 
     @property
     def whole(self) -> Step:
@@ -96,6 +98,8 @@ def lower_stream(
     labels: Labels | None = None,
     notes: tuple[LeftToSpark, ...] = (),
     sql: str = "",
+    *,
+    is_taken: bool = False,
 ) -> StreamSteps:
     """The steps that compute `plan` over streams.
 
@@ -108,6 +112,8 @@ def lower_stream(
         labels: names under which EXPLAIN ANALYZE counts, as in `planner.lowering.batch.lower`.
         notes: why what is about windows was left to Spark.
         sql: the statement's text, for positions in errors.
+        is_taken: whether the rows are handed out, so that a LIMIT can count them and end the
+            stream. A table takes rows for as long as the stream runs.
 
     Raises:
         StreamRefusal: something in the plan cannot be computed on a stream, or a watermark is
@@ -119,8 +125,11 @@ def lower_stream(
 
     named = dict(labels or {})
     order: tuple[RankOrder, ...] = ()
+    limit: int | None = None
     if not emits_updates:
         whole = plan
+        if is_taken:
+            plan, limit = without_limit_of_stream(plan)
         plan, order = without_order_of_stream(plan, catalog)
         if id(whole) in named:
             named[id(plan)] = named[id(whole)]
@@ -132,8 +141,8 @@ def lower_stream(
         late = late_source(plan, catalog)
         with_late = None if late is None else lowering(late).with_late_rows(plan)
     except StreamRefusal as refusal:
-        return StreamSteps(rows, refusal.placed_in(sql), order)
-    return StreamSteps(rows, with_late, order)
+        return StreamSteps(rows, refusal.placed_in(sql), order, limit)
+    return StreamSteps(rows, with_late, order, limit)
 
 
 def lower_stream_rows(

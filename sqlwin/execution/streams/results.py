@@ -55,7 +55,8 @@ class StreamQuery:
         with self._plans.lock:
             if self._plans.catalog.n_changes != self._n_changes:
                 self._plans.start_statement()
-                self._lowered = self._plans.lower_stream(self._plans.plan(self._query, self._text))
+                plan = self._plans.plan(self._query, self._text)
+                self._lowered = self._plans.lower_stream(plan, is_taken=True)
                 self._n_changes = self._plans.catalog.n_changes
             with self._marked():
                 stream = start_stream(self._plans, self._lowered, sink, self._text)
@@ -88,7 +89,8 @@ class StreamQuery:
         Args:
             take_interrupt: whether the user wants it to end now; true once.
         """
-        bounded = self._lowered.is_bounded
+        limit = self._lowered.limit
+        bounded = self._lowered.is_bounded or limit is not None
         return Result(
             self._text,
             "query",
@@ -96,7 +98,13 @@ class StreamQuery:
             errors=self._plans.errors_of(self._text),
             time_zone=self._plans.time_zone,
             open_stream=OpenStream(
-                self.start, bounded, self.status, self.notes, take_interrupt, keys_of(self._query)
+                self.start,
+                bounded,
+                self.status,
+                self.notes,
+                take_interrupt,
+                keys_of(self._query),
+                limit,
             ),
         )
 

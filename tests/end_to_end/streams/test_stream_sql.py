@@ -169,6 +169,37 @@ def test_rows_without_end_come_batch_by_batch_and_stop_when_no_more_are_wanted(
         _ = result.rows
 
 
+@pytest.mark.parametrize(
+    ("query", "n_rows"),
+    [
+        ("SELECT * FROM endless LIMIT 5", 5),
+        ("SELECT id FROM endless WHERE id % 2 = 0 FETCH FIRST 3 ROWS ONLY", 3),
+        ("SELECT id FROM endless LIMIT 0", 0),
+    ],
+)
+def test_a_limit_ends_a_stream(query: str, n_rows: int, fresh_session: sqlwin.Session) -> None:
+    fresh_session.execute(ENDLESS)
+    (result,) = fresh_session.execute(query)
+    assert len(result.rows) == n_rows
+    assert result.to_arrow().num_rows == n_rows
+    assert sum(batch.num_rows for batch in result.batches(limit=2)) == min(n_rows, 2)
+    assert fresh_session.streams.running() == []
+
+
+def test_a_limit_takes_the_first_windows_in_order(fresh_session: sqlwin.Session) -> None:
+    fresh_session.execute(ORDERS)
+    query = """SELECT window_end, item, COUNT(*) AS n
+        FROM TABLE(TUMBLE(TABLE orders, DESCRIPTOR(ts), INTERVAL '10' MINUTES))
+        GROUP BY item, window_start, window_end ORDER BY window_end, item DESC LIMIT 6"""
+    wanted = [tuple(row) for row in fresh_session.execute(BATCH + query)[-1].rows]
+    assert [tuple(row) for row in fresh_session.execute(STREAMING + query)[-1].rows] == wanted
+    with pytest.raises(sqlwin.SqlwinError, match="LIMIT counts rows that come in no order"):
+        fresh_session.execute("""
+            CREATE TABLE found (id BIGINT) WITH ('connector' = 'memory');
+            INSERT INTO found SELECT id FROM orders LIMIT 6
+        """)
+
+
 def test_a_streaming_dataframe_takes_part_under_its_name(fresh_session: sqlwin.Session) -> None:
     ticks = fresh_session.spark.readStream.format("rate").option("rowsPerSecond", 50).load()
     fresh_session.register("ticks", ticks, time_column="timestamp", watermark="1 second")
