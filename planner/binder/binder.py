@@ -21,6 +21,7 @@ from planner.aggregates.calls import (
 )
 from planner.binder.group_windows import rewrite_group_windows
 from planner.binder.join import bind_join
+from planner.binder.laterals import join_laterals
 from planner.binder.qualify import unfold_qualify
 from planner.binder.rank import bind_rank
 from planner.binder.relations import NotBound, Relations, Scope
@@ -184,6 +185,7 @@ class _Binder(Relations):
             self._check_double_quotes(query, scope)
         if isinstance(query, exp.Select):
             query = self._without_qualify(query, scope)
+            self._join_laterals(query, scope)
             rewrite_group_windows(query, self.sql)
         scope = self._lift_ctes(query, scope)
         for part in parts_below(query):
@@ -300,6 +302,18 @@ class _Binder(Relations):
                 "write the function there in place of its name",
             )
         return unfold_qualify(query, input_names) or query
+
+    def _join_laterals(self, query: exp.Select, scope: Scope) -> None:
+        """Write LATERAL subqueries over streams as joins where they are no more than that."""
+
+        def names_of(select: exp.Select) -> frozenset[str] | None:
+            try:
+                return frozenset(c.name.lower() for c in self.bind_query(select, scope).schema)
+            except AnalysisError:
+                return None  # Spark will say what is wrong
+
+        if join_laterals(query, names_of, lambda t: stream_named(t, self.catalog) is not None):
+            self.rewritten = True
 
     def _type_of(self, expr: exp.Expr, select: exp.Select, scope: Scope) -> str | None:
         """Spark's type of an expression over the rows of a SELECT; None if it is unknown."""
