@@ -66,7 +66,16 @@ def python_values(array: pa.Array) -> list[Any]:
         return [
             named(*row) if is_valid else None for row, is_valid in zip(rows, valid, strict=True)
         ]
-    return list(array.to_pylist())
+    try:
+        return list(array.to_pylist())
+    except UnicodeDecodeError:
+        return _texts(array)
+
+
+def _texts(array: pa.Array) -> list[str | None]:
+    """The texts of an array, with U+FFFD for bytes that are no UTF-8: Spark does not check them."""
+    raw = array.cast(pa.large_binary()).to_pylist()
+    return [None if each is None else each.decode(errors="replace") for each in raw]
 
 
 def _sliced(array: pa.Array, elements: list[Any], make: Any) -> list[Any]:

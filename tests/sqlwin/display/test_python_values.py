@@ -117,3 +117,10 @@ def test_nested_instants_are_put_in_a_zone() -> None:
     assert in_zone(nested, "+08:00") == pa.struct(
         [("l", pa.list_(plus)), ("m", pa.map_(pa.string(), plus)), ("w", LOCAL)]
     )
+
+
+def test_texts_that_are_no_utf8_have_a_replacement_character():
+    offsets = pa.array([0, 3, 3, 6], pa.int32()).buffers()[1]
+    data = pa.py_buffer(b"\xff\xfe\xfdabc")
+    texts = pa.Array.from_buffers(pa.string(), 3, [pa.py_buffer(b"\x05"), offsets, data])
+    assert python_values(texts) == ["\ufffd" * 3, None, "abc"]
