@@ -185,7 +185,7 @@ def test_what_spark_connect_cannot_do_is_refused_in_plain_words(server: str) -> 
         relative.format("out"),
         streams,
         streams,
-        "EXPLAIN ANALYZE needs Spark's own figures, which Spark Connect does not hand out",
+        "EXPLAIN ANALYZE counts with Spark's accumulators, which Spark Connect does not have",
         "column `nope` does not exist",
         "division by zero",
         "spark.driver.memory cannot be set over Spark Connect: the server at ADDRESS runs already",
