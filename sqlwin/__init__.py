@@ -31,10 +31,10 @@ _FOREIGN = (
 try:
     from runtime.errors import SqlwinError
 except ImportError as error:
-    _found = getattr(sys.modules.get("runtime"), "__file__", None)
-    if _found is None:
+    _foreign_file = getattr(sys.modules.get("runtime"), "__file__", None)
+    if _foreign_file is None:
         raise
-    raise ImportError(_FOREIGN.format("runtime", _found), name="runtime") from error
+    raise ImportError(_FOREIGN.format("runtime", _foreign_file), name="runtime") from error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,30 +54,30 @@ def connect(
     remote: str | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> Session:
-    """A session, on the Spark session given or on one of its own.
+    """Create a sqlwin session on a given Spark session or on one of its own.
 
-    Where Spark runs in this process, or spark-submit has started it, that one is taken, and left
-    running by `close`. Else it is started, and stopped when the last session is closed that was
-    made on it.
+    Without `spark`, the session uses the Spark of this process, or the one that spark-submit
+    started, and `close` leaves it running. If there is neither, Spark is started here and stopped
+    when the last session that uses it is closed.
 
     Args:
-        spark: a Spark session; it is used as it is, with its temporary views and settings.
-        master: Spark's master URL for a session of its own; by default what spark-defaults.conf
-            or PYSPARK_SUBMIT_ARGS say, else `local[*]`.
-        conf: Spark's configuration for a session of its own.
-        remote: `sc://host:port` of a Spark Connect server, in place of a master.
-        settings: settings of sqlwin, as `SET 'key' = 'value'` takes them.
+        spark: Spark session to use unchanged, with its temporary views and settings.
+        master: Master URL of a new Spark session. Default: what spark-defaults.conf or
+            PYSPARK_SUBMIT_ARGS set, else `local[*]`.
+        conf: Spark configuration of a new Spark session.
+        remote: `sc://host:port` of a Spark Connect server, instead of a master.
+        settings: Settings of sqlwin, as in `SET 'key' = 'value'`.
 
     Raises:
-        SqlwinError: no Java, no such cluster, an unknown setting.
+        SqlwinError: Java is missing, the cluster cannot be reached, or a setting is unknown.
     """
     begun = time.time()
-    # Spark takes a second to import: not before it is needed
+    # PySpark takes a second to import, so import it as late as possible
     from runtime.spark.session import begin_java, own_session, spark_lock
 
     if spark is None:
         begin_java(master, conf or {}, remote)
-    # and this another one, in which Java starts
+    # Importing this module takes another second, during which Java starts
     from sqlwin.session import Session
 
     if spark is not None:
@@ -87,15 +87,15 @@ def connect(
                 hint="give either spark=, or master=, conf= and remote=",
             )
         return Session(spark, settings=settings or {})
-    with spark_lock:  # nobody stops it before the session has it
+    with spark_lock:  # holding the lock, no other thread can stop Spark first
         started = own_session(master, conf or {}, remote)
         return Session(started, settings=settings or {}, begun=begun)
 
 
 def _refuse_foreign(name: str, file: str) -> None:
-    """See that a package of sqlwin's is the one that Python finds; `file` is known to be in it.
+    """Raise ImportError unless Python resolves package `name` to the one that contains `file`.
 
-    It is not imported for that.
+    Look the package up without importing it.
     """
     spec = find_spec(name)
     if spec is None:
@@ -106,7 +106,7 @@ def _refuse_foreign(name: str, file: str) -> None:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """What `%load_ext sqlwin` calls: gives a notebook the magics `%sqlwin` and `%%sqlwin`."""
+    """Register the magics `%sqlwin` and `%%sqlwin`. IPython calls this on `%load_ext sqlwin`."""
     from sqlwin.notebook import load
 
     load(shell, connect)
@@ -124,8 +124,8 @@ def __getattr__(name: str) -> object:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-# Their names are common words. Workers of a cluster have sqlwin and the runtime in a zip file, and
-# no planner.
+# `runtime` and `planner` are common names, so check them. Workers load sqlwin and the runtime from
+# a zip file without the planner.
 if ".zip" not in str(__file__):
     _refuse_foreign("runtime", "errors.py")
     _refuse_foreign("planner", "plan.py")

@@ -1,4 +1,4 @@
-"""`python -m sqlwin`, and the file that `spark-submit` takes: the command `sqlwin`."""
+"""Entry point of `python -m sqlwin`, and the file to pass to `spark-submit`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 if __name__ == "__main__":
-    # As a file it is run with its own directory in front, whose modules are no packages
+    # Python puts the directory of a script on the path, but modules in this one are not top level
     here = Path(__file__).resolve().parent
     sys.path[:] = [place for place in sys.path if not place or Path(place).resolve() != here]
     if str(here.parent) not in sys.path:

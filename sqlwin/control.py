@@ -1,4 +1,4 @@
-"""What the command line, the prompt and tests ask of a session; without Spark's import."""
+"""Session internals for the command line, the prompt and tests. Does not import Spark."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ if TYPE_CHECKING:
 
 
 class SessionControl:
-    """What programs around a session use beyond its public methods."""
+    """Operations on a session for programs around it, beyond its public methods."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     @property
     def rows_scanned(self) -> int:
-        """Number of rows that sqlwin's own scan has read for the last or current statement.
+        """Rows that sqlwin's own scan has read for the last or current statement.
 
-        Rows count when their task is complete. Rows that Spark reads do not.
+        Rows count when their task completes. Rows that Spark reads are not included.
         """
         return self._session._runner.rows_scanned
 
     @property
     def take_interrupt(self) -> Callable[[], bool]:
-        """Asked, while a SELECT or EXPLAIN ANALYZE runs a stream, whether it has to end now.
+        """Callback that tells a SELECT or EXPLAIN ANALYZE on a stream to stop now.
 
         For programs in which Ctrl-C raises no KeyboardInterrupt in the thread of the session.
         """
@@ -48,5 +48,5 @@ class SessionControl:
         return self._session._query_documents(sql, analyze=analyze, params=params)
 
     def close_page(self) -> None:
-        """Stop serving the page of the session, if there is one."""
+        """Stop serving the session's web page, if it has one."""
         self._session._close_page()

@@ -1,7 +1,7 @@
-"""Spark DataFrames whose failures are errors of sqlwin.
+"""Spark DataFrames that raise sqlwin's errors.
 
 A DataFrame computes its rows when a method such as `collect` is called, long after the statement
-that made it. PySpark would raise its own exceptions there, with internal markers in their texts.
+that created it. PySpark would raise its own exceptions there, with internal markers in the text.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from runtime.spark.errors import comes_of_stopped_spark
 
 T = TypeVar("T")
 
-# PySpark warns of the error that `toPandas` raises, with its internal text
+# PySpark repeats the error of `toPandas`, including internal text, in a warning
 _REPEATED = r"(?s)\s*toPandas attempted Arrow.*can not continue"
 
-# What DataFrames hand out that starts jobs, or makes other DataFrames
+# Classes of PySpark that start jobs or create other DataFrames
 _WRAPPED = frozenset(
     {
         "DataFrame",
@@ -37,7 +37,7 @@ _WRAPPED = frozenset(
         "MergeIntoWriter",
     }
 )
-# PySpark's errors about the arguments of a Python call: they stay what they are
+# PySpark's errors for wrong arguments of a Python call, which are passed on unchanged
 _MISUSE = (AttributeError, LookupError, NotImplementedError, TypeError, ValueError)
 _ERRORS = "_sqlwin_errors"
 _PLAIN = "_sqlwin_plain"
@@ -45,10 +45,10 @@ _SPECIAL_METHODS = frozenset({"__getitem__", "__dir__", "__repr__"})
 
 
 class Errors(Protocol):
-    """Knows a statement, and what errors of Spark mean for it."""
+    """Translator of Spark's errors for one statement."""
 
     def translated(self, error: BaseException) -> SqlwinError:
-        """Return the error of sqlwin for one that Spark raised."""
+        """Return sqlwin's error for an error that Spark raised."""
 
 
 def with_translated_errors(frame: DataFrame, errors: Errors) -> DataFrame:
@@ -57,19 +57,19 @@ def with_translated_errors(frame: DataFrame, errors: Errors) -> DataFrame:
     DataFrames, groups and writers derived from it do so too.
 
     Args:
-        frame: a DataFrame of Spark or Spark Connect; it stays as it is.
-        errors: translates what Spark raises, and knows the statement.
+        frame: DataFrame of Spark or Spark Connect. It is not changed.
+        errors: Translator for the statement that created the DataFrame.
     """
     return cast(DataFrame, _wrapped(plain(frame), errors))
 
 
 def plain(frame: DataFrame) -> DataFrame:
-    """Return the DataFrame that `with_translated_errors` was given; any other one as it is."""
+    """Return the DataFrame inside a translating one, or `frame` itself if it is a plain one."""
     return cast(DataFrame, frame.__dict__.get(_PLAIN, frame))
 
 
 def _wrapped(value: Any, errors: Errors) -> Any:
-    """Return what a method gave, translating errors if it can raise some later."""
+    """Wrap a method's result if its methods can raise errors of Spark."""
     if isinstance(value, list) and value and isinstance(value[0], DataFrame):
         return [_wrapped(frame, errors) for frame in value]
     if isinstance(value, Iterator):
@@ -93,7 +93,7 @@ def _iterated(values: Iterator[T], errors: Errors) -> Iterator[T]:
 
 @functools.cache
 def _translating_class(class_: type) -> type:
-    """Return a subclass whose public methods and properties translate what Spark raises."""
+    """Return a subclass whose public methods and properties translate Spark's errors."""
     namespace: dict[str, Any] = {"__module__": class_.__module__, "__doc__": class_.__doc__}
     for name in dir(class_):
         if name.startswith("_") and name not in _SPECIAL_METHODS:
@@ -123,7 +123,7 @@ def _translating(method: Callable[..., Any] | None) -> Callable[..., Any]:
 
 
 def _is_failure(error: Exception) -> bool:
-    """Return whether Spark failed, rather than that a Python call has wrong arguments."""
+    """Return whether Spark failed, as opposed to a Python call with wrong arguments."""
     is_of_spark = isinstance(error, PySparkException | Py4JError | ConnectionError)
     return is_of_spark and not isinstance(error, _MISUSE)
 

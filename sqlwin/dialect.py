@@ -1,9 +1,10 @@
-"""sqlwin's SQL as a dialect of sqlglot, `read="sqlwin"`: parsed, formatted, transpiled.
+"""sqlglot dialect for sqlwin's SQL, `read="sqlwin"`: parsing, formatting, transpiling.
 
-sqlglot finds it by its entry point. Queries, INSERT, CREATE TABLE and CREATE VIEW are trees, other
-statements (SET, SHOW, EXPLAIN, statement sets ...) commands that stay as they are. What sqlwin
-refuses is a `ParseError` with its place. In Spark's SQL, TUMBLE, HOP and CUMULATE are written with
-Spark's `window`; what a system has nothing for is an `UnsupportedError`, never other SQL.
+sqlglot loads it through its entry point. Queries, INSERT, CREATE TABLE and CREATE VIEW become
+trees. Other statements (SET, SHOW, EXPLAIN, statement sets ...) become commands with their original
+text. SQL that sqlwin rejects raises a `ParseError` with its position. When writing Spark's SQL,
+TUMBLE, HOP and CUMULATE become Spark's `window`. A construct that the target system lacks raises an
+`UnsupportedError`.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ from sqlwin.statements.nodes import (
 from sqlwin.statements.parse import parse_statement
 from sqlwin.statements.split import StatementText, split_script
 
-# The functions of GROUP BY TUMBLE(ts, ...), which is a window of the query's, and no function
+# Functions of GROUP BY TUMBLE(ts, ...), which stand for a window and are not computed as functions
 _GROUP_WINDOWS = frozenset(
     f"{name}{ending}" for name in SIGNATURES for ending in ("", "_START", "_END", "_ROWTIME")
 )
@@ -62,24 +63,24 @@ _UNITS = (
     *(("day", 86_400_000_000), ("hour", 3_600_000_000), ("minute", 60_000_000)),
     *(("second", 1_000_000), ("microsecond", 1)),
 )
-# The column that Spark's window is in, before its bounds are columns
+# Column of Spark's window before its bounds become columns
 _WINDOW = "sqlwin_window"
 
 
 class ConnectorTable(exp.Create):
-    """CREATE TABLE ... WITH ('connector' = ...): a table that only sqlwin, or Flink, opens."""
+    """CREATE TABLE ... WITH ('connector' = ...): a table that only sqlwin or Flink can open."""
 
 
 class FilesTable(exp.Table):
-    """`FROM 'logs/*.parquet'`: files by their name."""
+    """Files in FROM: `FROM 'logs/*.parquet'`."""
 
 
 class OwnCommand(exp.Command):
-    """A statement that only sqlwin carries out, as it was written."""
+    """A statement that only sqlwin runs, kept as text."""
 
 
 class GroupWindowCall(exp.Anonymous):
-    """`TUMBLE(ts, INTERVAL '1' HOUR)` in GROUP BY, `TUMBLE_START(...)` beside it."""
+    """`TUMBLE(ts, INTERVAL '1' HOUR)` in GROUP BY, or `TUMBLE_START(...)` in SELECT."""
 
 
 class _Parser(SqlWinParser):
@@ -98,10 +99,10 @@ class _Parser(SqlWinParser):
     }
 
     def parse(self, raw_tokens: list[Token], sql: str) -> list[exp.Expr | None]:
-        """A tree for each statement of a script; a semicolon inside of one does not end it.
+        """Return a tree for each statement. Semicolons inside a statement do not end it.
 
         Raises:
-            ParseError: one does not read.
+            ParseError: A statement is invalid.
         """
         try:
             return [_tree(part, raw_tokens, sql) for part in split_script(sql)]
@@ -122,13 +123,13 @@ class _Parser(SqlWinParser):
         return super()._parse_interval(require_interval, parse_function_unit)
 
     def string_literal(self, first: Token) -> exp.Expr:
-        """A string, with its comments."""
+        """Parse a string and keep its comments."""
         literal = super().string_literal(first)
         literal.add_comments(first.comments)
         return literal
 
     def number_literal(self, token: Token) -> exp.Expr:
-        """A number, with its comments."""
+        """Parse a number and keep its comments."""
         literal = super().number_literal(token)
         literal.add_comments(token.comments)
         return literal
@@ -152,13 +153,13 @@ class _Generator(SparkSqlGenerator):
     }
 
     def generate(self, expression: exp.Expr, copy: bool = True) -> str:
-        """The text of a tree, with what stands behind a query and says nothing."""
+        """Return the text of a tree, with `EMIT ON WINDOW CLOSE` if the query had it."""
         text: str = super().generate(expression, copy)
         behind = expression.meta.get(BEHIND)
         return text if behind is None else f"{text}{self.sep()}EMIT ON WINDOW CLOSE"
 
     def table_parts(self, expression: exp.Table) -> str:
-        """A table's name, with the options that it has in this place."""
+        """Return a table's name with its OPTIONS hint."""
         path = path_of_files(expression.name)
         name: str = super().table_parts(expression) if path is None else quote_string(path)
         options = expression.meta.get(TABLE_OPTIONS)
@@ -168,17 +169,17 @@ class _Generator(SparkSqlGenerator):
         return f"{name} /*+ OPTIONS({pairs}) */"
 
     def computedcolumnconstraint_sql(self, expression: exp.ComputedColumnConstraint) -> str:
-        """`ts AS TO_TIMESTAMP_LTZ(ms, 3)`."""
+        """Return a computed column, such as `AS TO_TIMESTAMP_LTZ(ms, 3)`."""
         return f"AS {self.sql(expression, 'this')}"
 
     def with_properties(self, properties: exp.Properties) -> str:
-        """`WITH ('connector' = ...)`."""
+        """Return the table options, `WITH ('connector' = ...)`."""
         text: str = self.properties(properties, prefix=self.seg("WITH"))
         return text
 
 
 class SqlWin(SqlWinQueries):
-    """The dialect: `sqlglot.parse_one(text, read="sqlwin")`, `tree.sql("sqlwin")`."""
+    """Dialect class, for `sqlglot.parse_one(text, read="sqlwin")` and `tree.sql("sqlwin")`."""
 
     Parser = _Parser
     Generator = _Generator
@@ -188,10 +189,11 @@ class SqlWin(SqlWinQueries):
 
 
 def _tree(part: StatementText, tokens: list[Token], sql: str) -> exp.Expr:
-    """The tree of a statement of a script; a command where it has none that says it all.
+    """Return the tree of a statement, or a command if no tree represents it completely.
 
     Raises:
-        SqlwinError: it does not read; with its place in the script, or in the statement.
+        SqlwinError: The statement is invalid. The error has its position in the script or
+            statement.
     """
     try:
         statement = parse_statement(part.text)
@@ -218,7 +220,10 @@ def _tree(part: StatementText, tokens: list[Token], sql: str) -> exp.Expr:
 
 
 def _says(tree: exp.Expr, statement: CreateTable) -> bool:
-    """Whether a tree, written again, is the statement: sqlglot's grammar lacks some of Flink's."""
+    """Return whether the tree, written as SQL, gives the same statement.
+
+    sqlglot's grammar lacks parts of Flink's.
+    """
     try:
         again = parse_statement(tree.sql(SqlWin, comments=False))
     except SqlwinError:
@@ -262,7 +267,7 @@ def _parse_error(error: SqlwinError, sql: str) -> ParseError:
 
 
 def _standard(call: KeywordCall) -> exp.Expr:
-    """`EXTRACT(DAY FROM ts)` as the node that all dialects have; else as it is."""
+    """Return a call such as `EXTRACT(DAY FROM ts)` as sqlglot's standard node, if it has one."""
     try:
         tree = sqlglot.parse_one(call.sql(SqlWinQueries), read="spark")
     except SqlglotError:
@@ -273,7 +278,7 @@ def _standard(call: KeywordCall) -> exp.Expr:
 # -- as the SQL of other systems ---------------------------------------------------------------
 
 
-# Nodes that other systems have nothing for, and what an error calls them
+# Nodes without a counterpart in other systems, and their names in error messages
 _OWN_NODES: dict[type[exp.Expr], Callable[[Any], str]] = {
     ConnectorTable: lambda node: "CREATE TABLE ... WITH ('connector' = ...)",
     FilesTable: lambda node: "files by their name in FROM",
@@ -285,7 +290,7 @@ _OWN_NODES: dict[type[exp.Expr], Callable[[Any], str]] = {
 
 
 def _unsupported(generator: Any, node: exp.Expr, what: str | None = None) -> str:
-    """Refuse to write a node, or, where everything unsupported is ignored, write it as it is."""
+    """Raise UnsupportedError. If the generator ignores errors, return sqlwin's SQL instead."""
     if generator.unsupported_level == ErrorLevel.IGNORE:
         return node.sql(SqlWin)
     what = what or _OWN_NODES[type(node)](node)
@@ -297,9 +302,9 @@ def _other_interval(generator: Any, node: MultiUnitInterval) -> str:
 
 
 def _spark_window(generator: Any, node: WindowFunctionCall) -> str:
-    """TUMBLE, HOP and CUMULATE with Spark's `window`.
+    """Write TUMBLE, HOP and CUMULATE with Spark's `window`.
 
-    Spark puts windows of an instant on UTC, sqlwin on the wall clock: hence the cast.
+    Spark aligns windows over instants to UTC, sqlwin to the wall clock: hence the cast.
     """
     try:
         window = window_of(node, "")
@@ -326,17 +331,17 @@ def _spark_window(generator: Any, node: WindowFunctionCall) -> str:
         lengths.pop()
         if lengths[0] == lengths[1]:
             lengths.pop()
-    texts = [f"'{_length(each)}'" for each in lengths]
+    texts = [f"'{_length(length)}'" for length in lengths]
     column = f"WINDOW({', '.join([ts, *texts])})"
-    given = node.args.get("names") or map(exp.to_identifier, WINDOW_COLUMNS)
-    names = [generator.sql(each) for each in given]
+    names_given = node.args.get("names") or map(exp.to_identifier, WINDOW_COLUMNS)
+    names = [generator.sql(column_name) for column_name in names_given]
     alias = generator.sql(node, "alias")
     others = [
         generator.expressions(node, key=key, sep="", flat=True)
         for key in ("pivots", "joins", "laterals")
     ]
     return (
-        # of the type of the time column, as the coalesced columns are
+        # COALESCE gives it the type of the time column
         f"(SELECT *, COALESCE({names[1]} - INTERVAL '0.001' SECOND, {time}) AS {names[2]} "
         f"FROM (SELECT * EXCEPT ({_WINDOW}), {_WINDOW}.start AS {names[0]}, {end} AS {names[1]} "
         f"FROM (SELECT *, {column} AS {_WINDOW} FROM {source})))"
@@ -345,8 +350,8 @@ def _spark_window(generator: Any, node: WindowFunctionCall) -> str:
 
 
 def _length(us: int) -> str:
-    """`10 minutes`, as Spark's `window` and INTERVAL read it."""
-    name, size = next(each for each in _UNITS if us % each[1] == 0)
+    """Return a duration such as `10 minutes`, as Spark's `window` and INTERVAL read it."""
+    name, size = next(unit for unit in _UNITS if us % unit[1] == 0)
     return f"{us // size} {name}{'' if us == size else 's'}"
 
 
@@ -359,14 +364,14 @@ _SPARK = {**_OTHERS, WindowFunctionCall: _spark_window}
 
 def _generators(above: type[Generator]) -> Iterator[type[Generator]]:
     yield above
-    for each in above.__subclasses__():
-        yield from _generators(each)
+    for subclass in above.__subclasses__():
+        yield from _generators(subclass)
 
 
 def _teach_other_dialects() -> None:
-    """Say to sqlglot's own generators what to do with our nodes, of which they know nothing.
+    """Register our nodes with sqlglot's own generators, which do not know them.
 
-    Those that are loaded later start from what those above them have.
+    Generators that are loaded later inherit from these.
     """
     for generator in _generators(Generator):
         if issubclass(generator, SparkSqlGenerator):

@@ -1,4 +1,4 @@
-"""Rows that Python programs hold, as Spark DataFrames: pandas, Polars, Arrow, lists of dicts."""
+"""Conversion of Python data to Spark DataFrames: pandas, Polars, Arrow, lists of dicts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _ARROW_ERRORS = (pa.ArrowException, OverflowError, TypeError, ValueError)
 
 
 def can_be_rows(data: object) -> bool:
-    """Return whether `dataframe_of` takes a value; its values may still not fit a column."""
+    """Return whether `dataframe_of` accepts the type of `data`.
+
+    Its values may still not fit a column.
+    """
     if isinstance(data, list):
         return bool(data) and all(isinstance(row, Mapping) for row in data)
     if isinstance(data, DataFrame | pa.Table | pa.RecordBatch | pa.RecordBatchReader):
@@ -37,17 +40,17 @@ def can_be_rows(data: object) -> bool:
 def dataframe_of(spark: SparkSession, data: object, name: str) -> DataFrame:
     """Return the rows as a Spark DataFrame.
 
-    A DataFrame of Spark stays as it is. Other rows are copied; a record batch reader is read to
-    its end. Times lose what is finer than a microsecond.
+    A Spark DataFrame is returned unchanged. Other rows are copied, and a record batch reader is
+    read to its end. Times are truncated to microseconds.
 
     Args:
-        spark: the session.
-        data: a value for which `can_be_rows` is true.
-        name: what errors call the rows.
+        spark: Spark session to create the DataFrame in.
+        data: Value for which `can_be_rows` is true.
+        name: Name of the rows in error messages.
 
     Raises:
         TypeError: `data` holds no rows.
-        AnalysisError: a column has values or a type that SQL does not have.
+        AnalysisError: A column has values or a type that SQL does not have.
     """
     if isinstance(data, DataFrame):
         return plain(data)
@@ -60,7 +63,7 @@ def dataframe_of(spark: SparkSession, data: object, name: str) -> DataFrame:
 
 
 def interactive_variables() -> Mapping[str, object]:
-    """Return the variables of the notebook or the Python prompt; none where a program runs."""
+    """Return the variables of the notebook or the Python prompt. Empty in a program."""
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     if shell is not None:
@@ -75,9 +78,9 @@ def _described(data: object) -> str:
 
 
 def _is_of(package: str, class_: str, data: object) -> bool:
-    """Return whether `data` is of a class of a package; the package is not imported for that."""
-    found = getattr(sys.modules.get(package), class_, None)
-    return found is not None and isinstance(data, found)
+    """Return whether `data` is an instance of the class, without importing its package."""
+    class_found = getattr(sys.modules.get(package), class_, None)
+    return class_found is not None and isinstance(data, class_found)
 
 
 def _is_polars(data: object) -> bool:
@@ -85,10 +88,10 @@ def _is_polars(data: object) -> bool:
 
 
 def _exports_arrow(data: object) -> bool:
-    """Return whether a value hands out a stream of Arrow rows, as DuckDB's relations do."""
+    """Return whether a value exports a stream of Arrow rows, as DuckDB's relations do."""
     if isinstance(data, type) or not hasattr(data, "__arrow_c_stream__"):
         return False
-    # columns without a name, such as an Arrow array, export a stream of values
+    # A column without a name, such as an Arrow array, exports a stream of values
     return not isinstance(data, pa.ChunkedArray) and not _is_of("polars", "Series", data)
 
 
@@ -105,7 +108,7 @@ def _arrow_table(data: Any, name: str) -> pa.Table:
         return _table_of_pandas(data, name)
     if _is_polars(data):
         data = data.collect() if _is_of("polars", "LazyFrame", data) else data
-        # Arrow casts no dictionaries of string views, which newer levels have
+        # Newer compatibility levels have dictionaries of string views, which Arrow cannot cast
         return data.to_arrow(compat_level=sys.modules["polars"].CompatLevel.oldest())
     try:
         return pa.RecordBatchReader.from_stream(data).read_all()
@@ -114,7 +117,7 @@ def _arrow_table(data: Any, name: str) -> pa.Table:
 
 
 def _table_of_dicts(rows: list[Mapping[Any, Any]], name: str) -> pa.Table:
-    """Return a table of all keys, in the order in which they come first."""
+    """Return a table with a column for each key, in the order of first appearance."""
     keys = list(dict.fromkeys(key for row in rows for key in row))
     for key in keys:
         if not isinstance(key, str):
@@ -124,7 +127,7 @@ def _table_of_dicts(rows: list[Mapping[Any, Any]], name: str) -> pa.Table:
 
 
 def _table_of_pandas(frame: Any, name: str) -> pa.Table:
-    """Return the columns, and the levels of the index that have a name."""
+    """Return the columns and the named levels of the index."""
     levels = [level for level in frame.index.names if level is not None]
     unnamed = [i for i, level in enumerate(frame.index.names) if level is None]
     if levels:
@@ -159,10 +162,11 @@ def _bad_column(name: str, column: str, error: BaseException) -> AnalysisError:
 
 
 def _with_sql_types(table: pa.Table, name: str) -> pa.Table:
-    """Return the table with the types that Spark has.
+    """Convert the columns to types that Spark has.
 
     Raises:
-        AnalysisError: there are no columns, two of one name, or a type is none of SQL.
+        AnalysisError: The table has no columns, two columns have the same name, or a type has no
+            counterpart in SQL.
     """
     if not table.num_columns:
         raise AnalysisError(f"`{name}` has {counted(0, 'columns')}, so that it is no table")
@@ -177,34 +181,36 @@ def _with_sql_types(table: pa.Table, name: str) -> pa.Table:
     columns = []
     for field, column in zip(table.schema, table.columns, strict=True):
         try:
-            wanted = _sql_type(field.type)
-            columns.append(column if wanted == field.type else _cast(column, wanted))
-            from_arrow_schema(pa.schema([pa.field(field.name, wanted)]), prefer_timestamp_ntz=True)
+            sql_type = _sql_type(field.type)
+            columns.append(column if sql_type == field.type else _cast(column, sql_type))
+            from_arrow_schema(
+                pa.schema([pa.field(field.name, sql_type)]), prefer_timestamp_ntz=True
+            )
         except Exception as error:
             raise _bad_column(name, field.name, _reason(field.type, error)) from error
     return pa.Table.from_arrays(columns, table.column_names)
 
 
 def _reason(type_: pa.DataType, error: Exception) -> Exception:
-    """Return the error, in which PySpark does not name its settings and functions."""
+    """Return an error whose text does not name PySpark's settings and functions."""
     if isinstance(error, pa.ArrowException | OverflowError):
         return error
     return TypeError(f"its Arrow type {type_} has no counterpart")
 
 
-def _cast(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
+def _cast(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
     type_ = column.type
     if isinstance(type_, pa.BaseExtensionType):
-        return _cast(cast(Any, pa).chunked_array([c.storage for c in column.chunks]), wanted)
+        return _cast(cast(Any, pa).chunked_array([c.storage for c in column.chunks]), target)
     if pa.types.is_timestamp(type_) and type_.unit == "ns":
         column = pc.floor_temporal(column, unit="microsecond")
-    # below a microsecond nothing is kept, so that a cast may cut it off
+    # Nothing below a microsecond is left after flooring, so the cast may truncate
     is_finer = pa.types.is_temporal(type_) and getattr(type_, "unit", "") == "ns"
-    return column.cast(wanted, safe=not (is_finer or pa.types.is_nested(type_)))
+    return column.cast(target, safe=not (is_finer or pa.types.is_nested(type_)))
 
 
 def _sql_type(type_: pa.DataType) -> pa.DataType:
-    """Return the Arrow type that Spark takes for one that it does not take.
+    """Return the Arrow type to convert a type to so that Spark accepts it.
 
     Example:
         >>> _sql_type(pa.dictionary(pa.int8(), pa.uint32())), _sql_type(pa.timestamp("ns"))
@@ -236,7 +242,7 @@ def _sql_type(type_: pa.DataType) -> pa.DataType:
     return type_
 
 
-# Arrow's own extension types that mean what their storage holds
+# Arrow's extension types that mean the same as their storage type
 _STORED_PLAINLY = frozenset({"arrow.json", "arrow.uuid"})
 _PLAIN_TYPES = {
     pa.uint8(): pa.int16(),

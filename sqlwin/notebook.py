@@ -1,4 +1,4 @@
-"""`%load_ext sqlwin`: the magics `%sqlwin` and `%%sqlwin`. Only this module imports IPython."""
+"""IPython extension with the magics `%sqlwin` and `%%sqlwin`. No other module imports IPython."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
     from sqlwin.session import Session
 
-# The variable of the notebook that holds the session
+# Name of the notebook variable that holds the session
 SESSION_NAME = "sqlwin_session"
 
 
 @magics_class
 class SqlwinMagics(Magics):
-    """The magics `%sqlwin` of a line and `%%sqlwin` of a cell."""
+    """Line magic `%sqlwin` and cell magic `%%sqlwin`."""
 
     def __init__(self, shell: InteractiveShell, connect: Callable[[], Session]) -> None:
         super().__init__(shell)
@@ -47,19 +47,19 @@ class SqlwinMagics(Magics):
     @argument("--analyze", action="store_true", help="run, and show plans with what was measured")
     @line_cell_magic
     def sqlwin(self, line: str, cell: str | None = None) -> Any:
-        """Run SQL statements and show each result.
+        """Run SQL statements and show their results.
 
-        `%sqlwin SELECT ...` runs what stands behind it on the line, and gives the last result, as
-        in `result = %sqlwin SELECT ...`; the switches may stand before the SQL. `%%sqlwin` runs
-        the cell. They run in the session `sqlwin_session`, which is made by `sqlwin.connect()`
-        unless the notebook has put one there. `:name` in the SQL is the variable of that name. A
-        SELECT on a stream shows its last rows as windows close; interrupting the cell stops it.
+        `%sqlwin SELECT ...` runs the rest of the line and returns the last result, as in `result =
+        %sqlwin SELECT ...`. Options come before the SQL. `%%sqlwin` runs the cell. Both use the
+        session in the variable `sqlwin_session`, and create it with `sqlwin.connect()` if the
+        notebook has not set it. `:name` in the SQL is the notebook variable of that name. A SELECT
+        on a stream shows its last rows as windows close. Interrupt the cell to stop it.
         """
         words, sql = (line, cell) if cell is not None else _switches(line)
         arguments = parse_argstring(self.sqlwin, words)
         try:
             session = self._session()
-            # the variables that the SQL has parameters for
+            # only the variables that the SQL refers to
             params = used_in(sql, self.shell.user_ns) or None
             if arguments.explain or arguments.analyze:
                 explained = session.explain(sql, analyze=arguments.analyze, params=params)
@@ -74,11 +74,11 @@ class SqlwinMagics(Magics):
                 last = result
             return self._end(last, is_chart=arguments.chart, is_cell=cell is not None)
         except SqlwinError as error:
-            # one that says what to change needs no traceback
+            # errors of sqlwin say what to change, so a traceback adds nothing
             raise UsageError(str(error)) from None
 
     def _end(self, last: Result | None, *, is_chart: bool, is_cell: bool) -> Any:
-        """Show the last result, or give it to a notebook that will show what the line gives."""
+        """Show the last result, unless the notebook displays the returned value itself."""
         if last is None:
             return None
         shows_itself = self._is_notebook() and last.open_stream is None and not is_chart
@@ -89,7 +89,7 @@ class SqlwinMagics(Magics):
         return None if is_cell or is_chart else last
 
     def _is_notebook(self) -> bool:
-        """Whether pictures and tables in HTML are seen, as they are not in a terminal."""
+        """Return whether the front end shows HTML and pictures, which a terminal does not."""
         return getattr(self.shell, "kernel", None) is not None
 
     def _session(self) -> Session:
@@ -101,12 +101,12 @@ class SqlwinMagics(Magics):
 
 
 def load(shell: InteractiveShell, connect: Callable[[], Session]) -> None:
-    """Give a notebook the magics; `connect` makes a session where the notebook has none."""
+    """Register the magics. `connect` creates a session if the notebook has none."""
     shell.register_magics(SqlwinMagics(shell, connect))
 
 
 def _show_stream(result: Result) -> None:
-    """The last rows of a stream in a table that changes as windows close, until it is stopped."""
+    """Show the last rows of a stream in a table that updates until the stream is stopped."""
     n_rows, last = 0, pa.table({name: pa.array([], pa.null()) for name in result.columns})
     opened = result.open_stream
     assert opened is not None
@@ -130,20 +130,20 @@ def _show_stream(result: Result) -> None:
             last = rows.slice(max(0, rows.num_rows - MOST_ROWS))
             place.update(shown(is_over=False))
     except KeyboardInterrupt:
-        pass  # how a cell is stopped: what it has shown stays
+        pass  # interrupting the cell is how users stop a stream, and its table stays
     place.update(shown(is_over=True))
 
 
 def _switches(line: str) -> tuple[str, str]:
-    """The switches at the beginning of a line, and the SQL behind them.
+    """Split a line into the options at its beginning and the SQL behind them.
 
     Example:
         >>> _switches("--chart SELECT 1 -- one")
         ('--chart', 'SELECT 1 -- one')
     """
-    found = re.match(r"((?:\s*--(?:chart|explain|analyze)\b)*)\s*(.*)", line, re.DOTALL)
-    assert found is not None
-    return found.group(1).strip(), found.group(2)
+    match = re.match(r"((?:\s*--(?:chart|explain|analyze)\b)*)\s*(.*)", line, re.DOTALL)
+    assert match is not None
+    return match.group(1).strip(), match.group(2)
 
 
 def _show(result: Result, *, is_chart: bool, is_notebook: bool) -> None:

@@ -1,7 +1,7 @@
-"""What a statement gave.
+"""Results of statements.
 
-Private API, seen in Spark 4.3: `optimizedPlan().maxRows()`. Where it is missing, small results
-arrive in batches like large ones.
+Private API, as of Spark 4.3: `optimizedPlan().maxRows()`. Without it, small results arrive in
+batches like large ones.
 """
 
 from __future__ import annotations
@@ -55,27 +55,28 @@ if TYPE_CHECKING:
     from sqlwin.execution.errors import StatementErrors
     from sqlwin.execution.streams.handle import Stream
 
-# Types that Spark does not hand over as Arrow; their text is shown instead
+# Types that Spark does not convert to Arrow, so they are shown as text
 _NO_ARROW = (CalendarIntervalType, NullType, VariantType, YearMonthIntervalType)
 
 
-# A result of no more rows than this comes in one piece, which spares a stage and a job a partition
+# Results of at most this many rows are fetched at once, which saves a stage, and a job per
+# partition
 _AT_ONCE = 100_000
 
 
 @dataclass(frozen=True)
 class OpenStream:
-    """A query over streams that can be started.
+    """A streaming query that is ready to start.
 
     Attributes:
-        start: starts it; its rows go to the function given, a table a micro-batch. A text is
-            returned where there is nothing to run, and says why.
-        is_bounded: whether it ends: its input does, or it has a LIMIT.
-        status: how it stands, in a line; None before it is started.
-        notes: what is known at its end: how many rows were dropped, and why.
-        take_interrupt: whether the user wants it to end now; true once.
-        keys: of a query with GROUP BY, the columns in it but for those of windows; None: unknown.
-        limit: the most rows that the query gives; None: it has no LIMIT.
+        start: Starts the query and passes its rows to the given function, one table per
+            micro-batch. Returns a text with the reason if there is nothing to run.
+        is_bounded: Whether it ends, because its input does or it has a LIMIT.
+        status: Returns its status in a line, None before the start.
+        notes: Returns notes known at its end: how many rows were dropped, and why.
+        take_interrupt: Returns whether the user wants it to stop now; True once per request.
+        keys: GROUP BY columns without window columns. None: unknown.
+        limit: LIMIT of the query. None: no LIMIT.
     """
 
     start: Callable[[Callable[[pa.Table], None]], Stream | str]
@@ -92,24 +93,24 @@ class Result:
     """The result of one statement.
 
     Attributes:
-        statement: the statement's text.
+        statement: Text of the statement.
         kind: `query`, `insert`, `explain`, `table` (rows about the session) or `ok`.
-        message: one line for the user; empty for a query.
-        frame: what `dataframe` is, or makes it when it is asked for.
-        here: the rows of a query that this process computes.
-        arrow_rows: the same as workers have them; None where Spark makes them.
-        table: the rows of kind `table`.
-        text: the explanation of kind `explain`.
-        document: the same as data, see docs/explain.md.
-        row_count: how many rows an INSERT wrote, if known.
-        time_zone: the session's when the statement was run, in which its instants are; empty: that
+        message: One line for the user. Empty for a query.
+        frame: The value of `dataframe`, or a function that creates it.
+        here: Rows of a query that this process computes.
+        arrow_rows: The same rows as workers hold them. None if Spark computes them.
+        table: Rows of kind `table`.
+        text: The explanation of kind `explain`.
+        document: The explanation as data, see docs/explain.md.
+        row_count: Rows that an INSERT wrote, if known.
+        time_zone: Session time zone when the statement ran, used for instants. Empty: the time zone
             of the DataFrame's session.
-        statement_notes: what is known beside its rows before these are computed; see `notes`.
-        errors: translates what the rows fail with when they are asked for.
-        scan_counts: where rows are counted while they are read.
-        open_stream: a query over streams; `rows` and `batches` run it.
-        stream: the stream that an INSERT has started.
-        run: the record of the statement, in which it is kept what became of it.
+        statement_notes: Notes known before the rows are computed; see `notes`.
+        errors: Translator of errors raised while rows are computed.
+        scan_counts: Counters of the rows read.
+        open_stream: Streaming query, which `rows` and `batches` run.
+        stream: Stream that an INSERT started.
+        run: Execution record of the statement.
     """
 
     statement: str
@@ -132,7 +133,7 @@ class Result:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What there is to say beside the rows; some of it only once they have been computed."""
+        """Notes about the result. Some are known only once the rows have been computed."""
         if self.open_stream is not None:
             return self.statement_notes + self.open_stream.notes()
         if self.scan_counts is None:
@@ -146,12 +147,12 @@ class Result:
 
     @property
     def query(self) -> StreamingQuery | None:
-        """Spark's handle of the stream that an INSERT has started."""
+        """Spark's handle of the stream that an INSERT started."""
         return None if self.stream is None else self.stream.query
 
     @cached_property
     def dataframe(self) -> DataFrame | None:
-        """A query's rows, not computed yet; a streaming DataFrame if a source is a stream.
+        """Rows of a query, not computed yet. A streaming DataFrame if a source is a stream.
 
         Its methods raise SqlwinError where Spark fails.
         """
@@ -163,7 +164,7 @@ class Result:
 
     @cached_property
     def _frame(self) -> DataFrame | None:
-        """The same DataFrame with Spark's own errors."""
+        """The same DataFrame, raising Spark's own errors."""
         return self.frame() if callable(self.frame) else self.frame
 
     @property
@@ -178,7 +179,7 @@ class Result:
 
     @property
     def kind_place(self) -> int | None:
-        """Of a stream with updates, which column says whether a row comes or is taken back."""
+        """Index of the row kind column of a stream with updates, else None."""
         is_stream = self.open_stream is not None and KIND_COLUMN in self.columns
         return self.columns.index(KIND_COLUMN) if is_stream else None
 
@@ -195,21 +196,21 @@ class Result:
     def rows(self) -> list[Row]:
         """All rows, in memory.
 
-        A TIMESTAMP_LTZ is a datetime in the session's time zone, a TIMESTAMP one without a zone.
-        A date or time outside the years 1 to 9999, where Python's end, is its text.
+        A TIMESTAMP_LTZ is a datetime in the session's time zone, a TIMESTAMP one without a zone. A
+        date or time outside Python's years 1 to 9999 is a string.
 
         Raises:
-            ExecutionError: they are unbounded.
+            ExecutionError: The rows are unbounded.
         """
         self._check_bounded("batches() gives its rows as they come; INSERT INTO keeps them")
         return [row for batch in self.batches() for row in python_rows(batch)]
 
     def batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows as Arrow batches of bounded size; at most `limit` rows.
+        """Yield the rows, at most `limit`, as Arrow batches of bounded size.
 
-        Without a limit the partitions come one after another, so that memory holds a few of
-        them and never the whole result. Rows of streams come as windows close, and the stream is
-        stopped when no more are asked for. Instants are in the session's time zone.
+        Without a limit, partitions are fetched one after another, so memory holds a few of them at
+        a time. A stream yields rows as windows close, and stops when the caller stops iterating.
+        Instants are in the session's time zone.
         """
         for batch in self._batches(limit):
             if not self.time_zone:
@@ -219,7 +220,7 @@ class Result:
                 yield as_of_schema(batch, schema_in_zone(batch.schema, zone))
 
     def _batches(self, limit: int | None) -> Iterator[pa.RecordBatch]:
-        """The rows as they come; zones and nullability differ by the road."""
+        """Yield the rows, with the time zones and nullability that each way of running gives."""
         if self.open_stream is not None:
             yield from _streamed(self.open_stream, limit)
             return
@@ -230,7 +231,7 @@ class Result:
             yield from self._computed_batches(limit)
 
     def _computed_batches(self, limit: int | None) -> Iterator[pa.RecordBatch]:
-        """The rows that this process or a job of Spark computes."""
+        """Yield the rows of a batch query, computed by this process or by a Spark job."""
         if self.here is not None:
             yield from self._here(limit)
             return
@@ -244,7 +245,7 @@ class Result:
                 frame = frame if limit is None else frame.limit(limit)
                 yield from self._computed(frame.toArrow).to_batches()
                 return
-            blobs = row_blobs(numbered(frame))  # Spark's Arrow has no two columns of one name
+            blobs = row_blobs(numbered(frame))  # Spark's own Arrow refuses equal names
         rows = self._computed(lambda: blobs.toLocalIterator(prefetchPartitions=True))
         while (row := self._computed(lambda: next(rows, None))) is not None:
             for batch in pa.ipc.open_stream(row.rows):
@@ -254,18 +255,19 @@ class Result:
                     yield as_of_schema(batch, schema)
 
     def to_arrow(self, limit: int | None = None) -> pa.Table:
-        """The rows as an Arrow table, with the types that SQL gave them.
+        """Return the rows as an Arrow table, with their SQL types.
 
-        TIMESTAMP_LTZ is a timestamp in the session's time zone, TIMESTAMP one without a zone;
-        decimals, dates, arrays, maps and structs are Arrow's. Intervals of months and VARIANT,
-        which Arrow lacks, are text. The partitions come one after another, so that memory holds
-        the table and a few partitions. What a statement says that has no rows is one text.
+        TIMESTAMP_LTZ is a timestamp in the session's time zone, TIMESTAMP one without a zone.
+        Decimals, dates, arrays, maps and structs have Arrow's types. Intervals of months and
+        VARIANT, which Arrow lacks, become strings. Partitions are fetched one after another, so
+        memory holds the table and a few partitions. The message of a statement without rows becomes
+        one row.
 
         Args:
-            limit: at most so many rows; a stream is stopped after them.
+            limit: Maximum number of rows. A stream is stopped after them.
 
         Raises:
-            ExecutionError: the rows are unbounded and there is no limit.
+            ExecutionError: The rows are unbounded and there is no limit.
         """
         if limit is None:
             self._check_bounded("to_arrow(limit=1000) takes the first rows")
@@ -281,25 +283,25 @@ class Result:
         )
 
     def to_pandas(self, limit: int | None = None) -> pd.DataFrame:
-        """The rows as a pandas DataFrame; `limit` as in `to_arrow`.
+        """Return the rows as a pandas DataFrame; `limit` as in `to_arrow`.
 
-        Whole numbers of a column with NULLs stay whole: its type is pandas' `Int64` and the like.
+        Integer columns with NULLs get pandas' nullable types, such as `Int64`.
 
         Raises:
             MissingPackageError: pandas is not installed.
-            ExecutionError: the rows are unbounded and there is no limit.
+            ExecutionError: The rows are unbounded and there is no limit.
         """
         if find_spec("pandas") is None:
             raise _missing("pandas", "to_pandas()")
         return _as_pandas(self.to_arrow(limit))
 
     def to_polars(self, limit: int | None = None) -> pl.DataFrame:
-        """The rows as a Polars DataFrame; `limit` as in `to_arrow`.
+        """Return the rows as a Polars DataFrame; `limit` as in `to_arrow`.
 
         Raises:
             MissingPackageError: Polars is not installed.
-            ExecutionError: two columns have one name; or the rows are unbounded and there is no
-                limit.
+            ExecutionError: Two columns have the same name, or the rows are unbounded and there is
+                no limit.
         """
         try:
             import polars
@@ -316,10 +318,10 @@ class Result:
         return frame
 
     def show(self, max_rows: int | None = DEFAULT_MAX_ROWS) -> None:
-        """Print what there is to see: a table of the first rows, a plan, a message.
+        """Print the result: a table of the first rows, a plan, or a message.
 
         Args:
-            max_rows: the most rows; None: all. A stream is stopped after them.
+            max_rows: Maximum number of rows, None for all. A stream is stopped after them.
         """
         console = Console(highlight=False)
         if self.open_stream is not None:
@@ -334,22 +336,22 @@ class Result:
             print(f"note: {note}")
 
     def __repr__(self) -> str:
-        """In one line what it is, and its columns; nothing is computed."""
+        """Return the kind and the columns in one line, without computing rows."""
         if self.here is None and self._frame is None and self.table is None:
             lines = (self.message or self.text).strip().splitlines() or [""]
-            said = lines[0] + (" ..." if len(lines) > 1 else "")
+            summary = lines[0] + (" ..." if len(lines) > 1 else "")
         else:
             pairs = list(zip(self.columns, self.types, strict=True))
             named = ", ".join(f"{name} {type_}" for name, type_ in pairs[:_SHOWN_COLUMNS])
             more = len(pairs) - _SHOWN_COLUMNS
-            said = named + (f", and {more} more columns" if more > 0 else "")
+            summary = named + (f", and {more} more columns" if more > 0 else "")
             if self.table is not None:
-                said += f"; {counted(self.table.num_rows, 'rows')}"
+                summary += f"; {counted(self.table.num_rows, 'rows')}"
         kind = "stream" if self.open_stream is not None else self.kind
-        return f"<Result of {kind}: {said}>" if said else f"<Result of {kind}>"
+        return f"<Result of {kind}: {summary}>" if summary else f"<Result of {kind}>"
 
     def _here(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows that this process computes."""
+        """Yield the rows that this process computes."""
         assert self.here is not None
         rows = self.here.batches(limit)
         while (batch := self._computed(lambda: next(rows, None), has_jobs=False)) is not None:
@@ -360,7 +362,7 @@ class Result:
             raise ExecutionError("this query is unbounded", hint=hint)
 
     def _arrow_schema(self) -> pa.Schema | None:
-        """The types of a query's rows; None where no DataFrame stands behind them."""
+        """Return the schema of a query's rows, None for other statements."""
         if self.here is not None:
             return schema_in_zone(self.here.schema, arrow_zone(self.time_zone))
         if self._frame is None:
@@ -371,7 +373,7 @@ class Result:
         return pa.schema([f.with_name(n) for f, n in zip(schema, self.columns, strict=True)])
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: a table of the first rows, a plan's picture, a message."""
+        """Return HTML for a notebook: a table of the first rows, a plan's picture, or a message."""
         if self.kind == "explain" and self.document is not None:
             return plan_frame(self.document)
         if self.open_stream is not None:
@@ -381,15 +383,15 @@ class Result:
         return f"<pre>{html.escape(self.text or self.message)}</pre>"
 
     def _computed(self, action: Callable[[], Any], *, has_jobs: bool = True) -> Any:
-        """Return what an action computes of the rows; the statement's record counts it."""
+        """Run an action that computes rows, and count it in the statement's record."""
         return action() if self.run is None else self.run.computed(action, has_jobs=has_jobs)
 
     @contextmanager
     def _failures(self) -> Iterator[None]:
-        """Translate what fails in a block, including what Spark folds before it runs a job.
+        """Translate errors raised in the block, including those of Spark's constant folding.
 
         Raises:
-            SqlwinError: the block failed with it, or with an error that means it.
+            SqlwinError: The block raised it, or an error that translates to it.
         """
         try:
             yield
@@ -402,7 +404,7 @@ class Result:
             raise translated from error
 
 
-# Columns that the repr of a result names
+# Columns shown in the repr of a result
 _SHOWN_COLUMNS = 8
 
 
@@ -413,7 +415,7 @@ def _missing(package: str, for_what: str) -> MissingPackageError:
 
 
 def _as_pandas(table: pa.Table) -> pd.DataFrame:
-    """The table in pandas' types; what Arrow holds of a column is let go once it was copied."""
+    """Convert the table, and release each Arrow column once it is copied."""
     with_nulls = [
         i
         for i in range(table.num_columns)
@@ -437,15 +439,15 @@ def _as_pandas(table: pa.Table) -> pd.DataFrame:
 def _nullable_type(type_: pa.DataType) -> object:
     import pandas
 
-    return pandas.api.types.pandas_dtype(f"Int{type_.bit_width}")  # Spark has none without sign
+    return pandas.api.types.pandas_dtype(f"Int{type_.bit_width}")  # Spark has no unsigned integers
 
 
-# Micro-batches that may wait for whoever reads them
+# Micro-batches that may wait for the reader
 _WAITING = 8
 
 
 def _streamed(opened: OpenStream, limit: int | None) -> Iterator[pa.RecordBatch]:
-    """The rows of a stream as they come; it runs while they are asked for."""
+    """Run a stream while the caller iterates, and yield its rows."""
     waiting: queue.Queue[pa.Table] = queue.Queue(_WAITING)
     is_read = threading.Event()
     is_read.set()
@@ -457,7 +459,7 @@ def _streamed(opened: OpenStream, limit: int | None) -> Iterator[pa.RecordBatch]
             except queue.Full:
                 continue
 
-    left = min(inf if each is None else each for each in (limit, opened.limit))
+    left = min(inf if bound is None else bound for bound in (limit, opened.limit))
     if left <= 0:
         return
     stream = opened.start(take)
@@ -480,12 +482,15 @@ def _streamed(opened: OpenStream, limit: int | None) -> Iterator[pa.RecordBatch]
 
 
 def _most_rows(frame: DataFrame) -> float:
-    """How many rows the plan lets through at most, as a LIMIT or a global aggregate bounds them."""
+    """Return the plan's upper bound on the number of rows; inf if it has none.
+
+    A LIMIT or a global aggregate bounds it.
+    """
     if is_remote(frame.sparkSession):
         return inf  # the plan is on the server
 
     def bound() -> float:
-        # private, seen in Spark 4.3
+        # private, as of Spark 4.3
         most = frame._jdf.queryExecution().optimizedPlan().maxRows()
         return float(most.get()) if most.isDefined() else inf
 
@@ -493,7 +498,7 @@ def _most_rows(frame: DataFrame) -> float:
 
 
 def arrow_ready(frame: DataFrame) -> DataFrame:
-    """The rows with types that Arrow lacks turned into text."""
+    """Cast columns of types that Arrow lacks to strings."""
     fields = frame.schema.fields
     lacking = [isinstance(field.dataType, _NO_ARROW) for field in fields]
     if not any(lacking):

@@ -1,4 +1,4 @@
-"""The session: what the user calls from Python."""
+"""The session, sqlwin's Python API."""
 
 from __future__ import annotations
 
@@ -50,20 +50,20 @@ __all__ = ["Result", "Session"]
 
 
 class Session:
-    """Window SQL on a Spark session. Made by `sqlwin.connect`.
+    """Window SQL on a Spark session. Created by `sqlwin.connect`.
 
-    Threads may share a session: each statement runs in the thread that gives it. Tables, views
-    and settings belong to the session; what it changes in Spark (temporary views, Spark's
-    settings) belongs to the Spark session.
+    Threads may share a session: each statement runs in the thread that calls it. Tables, views and
+    settings belong to the session. Its changes to Spark (temporary views, Spark's settings) belong
+    to the Spark session.
 
     Args:
-        spark: the Spark session to run on. What `connect` has started ends with the last session
-            that uses it.
-        settings: settings, as `SET 'key' = 'value'` takes them.
-        begun: when its making began, in seconds since 1970; None: now.
+        spark: Spark session to run on. If `connect` started it, it stops with the last sqlwin
+            session that uses it.
+        settings: Settings, as in `SET 'key' = 'value'`.
+        begun: Time at which `connect` was called, in seconds since 1970. None: now.
 
     Raises:
-        SqlwinError: a setting is unknown or has no sense.
+        SqlwinError: A setting is unknown or its value is invalid.
     """
 
     def __init__(
@@ -87,15 +87,15 @@ class Session:
 
     @property
     def spark(self) -> SparkSession:
-        """The Spark session underneath."""
+        """Spark session that statements run on."""
         return self._spark
 
     @property
     def _runner(self) -> Runner:
-        """What runs statements.
+        """Runner of the session's statements.
 
         Raises:
-            ExecutionError: the session is closed, or its Spark was stopped.
+            ExecutionError: The session is closed or its Spark was stopped.
         """
         if self._is_closed:
             raise ExecutionError("this session is closed", hint="sqlwin.connect() opens a new one")
@@ -106,7 +106,7 @@ class Session:
         return self._opened_runner
 
     def __repr__(self) -> str:
-        """On which Spark it runs, and how much there is in it."""
+        """Return the Spark master and the numbers of tables and running streams."""
         if self._is_closed or is_stopped(self._spark):
             return "<sqlwin Session, closed>"
         remote = is_remote(self._spark)
@@ -122,18 +122,18 @@ class Session:
         return f"<sqlwin Session on {', '.join([spark, *parts])}>"
 
     def sql(self, query: str, params: Params | None = None) -> DataFrame:
-        """The rows of one query, as a Spark DataFrame that is not computed yet.
+        """Return the rows of one query as a Spark DataFrame, not computed yet.
 
-        It is a streaming DataFrame if a source is a stream: `writeStream` starts it.
+        If a source is a stream, the result is a streaming DataFrame, which `writeStream` starts.
 
-        Other statements are run, and the DataFrame holds their rows or their message.
+        Other statements run at once, and the DataFrame holds their rows or their message.
 
         Args:
-            query: one statement.
-            params: the values of its parameters, see `execute`.
+            query: One statement.
+            params: Values of its parameters, see `execute`.
 
         Raises:
-            SqlwinError: the SQL is wrong.
+            SqlwinError: The SQL is invalid.
         """
         results = self.execute(query, params=params)
         if len(results) != 1:
@@ -152,26 +152,26 @@ class Session:
     def execute(
         self, script: str, file: str | None = None, *, params: Params | None = None
     ) -> list[Result]:
-        """Run every statement of a script; one result for each.
+        """Run every statement of a script and return their results.
 
         Args:
-            script: SQL statements, with `;` between them.
-            file: what errors call the script.
-            params: the values of its parameters: by name for those written `:name`, in order for
-                those written `?`. A parameter stands where a literal may. Numbers, texts, bytes,
-                dates, times, timedeltas, lists (also in `IN (:list)`) and None are values; a
-                datetime is a TIMESTAMP_LTZ with a time zone, and a TIMESTAMP without.
+            script: SQL statements, separated by `;`.
+            file: Name of the script in error messages.
+            params: Values of its parameters: by name for `:name`, in order for `?`. Parameters are
+                allowed where literals are. Values can be numbers, strings, bytes, dates, times,
+                timedeltas, lists (also in `IN (:list)`) and None. A datetime with a time zone is a
+                TIMESTAMP_LTZ, one without is a TIMESTAMP.
 
         Raises:
-            SqlwinError: a parameter has no value, or a value no parameter: nothing has run then.
-                Or a statement is wrong or fails; those before it have run.
+            SqlwinError: A parameter has no value, or a value has no parameter: no statement has run
+                then. Or a statement is invalid or fails: the statements before it have run.
         """
         return list(self.execute_iter(script, file, params=params))
 
     def execute_iter(
         self, script: str, file: str | None = None, *, params: Params | None = None
     ) -> Iterator[Result]:
-        """Run a script statement by statement, each when the next result is asked for."""
+        """Run a script statement by statement, each when its result is requested."""
         for place in self._places(script, file, params):
             try:
                 result = self._runner.run(parse_statement(place.bound.text))
@@ -188,20 +188,20 @@ class Session:
         analyze: bool = False,
         params: Params | None = None,
     ) -> str:
-        """What queries and INSERTs would do, without doing it.
+        """Return the plans of queries and INSERTs without running them.
 
-        A script may lead up to them: the tables, views and settings in it take effect.
+        The tables, views and settings of a script take effect.
 
         Args:
-            sql: one statement, or a script.
-            mode: `text`, `json`, `mermaid`, `dot` or `html` (a page with everything in it).
-            file: what errors call the script.
-            analyze: run them (INSERTs too) and show what was measured. `EXPLAIN ANALYZE` in the
-                script does so for one statement.
-            params: the values of parameters, see `execute`.
+            sql: One statement, or a script.
+            mode: `text`, `json`, `mermaid`, `dot` or `html` (a self-contained page).
+            file: Name of the script in error messages.
+            analyze: Run the statements (INSERTs too) and show measurements. `EXPLAIN ANALYZE` in
+                the script does so for one statement.
+            params: Values of parameters, see `execute`.
 
         Raises:
-            SqlwinError: the SQL is wrong, there is no such mode, or a run fails.
+            SqlwinError: The SQL is invalid, the mode is unknown, or a run fails.
         """
         if mode not in MODES:
             raise AnalysisError(
@@ -218,10 +218,12 @@ class Session:
         analyze: bool = False,
         params: Params | None = None,
     ) -> list[dict[str, Any]]:
-        """What `explain` shows, as JSON: an object for each query and INSERT, see docs/explain.md.
+        """Return the content of `explain` as JSON objects, one per query and INSERT.
+
+        docs/explain.md describes them.
 
         Raises:
-            SqlwinError: the SQL is wrong, or a run fails.
+            SqlwinError: The SQL is invalid, or a run fails.
         """
         documents = self._query_documents(sql, file, analyze=analyze, params=params)
         return [to_json(query) for query in documents]
@@ -234,10 +236,10 @@ class Session:
         analyze: bool = False,
         params: Params | None = None,
     ) -> tuple[QueryDocument, ...]:
-        """What `explain` shows, as documents.
+        """Return the content of `explain` as documents.
 
         Raises:
-            SqlwinError: the SQL is wrong, or a run fails.
+            SqlwinError: The SQL is invalid, or a run fails.
         """
         queries: list[QueryDocument] = []
         for place in self._places(sql, file, params):
@@ -247,7 +249,7 @@ class Session:
                 if isinstance(statement, Explain):
                     inner = statement.statement
                     analyzes = analyze or "ANALYZE" in statement.details
-                # with analyze, what fills a table for later statements has to run
+                # analyze needs the rows of CREATE TABLE ... AS, which later statements read
                 fills = analyze and isinstance(statement, CreateTable)
                 if can_explain(inner) and not fills:
                     with self._runner.lock:
@@ -261,7 +263,7 @@ class Session:
     def _places(
         self, script: str, file: str | None, params: Params | None
     ) -> Iterator[ScriptPlace]:
-        """The statements of a script, with the values of their parameters."""
+        """Yield the statements of a script with their parameters bound."""
         mask = self._runner.config.mask
         mask.remember(script)
         try:
@@ -272,10 +274,10 @@ class Session:
             raise
         n_in_order = 0
         for part in parts:
-            # a statement before this one may have set it
+            # an earlier statement may have changed the setting
             quotes = DoubleQuotes(self._runner.config.double_quotes)
             bound = bind_parameters(part.text, params, n_in_order, quotes)
-            n_in_order += sum(each.name is None for each in bound.parameters)
+            n_in_order += sum(parameter.name is None for parameter in bound.parameters)
             mask = self._runner.config.mask
             if mask.more or bound.parameters:
                 mask.remember(bound.text)
@@ -289,25 +291,25 @@ class Session:
         time_column: str | None = None,
         watermark: str | None = None,
     ) -> None:
-        """Give rows a name in SQL; a table of that name is replaced.
+        """Register rows as a table, replacing a table of the same name.
 
-        Rows in memory are copied now, and what is finer than a microsecond is cut off. Of a pandas
-        DataFrame the levels of the index that have a name are columns too. A record batch reader
-        is read to its end. Files are read by each query, as in `FROM 'path'`.
+        Rows in memory are copied now, and times are truncated to microseconds. Named levels of a
+        pandas index become columns. A record batch reader is read to its end. Files are read by
+        each query, as in `FROM 'path'`.
 
         Args:
-            name: their name.
-            data: a DataFrame of Spark, pandas or Polars, an Arrow table or record batch reader, a
-                list of dicts, or the path of files.
-            time_column: the TIMESTAMP column that windows will be put on; checked here. Without
-                it any TIMESTAMP column can be used.
-            watermark: how late the rows of a stream may come, such as `5 seconds`; it has to go
-                with a time column. Batch input has no late rows, so it changes nothing there.
+            name: Name of the table.
+            data: Spark, pandas or Polars DataFrame, Arrow table or record batch reader, list of
+                dicts, or path of files.
+            time_column: TIMESTAMP column for windows, checked here. Without it, windows can use any
+                TIMESTAMP column.
+            watermark: Watermark delay of a stream, such as `5 seconds`. Requires a time column. Has
+                no effect on batch input, which has no late rows.
 
         Raises:
-            TypeError: `data` is something else.
-            SqlwinError: there is no such column, or it is no timestamp; a column has values that
-                no type of SQL holds; there are no such files.
+            TypeError: `data` has another type.
+            SqlwinError: The time column does not exist or is no timestamp, a column has values that
+                fit no SQL type, or there are no such files.
         """
         runner = self._runner
         if time_column is None and watermark is not None:
@@ -348,7 +350,7 @@ class Session:
 
     @property
     def streams(self) -> Streams:
-        """The streams that were started here."""
+        """Streams that this session started."""
         return self._opened_runner.streams
 
     def windows(
@@ -366,33 +368,33 @@ class Session:
         watermark: str | None = None,
         name: str | None = None,
     ) -> DataFrame:
-        """Windows that SQL cannot say: with a trigger, an evictor or a function of your own.
+        """Compute windows that SQL cannot express: custom triggers, evictors or functions.
 
-        `sqlwin.windows` has what goes in here; see docs/general-windows.md. Rows are taken key by
-        key in the order of their times, of a stream micro-batch by micro-batch. Functions run in
-        Spark's workers, on rows as dictionaries.
+        The arguments come from `sqlwin.windows`, see docs/general-windows.md. Rows are processed
+        per key in the order of their times; in a stream, micro-batch by micro-batch. Functions run
+        in Spark's workers and get rows as dictionaries.
 
         Args:
-            data: a table's name, or rows that `register` takes. A stream gives a streaming
+            data: Name of a table, or rows that `register` accepts. A stream gives a streaming
                 DataFrame.
-            time: the TIMESTAMP column that windows are on; None: they are on processing time.
-            window: which windows rows belong to, such as `windows.tumble("10 minutes")`.
-            function: what is computed of a window.
-            output: the columns of its results, such as `n bigint, top string`.
-            keys: the columns by which rows are grouped.
-            trigger: when a window is emitted; else when all its rows have come.
-            evictor: which rows its function does not see.
-            allowed_lateness: for so long after its end a window takes rows.
-            watermark: how late the rows of a streaming DataFrame may come, such as `5 seconds`;
-                tables have a WATERMARK of their own.
-            name: a name in SQL for the results; one of that name is replaced. INSERT from it runs
-                the stream as one of this session.
+            time: TIMESTAMP column for the windows. None: processing time.
+            window: Assigner of windows to rows, such as `windows.tumble("10 minutes")`.
+            function: Function that computes the result rows of a window.
+            output: Columns of its results, such as `n bigint, top string`.
+            keys: Columns to group the rows by.
+            trigger: When to emit a window. Default: once all its rows have arrived.
+            evictor: Which rows to hide from the function.
+            allowed_lateness: How long after its end a window accepts rows.
+            watermark: Watermark delay of a streaming DataFrame, such as `5 seconds`. Tables declare
+                their own WATERMARK.
+            name: Table name for the results, replacing a table of the same name. An INSERT from it
+                runs the stream as one of this session.
 
         Returns:
-            The keys, window_start, window_end, the columns of `output`.
+            DataFrame with the keys, window_start, window_end and the columns of `output`.
 
         Raises:
-            SqlwinError: a column is not there, or the arguments do not fit each other.
+            SqlwinError: A column does not exist, or the arguments contradict each other.
         """
         # only here: what streams need takes its time to import
         from runtime.spec.intervals import length_us as us
@@ -429,52 +431,52 @@ class Session:
             )
         names = (f"dataframe_{number}" for number in count(1))
         name = next(name for name in names if self._runner.catalog.entry((name,)) is None)
-        given = watermark if dataframe.isStreaming else None
-        self.register(name, dataframe, time_column=time, watermark=given)
+        delay = watermark if dataframe.isStreaming else None
+        self.register(name, dataframe, time_column=time, watermark=delay)
         return name
 
     def register_function(self, name: str, function: Callable[..., pa.Array], returns: str) -> None:
-        """Give a Python function a name in SQL; one of that name is replaced.
+        """Register a Python function for SQL, replacing a function of the same name.
 
         Args:
-            name: its name, in any case.
-            function: gets a `pyarrow.Array` for each argument and returns one that is as long
-                (or a NumPy array). It runs in the workers, batch by batch.
-            returns: Spark's type of the result, such as `double`.
+            name: Name of the function. Case does not matter.
+            function: Function of one `pyarrow.Array` per argument that returns an array of the same
+                length (Arrow or NumPy). It runs in the workers, batch by batch.
+            returns: Spark type of the result, such as `double`.
 
         Raises:
-            SqlwinError: the name or the type cannot be used.
+            SqlwinError: The name or the type is invalid.
         """
         catalog = self._runner.catalog
         register_scalar(self._spark, name, function, returns)
         catalog.forget_aggregate(name)
 
     def register_aggregate(self, name: str, aggregate: UserDefinedAggregateFunction) -> None:
-        """Give an aggregate function written in Python a name in SQL; see `sqlwin.Aggregate`.
+        """Register an aggregate function written in Python for SQL; see `sqlwin.Aggregate`.
 
-        In window aggregations its state is kept by slice, and merged into windows, as that of
-        built-in aggregates. Elsewhere Spark calls it once for each group.
+        Window aggregations keep its state by slice and merge it into windows, as for built-in
+        aggregates. In other queries Spark calls it once per group.
 
         Raises:
-            SqlwinError: the name cannot be used, or the aggregate does not say its types.
+            SqlwinError: The name is invalid, or the aggregate does not declare its types.
         """
         self._runner.catalog.add_aggregate(register_aggregate(self._spark, name, aggregate))
 
     def ui(self, port: int | None = None) -> Page:
-        """A web page of what runs in this session, and what ran: streams, statements, their plans.
+        """Serve a web page of the session's streams, statements and plans.
 
-        It is served on 127.0.0.1, for whoever has the token in its address (`page.url`), until the
-        session or the page is closed. Sessions of a process share one server. `page.metrics_url`
-        has metrics for Prometheus; see docs/monitoring.md.
+        The server listens on 127.0.0.1 and requires the token in the page's address (`page.url`).
+        It stops when the session or the page is closed. Sessions of a process share one server.
+        `page.metrics_url` has metrics for Prometheus; see docs/monitoring.md.
 
         Args:
-            port: the port; 0 takes a free one. Without it: that of the page that is there, or 4050,
-                or a free one if that is taken.
+            port: Port to listen on, 0 for any free one. Default: the port of the open page, else
+                4050, else a free one.
 
         Raises:
-            SetupError: the port is taken.
+            SetupError: The port is in use.
         """
-        # a web server takes its time to import
+        # importing a web server takes time
         from sqlwin.ui.server import serve
         from sqlwin.ui.snapshot import watched_session
 
@@ -488,15 +490,15 @@ class Session:
         return self._page
 
     def _close_page(self) -> None:
-        """Serve the page of this session no more, if there is one."""
+        """Stop serving this session's page, if it has one."""
         if self._page is not None:
             self._page.close()
             self._page = None
 
     def close(self) -> None:
-        """Stop the streams of this session, and Spark if no other session uses it.
+        """Stop the session's streams, and Spark if no other session uses it.
 
-        Spark goes on if it was not started by `sqlwin.connect`.
+        Spark keeps running if `sqlwin.connect` did not start it.
         """
         if self._is_closed:
             return
@@ -518,9 +520,9 @@ class Session:
 
 
 def _placed_result(result: Result, place: ScriptPlace) -> Result:
-    """The result of the statement as it was written.
+    """Return the result with the statement as the user wrote it.
 
-    Its rows may fail later, with errors that are placed in the whole script.
+    Its rows may fail later, and those errors need positions in the whole script.
     """
     result = replace(result, statement=place.statement.text)
     if result.errors is None:

@@ -1,4 +1,4 @@
-"""Windows with triggers, evictors and functions of your own, for `Session.windows`.
+"""Windows with custom triggers, evictors and functions, for `Session.windows`.
 
 Example:
     ```python
@@ -15,7 +15,7 @@ Example:
     )
     ```
 
-Lengths of time are texts such as `10 minutes` or `1 month`, or a `timedelta`.
+Durations are strings such as `10 minutes` or `1 month`, or a `timedelta`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-# Functions of users name this module in the workers, which have neither sqlglot nor the planner
+# Workers import this module for functions of users, and have neither sqlglot nor the planner
 from runtime.spec.intervals import length_us as us
 from runtime.streaming.general.assigners import (
     AlignedAssigner,
@@ -83,26 +83,27 @@ Length = str | timedelta
 
 
 def tumble(size: Length, offset: Length | None = None) -> Assigner:
-    """TUMBLE.
+    """Return an assigner for TUMBLE windows.
 
     Raises:
-        AnalysisError: a length is none, or makes no window; likewise below.
+        AnalysisError: A duration cannot be parsed or makes no valid window. The functions below
+            raise it too.
     """
     return AlignedAssigner(_window("TUMBLE", size=size, offset=offset))
 
 
 def hop(slide: Length, size: Length, offset: Length | None = None) -> Assigner:
-    """HOP."""
+    """Return an assigner for HOP windows."""
     return AlignedAssigner(_window("HOP", slide=slide, size=size, offset=offset))
 
 
 def cumulate(step: Length, size: Length, offset: Length | None = None) -> Assigner:
-    """CUMULATE; only windows with rows in them are emitted."""
+    """Return an assigner for CUMULATE windows. Windows without rows are not emitted."""
     return AlignedAssigner(_window("CUMULATE", step=step, size=size, offset=offset))
 
 
 def session(gap: Length | Callable[[Any], Length]) -> Assigner:
-    """SESSION; the gap may be a function of the row."""
+    """Return an assigner for SESSION windows. `gap` may be a function of the row."""
     if callable(gap):
         of_row = gap
         return SessionAssigner(lambda row: us(of_row(row)))
@@ -110,7 +111,7 @@ def session(gap: Length | Callable[[Any], Length]) -> Assigner:
 
 
 def everything() -> Assigner:
-    """One window for all rows of a key, which needs a trigger to be emitted before the end."""
+    """Return an assigner for one window per key. Without a trigger it is emitted at the end."""
     return GlobalAssigner()
 
 
@@ -124,5 +125,5 @@ def _window(kind: str, **lengths: Length | None) -> Any:
         text = f"{us(length)} microseconds" if isinstance(length, timedelta) else length
         return exp.Interval(this=exp.Literal.string(text))
 
-    given = {name: interval(length) for name, length in lengths.items() if length is not None}
-    return window_of(WindowFunctionCall(this=exp.Var(this=kind), **given), "")
+    intervals = {name: interval(length) for name, length in lengths.items() if length is not None}
+    return window_of(WindowFunctionCall(this=exp.Var(this=kind), **intervals), "")
