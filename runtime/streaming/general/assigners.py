@@ -1,4 +1,4 @@
-"""Which windows a row belongs to."""
+"""Assign rows to windows."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from runtime.streaming.general.windows import GLOBAL_WINDOW, TimeWindow
 
 
 class Assigner(ABC):
-    """Which windows a row belongs to.
+    """Assigns rows to windows.
 
     Attributes:
-        merges: whether windows of a key that touch become one.
+        merges: Whether windows of a key that touch are merged into one.
     """
 
     merges = False
 
     @property
     def bounds(self) -> Mapping[str, Any]:
-        """What says how long its windows are, by name; empty where only its code does."""
+        """The parameters that determine its windows, by name; empty if only its code does."""
         return {}
 
     @abstractmethod
     def windows(self, value: Any, time_us: int) -> list[TimeWindow]:
-        """The windows of a row, oldest first; maybe none."""
+        """Return the windows of a row, oldest first. The list may be empty."""
 
 
 class AlignedAssigner(Assigner):
-    """TUMBLE, HOP and CUMULATE.
+    """Assigns rows to TUMBLE, HOP or CUMULATE windows.
 
     Args:
-        window: the window.
+        window: The window definition.
     """
 
     def __init__(self, window: AlignedWindow) -> None:
@@ -58,10 +58,10 @@ class AlignedAssigner(Assigner):
 
 @dataclass(frozen=True)
 class SessionAssigner(Assigner):
-    """Every row opens a window as long as the gap; windows that touch become one.
+    """Opens a window as long as the gap for every row; windows that touch are merged.
 
     Attributes:
-        gap_us: the gap in microseconds, or a function of the row that gives it.
+        gap_us: The gap in microseconds, or a function that returns the gap of a row.
     """
 
     gap_us: int | Callable[[Any], int]
@@ -72,7 +72,7 @@ class SessionAssigner(Assigner):
         return {} if callable(self.gap_us) else {"gap_us": self.gap_us}
 
     def windows(self, value: Any, time_us: int) -> list[TimeWindow]:
-        """One window from the row's time, as long as its gap.
+        """Return one window that starts at the row's time and is as long as its gap.
 
         Raises:
             AnalysisError: the gap of a row is not above zero.
@@ -84,7 +84,7 @@ class SessionAssigner(Assigner):
 
 
 class GlobalAssigner(Assigner):
-    """One window for everything: without a trigger of its own it never fires before the end."""
+    """One window for all rows of a key. By default it fires only at the end of input."""
 
     def windows(self, value: Any, time_us: int) -> list[TimeWindow]:
         return [GLOBAL_WINDOW]

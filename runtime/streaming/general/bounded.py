@@ -1,4 +1,4 @@
-"""The general window operator over the rows of a batch, each key's in the order of their times."""
+"""Run the general window operator over a bounded DataFrame, each key in order of event time."""
 
 from __future__ import annotations
 
@@ -31,23 +31,24 @@ def general_windows(
     job: WindowJob,
     output: StructType,
 ) -> DataFrame:
-    """What a job gives for rows that are all there.
+    """Run a window job over a bounded DataFrame.
 
-    Rows come to the operator key by key in the order of their times, with the watermark right
-    behind them, so that none is late; at the end all windows close. All rows of a key are in the
-    memory of one task. Rows without a time are left out.
+    The operator processes rows key by key in order of their times, with the watermark right behind
+    each row, so no row is late. All windows close at the end. All rows of a key are in the memory
+    of
+    one task. Rows whose time is NULL are dropped.
 
     Args:
-        rows: the rows.
-        keys: the key columns, maybe none.
-        time: name and type of the time column, `timestamp` or `timestamp_ntz`; None: windows are
-            on processing time, which stands at the moment the query starts.
-        job: what to do; it has to be something that can be pickled.
-        output: the columns of a result.
+        rows: Input rows.
+        keys: Key columns. May be empty.
+        time: Name and type (`timestamp` or `timestamp_ntz`) of the time column. None means windows
+            on processing time, which stands still at the start of the query.
+        job: Window job. It must be picklable.
+        output: Columns of a result.
 
     Returns:
         The keys, `window_start` and `window_end` as TIMESTAMP_NTZ (NULL for a window without
-        bounds), the columns of `output`.
+        bounds), and the columns of `output`.
     """
     if time is None:
         timed = rows.withColumn(_NOW, F.current_timestamp())
@@ -72,9 +73,9 @@ def _run(
     target = to_arrow_schema(schema, timezone="UTC")
 
     def run(key: tuple[pa.Scalar, ...], table: pa.Table) -> pa.Table:
-        own = own_key(tuple(part.as_py() for part in key)[:n_keys])
-        found = list(_emissions(job, own, table.rename_columns(names)))
-        return pa.Table.from_batches([results_batch(found, n_keys, target)])
+        key_value = own_key(tuple(part.as_py() for part in key)[:n_keys])
+        emissions = list(_emissions(job, key_value, table.rename_columns(names)))
+        return pa.Table.from_batches([results_batch(emissions, n_keys, target)])
 
     return run
 
@@ -82,15 +83,15 @@ def _run(
 def _emissions(job: WindowJob, key: Any, table: pa.Table) -> Iterator[Emission]:
     table = table.sort_by(_TIME)
     times_us = int64_column(table, _TIME).tolist()
-    inside = [name for name in table.column_names if name not in (_TIME, _NO_KEY)]
+    value_columns = [name for name in table.column_names if name not in (_TIME, _NO_KEY)]
     operator = GeneralWindowOperator(job)
-    batches = table.select(inside).to_batches(max_chunksize=1024)
+    batches = table.select(value_columns).to_batches(max_chunksize=1024)
     values = (value for batch in batches for value in batch.to_pylist())
     for value, time_us in zip(values, times_us, strict=True):
         if job.is_processing_time:
             yield from operator.on_processing_time(time_us)
         else:
-            # a window that ends right here is still open: the row may make a session longer
+            # stop before this time: the row may extend a session that ends exactly here
             yield from operator.on_watermark(time_us - WINDOW_TIME_LAG_US - 1)
         yield from operator.on_row(key, value, time_us)
     yield from operator.on_end()

@@ -1,4 +1,4 @@
-"""Which rows of a window its function does not get to see any more."""
+"""Evictors: which rows of a window remain when it emits."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import Any
 
 from runtime.streaming.general.windows import TimeWindow
 
-# A row of a window, and its time in microseconds.
+# A row and its time in microseconds
 Row = tuple[Any, int]
 
 
 class Evictor(ABC):
-    """Drops rows of a window when it fires; what it drops is gone for good.
+    """Removes rows from a window when it fires. Removed rows are gone for good.
 
     Attributes:
-        after: drop them after the function has seen them, and not before.
+        after: Whether rows are removed after the function has run instead of before.
     """
 
     after: bool = False
 
     @abstractmethod
     def keep(self, rows: list[Row], window: TimeWindow) -> list[Row]:
-        """The rows that stay, in their order; `rows` are in the order they came in."""
+        """Return the rows that remain, in order. `rows` are in order of arrival."""
 
 
 @dataclass(frozen=True)
 class CountEvictor(Evictor):
-    """The last `n_rows` rows stay."""
+    """Keeps the last `n_rows` rows."""
 
     n_rows: int
     after: bool = False
@@ -40,7 +40,7 @@ class CountEvictor(Evictor):
 
 @dataclass(frozen=True)
 class TimeEvictor(Evictor):
-    """Rows stay that are less than `size_us` older than the newest one."""
+    """Keeps rows that are less than `size_us` older than the newest one."""
 
     size_us: int
     after: bool = False
@@ -52,11 +52,11 @@ class TimeEvictor(Evictor):
 
 @dataclass(frozen=True)
 class DeltaEvictor(Evictor):
-    """Rows stay that lie less than `threshold` from the one that came last.
+    """Keeps rows that are closer than `threshold` to the last row.
 
     Attributes:
-        threshold: the distance.
-        distance: of a row and the one that came last.
+        threshold: Distance at which a row is removed.
+        distance: Called with a row and the last row; returns their distance.
     """
 
     threshold: float

@@ -1,4 +1,4 @@
-"""What is computed of a window."""
+"""Window functions: how the contents of a window are collected and computed."""
 
 from __future__ import annotations
 
@@ -10,38 +10,42 @@ from typing import Any
 from runtime.streaming.general.evictors import Row
 from runtime.streaming.general.windows import TimeWindow
 
-# What a window gives: (key, window, its value) -> results. For WholeWindowFunction the value is
-# the list of rows in the order they came in.
+# (key, window, value) -> results. For WholeWindowFunction the value is the list of rows in order
+# of arrival.
 Process = Callable[[Any, TimeWindow, Any], Iterable[Any]]
 
 
 class WindowFunction(ABC):
-    """Contents of a window: rows in, results out. `add` and `merge` may change what they get."""
+    """Collects rows into the contents of a window and computes its results.
+
+    `add` and `merge` may modify their arguments.
+    """
 
     @abstractmethod
     def create(self) -> Any:
-        """The contents of a window without rows."""
+        """Return the contents of a window without rows."""
 
     @abstractmethod
     def add(self, contents: Any, row: Row) -> Any:
-        """The contents with one more row."""
+        """Return the contents with one more row."""
 
     @abstractmethod
     def merge(self, first: Any, second: Any) -> Any:
-        """The contents of two windows that have become one."""
+        """Return the contents of two windows that were merged."""
 
     @abstractmethod
     def results(self, key: Any, window: TimeWindow, contents: Any) -> Iterable[Any]:
-        """What the window gives; the contents stay as they are."""
+        """Return the results of a window. Must not modify the contents."""
 
 
 @dataclass(frozen=True)
 class ReduceFunction(WindowFunction):
-    """Two values into one, again and again; a window keeps one value.
+    """Reduces the rows of a window to one row. A window keeps one row.
 
     Attributes:
-        reduce: associative; gets what there is and the next row.
-        process: makes results of the value; None: the value is the result.
+        reduce: Called with the value so far and the next row; returns the new value. Associative.
+        process: Called with the key, the window and the value; returns the results. None means that
+            the value is the only result.
     """
 
     reduce: Callable[[Any, Any], Any]
@@ -54,7 +58,7 @@ class ReduceFunction(WindowFunction):
         return [self.reduce(contents[0], row[0]) if contents else row[0]]
 
     def merge(self, first: Any, second: Any) -> Any:
-        """Both values, reduced; one may be missing."""
+        """Reduce both values to one. Either may be missing."""
         return [self.reduce(first[0], second[0])] if first and second else first or second
 
     def results(self, key: Any, window: TimeWindow, contents: Any) -> Iterable[Any]:
@@ -63,14 +67,15 @@ class ReduceFunction(WindowFunction):
 
 @dataclass(frozen=True)
 class AggregateFunction(WindowFunction):
-    """An accumulator; a window keeps one.
+    """Aggregates the rows of a window. A window keeps one accumulator.
 
     Attributes:
-        zero: a new accumulator.
-        accumulate: the accumulator with one more row.
-        combine: two accumulators into one; needed for sessions.
-        finish: the value of an accumulator; None: the accumulator itself.
-        process: makes results of the value; None: the value is the result.
+        zero: Returns a new accumulator.
+        accumulate: Called with the accumulator and a row; returns the accumulator.
+        combine: Merges two accumulators into one. Called when sessions merge.
+        finish: Returns the value of an accumulator. None means the accumulator itself.
+        process: Called with the key, the window and the value; returns the results. None means that
+            the value is the only result.
     """
 
     zero: Callable[[], Any]
@@ -95,10 +100,10 @@ class AggregateFunction(WindowFunction):
 
 @dataclass(frozen=True)
 class WholeWindowFunction(WindowFunction):
-    """All rows of a window at once; a window keeps them all.
+    """Computes results from all rows of a window at once. A window keeps all its rows.
 
     Attributes:
-        process: gets the key, the window and the list of its rows.
+        process: Called with the key, the window and the list of rows; returns the results.
     """
 
     process: Process
@@ -114,13 +119,13 @@ class WholeWindowFunction(WindowFunction):
         return first + second
 
     def results(self, key: Any, window: TimeWindow, contents: Any) -> Iterable[Any]:
-        """What `process` makes of a copy of the rows."""
+        """Call `process` with a copy of the rows."""
         return self.process(key, window, list(contents))
 
 
 @dataclass(frozen=True)
 class EvictingFunction(WindowFunction):
-    """Keeps the rows with their times, so that some can be dropped before `inner` sees them."""
+    """Wraps a function to keep rows with their times, so that an evictor can remove some."""
 
     inner: WindowFunction
 
@@ -135,7 +140,7 @@ class EvictingFunction(WindowFunction):
         return first + second
 
     def results(self, key: Any, window: TimeWindow, contents: Any) -> Iterable[Any]:
-        """What `inner` makes of the rows that are left."""
+        """Run `inner` over the remaining rows."""
         inner = self.inner.create()
         for row in contents:
             inner = self.inner.add(inner, row)

@@ -1,4 +1,4 @@
-"""Windows that become one when they touch."""
+"""Merge windows that touch."""
 
 from __future__ import annotations
 
@@ -9,31 +9,33 @@ from runtime.streaming.general.windows import TimeWindow
 
 @dataclass
 class MergingWindows:
-    """The open windows of one key, and under the name of which window the contents of each are.
+    """The open windows of one key, and the window under which the contents of each are stored.
 
-    Contents are not moved each time a window grows: they stay under the name of the window that
-    was first. The model is Flink's MergingWindowSet.
+    Contents do not move when a window grows: they stay under the first window's name. Follows
+    Flink's
+    MergingWindowSet.
 
     Attributes:
-        kept_as: for each open window the name of its contents.
+        kept_as: Open window -> window under which its contents are stored.
     """
 
     kept_as: dict[TimeWindow, TimeWindow] = field(default_factory=dict)
 
     def add(self, window: TimeWindow) -> tuple[TimeWindow, list[TimeWindow], list[TimeWindow]]:
-        """The open window that holds `window`, after everything that it touches was merged.
+        """Add `window` and merge all open windows that touch it.
 
         Returns:
-            That window, the windows that went in, and the names of their contents, of which the
-            first stays; none went in if it is a new one, or one that it was before.
+            The merged window, the windows it replaced, and the names of their contents, the first
+            of
+            which is kept. Both lists are empty if the window is new or was open already.
         """
-        touched = sorted(known for known in self.kept_as if known.touches(window))
+        touched = sorted(open_window for open_window in self.kept_as if open_window.touches(window))
         if not touched:
             self.kept_as[window] = window
             return window, [], []
         merged = window
-        for known in touched:
-            merged = merged.cover(known)
-        names = [self.kept_as.pop(known) for known in touched]
+        for open_window in touched:
+            merged = merged.cover(open_window)
+        names = [self.kept_as.pop(open_window) for open_window in touched]
         self.kept_as[merged] = names[0]
         return (merged, [], []) if touched == [merged] else (merged, touched, names)

@@ -24,15 +24,16 @@ from runtime.streaming.general.windows import FIRE, FOREVER_US, PURGE, TimeWindo
 
 @dataclass(frozen=True)
 class WindowJob:
-    """What an operator does.
+    """What a window operator computes, and when it emits.
 
     Attributes:
-        assigner: which windows rows belong to.
-        function: what is computed of a window.
-        trigger: when it is emitted; None: when the watermark, or processing time, passes its end.
-        evictor: drops rows when it is emitted; then a window keeps all its rows.
-        allowed_lateness_us: for so long after its end a window is kept for late rows.
-        is_processing_time: whether windows are on processing time; else on the rows' time.
+        assigner: Assigns rows to windows.
+        function: Computes the results of a window.
+        trigger: Decides when a window emits. None means when the watermark (or processing time)
+            passes its end.
+        evictor: Removes rows when a window emits. With an evictor a window keeps all its rows.
+        allowed_lateness_us: How long after its end a window accepts late rows.
+        is_processing_time: Whether windows are on processing time instead of event time.
     """
 
     assigner: Assigner
@@ -44,13 +45,13 @@ class WindowJob:
 
     @property
     def needs_processing_time(self) -> bool:
-        """Whether it is to be called when processing time reaches a time, rows or none."""
+        """Whether the operator must be called when processing time advances, even without rows."""
         return self.is_processing_time or (
             self.trigger is not None and self.trigger.needs_processing_time
         )
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense together."""
+        """Check the allowed lateness."""
         if self.allowed_lateness_us < 0:
             raise AnalysisError("a negative allowed lateness", hint="give zero or more")
         if self.allowed_lateness_us and self.is_processing_time:
@@ -62,7 +63,7 @@ class WindowJob:
 
 @dataclass(frozen=True)
 class Emission:
-    """A result of a window."""
+    """One result of a window."""
 
     key: Any
     window: TimeWindow
@@ -71,22 +72,23 @@ class Emission:
 
 @dataclass
 class OperatorState:
-    """All that an operator remembers. Checkpoints hold it pickled.
+    """State of an operator. Checkpoints store it pickled.
 
-    So they have the names and modules of its classes, of timers, of windows and of those that
-    merge, which stay what they are: a name that went would leave a checkpoint unreadable.
+    Compatibility: the names and modules of its classes (this one, `Timers`, `TimeWindow`,
+    `MergingWindows`) and of their fields must not change, or existing checkpoints become
+    unreadable.
 
     Attributes:
-        contents: of each window, by key and the window under whose name they are kept.
-        memories: what the trigger remembers, by key and window.
-        merging: the open windows of each key, if windows merge.
-        event_timers: timers by the watermark.
-        clock_timers: timers of processing time.
-        watermark_us: the watermark.
-        clock_us: the processing time.
-        n_late: rows dropped because all their windows were gone.
-        allowed_lateness_us: the lateness that timers for clean-up go by; None: not known.
-        positions: of keys their places by which they are in cells.
+        contents: Contents of windows, by key and by the window under whose name they are stored.
+        memories: Memory of the trigger, by key and window.
+        merging: Open windows of each key, if windows merge.
+        event_timers: Timers in event time.
+        clock_timers: Timers in processing time.
+        watermark_us: Watermark.
+        clock_us: Processing time.
+        n_late: Rows dropped because all their windows were closed.
+        allowed_lateness_us: Lateness for which clean-up timers were set. None if unknown.
+        positions: Positions of keys, which decide in which cell they are stored.
     """
 
     contents: dict[Owner, Any] = field(default_factory=dict)
@@ -102,12 +104,12 @@ class OperatorState:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is kept of any key."""
+        """Whether no key has state."""
         kept = (self.contents, self.merging, self.memories)
         return not (any(kept) or self.event_timers.standing or self.clock_timers.standing)
 
     def tidy(self) -> None:
-        """Keep nothing of what is not there any more: timers, empty memories, places of keys."""
+        """Remove cancelled timers, empty memories, and positions of keys without state."""
         self.event_timers.tidy()
         self.clock_timers.tidy()
         self.memories = {owner: memory for owner, memory in self.memories.items() if memory}
@@ -115,14 +117,14 @@ class OperatorState:
         self.positions = {key: at for key, at in self.positions.items() if key in keys}
 
     def keys(self) -> set[Any]:
-        """The keys of which anything is kept."""
-        found = {key for owned in (self.contents, self.memories) for key, _ in owned}
+        """Return the keys that have state."""
+        keys_with_state = {key for owned in (self.contents, self.memories) for key, _ in owned}
         for timers in (self.event_timers, self.clock_timers):
-            found.update(owner[0] for _, owner in timers.standing)
-        return found.union(self.merging)
+            keys_with_state.update(owner[0] for _, owner in timers.standing)
+        return keys_with_state.union(self.merging)
 
     def of_keys(self, keys: Set[Any]) -> OperatorState:
-        """What is kept of some keys."""
+        """Return the state of some keys."""
         return OperatorState(
             {owner: kept for owner, kept in self.contents.items() if owner[0] in keys},
             {owner: memory for owner, memory in self.memories.items() if owner[0] in keys},
@@ -137,7 +139,7 @@ class OperatorState:
         )
 
     def add(self, other: OperatorState) -> None:
-        """Keep what another keeps of other keys, none of whose timers is due."""
+        """Add the state of other keys. None of their timers may be due."""
         self.contents |= other.contents
         self.memories |= other.memories
         self.merging |= other.merging
@@ -149,12 +151,13 @@ class OperatorState:
 
 
 class GeneralWindowOperator:
-    """Runs a job over the rows of any keys.
+    """Runs a window job over rows of any keys.
 
     Args:
-        job: what to do.
-        state: where another operator of the same job has got.
-        closed_us: windows whose last time is no later are gone, whatever lateness is allowed now.
+        job: What to compute.
+        state: State of an earlier operator of the same job.
+        closed_us: Windows whose last time is at or before this are closed, even if the allowed
+            lateness has been raised.
     """
 
     def __init__(
@@ -178,12 +181,12 @@ class GeneralWindowOperator:
         self.state.allowed_lateness_us = job.allowed_lateness_us
 
     def on_row(self, key: Any, value: Any, time_us: int) -> Iterator[Emission]:
-        """Take a row in; gives what fires at once.
+        """Process a row and yield what fires at once.
 
         Args:
-            key: the row's key, which can be hashed.
-            value: the row.
-            time_us: its time; the processing time where windows are on that.
+            key: Key of the row. Must be hashable.
+            value: The row.
+            time_us: Its event time, or the processing time if windows are on that.
         """
         is_skipped, is_late = True, False
         for assigned in self._job.assigner.windows(value, time_us):
@@ -210,7 +213,7 @@ class GeneralWindowOperator:
             self.state.n_late += 1
 
     def on_watermark(self, watermark_us: int) -> Iterator[Emission]:
-        """The watermark moves on; one that is behind changes nothing."""
+        """Advance the watermark and yield what fires. A lower watermark changes nothing."""
         if watermark_us <= self.state.watermark_us:
             return
         self.state.watermark_us = watermark_us
@@ -218,7 +221,7 @@ class GeneralWindowOperator:
             yield from self._on_timer(time_us, key, window, in_processing_time=False)
 
     def on_processing_time(self, clock_us: int) -> Iterator[Emission]:
-        """Processing time moves on."""
+        """Advance processing time and yield what fires. An earlier time changes nothing."""
         if clock_us <= self.state.clock_us:
             return
         self.state.clock_us = clock_us
@@ -226,7 +229,7 @@ class GeneralWindowOperator:
             yield from self._on_timer(time_us, key, window, in_processing_time=True)
 
     def on_end(self) -> Iterator[Emission]:
-        """The end of input: the last watermark, or the last processing time too."""
+        """End the input: advance the watermark (and processing time, if used) past all windows."""
         yield from self.on_watermark(FOREVER_US)
         if self._job.is_processing_time:
             yield from self.on_processing_time(FOREVER_US)
@@ -238,7 +241,7 @@ class GeneralWindowOperator:
         if self._job.assigner.merges:
             merging = self.state.merging.get(key)
             if merging is None or window not in merging.kept_as:
-                return  # a timer of a window that has become part of another
+                return  # the window was merged into another
             name = merging.kept_as[window]
         context = self._context((key, window))
         if in_processing_time:
@@ -269,14 +272,14 @@ class GeneralWindowOperator:
     def _evict(
         self, evictor: Evictor, key: Any, window: TimeWindow, name: TimeWindow, contents: Any
     ) -> Any:
-        kept = evictor.keep(contents, window) if contents else contents
-        self.state.contents[key, name] = kept
-        return kept
+        remaining = evictor.keep(contents, window) if contents else contents
+        self.state.contents[key, name] = remaining
+        return remaining
 
     # -- merging -------------------------------------------------------------------------------
 
     def _merge(self, key: Any, window: TimeWindow, merging: MergingWindows) -> TimeWindow:
-        """The open window that holds one, with what those held that went into it."""
+        """Add a window, merge the windows it touches with their contents, and return the result."""
         merged, parts, names = merging.add(window)
         if not parts:
             return merged
@@ -288,10 +291,10 @@ class GeneralWindowOperator:
             self.state.memories.pop(owner, None)
             self._timers.forget(self._clean_up_us(part), owner)
         self._trigger.on_merge(merged, memories, self._context((key, merged)))
-        kept = [self.state.contents.pop((key, name), None) for name in names]
-        found = [contents for contents in kept if contents is not None]
-        if found:
-            self.state.contents[key, names[0]] = reduce(self._function.merge, found)
+        removed = [self.state.contents.pop((key, name), None) for name in names]
+        contents_to_merge = [contents for contents in removed if contents is not None]
+        if contents_to_merge:
+            self.state.contents[key, names[0]] = reduce(self._function.merge, contents_to_merge)
         self._set_clean_up(key, merged)
         return merged
 
@@ -302,7 +305,7 @@ class GeneralWindowOperator:
         return self.state.clock_timers if self._job.is_processing_time else self.state.event_timers
 
     def _clean_up_us(self, window: TimeWindow) -> int:
-        """When a window is forgotten."""
+        """Return when a window is removed."""
         if self._job.is_processing_time:
             return window.last_us
         return min(window.last_us + self._job.allowed_lateness_us, FOREVER_US)
@@ -317,10 +320,10 @@ class GeneralWindowOperator:
         return is_passed or window.last_us <= self._closed_us
 
     def _change_lateness(self, before_us: int) -> None:
-        """Windows are kept for as long as the job says now; those kept too long are forgotten."""
+        """Apply the job's allowed lateness to open windows, and remove those past the new limit."""
         for time_us, (key, window) in list(self.state.event_timers.standing):
             if time_us != min(window.last_us + before_us, FOREVER_US):
-                continue  # of a trigger
+                continue  # a trigger's timer
             name: TimeWindow | None = window
             if self._job.assigner.merges:
                 merging = self.state.merging.get(key)
@@ -328,7 +331,7 @@ class GeneralWindowOperator:
             if name is None:
                 continue
             if self._clean_up_us(window) > time_us:
-                # a timer of the trigger may stand at the same time
+                # keep the old timer: the trigger may have set one at the same time
                 self._set_clean_up(key, window)
                 continue
             self.state.event_timers.forget(time_us, (key, window))

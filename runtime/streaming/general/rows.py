@@ -1,4 +1,4 @@
-"""What the general window operator emits, as Arrow: keys, window bounds, columns of results."""
+"""Convert keys, windows and results of the general window operator to Arrow."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from runtime.streaming.general.windows import GLOBAL_WINDOW
 
 
 def own_key(values: tuple[Any, ...]) -> Any:
-    """The key as functions get it: the value of a single column, else a tuple."""
+    """Return the key as functions receive it: one value, or a tuple for several key columns."""
     return values[0] if len(values) == 1 else values
 
 
 def results_batch(emissions: Sequence[Emission], n_keys: int, schema: pa.Schema) -> pa.RecordBatch:
-    """Results as rows of `schema`: keys, `window_start`, `window_end`, the columns of a result.
+    """Return results as rows of `schema`: keys, `window_start`, `window_end`, result columns.
 
     Raises:
         ExecutionError: a result does not fit the columns.
     """
     names = schema.names[n_keys + 2 :]
     rows = []
-    for each in emissions:
-        key = (each.key,) if n_keys == 1 else each.key
-        rows.append((*key, *_bounds(each), *result_row(each.result, names)))
+    for emission in emissions:
+        key = (emission.key,) if n_keys == 1 else emission.key
+        rows.append((*key, *_bounds(emission), *result_row(emission.result, names)))
     columns = list(zip(*rows, strict=True)) or [()] * len(schema)
     arrays = []
     for column, field in zip(columns, schema, strict=True):
@@ -48,7 +48,7 @@ def _bounds(emission: Emission) -> tuple[int | None, int | None]:
 
 
 def result_row(result: Any, names: Sequence[str]) -> tuple[Any, ...]:
-    """A result as a row: from a mapping by names, from a tuple or list by places, else as it is.
+    """Return a result as a row: a mapping by name, a tuple or list by position, else one value.
 
     Raises:
         ExecutionError: the result does not fit the columns.

@@ -1,4 +1,4 @@
-"""Timers of the general operator: what is to be called when, each but once."""
+"""Timers of the general window operator. A timer that is set twice fires once."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 
 from runtime.streaming.general.windows import TimeWindow
 
-# Whose timer it is: a key and a window.
+# Owner of a timer: a key and a window
 Owner = tuple[Any, TimeWindow]
-# So many that do not stand may be in a queue
+# Cancelled timers in a queue beyond which it is tidied
 _FEW = 64
 
 
 @dataclass
 class Timers:
-    """Timers of event time or of processing time.
+    """Timers in event time or in processing time.
 
-    A queue and a set: the set says which timers stand, the queue in which order they come; what
-    was taken back is still in the queue, and skipped there, until `tidy`.
+    `standing` holds the active timers, `_queue` their order. Cancelled timers stay in the queue and
+    are skipped until `tidy` removes them.
     """
 
     standing: set[tuple[int, Owner]] = field(default_factory=set)
@@ -29,49 +29,49 @@ class Timers:
     _n_set: int = 0
 
     def set(self, time_us: int, owner: Owner) -> None:
-        """Set a timer; nothing changes if it stands already."""
+        """Set a timer. Does nothing if it is set already."""
         if (time_us, owner) in self.standing:
             return
         self.standing.add((time_us, owner))
-        # the number keeps timers of one time in the order they were set, and owners uncompared
+        # the number keeps timers of one time in order of setting, and avoids comparing owners
         heapq.heappush(self._queue, (time_us, self._n_set, owner))
         self._n_set += 1
 
     def forget(self, time_us: int, owner: Owner) -> None:
-        """Take a timer back; it need not stand."""
+        """Cancel a timer. Does nothing if it is not set."""
         self.standing.discard((time_us, owner))
         if len(self._queue) > 2 * len(self.standing) + _FEW:
             self.tidy()
 
     def tidy(self) -> None:
-        """Keep nothing of timers that do not stand."""
+        """Remove cancelled timers from the queue."""
         if len(self._queue) != len(self.standing):
             self._queue = [*self._in_order()]
 
     def of_keys(self, keys: Set[Any]) -> Timers:
-        """The timers of some keys, as timers of their own."""
-        found = Timers()
+        """Return a copy of the timers of some keys."""
+        timers = Timers()
         for time_us, _, owner in self._in_order():
             if owner[0] in keys:
-                found.set(time_us, owner)
-        return found
+                timers.set(time_us, owner)
+        return timers
 
     def add(self, other: Timers) -> None:
-        """Set all timers that stand in another."""
+        """Set all active timers of another."""
         for time_us, _, owner in other._in_order():
             self.set(time_us, owner)
 
     def _in_order(self) -> Iterator[tuple[int, int, Owner]]:
-        """What the queue has of timers that stand, in order."""
+        """Yield the active timers in the order in which they fire."""
         left = set(self.standing)
-        # a timer that was taken back and set again is there twice
+        # a timer that was cancelled and set again is in the queue twice
         for time_us, number, owner in sorted(self._queue, key=itemgetter(0, 1)):
             if (time_us, owner) in left:
                 left.discard((time_us, owner))
                 yield time_us, number, owner
 
     def due(self, until_us: int) -> Iterator[tuple[int, Owner]]:
-        """Timers up to a time, in order; those that are set meanwhile too."""
+        """Remove and yield timers up to a time, in order, including those set in the meantime."""
         while self._queue and self._queue[0][0] <= until_us:
             time_us, _, owner = heapq.heappop(self._queue)
             if (time_us, owner) in self.standing:
@@ -80,7 +80,7 @@ class Timers:
 
     @property
     def next_us(self) -> int | None:
-        """When the next timer is due."""
+        """Time of the next timer, or None."""
         while self._queue and (self._queue[0][0], self._queue[0][2]) not in self.standing:
             heapq.heappop(self._queue)
         return self._queue[0][0] if self._queue else None

@@ -1,8 +1,8 @@
-"""When a window is emitted, and when its contents are dropped.
+"""Triggers: when a window emits, and when its contents are purged.
 
-A trigger is called with every row and by the timers it set, and answers with a Verdict. What it
-has to remember of a window it keeps in the context's `memory`, a dictionary of the window's own;
-it must hold nothing itself, since it serves all windows.
+A trigger is called for every row and for the timers it has set, and returns a Verdict. One trigger
+serves all windows, so it must keep its state of a window in `context.memory`, a dictionary that
+belongs to the window, and never in the trigger itself.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from runtime.streaming.general.windows import (
 
 @dataclass
 class TriggerContext:
-    """What a trigger knows of a window and can do about it.
+    """State and timers of a window, as passed to a trigger.
 
     Attributes:
-        memory: what the trigger remembers of the window.
-        watermark_us: the watermark.
-        processing_time_us: the processing time.
-        owner: the key and the window.
-        event_timers: timers by the watermark.
-        clock_timers: timers of processing time.
+        memory: Dictionary for the trigger's own state of this window. It is checkpointed.
+        watermark_us: Watermark.
+        processing_time_us: Processing time.
+        owner: Key and window.
+        event_timers: Timers in event time.
+        clock_timers: Timers in processing time.
     """
 
     memory: dict[str, Any]
@@ -53,42 +53,48 @@ class TriggerContext:
         self.clock_timers.set(time_us, self.owner)
 
     def forget_event_time(self, time_us: int) -> None:
-        """Take `at_event_time` back."""
+        """Cancel `at_event_time`."""
         self.event_timers.forget(time_us, self.owner)
 
     def forget_processing_time(self, time_us: int) -> None:
-        """Take `at_processing_time` back."""
+        """Cancel `at_processing_time`."""
         self.clock_timers.forget(time_us, self.owner)
 
 
 class Trigger(ABC):
-    """When a window is emitted. Methods that are not overridden want nothing."""
+    """Decides when a window emits.
+
+    Subclasses override `on_row` and, as needed, the other methods. By default `on_event_time` and
+    `on_processing_time` do nothing, `on_merge` refuses sessions, and `clear` clears the memory.
+    """
 
     @property
     def needs_processing_time(self) -> bool:
-        """Whether it sets timers of processing time."""
+        """Whether the trigger sets timers in processing time."""
         return type(self).on_processing_time is not Trigger.on_processing_time
 
     @abstractmethod
     def on_row(
         self, value: Any, time_us: int, window: TimeWindow, context: TriggerContext
     ) -> Verdict:
-        """A row has come."""
+        """Handle a row that was added to the window."""
 
     def on_event_time(self, time_us: int, window: TimeWindow, context: TriggerContext) -> Verdict:
-        """The watermark has reached a time asked for, by this trigger or for the clean-up."""
+        """Handle an event-time timer: the trigger's own, or the one that removes the window."""
         return CONTINUE
 
     def on_processing_time(
         self, time_us: int, window: TimeWindow, context: TriggerContext
     ) -> Verdict:
-        """Processing time has reached a time asked for."""
+        """Handle a processing-time timer: the trigger's own, or the one that removes the window."""
         return CONTINUE
 
     def on_merge(
         self, window: TimeWindow, memories: list[dict[str, Any]], context: TriggerContext
     ) -> None:
-        """Windows with these memories have become `window`, whose memory is empty.
+        """Initialise the memory of `window`, merged from windows with these memories.
+
+        The memory of the merged window is empty at first.
 
         Raises:
             AnalysisError: the trigger cannot be used with windows that merge.
@@ -99,15 +105,15 @@ class Trigger(ABC):
         )
 
     def clear(self, window: TimeWindow, context: TriggerContext) -> None:
-        """The window is gone: forget it, and take timers back."""
+        """Clean up when the window is removed: clear its memory and cancel its timers."""
         context.memory.clear()
 
 
 class _TimeTrigger(Trigger):
-    """Fires when the window is over, and by the watermark for every later row at once.
+    """Fires at the end of the window and, in event time, for every later row at once.
 
     Attributes:
-        processing_time: whether it is over in processing time; else by the watermark.
+        processing_time: Whether the end is in processing time instead of event time.
     """
 
     processing_time: bool
@@ -138,7 +144,7 @@ class _TimeTrigger(Trigger):
     def on_merge(
         self, window: TimeWindow, memories: list[dict[str, Any]], context: TriggerContext
     ) -> None:
-        # a merged window that is over already fires with the row that merged it
+        # a merged window that has ended already fires for the row that merged it
         now_us, at, _ = self._timers(context)
         if window.last_us > now_us:
             at(window.last_us)
@@ -148,13 +154,13 @@ class _TimeTrigger(Trigger):
         forget(window.last_us)
 
     def _on_time(self, time_us: int, window: TimeWindow, context: TriggerContext) -> Verdict:
-        """A timer is due in the time that it fires in."""
+        """Handle a timer in the kind of time that the trigger uses."""
         return FIRE if time_us == window.last_us else CONTINUE
 
     def _timers(
         self, context: TriggerContext
     ) -> tuple[int, Callable[[int], None], Callable[[int], None]]:
-        """(now, what sets a timer, what takes one back) in the time that it fires in."""
+        """Return (now, set timer, cancel timer) in the kind of time that the trigger uses."""
         if self.processing_time:
             now_us = context.processing_time_us
             return now_us, context.at_processing_time, context.forget_processing_time
@@ -175,7 +181,7 @@ class ProcessingTimeTrigger(_TimeTrigger):
 
 @dataclass(frozen=True)
 class CountTrigger(Trigger):
-    """Fires with every `n_rows`-th row, and at no other time."""
+    """Fires for every `n_rows`-th row, and at no other time."""
 
     n_rows: int
 
@@ -189,17 +195,18 @@ class CountTrigger(Trigger):
     def on_merge(
         self, window: TimeWindow, memories: list[dict[str, Any]], context: TriggerContext
     ) -> None:
-        """Adds the counts up, without firing."""
+        """Add the counts up, without firing."""
         context.memory["count"] = sum(memory.get("count", 0) for memory in memories)
 
 
 @dataclass(frozen=True)
 class DeltaTrigger(Trigger):
-    """Fires when a row lies further than `threshold` from the one that fired last.
+    """Fires when a row is further than `threshold` from the row of the last firing.
 
     Attributes:
-        threshold: the distance.
-        distance: of the row that fired last and the row at hand.
+        threshold: Distance that must be exceeded.
+        distance: Called with the row of the last firing and the current row; returns their
+            distance.
     """
 
     threshold: float
@@ -208,7 +215,7 @@ class DeltaTrigger(Trigger):
     def on_row(
         self, value: Any, time_us: int, window: TimeWindow, context: TriggerContext
     ) -> Verdict:
-        """Fires if the row is far from the last that fired; the first does not."""
+        """Fire if the row is far from the last one that fired. The first row does not fire."""
         if "last" not in context.memory:
             context.memory["last"] = value
             return CONTINUE
@@ -220,11 +227,11 @@ class DeltaTrigger(Trigger):
 
 @dataclass(frozen=True)
 class ContinuousTrigger(_TimeTrigger):
-    """Fires at every multiple of an interval while there are rows, and when the window is over.
+    """Fires at every multiple of an interval while there are rows, and at the end of the window.
 
     Attributes:
-        interval_us: the interval.
-        processing_time: whether it fires in processing time; else by the watermark.
+        interval_us: Interval in microseconds.
+        processing_time: Whether it fires in processing time instead of event time.
     """
 
     interval_us: int
@@ -242,7 +249,7 @@ class ContinuousTrigger(_TimeTrigger):
     def on_merge(
         self, window: TimeWindow, memories: list[dict[str, Any]], context: TriggerContext
     ) -> None:
-        """Goes on with the earliest of the timers."""
+        """Continue with the earliest timer."""
         super().on_merge(window, memories, context)
         times = [memory["next"] for memory in memories if "next" in memory]
         if times:
@@ -257,7 +264,7 @@ class ContinuousTrigger(_TimeTrigger):
             forget(context.memory["next"])
 
     def _on_time(self, time_us: int, window: TimeWindow, context: TriggerContext) -> Verdict:
-        """Fires, and sets the next timer."""
+        """Fire at the end of the window, or at the interval and set the next timer."""
         if time_us == window.last_us:
             return FIRE
         if time_us != context.memory.get("next"):
@@ -265,7 +272,7 @@ class ContinuousTrigger(_TimeTrigger):
         del context.memory["next"]
         now_us, *_ = self._timers(context)
         if now_us < FOREVER_US:
-            # at the end of input the window's own end is all that is left
+            # at the end of input only the end of the window remains
             self._set_next(time_us, window, context)
         return FIRE
 
@@ -282,8 +289,9 @@ class EarlyAndLateTrigger(Trigger):
     """Fires when the watermark passes the window, and by other triggers before and after that.
 
     Attributes:
-        early: asked until the watermark has passed the window; its PURGE does not count.
-        late: asked from then on; None: every late row fires.
+        early: Trigger until the watermark has passed the window. Its PURGE is ignored.
+        late: Trigger after the watermark has passed the window; its PURGE is ignored too. None
+            means that every late row fires.
     """
 
     early: Trigger | None = None
@@ -306,11 +314,11 @@ class EarlyAndLateTrigger(Trigger):
         return CONTINUE if part is None else FIRE & part.on_row(value, time_us, window, context)
 
     def on_event_time(self, time_us: int, window: TimeWindow, context: TriggerContext) -> Verdict:
-        """Fires at the window's last time, from which on it is the late one's turn."""
+        """Fire at the window's last time, and switch from the early to the late trigger."""
         if time_us == window.last_us:
             if self.early is not None:
                 self.early.clear(window, context)
-            # what the early trigger remembers means nothing to the late one
+            # the early trigger's memory means nothing to the late one
             context.memory.clear()
             return FIRE
         part = self.early if time_us < window.last_us else self.late
@@ -327,7 +335,7 @@ class EarlyAndLateTrigger(Trigger):
     def on_merge(
         self, window: TimeWindow, memories: list[dict[str, Any]], context: TriggerContext
     ) -> None:
-        """Sets the timer of the merged window; the trigger whose turn it is merges."""
+        """Set the timer of the merged window, and let the active trigger merge."""
         if window.last_us > context.watermark_us:
             context.at_event_time(window.last_us)
         part = self._in_turn(window, context)
@@ -346,7 +354,7 @@ class EarlyAndLateTrigger(Trigger):
 
 @dataclass(frozen=True)
 class PurgingTrigger(Trigger):
-    """Another trigger that drops the contents whenever it fires."""
+    """Fires when another trigger does, and purges the contents each time."""
 
     inner: Trigger
 

@@ -1,4 +1,4 @@
-"""Windows of the general operator, and what a trigger can say about one."""
+"""Windows of the general window operator, and the verdicts of triggers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Flag
 
 from runtime.spec.windows import WINDOW_TIME_LAG_US
 
-# No time is above it, none below its negative.
+# Above every time; its negative is below every time
 FOREVER_US = (1 << 63) - 1
 
 
@@ -20,17 +20,17 @@ class TimeWindow:
 
     @property
     def last_us(self) -> int:
-        """Its last time: a watermark here says that all its rows have come."""
+        """Last time of the window. A watermark here means that all its rows have arrived."""
         if self.end_us >= FOREVER_US:
             return FOREVER_US
         return self.end_us - WINDOW_TIME_LAG_US
 
     def touches(self, other: TimeWindow) -> bool:
-        """Whether both share a time or an end of one is the start of the other."""
+        """Return whether the windows overlap or are adjacent."""
         return self.start_us <= other.end_us and other.start_us <= self.end_us
 
     def cover(self, other: TimeWindow) -> TimeWindow:
-        """The smallest window that holds both."""
+        """Return the smallest window that contains both."""
         return TimeWindow(min(self.start_us, other.start_us), max(self.end_us, other.end_us))
 
 
@@ -38,7 +38,7 @@ GLOBAL_WINDOW = TimeWindow(-FOREVER_US, FOREVER_US)
 
 
 class Verdict(Flag):
-    """What a trigger wants: emit the window, drop its contents, both or nothing."""
+    """Decision of a trigger: emit the window (FIRE), drop its contents (PURGE), both or neither."""
 
     CONTINUE = 0
     FIRE = 1
