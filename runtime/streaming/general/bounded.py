@@ -35,8 +35,7 @@ def general_windows(
 
     The operator processes rows key by key in order of their times, with the watermark right behind
     each row, so no row is late. All windows close at the end. All rows of a key are in the memory
-    of
-    one task. Rows whose time is NULL are dropped.
+    of one task. Rows whose time is NULL are dropped.
 
     Args:
         rows: Input rows.

@@ -12,8 +12,7 @@ class MergingWindows:
     """The open windows of one key, and the window under which the contents of each are stored.
 
     Contents do not move when a window grows: they stay under the first window's name. Follows
-    Flink's
-    MergingWindowSet.
+    Flink's MergingWindowSet.
 
     Attributes:
         kept_as: Open window -> window under which its contents are stored.
@@ -26,8 +25,7 @@ class MergingWindows:
 
         Returns:
             The merged window, the windows it replaced, and the names of their contents, the first
-            of
-            which is kept. Both lists are empty if the window is new or was open already.
+            of which is kept. Both lists are empty if the window is new or was open already.
         """
         touched = sorted(open_window for open_window in self.kept_as if open_window.touches(window))
         if not touched:

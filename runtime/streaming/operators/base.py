@@ -1,9 +1,9 @@
-"""What all window operators have in common: a key group's state, its watermark, its status.
+"""Base of all window operators: state, watermark and status of one key group.
 
-An operator is made anew for every micro-batch, over what the one before left in state. It sees the
-micro-batch as a whole: what is late is decided by the watermark at the end of the micro-batch
-before, so that a row is late or not whatever else comes with it. Nothing here knows of Spark:
-state is behind `BlobStore`, results are record batches.
+Each micro-batch creates a new operator over the state that the previous one left. The operator sees
+the micro-batch as a whole: rows are late by the watermark at the end of the previous micro-batch,
+so whether a row is late does not depend on the rows that arrive with it. Operators do not depend on
+Spark: state is behind `BlobStore`, and results are record batches.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from runtime.streaming.watermarks import (
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """What a key group gets in a micro-batch.
+    """Input of a key group in a micro-batch.
 
     Attributes:
-        partials: tables of partials: keys, slice end, accumulators, row count.
-        progress: what each task saw of each source.
-        n_null_times: rows that were dropped because they have no time.
-        clock_us: the processing time, microseconds since 1970 in UTC.
-        candidates: rows of the partials that may be late, all that are among them; see
+        partials: Tables of partials: keys, slice end, accumulators, row count.
+        progress: Progress of each task in each source.
+        n_null_times: Rows dropped because their time is NULL.
+        clock_us: Processing time, microseconds since 1970 in UTC.
+        candidates: Rows of the partials that may be late, including all late ones; see
             `LateCandidates`.
-        is_held: whether the watermarks wait, see `advance`.
+        is_held: Whether watermarks must not advance; see `advance`.
     """
 
     partials: Sequence[pa.Table]
@@ -53,17 +53,17 @@ class MicroBatch:
 
 @dataclass(frozen=True)
 class Status:
-    """How an operator stands at the end of a micro-batch.
+    """Status of an operator at the end of a micro-batch.
 
     Attributes:
-        watermarks: how far it and its sources have got.
-        n_late: rows dropped in this micro-batch because all their windows were closed.
-        n_null_times: rows dropped in it because they have no time.
-        n_rows: partials in state.
-        n_bytes: the size of their blobs.
-        next_window_end_us: the end of the next window that waits for the watermark, if any does.
-        emitted_us: the watermark of what the operator emits, for operators behind it.
-        closed_us: windows that end no later take no rows any more.
+        watermarks: Watermarks of the operator and its sources.
+        n_late: Rows dropped in this micro-batch because all their windows were closed.
+        n_null_times: Rows dropped in this micro-batch because their time is NULL.
+        n_rows: Partials in state.
+        n_bytes: Size of their blobs.
+        next_window_end_us: End of the next window that waits for the watermark, or None.
+        emitted_us: Watermark of the results, for downstream operators.
+        closed_us: Windows that end at or before this accept no more rows.
     """
 
     watermarks: Watermarks
@@ -78,33 +78,32 @@ class Status:
 
 @dataclass(frozen=True)
 class Output:
-    """A result of an operator.
+    """One output of an operator.
 
     Attributes:
-        result: some windows, rows that are late for all of them, or the status.
-        reader: whose result it is, where several window aggregations read one state.
+        result: Windows, rows that are late for all windows, or the status.
+        reader: Number of the window aggregation, if several share the state.
     """
 
     result: pa.RecordBatch | LateRows | Status
     reader: int = 0
 
 
-# What a micro-batch emits; returns for each reader how many rows were late.
+# Outputs of a micro-batch. Returns the number of late rows for each reader.
 Emitted = Generator[Output, None, Sequence[int]]
 
 
 @dataclass(frozen=True)
 class KeyGroupSpec:
-    """What the specs of all operators have in common; the same for all key groups.
+    """The part of a spec that all operators have. The same for all key groups.
 
     Attributes:
-        n_sources: how many sources have watermarks.
-        rules: how these make the operator's watermark.
-        run: the name of this run of the stream: for how long a source is silent counts from its
-            start.
-        owner: the checkpoint that the state is part of; None: that is not checked.
-        by: the columns by whose values keys are in key groups, none if all are in one; None: they
-            are not remembered.
+        n_sources: Number of sources with watermarks.
+        rules: How source watermarks are combined into the operator's watermark.
+        run: Name of this run of the stream. A source is idle only from the start of the run.
+        owner: Checkpoint that the state belongs to. None skips the check.
+        by: Columns that are hashed into key groups; empty if all rows are in one key group. None
+            leaves them out of the facts.
     """
 
     n_sources: int
@@ -115,19 +114,19 @@ class KeyGroupSpec:
 
 
 class KeyGroupOperator(ABC):
-    """An operator of one key group.
+    """A window operator of one key group.
 
     Args:
-        common: what it has in common with other operators.
-        store: its state.
+        common: Spec shared by all operators.
+        store: State.
 
     Raises:
         ExecutionError: the state is of another checkpoint.
 
     Attributes:
-        most_bytes: the most bytes of rows that it has put together at a time.
-        enough_bytes: where it was more, it is remembered; None: it is not.
-        facts: what it has written of what it remembers, as JSON has it.
+        most_bytes: Largest number of bytes of rows combined at once.
+        enough_bytes: Limit for `most_bytes`; more is noted in the facts. None means no limit.
+        facts: Facts written at the end of the micro-batch, as JSON values.
     """
 
     def __init__(self, common: KeyGroupSpec, store: BlobStore) -> None:
@@ -144,13 +143,13 @@ class KeyGroupOperator(ABC):
 
     @property
     def most_bytes_before(self) -> int:
-        """The most bytes of rows at a time in the micro-batch before, if that was too much."""
+        """`most_bytes` of the previous micro-batch if it was over the limit, else 0."""
         return int(self._known.get(MOST, 0))
 
     def process(self, batch: MicroBatch) -> Iterator[Output]:
-        """Take a micro-batch in: windows and late rows, and at the very end the status.
+        """Process a micro-batch and yield windows, late rows and, at the very end, the status.
 
-        The state is written when the iterator is exhausted, and not before.
+        State is written only once the iterator is exhausted.
 
         Raises:
             ExecutionError: a sum overflows its type, a result does not fit the columns.
@@ -173,41 +172,41 @@ class KeyGroupOperator(ABC):
             yield Output(self._status(reader, n_rows, batch), reader)
 
     def _note_bytes(self, *tables: pa.Table) -> None:
-        """Note that these tables are put together."""
+        """Record the size of tables that are combined."""
         self.most_bytes = max(self.most_bytes, sum(map(table_bytes, tables)))
 
     @abstractmethod
     def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:
-        """Windows and late rows of a micro-batch; state but for the facts is written behind them.
+        """Yield the windows and late rows of a micro-batch, and write all state except the facts.
 
         Args:
-            batch: the micro-batch.
-            before: the watermarks at its start, by which rows are late.
-            after: those at its end, by which windows fire.
+            batch: Micro-batch.
+            before: Watermarks at its start, which decide which rows are late.
+            after: Watermarks at its end, which decide which windows fire.
         """
 
     @abstractmethod
     def _facts(self) -> dict[str, Any]:
-        """What is to be remembered beside the watermarks, as JSON has it."""
+        """Return the operator's own facts, as JSON values."""
 
     @abstractmethod
     def _size(self) -> tuple[int, int]:
-        """(partials in state, the size of their blobs)."""
+        """Return (partials in state, size of their blobs)."""
 
     @abstractmethod
     def _next_window_end_us(self, reader: int) -> int | None:
-        """The end of the next window that waits for the watermark, if any does."""
+        """Return the end of the next window that waits for the watermark, or None."""
 
     def _emitted_us(self) -> int | None:
-        """The watermark of what the operator emits."""
+        """Return the watermark of the results."""
         return self._watermarks.combined_us
 
     def _closed_until_us(self) -> int | None:
-        """Windows that end no later than this take no rows any more."""
+        """Return the time up to which windows are closed: they accept no more rows."""
         return self._watermarks.fired_until_us()
 
     def _status(self, reader: int, n_late: int, batch: MicroBatch) -> Status:
-        # the size of a state that several read counts once
+        # count the size of shared state once
         n_rows, n_bytes = (0, 0) if reader else self._size()
         return Status(
             self._watermarks,

@@ -1,8 +1,8 @@
-"""A key group as an operator processes it: as a whole, or one sub-bucket after the other.
+"""Process a key group as a whole, or sub-bucket by sub-bucket to bound memory.
 
-What an operator puts together at a time is bounded: where it was more, the key group is cut into
-sub-buckets when the next micro-batch comes, and from then on each of these is processed by itself,
-over its own part of the state. All of them get the same watermarks.
+If an operator combined more bytes at once than the limit, the next micro-batch splits the key group
+into sub-buckets. After that, each sub-bucket is processed separately, over its own part of the
+state. All sub-buckets get the same watermarks.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from runtime.streaming.state.blobs import (
 from runtime.streaming.state.buckets import BUCKETS, MOST, PartStore, Place, facts_name
 from runtime.streaming.state.split import BY, split_buckets
 
-# What the facts of a key group have in common with those of its sub-buckets
+# Facts that are the same in a key group and in its sub-buckets
 _COMMON = ("watermark", "closed", "checkpoint", "operator", BY)
 
 
 @dataclass(frozen=True)
 class MemoryBound:
-    """What is to be in memory of a key group.
+    """Memory limit of a key group.
 
     Attributes:
-        place: which keys it has.
-        n_bytes: so many bytes of rows are put together at a time, more or less.
+        place: The keys of the key group.
+        n_bytes: Approximate maximum bytes of rows combined at once.
     """
 
     place: Place
@@ -49,18 +49,18 @@ def process(
     batch: MicroBatch,
     bound: MemoryBound,
 ) -> Iterator[Output]:
-    """A micro-batch of a key group: windows and late rows, and at the very end the status.
+    """Process a key group's micro-batch: yield windows, late rows and, at the very end, the status.
 
-    The state is written when the iterator is exhausted, and not before.
+    State is written only once the iterator is exhausted.
 
     Args:
-        store: the state of the key group.
-        make: makes an operator over a part of it.
-        batch: what the key group gets.
-        bound: what is to be in memory.
+        store: State of the key group.
+        make: Creates an operator over a part of the state.
+        batch: Input of the key group.
+        bound: Memory limit.
 
     Raises:
-        ExecutionError: as `KeyGroupOperator.process`; or the state lacks something.
+        ExecutionError: see `KeyGroupOperator.process`; or the state lacks a blob.
     """
     whole = PartStore(store)
     blob = whole.get(FACTS)
@@ -103,10 +103,10 @@ def _buckets(
                 yield output
         total += operator.most_bytes
         facts = operator.facts
-        # its rows are done with
+        # free the rows
         parts[bucket] = MicroBatch((), ())
     own = {name: facts[name] for name in _COMMON if name in facts} | {BUCKETS: n_buckets}
-    # not the most of one: what is of few keys is not made smaller by more sub-buckets
+    # the average, not the maximum: more sub-buckets do not help if one key is large
     if total // n_buckets > bound.n_bytes:
         own[MOST] = total // n_buckets
     store.put(FACTS, encode_facts(own, are_in_buckets=True))
@@ -115,7 +115,7 @@ def _buckets(
 
 
 def _parts(batch: MicroBatch, place: Place, n_buckets: int) -> list[MicroBatch]:
-    """What each sub-bucket gets of a micro-batch."""
+    """Split a micro-batch into the inputs of the sub-buckets."""
     partials = _spread(batch.partials, place, n_buckets)
     candidates = _spread(batch.candidates, place, n_buckets)
     return [
@@ -123,7 +123,7 @@ def _parts(batch: MicroBatch, place: Place, n_buckets: int) -> list[MicroBatch]:
             batch,
             partials=partials[bucket],
             candidates=candidates[bucket],
-            # one counts for all
+            # count these rows once
             n_null_times=batch.n_null_times if bucket == 0 else 0,
         )
         for bucket in range(n_buckets)
@@ -131,19 +131,19 @@ def _parts(batch: MicroBatch, place: Place, n_buckets: int) -> list[MicroBatch]:
 
 
 def _spread(tables: Sequence[pa.Table], place: Place, n_buckets: int) -> list[list[pa.Table]]:
-    """The rows of each sub-bucket. Rows that come without keys may be in any."""
-    found: list[list[pa.Table]] = [[] for _ in range(n_buckets)]
+    """Split rows by sub-bucket. Rows without key columns go to the first."""
+    parts: list[list[pa.Table]] = [[] for _ in range(n_buckets)]
     for table in tables:
         if not set(place.by) <= set(table.column_names):
-            found[0].append(table)
+            parts[0].append(table)
             continue
         for bucket, rows in split_by_bucket(table, place.bucket_of(table, n_buckets)):
-            found[bucket].append(pa.Table.from_batches([rows]))
-    return found
+            parts[bucket].append(pa.Table.from_batches([rows]))
+    return parts
 
 
 def _both(one: Status | None, other: Status) -> Status:
-    """How two parts of a key group stand."""
+    """Combine the statuses of two parts of a key group."""
     if one is None:
         return other
     ends = [one.next_window_end_us, other.next_window_end_us]

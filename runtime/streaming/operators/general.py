@@ -1,17 +1,18 @@
-"""The general window operator on a stream: the state of one key group, cell by cell.
+"""The general window operator of one key group on a stream.
 
-The keys of a group are distributed over cells by their hash (`runtime.streaming.state.cells`). A
-cell is one pickled state of `runtime.streaming.general`, read and written as a whole and only if a
-row has come for it or a timer is due; so a micro-batch costs what it touches, and one cell at a
-time is in memory. One that has become large is cut, so that a row costs the same however many keys
-there are.
+The keys of a group are distributed over cells by hash (`runtime.streaming.state.cells`). A cell is
+a pickled state of `runtime.streaming.general`. A cell is read and written as a whole, and only if
+it has new rows or a due timer. The cost of a micro-batch depends on the cells it touches; one cell
+at a time is in memory. Large cells are split, so the cost of a row does not grow with the number of
+keys.
 
-Rows of a micro-batch are taken in the order of their times, each with the watermark right behind
-it as far as the micro-batch moves it. So none is made late by another of the same micro-batch, and
-rows that come in order give what the same rows give in a batch. A row is late by the watermark at
-the end of the micro-batch before, as it is for the operator on slices. Windows that merge
-follow a watermark 1 ms behind, and emit that one: a row at the very end of a session is part of it,
-and may come as long as the watermark has not reached it (`runtime.streaming.operators.session`).
+The rows of a micro-batch are processed in order of their times, each with the watermark right
+behind it as far as the micro-batch advances it. So no row makes another row of the same micro-batch
+late, and rows that arrive in order give the same results as in a batch. As in the operators on
+slices, rows are late by the watermark at the end of the previous micro-batch. Windows that merge
+follow a watermark that is 1 ms behind, and emit that one: a row at the very end of a session
+belongs to it and may arrive until the watermark has reached it
+(`runtime.streaming.operators.session`).
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ from runtime.streaming.watermarks import (
     wall_watermark_us,
 )
 
-# The column with the place of a row's key among the positions of all key groups
+# The position of a row's key among the positions of all key groups
 POSITION = "$position"
-# A cell of more bytes is cut, and two halves of fewer together are one
+# Cells larger than this are split; two halves are joined when together below 1 / _SMALL of it
 _CELL_BYTES = 256 << 10
 _SMALL = 2
 _MAX_RESULTS = 4096
@@ -61,16 +62,16 @@ _MAX_ROWS = 1024
 
 @dataclass(frozen=True)
 class GeneralSpec:
-    """What an operator does; the same for all key groups.
+    """Spec of the general window operator. The same for all key groups.
 
     Attributes:
-        job: windows, triggers and functions.
-        keys: the key columns.
-        schema: what is emitted: the keys, `window_start`, `window_end`, the columns of a result.
-        common: what all operators have.
-        time_zone: the zone of the wall clock that windows are on.
-        n_positions: how many positions the keys of a key group have.
-        cell_bytes: a cell of more bytes is cut.
+        job: Windows, triggers and functions.
+        keys: Key columns.
+        schema: Columns of the results: keys, `window_start`, `window_end`, result columns.
+        common: Spec shared by all operators.
+        time_zone: Time zone of the wall clock that windows are computed on.
+        n_positions: Number of positions for the keys of a key group.
+        cell_bytes: Cells larger than this are split.
     """
 
     job: WindowJob
@@ -89,13 +90,13 @@ class GeneralGroup(KeyGroupOperator):
         super().__init__(spec.common, store)
         self._spec = spec
         self._cells = {
-            cell_of(name): CellFacts(*kept) for name, kept in self._known.get("cells", {}).items()
+            cell_of(name): CellFacts(*facts) for name, facts in self._known.get("cells", {}).items()
         }
-        # another lateness than the last run's does not open what was closed
+        # closed windows stay closed even if the allowed lateness has been raised
         self._closed_us: int | None = self._known.get("closed")
 
     def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:
-        # the tables of the micro-batch hold rows with TIME and POSITION
+        # the tables of the micro-batch have the columns TIME and POSITION
         clock_us = None
         if batch.clock_us is not None:
             clock_us = wall_watermark_us(batch.clock_us, self._spec.time_zone)
@@ -104,12 +105,12 @@ class GeneralGroup(KeyGroupOperator):
         touched = sorted(rows.keys() | self._due(after, clock_us))
         for cell in touched:
             operator = self._open(cell)
-            known_us = self._followed(before)
-            if known_us is not None:
-                # the cell may have slept; no timer of its own was due meanwhile
-                yield from self._results(operator.on_watermark(known_us))
-            found = self._run(operator, rows.get(cell), after, clock_us)
-            yield from self._results(found)
+            before_us = self._followed(before)
+            if before_us is not None:
+                # the cell may be behind; none of its timers was due in between
+                yield from self._results(operator.on_watermark(before_us))
+            emissions = self._run(operator, rows.get(cell), after, clock_us)
+            yield from self._results(emissions)
             n_late += operator.state.n_late
             self._close(cell, operator.state)
         for cell in touched:
@@ -138,7 +139,7 @@ class GeneralGroup(KeyGroupOperator):
                 yield from operator.on_row(key, row, clock_us)
                 continue
             if reached_us is not None:
-                # a window that ends right here is still open: the row may make a session longer
+                # stop before this time: the row may extend a session that ends exactly here
                 behind = time_us - WINDOW_TIME_LAG_US - 1
                 yield from operator.on_watermark(min(behind, reached_us))
             yield from operator.on_row(key, row, time_us)
@@ -148,7 +149,7 @@ class GeneralGroup(KeyGroupOperator):
             yield from operator.on_watermark(reached_us)
 
     def _followed(self, watermarks: Watermarks) -> int | None:
-        """The watermark by which windows close and rows are late."""
+        """Return the watermark by which windows close and rows are late."""
         merges = self._spec.job.assigner.merges
         return emitted_by_sessions_us(watermarks) if merges else watermarks.combined_us
 
@@ -158,7 +159,7 @@ class GeneralGroup(KeyGroupOperator):
             yield Output(results_batch(some, len(self._spec.keys), self._spec.schema))
 
     def _by_cell(self, tables: Iterable[pa.Table]) -> dict[Cell, pa.Table]:
-        """The rows of each cell, in the order of their times."""
+        """Return the rows of each cell, in order of their times."""
         some = [table for table in tables if table.num_rows]
         if not some:
             return {}
@@ -181,13 +182,13 @@ class GeneralGroup(KeyGroupOperator):
     # -- state -----------------------------------------------------------------------------------
 
     def _due(self, after: Watermarks, clock_us: int | None) -> set[Cell]:
-        """The cells with a timer that is due; at the end of input all of them."""
+        """Return the cells with a due timer; at the end of input all cells."""
         return {
             cell
-            for cell, kept in self._cells.items()
+            for cell, facts in self._cells.items()
             if after.has_ended
-            or _reached(kept.next_event_us, self._followed(after))
-            or _reached(kept.next_clock_us, clock_us)
+            or _reached(facts.next_event_us, self._followed(after))
+            or _reached(facts.next_clock_us, clock_us)
         }
 
     def _open(self, cell: Cell) -> GeneralWindowOperator:
@@ -201,18 +202,18 @@ class GeneralGroup(KeyGroupOperator):
         if state.is_empty:
             self._remove(cell)
             return
-        blob, kept = encode_cell(state)
-        halves = self._halves(cell, state) if kept.n_bytes > self._spec.cell_bytes else {}
-        if halves:
+        blob, facts = encode_cell(state)
+        parts = self._halves(cell, state) if facts.n_bytes > self._spec.cell_bytes else {}
+        if parts:
             self._remove(cell)
-            for half, of_half in halves.items():
+            for half, of_half in parts.items():
                 self._close(half, of_half)
             return
         self._store.put(self._blob(cell), blob)
-        self._cells[cell] = kept
+        self._cells[cell] = facts
 
     def _halves(self, cell: Cell, state: OperatorState) -> dict[Cell, OperatorState]:
-        """What two cells in one keep; none if its keys cannot be told apart by their positions."""
+        """Split a cell's state into two cells, or return {} if all its keys have one position."""
         at = {key: position % self._spec.n_positions for key, position in state.positions.items()}
         of = cell.of
         while 2 * of <= self._spec.n_positions:
@@ -229,13 +230,13 @@ class GeneralGroup(KeyGroupOperator):
         return {}
 
     def _join_halves(self, cell: Cell) -> None:
-        """Make one of a cell and its other half, as long as they are small together."""
+        """Merge a cell with its other half as long as both together are small."""
         while cell.of > 1:
             other = cell.other_half
-            known = [self._cells[each] for each in (cell, other) if each in self._cells]
+            both = [self._cells[part] for part in (cell, other) if part in self._cells]
             is_cut = Cells(self._cells, self._spec.n_positions).has_parts
             small = self._spec.cell_bytes // _SMALL
-            if not known or is_cut(cell) or is_cut(other) or sum(k.n_bytes for k in known) > small:
+            if not both or is_cut(cell) or is_cut(other) or sum(k.n_bytes for k in both) > small:
                 return
             state = self._open(cell).state
             if other in self._cells:
@@ -253,12 +254,12 @@ class GeneralGroup(KeyGroupOperator):
         return f"c{cell.name}"
 
     def _facts(self) -> dict[str, Any]:
-        cells = {cell.name: astuple(kept) for cell, kept in self._cells.items()}
+        cells = {cell.name: astuple(facts) for cell, facts in self._cells.items()}
         return {"cells": cells, "closed": self._closed_us}
 
     def _size(self) -> tuple[int, int]:
         cells = self._cells.values()
-        return sum(kept.n_windows for kept in cells), sum(kept.n_bytes for kept in cells)
+        return sum(facts.n_windows for facts in cells), sum(facts.n_bytes for facts in cells)
 
     def _next_window_end_us(self, reader: int) -> int | None:
         is_processing_time = self._spec.job.is_processing_time
@@ -277,7 +278,7 @@ def _reached(timer_us: int | None, now_us: int | None) -> bool:
 
 
 def _values(rows: pa.Table) -> Iterator[tuple[dict[str, object], int, int]]:
-    """Rows as functions get them, their times and the positions of their keys."""
+    """Yield rows as functions receive them, with their times and the positions of their keys."""
     batches = rows.drop_columns([TIME, POSITION]).to_batches(max_chunksize=_MAX_ROWS)
     values = (row for batch in batches for row in batch.to_pylist())
     positions = rows.column(POSITION).to_pylist()

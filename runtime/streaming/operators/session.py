@@ -1,27 +1,26 @@
-"""The window operator for SESSION: open sessions in state, sessions out once none can join them.
+"""The window operator for SESSION: keeps open sessions and emits them once no row can join them.
 
-The twin of `operators.window` for windows that rows make and merge. A key group holds whole
-partitions; a micro-batch is seen as a whole:
+The counterpart of `operators.window` for windows that rows create and merge. A key group holds
+whole partitions, and the operator sees a micro-batch as a whole:
 
-1. its partials and those in state are cut into sessions. A session that was to end no later than
-   the watermark at the end of the micro-batch before holds only new rows, and they are late:
-   dropped and counted. A late row that an open session reaches, itself or through other new
-   rows, is part of that session (Flink's rule for merging windows: what counts is the end of the
-   merged window). Where late rows are kept, the rows that may be late come beside their partials,
-   and those that are go out again as they came;
-2. the watermark moves on, and every session whose end it has reached is emitted and forgotten.
-   That is 1 ms later than other windows fire: a row at the very end of a session is part of it,
-   as in a batch, and may come as long as the watermark has not reached it. Whoever follows gets a
-   watermark 1 ms behind, so that results, whose window_time is the end - 1 ms, are not late;
-3. what is left of a session becomes one partial for each key.
+1. Its partials and those in state are cut into sessions. If a session ends at or before the
+   watermark of the previous micro-batch, it consists of new rows only, and these are late: they are
+   dropped and counted. A late row that an open session reaches, directly or through other new rows,
+   belongs to that session (Flink's rule for merging windows: the end of the merged window counts).
+   If late rows are kept, rows that may be late arrive with their partials, and the late ones are
+   output unchanged.
+2. The watermark advances, and every session whose end it has reached is emitted and removed. This
+   is 1 ms later than other windows fire: a row at the very end of a session belongs to it, as in a
+   batch, and may arrive until the watermark has reached it. Downstream operators get a watermark
+   that is 1 ms behind, so results, whose window_time is the end - 1 ms, are not late.
+3. The rest of each session becomes one partial per key.
 
-State is touched only where a session can end or a row can be late: until then new partials are put
-beside what is there. Then it is those partitions that have a partial so old that a session might
-end with it, or a row that may be late: all their partials are taken, and no others. They are
-found by a mark of each partition, a hash of some bits; partitions that share one come along. A
-chunk is not written again for what was taken of it: a bit for each partial says that it is gone.
-Chunks of like size are made one when there are many, so that there never are (a log-structured
-merge tree: O'Neil and others, 1996).
+State is read only if a session can end or a row can be late; until then new partials are appended.
+Then only partitions are read that have a partial old enough to end a session, or a row that may be
+late, and all their partials are taken. Partitions are found by a mark, a hash of a few bits;
+partitions that share a mark are taken too. Chunks are not rewritten when partials are taken: a
+bitmap records which ones are gone. Chunks of similar size are merged when there are many, as in a
+log-structured merge tree (O'Neil and others, 1996).
 """
 
 from __future__ import annotations
@@ -68,24 +67,24 @@ from runtime.streaming.state.key_sets import marks_of
 from runtime.streaming.state.table_cache import CACHE, remove_table, unique_name, write_table
 from runtime.streaming.watermarks import Watermarks, emitted_by_sessions_us
 
-# With so many runs of chunks some are made one when the next one comes.
+# Runs of chunks from which on some are merged before the next one is written
 MANY_RUNS = 16
-# One that has so many times the rows of all smaller ones stays as it is.
+# A run with this many times the rows of all smaller ones is not merged
 _MUCH_LARGER = 4
-# The marks of partitions: few enough for an array of all of them.
+# Marks of partitions: few enough for one array over all marks
 N_MARKS = 1 << 22
 _MARK = "$mark"
 
 
 @dataclass(frozen=True)
 class SessionSpec:
-    """What a session operator does; the same for all key groups.
+    """Spec of the session operator. The same for all key groups.
 
     Attributes:
-        aggregation: window, keys, what is merged.
-        columns: those of the partials, as the local stage makes them.
-        common: what all operators have.
-        is_processing_time: whether the rows' time is the processing time: then none is late.
+        aggregation: Window, keys and accumulators.
+        columns: Columns of the partials that the local stage creates.
+        common: Spec shared by all operators.
+        is_processing_time: Whether rows' times are processing time: then no row is late.
     """
 
     aggregation: WindowAggregation
@@ -95,7 +94,7 @@ class SessionSpec:
 
 
 class SessionOperator(KeyGroupOperator):
-    """The session operator of one key group: each session is emitted once."""
+    """The session operator of one key group. Emits each session once."""
 
     def __init__(self, spec: SessionSpec, store: BlobStore) -> None:
         super().__init__(spec.common, store)
@@ -111,7 +110,7 @@ class SessionOperator(KeyGroupOperator):
         new = pa.concat_tables(tables) if tables else None
         now = before.fired_until_us()
         if new is not None and self._spec.is_processing_time and now is not None:
-            # the watermark is 1 ms behind; a row there would touch a session that was emitted
+            # the watermark is 1 ms behind: a row in between would touch a session that was emitted
             new = _not_before(new, now)
         n_late = 0
         if fires is not None and self._earliest_end(new) <= fires:
@@ -149,7 +148,7 @@ class SessionOperator(KeyGroupOperator):
         return [n_late]
 
     def _earliest_end(self, new: pa.Table | None) -> int:
-        """No session ends before."""
+        """Return a lower bound of the end of all sessions."""
         last = [chunk.last_us for chunk in self._chunks]
         if new is not None:
             last.append(int(int64_column(new, LAST_TIME).min()))
@@ -158,7 +157,7 @@ class SessionOperator(KeyGroupOperator):
     def _together(
         self, old: list[pa.Table], new: pa.Table | None
     ) -> tuple[pa.Table | None, Int64Array]:
-        """(partials of state and new ones, of how many new rows each is)."""
+        """Return (partials of state and new ones, number of new rows in each)."""
         counts = [np.zeros(len(table), np.int64) for table in old]
         tables = list(old)
         if new is not None:
@@ -170,7 +169,7 @@ class SessionOperator(KeyGroupOperator):
         return pa.concat_tables(tables), np.concatenate(counts)
 
     def _may_end(self, new: pa.Table | None, candidates: pa.Table | None, fires: int) -> BoolArray:
-        """Of each mark whether a partition with it has a session that may end, or a late row."""
+        """Return for each mark whether its partitions may have an ending session or a late row."""
         may_end: BoolArray = np.zeros(N_MARKS, np.bool_)
         old_enough = fires - self._window.gap_us
         for chunk in self._chunks:
@@ -187,12 +186,12 @@ class SessionOperator(KeyGroupOperator):
         return may_end
 
     def _marks(self, table: pa.Table) -> Int64Array:
-        """A hash of the partition of each row."""
+        """Return a hash of each row's partition."""
         columns = [table.column(name) for name in self._window.partition]
         return marks_of(columns, len(table), N_MARKS)
 
     def _candidates(self, tables: Sequence[pa.Table], closed: int | None) -> pa.Table | None:
-        """The rows that are late unless an open session reaches them; None: there are none."""
+        """Return the rows that are late unless an open session reaches them, or None."""
         if closed is None or not tables:
             return None
         table = pa.concat_tables(tables)
@@ -202,32 +201,32 @@ class SessionOperator(KeyGroupOperator):
     def _sessions(
         self, table: pa.Table, candidates: pa.Table | None = None
     ) -> tuple[Int64Array, Int64Array, Int64Array]:
-        """(the session of each partial, the end of each session, its first time).
+        """Return (session of each partial, end of each session, first time of each session).
 
-        Behind the sessions of the partials come those of candidates, which change none: each is
-        among the rows of a partial.
+        The sessions of candidates come after the partials' sessions. Candidates change no session:
+        each is among the rows of a partial.
         """
         first_us, last_us = int64_column(table, FIRST_TIME), int64_column(table, LAST_TIME)
         keys = table.select(self._window.partition)
         if candidates is not None:
             time_us = int64_column(candidates, TIME)
-            first_us, last_us = (np.concatenate([each, time_us]) for each in (first_us, last_us))
+            first_us, last_us = (np.concatenate([times, time_us]) for times in (first_us, last_us))
             keys = pa.concat_tables([keys, candidates.select(self._window.partition)])
         partition, _ = encode_keys(keys.columns, len(first_us))
-        found = find_sessions(partition, first_us, last_us, self._window.gap_us)
-        return found.of_partial(), found.last_us + self._window.gap_us, found.first_us
+        sessions = find_sessions(partition, first_us, last_us, self._window.gap_us)
+        return sessions.of_partial(), sessions.last_us + self._window.gap_us, sessions.first_us
 
     def _merged(
         self, table: pa.Table, is_open: BoolArray, session_first_us: Int64Array
     ) -> pa.Table:
-        """One partial for each session and key of those that are still open."""
-        # Sessions of a partition differ in their first time, which distinguishes them.
+        """Return one partial for each key of each open session."""
+        # The first time identifies a session within its partition.
         columns = self._spec.columns
         table = columns.with_ends(table, session_first_us)
         return columns.merged([table.filter(pa.array(is_open))])
 
     def _append(self, table: pa.Table) -> None:
-        """Put partials beside those that are there; now and then make fewer chunks of them."""
+        """Write partials as new chunks; if there are many runs, merge some of them first."""
         runs = Counter[str]()
         for chunk in self._chunks:
             runs[chunk.run] += chunk.n_rows
@@ -248,7 +247,7 @@ class SessionOperator(KeyGroupOperator):
 
     def _write(self, table: pa.Table) -> None:
         run = unique_name()
-        # in order of time, so that those that may end are in few of the chunks
+        # sorted by time, so that partials that may end are in few chunks
         for piece in pieces(table.sort_by(FIRST_TIME)):
             first_us, last_us = (int(int64_column(piece, t).min()) for t in (FIRST_TIME, LAST_TIME))
             name, n_bytes = write_table(self._store, piece)
@@ -257,7 +256,7 @@ class SessionOperator(KeyGroupOperator):
             self._chunks.append(SessionChunk(name, rows, n_bytes, first_us, last_us, run))
 
     def _take(self, chunks: list[SessionChunk]) -> list[pa.Table]:
-        """The partials of some chunks, which are removed."""
+        """Return the partials of some chunks, and remove the chunks."""
         tables = []
         for chunk in chunks:
             table = self._table(chunk)
@@ -268,7 +267,7 @@ class SessionOperator(KeyGroupOperator):
         return tables
 
     def _take_marked(self, is_marked: BoolArray) -> list[pa.Table]:
-        """The partials of the partitions with some marks, which are taken out of their chunks."""
+        """Take the partials of partitions with some marks out of their chunks."""
         tables = []
         for place, chunk in reversed(list(enumerate(self._chunks))):
             table = self._table(chunk)
@@ -285,7 +284,7 @@ class SessionOperator(KeyGroupOperator):
         return tables
 
     def _without(self, chunk: SessionChunk, table: pa.Table, is_there: BoolArray) -> SessionChunk:
-        """A chunk of which only some partials are there."""
+        """Return a chunk that has only some of its partials left."""
         if chunk.taken is not None:
             self._store.remove(chunk.taken)
         taken = unique_name()
@@ -297,13 +296,13 @@ class SessionOperator(KeyGroupOperator):
         return chunk._replace(n_rows=n_rows, first_us=first_us, last_us=last_us, taken=taken)
 
     def _is_there(self, chunk: SessionChunk, table: pa.Table) -> BoolArray:
-        """Which partials of a chunk have not been taken."""
+        """Return which partials of a chunk have not been taken."""
         if chunk.taken is None:
             return np.ones(len(table), np.bool_)
         return ~decode_bits(known_blob(self._store, chunk.taken), len(table))
 
     def _table(self, chunk: SessionChunk) -> pa.Table:
-        """All partials of a chunk, taken or not, with their marks."""
+        """Return all partials of a chunk with their marks, including those that were taken."""
         table = CACHE.get(chunk.name)
         if table is None:
             table = self._with_marks(decode_table(known_blob(self._store, chunk.name)))
@@ -349,7 +348,7 @@ def _late(candidates: pa.Table, is_late: BoolArray, missed_us: int) -> Iterator[
 
 
 def _not_before(table: pa.Table, time_us: int) -> pa.Table:
-    """Partials of which no time is before one: where time was set back, rows are of now."""
+    """Raise times before `time_us` to it, for when the clock was set back."""
     for name in (FIRST_TIME, LAST_TIME):
         table = with_values(table, name, np.maximum(int64_column(table, name), time_us))
     return table

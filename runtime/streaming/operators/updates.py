@@ -1,12 +1,12 @@
-"""Results that are emitted more than once: before a window's end, and again for late rows.
+"""Emit windows more than once: before their end, and again for late rows.
 
-What was emitted last of each open window is kept, and compared with what the window holds now: a
-new result is +I, a changed one takes the old back (-U) and gives the new (+U), an equal one
-nothing. When to compare is a matter of processing time and of how many rows came.
+The last emitted result of each open window is stored and compared with the window's current result:
+a new result is +I, a changed one retracts the old (-U) and emits the new (+U), and an equal one is
+not emitted. Processing time and the number of new rows decide when to compare.
 
-Only windows that rows came for since they were computed last are computed and compared: they are
-remembered as ranges of time. Of windows that have been computed before it is only the keys that
-rows came for, see `runtime.streaming.state.changed_keys`.
+Only windows with new rows since they were last computed are computed and compared; they are stored
+as ranges of time. If they have been computed before, only the keys with new rows are; see
+`runtime.streaming.state.changed_keys`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from runtime.streaming.state.key_sets import KeySet
 from runtime.streaming.state.ranges import Range, union, within, without
 from runtime.streaming.state.results import PART_ROWS, KeptResults
 
-# The windows of a range, of some keys and maybe of others, or of all
+# Computes the windows of a range, for all keys or for at least the given ones
 Windows = Callable[[Range, KeySet | None], Iterator[pa.RecordBatch]]
 
 INSERT, UPDATE_BEFORE, UPDATE_AFTER = "+I", "-U", "+U"
@@ -38,12 +38,13 @@ INSERT, UPDATE_BEFORE, UPDATE_AFTER = "+I", "-U", "+U"
 
 @dataclass(frozen=True)
 class FireRule:
-    """When windows are emitted beside the moment at which the watermark passes their end.
+    """When windows are emitted apart from the moment the watermark passes their end.
 
     Attributes:
-        delay_us: every so often in processing time, if rows came; 0: with every micro-batch that
-            brought rows; None: not by time.
-        rows: whenever so many rows of a key group's window came; None: not by rows.
+        delay_us: Interval in processing time at which windows with new rows are emitted. 0 means
+            with every micro-batch that brings rows, None means not by time.
+        rows: Number of new rows in a key group after which windows are emitted. None means not by
+            rows.
     """
 
     delay_us: int | None = None
@@ -55,9 +56,9 @@ class UpdateRules:
     """When windows are emitted again.
 
     Attributes:
-        allowed_lateness_us: for so long after the watermark passed its end a window takes rows.
-        early: windows are emitted before their end; None: not.
-        late: how often windows that take late rows are emitted; None: with every micro-batch.
+        allowed_lateness_us: How long after the watermark passed its end a window accepts rows.
+        early: When windows are emitted before their end. None means never.
+        late: When windows with late rows are emitted. None means with every micro-batch.
     """
 
     allowed_lateness_us: int
@@ -67,18 +68,18 @@ class UpdateRules:
 
 @dataclass(frozen=True)
 class Moment:
-    """A micro-batch, as far as it matters for what is emitted.
+    """Properties of a micro-batch that decide which windows are emitted.
 
     Attributes:
-        oldest_us: the end of the oldest window of any slice.
-        newest_us: the end of the newest one.
-        fired_us: up to which end windows have fired, before and after this micro-batch.
-        closed_us: up to which end they take no rows, before and after it.
-        changed: the windows that new rows are in.
-        new: the new rows, as `ChangedKeys` takes them, with how many windows they are in.
-        n_new: how many rows came.
-        n_late: how many of them are in a window that has fired.
-        clock_us: the processing time.
+        oldest_us: End of the oldest window of any slice.
+        newest_us: End of the newest window of any slice.
+        fired_us: End up to which windows have fired, before and after this micro-batch.
+        closed_us: End up to which windows are closed, before and after this micro-batch.
+        changed: Windows that contain new rows.
+        new: New rows as `ChangedKeys` takes them, with the number of windows they are in.
+        n_new: Number of new rows.
+        n_late: Number of new rows in windows that have fired.
+        clock_us: Processing time.
     """
 
     oldest_us: int
@@ -93,16 +94,16 @@ class Moment:
 
 
 class UpdateLog:
-    """What one key group has emitted of the windows that can change.
+    """The emitted results of one key group's open windows.
 
     Args:
-        rules: when windows are emitted again.
-        aggregation: the aggregation, for the names of keys and window.
-        store: where the results are kept.
-        facts: what `facts` said at the end of the last micro-batch; None at first.
+        rules: When windows are emitted again.
+        aggregation: Aggregation, for the names of keys and window columns.
+        store: State that holds the results.
+        facts: Return value of `facts` at the end of the last micro-batch. None at first.
 
     Attributes:
-        most_bytes: the most bytes of results, old ones and new ones, that were compared at a time.
+        most_bytes: Largest number of bytes of old and new results compared at once.
     """
 
     def __init__(
@@ -121,17 +122,17 @@ class UpdateLog:
         self._results = KeptResults(self._identity, aggregation.window_end, store, facts)
         self._changed: list[Range] = [(after, until) for after, until in facts.get("changed", ())]
         self._changed_keys = ChangedKeys(self._keys, store, facts.get("keys"))
-        # windows that end no later have been computed, or are among those that have changed
+        # windows up to this end have been computed, or are in `_changed`
         self._computed_us: int = facts.get("computed", -FINAL_US)
         self._pending: int = facts.get("pending", 0)
         self._early_at: int | None = facts.get("early")
         self._late_at: int | None = facts.get("late")
-        # rows in windows that have fired, since these were emitted last
+        # rows in fired windows since these were last emitted
         self._n_late: int = facts.get("n_late", 0)
         self.most_bytes = 0
 
     def facts(self) -> dict[str, Any]:
-        """What is to be remembered for the next micro-batch, as JSON has it."""
+        """Return the facts for the next micro-batch, as JSON values."""
         keys = self._changed_keys.facts()
         return {
             **self._results.facts(),
@@ -145,21 +146,21 @@ class UpdateLog:
         }
 
     def fire(self, windows: Windows, moment: Moment) -> Iterator[pa.RecordBatch]:
-        """Emit what is due.
+        """Yield the results that are due.
 
         Yields:
-            Batches of the windows' columns behind a column with the kind of the change.
+            Batches of the window's columns, preceded by a row kind column.
         """
-        self._note(moment)
+        self._record(moment)
         early, late = self._is_early_due(moment), self._is_late_due(moment)
         fired = moment.fired_us[0]
         start = moment.closed_us[0] if late else fired
         after = moment.oldest_us - 1 if start is None else start
         until = moment.newest_us if early else min(moment.fired_us[1], moment.newest_us)
         if after < until:
-            # those that have fired apart: the others come one after the other
+            # compute fired windows separately from those that fire now: the latter fire in order
             cut = after if fired is None else min(max(after, fired), until)
-            yield from self._computed(windows, [*self._due(after, cut), *self._due(cut, until)])
+            yield from self._compute(windows, [*self._due(after, cut), *self._due(cut, until)])
             self._changed = without(self._changed, after, until)
             self._changed_keys.forget((after, until))
             self._computed_us = max(self._computed_us, until)
@@ -176,12 +177,12 @@ class UpdateLog:
         self.most_bytes = max(self.most_bytes, self._results.most_bytes)
 
     def _due(self, after_us: int, until_us: int) -> list[tuple[Range, bool]]:
-        """What of a range is to be computed, in order: windows, and whether for all keys."""
+        """Return the due windows of a range in order, and whether each is computed for all keys."""
         whole = within(self._changed, after_us, until_us)
         partly = within(self._changed_keys.ranges, after_us, until_us)
-        for each in whole:
-            partly = without(partly, *each)
-        # where many keys have changed, to compute all is faster than to select these
+        for changed_range in whole:
+            partly = without(partly, *changed_range)
+        # if many keys have changed, computing all keys is faster than selecting these
         many = [
             ends
             for ends in partly
@@ -190,11 +191,11 @@ class UpdateLog:
         due = [(ends, False) for ends in partly if ends not in many]
         return sorted([*due, *((ends, True) for ends in union([*whole, *many]))])
 
-    def _computed(
+    def _compute(
         self, windows: Windows, due: Sequence[tuple[Range, bool]]
     ) -> Iterator[pa.RecordBatch]:
-        """What has changed in windows that are due, for the keys that may have changed."""
-        beside = []
+        """Yield the changes in due windows, for the keys that may have changed."""
+        to_add = []
         for ends, is_of_all in due:
             keys = None if is_of_all else self._changed_keys.of(ends)
             fresh = list(windows(ends, keys))
@@ -206,18 +207,18 @@ class UpdateLog:
             self.most_bytes = max(self.most_bytes, n_bytes)
             changed = yield from self._changes(now.slice(0, 0) if old is None else old, now)
             if keys is not None:
-                beside.append(changed)
+                to_add.append(changed)
             elif self._rules.early is not None and now.num_rows < PART_ROWS:
-                # with what else is computed: each window by itself would be a part of its own
+                # store it with the others: otherwise each window would be a part of its own
                 self._results.replace(ends, None)
-                beside.append(now)
+                to_add.append(now)
             else:
                 self._results.replace(ends, now)
-        if sum(table.num_rows for table in beside):
-            self._results.add(pa.concat_tables(beside))
+        if sum(table.num_rows for table in to_add):
+            self._results.add(pa.concat_tables(to_add))
 
-    def _note(self, moment: Moment) -> None:
-        """Note rows that came, and when windows with them are due."""
+    def _record(self, moment: Moment) -> None:
+        """Record new rows, and when windows with them are due."""
         rules, clock = self._rules, moment.clock_us
         if not moment.n_new:
             return
@@ -242,7 +243,7 @@ class UpdateLog:
     def _is_late_due(self, moment: Moment) -> bool:
         if not self._n_late:
             return False
-        # before windows with late rows are closed for good, these are emitted
+        # emit windows with late rows before they are closed for good
         closed = moment.closed_us[1]
         last_chance = closed == FINAL_US
         if closed is not None and not last_chance:
@@ -253,10 +254,10 @@ class UpdateLog:
         return last_chance or _is_due(rule, self._n_late, self._late_at, moment)
 
     def _changes(self, old: pa.Table, new: pa.Table) -> Generator[pa.RecordBatch, None, pa.Table]:
-        """What turns the old results into the new ones, in the order of the new ones.
+        """Yield the changes from old to new results, in the order of the new ones.
 
-        Of several old results of a key and window the last one counts. Returns the new results
-        that are not as they were.
+        If a key and window has several old results, the last one counts. Returns the new results
+        that differ from the old ones.
         """
         if old.num_rows == 0:
             kinds = pa.repeat(pa.scalar(INSERT), new.num_rows)

@@ -1,9 +1,9 @@
-"""What is computed from whole windows, a micro-batch at a time and without state.
+"""Compute whole windows, a micro-batch at a time and without state.
 
-All results of a window leave its operator in one micro-batch. A task that has all rows of
-some windows, or of some windows and keys, can group, rank and join them; what it holds in memory
-is what those windows emit in this micro-batch. Rows with nothing but a watermark pass, so that
-operators behind still get it.
+All results of a window leave its operator in one micro-batch. So a task that has all rows of some
+windows (or of some windows and keys) can group, rank and join them; its memory holds what those
+windows emit in this micro-batch. Rows that only carry a watermark pass through to downstream
+operators.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from runtime.spec.stream_steps import StreamJoinStep, StreamRankStep
 
 IntArray = npt.NDArray[np.int64]
 
-# Whether a row is of the left side of a join.
+# Whether a row is from the left side of a join
 IS_LEFT = "$is_left"
 
 Batches = Iterable[pa.RecordBatch]
-# All rows that a task keeps, at least one, to a table with the columns of the result
+# All kept rows of a task (at least one) -> table with the result columns
 Evaluate = Callable[[pa.Table], pa.Table]
 
 _JOINS = {
@@ -48,12 +48,12 @@ _JOINS = {
 def evaluate_windows(
     batches: Batches, schema: pa.Schema, evaluate: Evaluate
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a task, evaluated together; rows that are not kept pass.
+    """Evaluate a task's kept rows together, and pass the others through.
 
     Args:
-        batches: rows with KEEP, SOURCE and WATERMARK; LATE_ROW too, if `schema` ends with it.
-        schema: the columns of the result, without those three.
-        evaluate: computes them, under these names, but for LATE_ROW.
+        batches: Rows with KEEP, SOURCE and WATERMARK; also LATE_ROW if `schema` ends with it.
+        schema: Columns of the result, without those three.
+        evaluate: Computes the columns of `schema` except LATE_ROW.
 
     Yields:
         Batches of `schema` and KEEP, SOURCE, WATERMARK.
@@ -86,13 +86,13 @@ def marked_batch(
     marks: pa.Array | None,
     sources: pa.Array | None = None,
 ) -> pa.RecordBatch:
-    """A batch of `schema` and KEEP, SOURCE, WATERMARK.
+    """Return a batch of `schema` and KEEP, SOURCE, WATERMARK.
 
     Args:
-        columns: the columns of `schema`, of these types or such that can be cast.
-        schema: what comes before the others.
-        marks: the watermarks of rows that are not kept; None: all are, and have none.
-        sources: their sources; None: the only one.
+        columns: Columns of `schema`, with its types or types that can be cast to them.
+        schema: Columns before the control columns.
+        marks: Watermarks of rows that are not kept. None: all rows are kept and have no watermark.
+        sources: Source of each row. None: all rows are from the only source.
     """
     n_rows = len(columns[0]) if marks is None else len(marks)
     source = pa.repeat(pa.scalar(0, pa.int32()), n_rows) if sources is None else sources
@@ -108,12 +108,12 @@ def marked_batch(
 
 
 def regrouped(table: pa.Table, plan: BufferPlan, aggregation: WindowAggregation) -> pa.Table:
-    """Rows grouped by the plan's keys; at least one row.
+    """Group rows by the plan's keys. There must be at least one row.
 
     Args:
-        table: keys, arguments and conditions as the plan names them.
-        plan: the aggregates; its window is of no account, all rows are in one.
-        aggregation: what is merged.
+        table: Keys, arguments and conditions as the plan names them.
+        plan: Aggregates. Its window is ignored: all rows are in one.
+        aggregation: How partials are merged.
 
     Raises:
         ExecutionError: a sum overflows its type.
@@ -130,10 +130,10 @@ def regrouped(table: pa.Table, plan: BufferPlan, aggregation: WindowAggregation)
 
 
 def ranked(table: pa.Table, step: StreamRankStep) -> pa.Table:
-    """The rows whose rank is wanted, with it; see StreamRankStep."""
+    """Return the rows with a requested rank, and the rank as a column; see StreamRankStep."""
     order = [
-        order_codes(table.column(each.column), each.is_descending, each.nulls_first)
-        for each in step.order
+        order_codes(table.column(key.column), key.is_descending, key.nulls_first)
+        for key in step.order
     ]
     rows, ranks = ranked_rows(
         [table.column(name) for name in step.by],
@@ -142,17 +142,17 @@ def ranked(table: pa.Table, step: StreamRankStep) -> pa.Table:
         step.function,
         (step.first, step.last),
     )
-    kept = table.take(pa.array(rows))
-    return kept.append_column(step.rank_column, pa.array(ranks.astype(np.int32)))
+    result = table.take(pa.array(rows))
+    return result.append_column(step.rank_column, pa.array(ranks.astype(np.int32)))
 
 
 def joined_sides(table: pa.Table, step: StreamJoinStep, right_columns: Sequence[str]) -> pa.Table:
-    """Both sides' rows joined; NULL equals nothing.
+    """Join the rows of both sides. NULL equals nothing.
 
     Args:
-        table: the rows of both sides, marked by IS_LEFT; NULL in the other side's columns.
-        step: the join.
-        right_columns: the columns that are the right side's.
+        table: Rows of both sides, marked by IS_LEFT. The other side's columns are NULL.
+        step: Join step.
+        right_columns: Columns of the right side.
     """
     is_left = table.column(IS_LEFT)
     of_right = set(right_columns)
@@ -170,7 +170,7 @@ def joined_sides(table: pa.Table, step: StreamJoinStep, right_columns: Sequence[
         use_threads=False,
     )
     if step.condition is not None:
-        places = _pairs_that_hold(step.condition, pairs, left, right)
+        places = _matching_pairs(step.condition, pairs, left, right)
         pairs = _with_lone_rows(*places, left.num_rows, right.num_rows, step.join_type)
     result = left.take(pairs.column("left"))
     if step.join_type not in ("LeftSemi", "LeftAnti"):
@@ -180,33 +180,33 @@ def joined_sides(table: pa.Table, step: StreamJoinStep, right_columns: Sequence[
     return result
 
 
-# So many pairs are looked at together
+# Pairs whose condition is evaluated at once
 _PAIRS = 100_000
 
 
-def _pairs_that_hold(
+def _matching_pairs(
     condition: Expression, pairs: pa.Table, left: pa.Table, right: pa.Table
 ) -> tuple[IntArray, IntArray]:
-    """The pairs of which a condition is true, as places on both sides."""
+    """Return the pairs whose condition is true, as row numbers on both sides."""
     read = columns_of(condition)
     sides = [side.select([n for n in side.column_names if n in read]) for side in (left, right)]
-    found: list[tuple[IntArray, IntArray]] = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+    matches: list[tuple[IntArray, IntArray]] = [(np.empty(0, np.int64), np.empty(0, np.int64))]
     for start in range(0, pairs.num_rows, _PAIRS):
         places = [one_chunk(pairs.column(n).slice(start, _PAIRS)) for n in ("left", "right")]
         taken = [side.take(place) for side, place in zip(sides, places, strict=True)]
         columns = {name: one_chunk(t.column(name)) for t in taken for name in t.column_names}
-        # of constants alone a condition reads no column
+        # the condition may read no column; the batch needs one for its row count
         batch = pa.RecordBatch.from_pydict({**columns, "$place": places[0]})
         holds = filter_mask([condition], batch)
         kept = [place.filter(holds).to_numpy(zero_copy_only=False) for place in places]
-        found.append((kept[0], kept[1]))
-    return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
+        matches.append((kept[0], kept[1]))
+    return np.concatenate([f[0] for f in matches]), np.concatenate([f[1] for f in matches])
 
 
 def _with_lone_rows(
     left: IntArray, right: IntArray, n_left: int, n_right: int, join_type: str
 ) -> pa.Table:
-    """Pairs of places as a join of this type has them; NULL stands for no row of that side."""
+    """Complete the pairs for this join type. NULL stands for no row of that side."""
     lone_left = np.setdiff1d(np.arange(n_left), left)
     lone_right = np.setdiff1d(np.arange(n_right), right)
     if join_type in ("LeftSemi", "LeftAnti"):
@@ -223,15 +223,15 @@ def _with_lone_rows(
 def _key_columns(
     left: pa.Table, right: pa.Table, pairs: Sequence[tuple[str, str]]
 ) -> tuple[list[pa.Array], list[pa.Array]]:
-    """The keys of both sides, of common types."""
-    found: tuple[list[pa.Array], list[pa.Array]] = ([], [])
+    """Return the keys of both sides, cast to common types."""
+    keys: tuple[list[pa.Array], list[pa.Array]] = ([], [])
     for names in pairs:
         columns = [one_chunk(side.column(n)) for side, n in zip((left, right), names, strict=True)]
         types = [pa.schema([("key", column.type)]) for column in columns]
         common = pa.unify_schemas(types, promote_options="permissive").field(0).type
-        for side, column in zip(found, columns, strict=True):
+        for side, column in zip(keys, columns, strict=True):
             side.append(normalise_floats(column.cast(common)))
-    return found
+    return keys
 
 
 def _places(table: pa.Table) -> pa.Array:

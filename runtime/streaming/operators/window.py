@@ -1,16 +1,15 @@
-"""The window operator: slices in state, windows out as the watermark passes their ends.
+"""The window operator: keeps slices in state and emits windows as the watermark passes their ends.
 
-It serves one window aggregation, or several that read the same slices: the INSERTs of a set. For
-each of these readers it takes the steps that Flink's slicing window operator takes row by row
-(AbstractSliceSyncStateWindowAggProcessor):
+It serves one window aggregation, or several that read the same slices (the INSERTs of a set). For
+each of these readers it takes the steps of Flink's slicing window operator
+(AbstractSliceSyncStateWindowAggProcessor), a micro-batch at a time:
 
-1. partials of slices whose windows are all closed are late: dropped and counted, in rows. Where
-   late rows are kept, the rows that may be late come beside their partials, and those that are go
-   out again as they came;
-2. the watermark moves on;
-3. every window whose end it passed is emitted;
-4. slices that no open window needs are freed, and what is left of the new ones is kept; once for
-   all readers, see `runtime.streaming.state.shared_slices`.
+1. drop and count partials whose windows are all closed: their rows are late. If late rows are kept,
+   rows that may be late arrive with their partials, and the late ones are output unchanged;
+2. advance the watermark;
+3. emit every window whose end it passed;
+4. free slices that no open window needs and store the rest of the new ones, once for all readers
+   (`runtime.streaming.state.shared_slices`).
 """
 
 from __future__ import annotations
@@ -57,14 +56,14 @@ from runtime.streaming.watermarks import Watermarks, closed_until_us, later_us
 
 @dataclass(frozen=True)
 class WindowSpec:
-    """What a window operator does; the same for all key groups.
+    """Spec of the window operator. The same for all key groups.
 
     Attributes:
-        shared: the readers and the partials that they share.
-        common: what all operators have.
-        updates: when windows are emitted again, of the only reader; None: each once.
-        is_processing_time: whether the time of the only reader's rows is it: then none is late.
-        generation: goes up where windows or accumulators change with a restart.
+        shared: The readers and the partials that they share.
+        common: Spec shared by all operators.
+        updates: When the only reader emits windows again. None emits each window once.
+        is_processing_time: Whether the only reader is on processing time: then no row is late.
+        generation: Increases when windows or accumulators change with a restart.
     """
 
     shared: SharedSpec
@@ -74,7 +73,7 @@ class WindowSpec:
     generation: int = 0
 
 
-# Partials with the set of readers for whom they are not late
+# Partials with the set of readers for which they are not late
 _Accepted = Sequence[tuple[int, pa.Table]]
 
 
@@ -85,17 +84,18 @@ class WindowOperator(KeyGroupOperator):
         super().__init__(spec.common, store)
         self._spec = spec
         self._columns = spec.shared.columns
-        # of one reader the slices are there by themselves, without the set of readers
+        # a single reader's slices are stored without the set of readers
         self._has_levels = len(spec.shared.readers) > 1
         assert not self._has_levels or (spec.updates is None and not spec.is_processing_time)
         levels = self._known.get("levels")
         if not self._has_levels and self._known.get("slices"):
             levels = [[1, self._known["slices"]]]
         self._slices = SliceLevels(spec.shared, store, levels)
-        self._spans = self._beside_slices()
+        self._spans = self._open_spans()
         self._updates = None
-        # With another lateness than the last run's the watermark does not say what was closed, and
-        # their slices are gone. It is written where windows can be emitted again.
+        # Closed slices are gone, and if the allowed lateness has changed, the watermark does not
+        # tell which windows were closed. So "closed" is in the facts where windows can be emitted
+        # again.
         if "closed" in self._known:
             self._closed_us: int | None = self._known["closed"]
         else:
@@ -104,38 +104,38 @@ class WindowOperator(KeyGroupOperator):
             aggregation = spec.shared.readers[0].aggregation
             self._updates = UpdateLog(spec.updates, aggregation, store, self._known.get("updates"))
 
-    def _beside_slices(self) -> dict[int, RunningAggregates | RunningTotals]:
-        """What is kept beside the slices, by readers.
+    def _open_spans(self) -> dict[int, RunningAggregates | RunningTotals]:
+        """Open the spans over the slices, by reader number.
 
-        Those are running aggregates where windows overlap with many others, and totals of a
-        CUMULATE window of which some steps are emitted, and not closed for good. What is of other
-        windows or accumulators is dropped: slices have it all.
+        These are running aggregates for windows that overlap with many others, and totals for
+        CUMULATE windows with allowed lateness. Spans of other windows or accumulators are dropped,
+        which loses nothing: they are computed from slices.
         """
-        known, updates = self._known.get("running") or {}, self._spec.updates
-        blobs = blobs_of({"running": known})
+        stored, updates = self._known.get("running") or {}, self._spec.updates
+        blobs = blobs_of({"running": stored})
         if self._known.get("generation", 0) != self._spec.generation:
-            known = {}
-        of_readers = known.get("readers", {}) if self._has_levels else {"0": known}
+            stored = {}
+        of_readers = stored.get("readers", {}) if self._has_levels else {"0": stored}
         has_totals = updates is not None and updates.allowed_lateness_us > 0
-        found: dict[int, RunningAggregates | RunningTotals] = {}
+        spans: dict[int, RunningAggregates | RunningTotals] = {}
         for number, reader in enumerate(self._slices.readers):
-            window, facts = reader.spec.aggregation.window, of_readers.get(str(number))
+            window, reader_facts = reader.spec.aggregation.window, of_readers.get(str(number))
             if is_overlapping(window):
                 assert isinstance(window, Hop | CalendarHop)
-                found[number] = RunningAggregates(window, reader.columns, self._store, facts)
+                spans[number] = RunningAggregates(window, reader.columns, self._store, reader_facts)
             elif has_totals and reader.grows:
                 assert isinstance(window, Cumulate | CalendarCumulate)
-                found[number] = RunningTotals(window, reader.columns, self._store, facts)
-        if not (known and found):
+                spans[number] = RunningTotals(window, reader.columns, self._store, reader_facts)
+        if not (stored and spans):
             for blob in blobs:
                 self._store.remove(blob)
-        return found
+        return spans
 
     def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:
         closed = self._closed_us, later_us(self._closed_us, self._passed_us(after))
         yield from self._late(batch.candidates, before, closed[0])
         fired = before.fired_until_us()
-        accepted, n_late, n_new, n_again = self._accepted(batch.partials, closed[0], fired)
+        accepted, n_late, n_new, n_again = self._accept(batch.partials, closed[0], fired)
         for number, reader in enumerate(self._slices.readers):
             new = [table for members, table in accepted if members >> number & 1]
             spans = self._spans.get(number)
@@ -167,14 +167,14 @@ class WindowOperator(KeyGroupOperator):
         return self._closed_us
 
     def _passed_us(self, watermarks: Watermarks) -> int | None:
-        """Windows that end no later than this are closed by a watermark."""
+        """Return the time up to which watermarks close windows."""
         lateness = 0 if self._spec.updates is None else self._spec.updates.allowed_lateness_us
         return closed_until_us(watermarks.combined_us, lateness, has_ended=watermarks.has_ended)
 
     def _late(
         self, candidates: Sequence[pa.Table], before: Watermarks, closed: int | None
     ) -> Iterator[Output]:
-        """The rows among candidates that are late, for each reader for which they are."""
+        """Yield the late rows among the candidates, for each reader for which they are late."""
         if closed is None or before.combined_us is None:
             return
         for table in candidates:
@@ -185,14 +185,15 @@ class WindowOperator(KeyGroupOperator):
                     rows = table.select([LATE_ROW]).filter(pa.array(is_late))
                     yield Output(LateRows(rows, before.combined_us), number)
 
-    def _accepted(
+    def _accept(
         self, tables: Sequence[pa.Table], closed: int | None, fired: int | None
     ) -> tuple[_Accepted, list[int], int, int]:
-        """What of new partials is not late.
+        """Split new partials into accepted and late ones.
 
         Returns:
-            Partials of which some window is open; how many rows are late for each reader; of the
-            first reader how many are not, and how many of these are in a window that has fired.
+            Partials with an open window; the number of late rows for each reader; for the first
+            reader the number of rows that are not late, and how many of these are in a window that
+            has fired.
         """
         accepted: list[tuple[int, pa.Table]] = []
         n_late = [0] * len(self._slices.readers)
@@ -202,11 +203,11 @@ class WindowOperator(KeyGroupOperator):
             n_rows += int(counts.sum())
             plain = table.drop_columns([ROW_COUNT])
             if closed is not None and table.num_rows:
-                plain = self._moved(plain, closed)
+                plain = self._move_closed(plain, closed)
                 ends = self._columns.ends(plain)
                 for number, reader in enumerate(self._slices.readers):
                     first, last = reader.first_window_end(ends), reader.last_window_end(ends)
-                    # rows in a gap between windows are in none, and so late for none
+                    # rows in a gap between windows are in no window, so they are not late
                     n_late[number] += int(counts[(first <= last) & (last <= closed)].sum())
                     if self._updates is not None and fired is not None:
                         is_again = (first <= fired) & (first <= last) & (last > closed)
@@ -214,12 +215,11 @@ class WindowOperator(KeyGroupOperator):
             accepted += self._slices.placed(plain, closed, self._slices.all_readers)
         return accepted, n_late, n_rows - n_late[0], n_again
 
-    def _moved(self, table: pa.Table, closed: int) -> pa.Table:
-        """Partials of one reader, some of closed slices moved on to the next one that is open.
+    def _move_closed(self, table: pa.Table, closed: int) -> pa.Table:
+        """Move partials of closed slices to the next open slice, for a single reader.
 
-        In processing time all are, if the clock was set back. Of a CUMULATE window's rows that come
-        when their own step is closed, the first open step takes account: its windows are the open
-        ones of theirs.
+        In processing time this affects all partials if the clock was set back. In CUMULATE windows,
+        a row whose step is closed but whose largest window is open counts in the first open step.
         """
         reader = self._slices.readers[0]
         if self._has_levels or not (self._spec.is_processing_time or reader.grows):
@@ -236,7 +236,7 @@ class WindowOperator(KeyGroupOperator):
     def _fire(
         self, number: int, new: Sequence[pa.Table], moment: Moment
     ) -> Iterator[pa.RecordBatch]:
-        """The windows of a reader whose ends the watermark passed, and others that are due."""
+        """Yield a reader's windows that the watermark passed, and others that are due."""
         if self._updates is not None:
             windows = partial(self._windows, number, new, moment)
             yield from self._updates.fire(windows, moment)
@@ -254,9 +254,9 @@ class WindowOperator(KeyGroupOperator):
         ends: Range,
         keys: KeySet | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The windows of a reader with an end above the first and up to the second of `ends`.
+        """Yield a reader's windows with `ends[0]` < window end <= `ends[1]`.
 
-        Of some keys and maybe of others, or of all.
+        Without `keys` for all keys, else for at least these keys.
         """
         reader = self._slices.readers[number]
         if reader.assigner.next_window_end(ends[0]) > ends[1]:
@@ -266,7 +266,7 @@ class WindowOperator(KeyGroupOperator):
         totals = spans if isinstance(spans, RunningTotals) else None
         fired, fires = moment.fired_us
         if ends[1] > fires:
-            # Emitted early, many together: of them running aggregates know nothing
+            # early results of many windows at once: running aggregates do not help
             running = None
         n_rows = self._slices.rows_of(number) + sum(table.num_rows for table in new)
         if running is not None:
@@ -290,7 +290,7 @@ class WindowOperator(KeyGroupOperator):
             for batch in merge_slices(pa.concat_tables(tables), aggregation, window_ends=ends):
                 n_results += batch.num_rows
                 yield batch
-        # how many results a window has is not known of some keys
+        # the number of results per window is known only when all keys are computed
         n_all = n_results if keys is None else None
         if running is not None and n_all is not None:
             running.note(ends, n_all)
@@ -298,13 +298,13 @@ class WindowOperator(KeyGroupOperator):
             totals.fired(ends, n_all, moment.closed_us[0], slices)
 
     def _slices_with(self, number: int, new: Sequence[pa.Table]) -> Slices:
-        """The partials of a reader between two ends of slices of its own, with new ones."""
+        """Return a function that reads a reader's partials in a time range, including new ones."""
         reader = self._slices.readers[number]
 
         def slices(after_us: int, until_us: int) -> list[pa.Table]:
-            kept = self._slices.between(number, after_us, until_us)
-            found = self._columns.between(new, after_us, until_us)
-            return [*kept, *map(reader.on_own_slices, found)]
+            stored = self._slices.between(number, after_us, until_us)
+            new_tables = self._columns.between(new, after_us, until_us)
+            return [*stored, *map(reader.on_own_slices, new_tables)]
 
         return slices
 
@@ -318,7 +318,7 @@ class WindowOperator(KeyGroupOperator):
         has_fired: bool,
         closed: int | None,
     ) -> Iterator[pa.RecordBatch]:
-        """Windows of a reader, each from its running aggregates; all or none have fired before."""
+        """Yield windows from running aggregates. Either all or none of them have fired before."""
         reader = self._slices.readers[number]
         aggregation, slices = reader.spec.aggregation, self._slices_with(number, new)
         for end in window_ends:
@@ -336,7 +336,7 @@ class WindowOperator(KeyGroupOperator):
     def _window_ends(
         self, number: int, new: Sequence[pa.Table] = ()
     ) -> tuple[Int64Array, Int64Array]:
-        """The first and the last window end of what a reader reads, by chunks and new partials."""
+        """Return first and last window end of each chunk and new partial that a reader reads."""
         reader = self._slices.readers[number]
         first, last = self._slices.chunk_ends(number)
         ends = [self._columns.ends(table) for table in new]
@@ -346,7 +346,7 @@ class WindowOperator(KeyGroupOperator):
         )
 
     def _changed(self, new: Sequence[pa.Table]) -> list[Range]:
-        """The windows that new rows are in, where windows are emitted again."""
+        """Return the windows that contain new rows, if windows are emitted again."""
         if self._updates is None:
             return []
         reader, distinct = self._slices.readers[0], [np.unique(self._columns.ends(t)) for t in new]
@@ -360,13 +360,13 @@ class WindowOperator(KeyGroupOperator):
         return union((before(first - 1), last) for first, last in bounds if first <= last)
 
     def _changed_keys(self, new: Sequence[pa.Table]) -> list[tuple[pa.Table, int]]:
-        """The keys of new rows with their windows, and how many these are, as `ChangedKeys` has it.
+        """Return the keys of new rows with their windows, as `ChangedKeys` takes them.
 
-        Nothing where windows are emitted once.
+        Empty if windows are emitted once.
         """
         if self._updates is None:
             return []
-        reader, found = self._slices.readers[0], []
+        reader, changed = self._slices.readers[0], []
         number_of = reader.assigner.window_number
         for table in new:
             ends = self._columns.ends(table)
@@ -374,8 +374,8 @@ class WindowOperator(KeyGroupOperator):
             n_windows = int(np.maximum(number_of(last) - number_of(first) + 1, 0).sum())
             table = table.select(self._columns.keys)
             table = table.append_column(FIRST_WINDOW, pa.array(first))
-            found.append((table.append_column(LAST_WINDOW, pa.array(last)), n_windows))
-        return found
+            changed.append((table.append_column(LAST_WINDOW, pa.array(last)), n_windows))
+        return changed
 
     def _facts(self) -> dict[str, Any]:
         levels = self._slices.facts()
@@ -400,7 +400,7 @@ class WindowOperator(KeyGroupOperator):
 
     def _next_window_end_us(self, reader: int) -> int | None:
         first, last = self._window_ends(reader)
-        # others may still need what this reader has emitted, or what is in none of its windows
+        # another reader may still need chunks that this reader has emitted or never emits
         is_waiting = (first <= last) & (last > _or_never(self._closed_us))
         if not is_waiting.any():
             return None
@@ -412,9 +412,9 @@ class WindowOperator(KeyGroupOperator):
 
 
 def _is_late(reader: Reader, ends: Int64Array, closed: int) -> BoolArray:
-    """Whether all windows of a reader with slices of these ends are closed."""
+    """Return for each slice end whether all of a reader's windows with that slice are closed."""
     last = reader.last_window_end(ends)
-    # rows in a gap between windows are in none, and so late for none
+    # rows in a gap between windows are in no window, so they are not late
     is_late: BoolArray = (last <= closed) & (reader.first_window_end(ends) <= last)
     return is_late
 
