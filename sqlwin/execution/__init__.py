@@ -1,1 +1,1 @@
-"""Statements carried out: planned, run, explained, measured."""
+"""Statement execution: planning, running, EXPLAIN and measurements."""

@@ -1,7 +1,7 @@
-"""What the statements of a session did, for whoever watches: kept in this process, the last ones.
+"""In-memory records of a session's latest statements, for its web page and metrics.
 
-A statement leaves a record when it begins, and the record is replaced as it goes on. Spark's jobs
-carry a tag with the number of their statement, so that they are found again.
+A statement adds a record when it begins and replaces the record as it progresses. Its Spark jobs
+carry a tag with the statement's number, by which they are matched.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from runtime.errors import SqlwinError
 from runtime.frames.scan_counts import StatementScanCounts
 from runtime.spark.jobs import STATEMENT_TAG
 
-# So many statements are kept
+# Maximum statements kept
 _MOST_STATEMENTS = 200
-# Of so many of them the plans too, which may hold tables of theirs
+# Maximum statements whose plans are kept, since plans may hold tables
 _MOST_PLANS = 50
 _SESSIONS = count(1)
 
 
 class StatementState(StrEnum):
-    """How far a statement is."""
+    """State of a statement."""
 
     RUNNING = "running"
-    # a query: nothing runs before its rows are asked for
+    # a query has been planned, and runs once its rows are requested
     PLANNED = "planned"
     DONE = "done"
     FAILED = "failed"
@@ -42,12 +42,12 @@ class StatementState(StrEnum):
 
 @dataclass(frozen=True)
 class TimeSpan:
-    """A piece of time.
+    """Part of a statement's run time.
 
     Attributes:
-        name: what it was spent on.
-        begun: when it began, in seconds since 1970.
-        ended: when it was over; None: it is not.
+        name: Name of the part, such as planning.
+        begun: Start, in seconds since 1970.
+        ended: End, in seconds since 1970. None: still running.
     """
 
     name: str
@@ -57,20 +57,20 @@ class TimeSpan:
 
 @dataclass(frozen=True)
 class StatementRecord:
-    """What a statement did until now.
+    """Progress of a statement.
 
     Attributes:
-        number: its number in the session.
-        text: what was written; what looks secret is in it.
-        begun: when it began, in seconds since 1970.
-        tag: what the Spark jobs carry that run for it.
-        state: how far it is.
-        ended: when it was over, or was over the last time, if its rows were asked for again.
-        kind: the kind of its result, as `Result.kind`.
-        message: what it said in the end, or what it failed with; what looks secret is in it.
-        n_rows: how many rows it wrote or gave, if known.
-        spans: what its time was spent on.
-        streams: the numbers of the streams that it started.
+        number: Number of the statement in the session.
+        text: Text of the statement, secrets included.
+        begun: Start, in seconds since 1970.
+        tag: Tag of its Spark jobs.
+        state: State of the statement.
+        ended: End, in seconds since 1970. If its rows were requested again, the last end.
+        kind: Kind of its result, as in `Result.kind`.
+        message: Final message or error, secrets included.
+        n_rows: Rows written or returned, if known.
+        spans: Parts of its run time.
+        streams: Numbers of the streams that it started.
     """
 
     number: int
@@ -86,19 +86,19 @@ class StatementRecord:
     streams: tuple[int, ...] = ()
 
 
-# A block in which Spark's jobs carry a tag, and the text of a statement
+# Context manager that tags Spark's jobs; its arguments are the tag and the statement's text
 Marking = Callable[[str, str], AbstractContextManager[None]]
 
 
 @dataclass(eq=False)
 class StatementRun:
-    """A statement that runs or ran.
+    """A statement that runs or has run.
 
     Attributes:
-        record: what it did until now; replaced, never changed.
-        plans: its plans, as long as they are kept.
-        document: what EXPLAIN gave, if it was that.
-        scan_counts: where rows are counted that its scans read.
+        record: Progress so far. Replaced on every change, never mutated.
+        plans: Plans of the statement while they are kept.
+        document: EXPLAIN's document, for EXPLAIN statements.
+        scan_counts: Counters of the rows that its scans read.
     """
 
     record: StatementRecord
@@ -109,7 +109,7 @@ class StatementRun:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def over(self, kind: str, message: str, n_rows: int | None) -> None:
-        """It was carried out; of a query the rows are still to be asked for."""
+        """Record that the statement has run. The rows of a query are not computed yet."""
         state = StatementState.PLANNED if kind == "query" else StatementState.DONE
         self._change(
             lambda record, now: replace(
@@ -118,18 +118,21 @@ class StatementRun:
         )
 
     def started(self, stream: int) -> None:
-        """It has started a stream."""
+        """Record that the statement started a stream."""
         self._change(lambda record, _: replace(record, streams=(*record.streams, stream)))
 
     def planned(self, plan: Plan) -> None:
-        """It was planned, or a part of it was; what is planned again replaces what was."""
+        """Record a plan of the statement. It replaces an earlier plan of the same text."""
         if plan.sql in self.record.text:
-            self.plans = [*(each for each in self.plans if each.sql != plan.sql), plan]
+            self.plans = [
+                *(plan_before for plan_before in self.plans if plan_before.sql != plan.sql),
+                plan,
+            ]
 
     def failed(self, error: BaseException) -> None:
-        """It failed, or was cancelled."""
-        said = error.message if isinstance(error, SqlwinError) else str(error)
-        message = "interrupted" if isinstance(error, KeyboardInterrupt) else said
+        """Record that the statement failed or was cancelled."""
+        text = error.message if isinstance(error, SqlwinError) else str(error)
+        message = "interrupted" if isinstance(error, KeyboardInterrupt) else text
         message = message or type(error).__name__
         self._change(
             lambda record, now: replace(
@@ -139,7 +142,7 @@ class StatementRun:
 
     @contextmanager
     def span(self, name: str) -> Iterator[None]:
-        """A block on which some of its time is spent; one right after another makes it longer."""
+        """Measure a block as part of the run time; consecutive blocks of one name are merged."""
         now = time.time()
         self._change(lambda record, _: replace(record, spans=_opened(record.spans, name, now)))
         try:
@@ -150,28 +153,28 @@ class StatementRun:
             )
 
     def computed(self, action: Callable[[], Any], *, has_jobs: bool = True) -> Any:
-        """What an action gives that computes rows of it; its Spark jobs are the statement's.
+        """Run an action that computes the statement's rows, and record the outcome.
 
         Args:
-            action: computes rows.
-            has_jobs: whether it may start jobs: to mark them takes a dozen calls of the JVM.
+            action: Computes rows. Its Spark jobs are tagged as the statement's.
+            has_jobs: Whether it may start jobs. Tagging takes a dozen calls to the JVM.
 
         Raises:
-            Exception: what the action raises; the record says so.
+            Exception: The action's error, which is recorded.
         """
         self._change(lambda record, _: replace(record, state=StatementState.RUNNING))
         try:
             marked = self.marking(self.record.tag, self.record.text) if has_jobs else nullcontext()
             with marked, self.span("computing rows"):
-                found = action()
+                rows = action()
         except BaseException as error:
             self.failed(error)
             raise
         n_rows = None
-        if isinstance(found, pa.Table):
-            n_rows = found.num_rows
-        elif isinstance(found, list):
-            n_rows = len(found)
+        if isinstance(rows, pa.Table):
+            n_rows = rows.num_rows
+        elif isinstance(rows, list):
+            n_rows = len(rows)
         self._change(
             lambda record, now: replace(
                 record,
@@ -180,7 +183,7 @@ class StatementRun:
                 n_rows=record.n_rows if n_rows is None else n_rows,
             )
         )
-        return found
+        return rows
 
     def _change(self, changed: Callable[[StatementRecord, float], StatementRecord]) -> None:
         with self._lock:
@@ -201,12 +204,12 @@ def _closed(spans: tuple[TimeSpan, ...], name: str, now: float) -> tuple[TimeSpa
 
 
 class Activity:
-    """The statements of a session, the last ones.
+    """Records of a session's latest statements.
 
     Attributes:
-        session: the number of the session in this process.
-        begun: when the session began, in seconds since 1970.
-        start_seconds: how long its making took, Spark's start in it.
+        session: Number of the session in this process.
+        begun: Start of the session, in seconds since 1970.
+        start_seconds: Time to create the session, including Spark's start.
     """
 
     def __init__(self, marking: Marking) -> None:
@@ -218,13 +221,13 @@ class Activity:
         self._runs: deque[StatementRun] = deque(maxlen=_MOST_STATEMENTS)
 
     def opened(self, begun: float | None) -> None:
-        """The session is made; `begun` is when its making began, if that is known."""
+        """Record that the session is ready. `begun` is the time of the `connect` call, if known."""
         if begun is not None:
             self.begun = begun
             self.start_seconds = time.time() - begun
 
     def begin(self, text: str) -> StatementRun:
-        """A statement begins."""
+        """Add a record for a new statement."""
         number = next(self._numbers)
         tag = f"{STATEMENT_TAG}{self.session}-{number}"
         run = StatementRun(StatementRecord(number, text, time.time(), tag), self._marking)
@@ -234,13 +237,13 @@ class Activity:
         return run
 
     def runs(self) -> list[StatementRun]:
-        """The statements, oldest first."""
+        """Return the statements, oldest first."""
         while True:
             try:
                 return list(self._runs)
-            except RuntimeError:  # one was added meanwhile
+            except RuntimeError:  # another thread added one
                 continue
 
     def find(self, number: int) -> StatementRun | None:
-        """The statement of a number, if it is still kept."""
+        """Return the statement with a number, or None if it is no longer kept."""
         return next((run for run in self.runs() if run.record.number == number), None)

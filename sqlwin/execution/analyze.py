@@ -1,4 +1,4 @@
-"""EXPLAIN ANALYZE: a query is run and measured, and the figures put into its document."""
+"""EXPLAIN ANALYZE: run a query, measure it and add the figures to its document."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from runtime.frames.meter import Measured, Meter
 from runtime.spark.session import is_remote
 from runtime.spec.steps import Step
 
-# What the jobs of a plan, by its number, run in
+# Context manager for the jobs of a plan, by the plan's number
 Watched = Callable[[int], AbstractContextManager[None]]
 
-# Operators that give as many rows as they take
+# Operators that emit as many rows as they read
 _PRESERVING = ("Sort", "Exchange")
 
 
@@ -41,19 +41,19 @@ def analyzed(
     spark: SparkSession,
     run: Callable[[Sequence[Step], Meter, Watched], Sequence[int | None]],
 ) -> list[QueryDocument]:
-    """The documents of a query, or of INSERTs that run together, with the figures of a run.
+    """Return the documents of a query, or of INSERTs that run together, with measurements.
 
-    What several share is counted once, and shown in the document of the first one that reads it.
+    Shared operators are counted once, in the document of the first plan that reads them.
 
     Args:
-        queries: the documents.
-        physical: the physical plans that they describe.
-        spark: the session.
-        run: computes all rows: from the steps of each plan, measured, with their jobs watched; says
-            of each how many were written, where that is known.
+        queries: Documents to add measurements to.
+        physical: Physical plans that the documents describe.
+        spark: Spark session.
+        run: Computes all rows from the steps of each plan, with a meter and a context for its jobs,
+            and returns the number of rows written per plan, if known.
 
     Raises:
-        SqlwinError: Spark cannot measure it, or the run fails.
+        SqlwinError: Spark cannot measure the query, or the run fails.
     """
     refuse_remote(spark)
     meter = Meter(spark)
@@ -61,12 +61,12 @@ def analyzed(
     ended = [0.0] * len(queries)
     ids = [operator_ids(plan) for plan in physical]
     labels: list[dict[int, list[str]]] = []
-    known: dict[int, list[str]] = {}
+    labeled: dict[int, list[str]] = {}
     for number, own in enumerate(ids):
-        named = {node: [f"{number}.{each}" for each in found] for node, found in own.items()}
-        # A node that an earlier plan has too is counted under the name that it has there
-        labels.append({**named, **{node: known[node] for node in named if node in known}})
-        known = {**named, **known}
+        named = {node: [f"{number}.{name}" for name in names] for node, names in own.items()}
+        # Count a node shared with an earlier plan under its name in that plan
+        labels.append({**named, **{node: labeled[node] for node in named if node in labeled}})
+        labeled = {**named, **labeled}
 
     @contextmanager
     def watched(number: int) -> Iterator[None]:
@@ -76,15 +76,15 @@ def analyzed(
         ended[number] = time.perf_counter() - begun
 
     tops = [plan.input if isinstance(plan, Sink) else plan for plan in physical]
-    steps = [lower(top, each) for top, each in zip(tops, labels, strict=True)]
+    steps = [lower(top, names) for top, names in zip(tops, labels, strict=True)]
     written = run(steps, meter, watched)
     measured = meter.results()
     documents = []
     for number, query in enumerate(queries):
         prefix = f"{number}."
         mine = {
-            label.removeprefix(prefix): found
-            for label, found in measured.items()
+            label.removeprefix(prefix): figures
+            for label, figures in measured.items()
             if label.startswith(prefix)
         }
         tree = physical_tree(query)
@@ -94,22 +94,22 @@ def analyzed(
 
 
 def physical_tree(query: QueryDocument) -> Tree:
-    """The plan that runs, of a query that has one."""
+    """Return the physical plan of a query that has one."""
     assert query.trees is not None
     return query.trees.physical
 
 
 def with_analysis(query: QueryDocument, analysis: Analysis) -> QueryDocument:
-    """The document with what a run measured, in its text too."""
-    found = replace(query, analysis=analysis)
-    return replace(found, text=f"{query.text}\n{analysis_text(found)}")
+    """Return the document with the measurements, in its text too."""
+    analyzed_query = replace(query, analysis=analysis)
+    return replace(analyzed_query, text=f"{query.text}\n{analysis_text(analyzed_query)}")
 
 
 def refuse_remote(spark: SparkSession) -> None:
-    """Say that nothing can be measured over Spark Connect.
+    """Refuse to measure over Spark Connect.
 
     Raises:
-        AnalysisError: it is such a session.
+        AnalysisError: `spark` is a Spark Connect session.
     """
     if is_remote(spark):
         raise AnalysisError(
@@ -121,34 +121,37 @@ def refuse_remote(spark: SparkSession) -> None:
 def as_written(
     measured: Mapping[str, Measured], tree: Tree, written: int | None
 ) -> dict[str, Measured]:
-    """What was counted, with as many rows at the top as an INSERT has written.
+    """Return the measurements with the row count at the top that an INSERT wrote.
 
-    A table of print fetches its rows bit by bit. To Spark the query has ended before the first of
-    them, and so has all that it observes: where that is not what was written, it is left out.
+    The print connector fetches its rows piece by piece, and Spark reports the query as finished
+    before the first of them. Observed metrics that disagree with the rows written are therefore
+    dropped.
 
     Args:
-        measured: what was counted, by id of the operator.
-        tree: the physical plan.
-        written: how many rows were written; None: that is not known.
+        measured: Measurements by operator id.
+        tree: Physical plan.
+        written: Rows written. None: unknown.
     """
     top = _top(tree)
-    found = dict(measured)
-    if written is None or found.get(top, Measured()).rows_out == written:
-        return found
-    found = {label: each for label, each in found.items() if not each.is_observed}
-    return {**found, top: replace(found.get(top, Measured()), rows_out=written)}
+    kept_figures = dict(measured)
+    if written is None or kept_figures.get(top, Measured()).rows_out == written:
+        return kept_figures
+    kept_figures = {
+        label: figures for label, figures in kept_figures.items() if not figures.is_observed
+    }
+    return {**kept_figures, top: replace(kept_figures.get(top, Measured()), rows_out=written)}
 
 
 def run_figures(
     spark: SparkSession, tree: Tree, measured: dict[str, Measured], seconds: float
 ) -> Analysis:
-    """What a run measured.
+    """Return the figures of a run.
 
     Args:
-        spark: the session.
-        tree: the physical plan.
-        measured: what was counted, by id of the operator.
-        seconds: how long the run took, from the first job to the last row.
+        spark: Spark session.
+        tree: Physical plan.
+        measured: Measurements by operator id.
+        seconds: Time from the first job to the last row.
     """
     operators = tree.by_id
     found = {name: _figures(measured.get(name)) for name in operators}
@@ -166,7 +169,7 @@ def run_figures(
 
 
 def _stages(tree: Tree, measured: Mapping[str, Measured]) -> Iterator[StageEntry]:
-    """The stages in which Python operators ran; those with the same operators as one."""
+    """Yield the stages of Python operators, merging stages with the same operators."""
     ran: dict[int, dict[str, None]] = {}
     spent: dict[int, dict[int, float]] = {}
     for name in reversed(list(tree.by_id)):
@@ -180,7 +183,7 @@ def _stages(tree: Tree, measured: Mapping[str, Measured]) -> Iterator[StageEntry
     places = {name: place for place, name in enumerate(reversed(list(tree.by_id)))}
     for names, stages in sorted(groups.items(), key=lambda group: places[group[0][0]]):
         seconds_of = [list(spent[stage].values()) for stage in stages]
-        # within a stage: a micro-batch that brings more rows than another is not skew
+        # skew is measured within a stage, because micro-batches differ in size
         skews = [max(own) / middle for own in seconds_of if (middle := _middle(own)) is not None]
         every = [seconds for own in seconds_of for seconds in own]
         yield StageEntry(
@@ -195,13 +198,13 @@ def _stages(tree: Tree, measured: Mapping[str, Measured]) -> Iterator[StageEntry
 
 
 def _middle(seconds: Sequence[float]) -> float | None:
-    """The median of several tasks; None where there are not two, or they took no time."""
+    """Return the median of several tasks, None for fewer than two or without any time."""
     found = statistics.median(seconds)
     return found if len(seconds) > 1 and found > 0 else None
 
 
 def _top(tree: Tree) -> str:
-    """The operator whose rows are the query's: the last one, or the one below the sink."""
+    """Return the operator that emits the query's rows: the last one, or the sink's input."""
     root = tree.by_id[tree.root]
     return root.inputs[0] if root.name == "Sink" else root.id
 
@@ -223,7 +226,7 @@ def _figures(measured: Measured | None) -> Figures:
 
 
 def _add_units(found: dict[str, Figures], operators: Mapping[str, OperatorEntry]) -> None:
-    """Partials from a local aggregate up to the global one, whatever stands between them."""
+    """Set units: partials from a local aggregate to the global one, windows above it."""
     for name in reversed(list(operators)):
         operator = operators[name]
         below = [found[source].unit_out for source in operator.inputs]
@@ -234,7 +237,7 @@ def _add_units(found: dict[str, Figures], operators: Mapping[str, OperatorEntry]
 
 
 def _add_exchanges(found: dict[str, Figures], operators: Mapping[str, OperatorEntry]) -> None:
-    """An exchange below which the blobs are made already hands them on."""
+    """Copy the figures below an exchange whose blobs were built before it."""
     for name, operator in operators.items():
         if "carries" in operator.attributes and found[name].rows_out is None:
             below = found[operator.inputs[0]]
@@ -247,13 +250,16 @@ def _add_exchanges(found: dict[str, Figures], operators: Mapping[str, OperatorEn
 
 
 def _set_rows_out(found: dict[str, Figures], name: str, rows_out: int | None) -> None:
-    """What an operator gave, if that is not known yet."""
+    """Set the rows out of an operator unless they are known."""
     if found[name].rows_out is None:
         found[name] = replace(found[name], rows_out=rows_out)
 
 
 def _add_preserved(found: dict[str, Figures], operators: Mapping[str, OperatorEntry]) -> None:
-    """Rows taken are what the operator below gave; some operators keep the number."""
+    """Derive missing row counts from the operators above and below.
+
+    An operator's input is the output of the one below, and some operators keep the row count.
+    """
     for name, operator in operators.items():
         taken = found[name].rows_in
         if taken is not None and len(operator.inputs) == 1:
@@ -267,7 +273,7 @@ def _add_preserved(found: dict[str, Figures], operators: Mapping[str, OperatorEn
 
 
 def _preserved(operator: OperatorEntry) -> str | None:
-    """The input of an operator that hands on every row."""
+    """Return the input of an operator that passes on every row, else None."""
     plain_calc = operator.name == "Calc" and "where" not in operator.attributes
     if (operator.name in _PRESERVING or plain_calc) and len(operator.inputs) == 1:
         return operator.inputs[0]
@@ -277,10 +283,10 @@ def _preserved(operator: OperatorEntry) -> str | None:
 def _add_rows_in(found: dict[str, Figures], operators: Mapping[str, OperatorEntry]) -> None:
     for name, operator in operators.items():
         figures = found[name]
-        given = [found[source].rows_out for source in operator.inputs]
-        known = [n_rows for n_rows in given if n_rows is not None]
-        if figures.rows_in is None and known and len(known) == len(given):
-            figures = replace(figures, rows_in=sum(known))
+        counts = [found[source].rows_out for source in operator.inputs]
+        known_counts = [n_rows for n_rows in counts if n_rows is not None]
+        if figures.rows_in is None and known_counts and len(known_counts) == len(counts):
+            figures = replace(figures, rows_in=sum(known_counts))
         n_rows = figures.rows_aggregated
         if "Local" in operator.name and n_rows is not None and figures.rows_out:
             figures = replace(figures, reduction=n_rows / figures.rows_out)

@@ -1,7 +1,7 @@
-"""Text in double quotes in the statements that Spark runs as they are: UPDATE, DELETE, MERGE, CTAS.
+"""Checks of double quotes in statements that Spark runs unchanged: UPDATE, DELETE, MERGE, CTAS.
 
-Queries are checked when they are bound, see `planner.sql.double_quotes`. Of these statements only
-tokens are known, so the columns are those of all tables that they name.
+Queries are checked by the binder, see `planner.sql.double_quotes`. These statements are only
+tokenized, so the check uses the columns of every table that they name.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ def check_double_quotes(text: str, catalog: SessionCatalog) -> None:
     """Refuse text in double quotes that equals a column of a table in the statement.
 
     Args:
-        text: a statement for Spark.
-        catalog: the tables; Spark must see those of the session that the statement names.
+        text: Statement for Spark.
+        catalog: Session catalog. Spark must see the session tables that the statement names.
 
     Raises:
-        AnalysisError: with the place in the text, and both ways to write what is meant.
+        AnalysisError: A text equals a column. The error has its position and both ways to write it.
     """
     if '"' not in text:
         return
@@ -45,7 +45,7 @@ def check_double_quotes(text: str, catalog: SessionCatalog) -> None:
         return
     columns: dict[str, str] = {}
     for name in dict.fromkeys(_tables(tokens)):
-        with suppress(AnalysisError):  # no table: Spark says so
+        with suppress(AnalysisError):  # no such table: Spark reports it
             query = select_all_from(relation(*name))
             columns |= {c.name.lower(): c.name for c in catalog.analyze(query, {})}
     for token in texts:
@@ -58,9 +58,9 @@ def check_double_quotes(text: str, catalog: SessionCatalog) -> None:
 
 
 def _first_checked(tokens: list[Token]) -> int:
-    """The number of the token from which on double quotes may be meant as names of columns.
+    """Return the index of the first token at which double quotes may be meant as column names.
 
-    Options of tables, which stand before the query of CREATE TABLE, are strings.
+    Table options, which precede the query of CREATE TABLE, are strings.
     """
     if any(is_word(tokens, 0, word) for word in _CHECKED):
         return 0
@@ -70,7 +70,7 @@ def _first_checked(tokens: list[Token]) -> int:
 
 
 def _tables(tokens: list[Token]) -> Iterator[tuple[str, ...]]:
-    """The names that stand where a table may; some of them may be none."""
+    """Yield the names in positions of tables. Some of them may be other names."""
     for i, token in enumerate(tokens[:-1]):
         if token.text.upper() not in _BEFORE_TABLES or token.token_type in STRINGS:
             continue

@@ -1,4 +1,4 @@
-"""What goes wrong while a statement runs, as errors about its text."""
+"""Errors of running statements, with positions in the statement's text."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from sqlwin.statements.split import StatementText
 
 @dataclass(frozen=True)
 class ScriptPlace:
-    """Where a statement stands.
+    """Position of a statement in a script.
 
     Attributes:
-        statement: the statement's text, and its offset in the script.
-        bound: the statement with the values of its parameters, which errors are about.
-        script: the whole text.
-        file: what errors call the script.
-        mask: what looks secret in it.
+        statement: Text of the statement and its offset in the script.
+        bound: Statement with parameter values, to which error positions refer.
+        script: Text of the whole script.
+        file: Name of the script in error messages.
+        mask: Mask for secrets in the script.
     """
 
     statement: StatementText
@@ -33,16 +33,16 @@ class ScriptPlace:
     mask: Mask = DEFAULT
 
     def placed(self, error: SqlwinError) -> SqlwinError:
-        """An error about the statement, with its place in the whole script."""
+        """Return an error about the statement with its position in the whole script."""
         error.mask = self.mask
         self._explain_double_quotes(error)
         if error.file is not None:
-            return error  # of a file that the statement names
+            return error  # about a file that the statement names
         text = self.bound.text
         if error.position is None:
             point_at(error, text)
         if error.position is not None:
-            # the statement inside EXPLAIN or a statement set has a text of its own
+            # the statement inside EXPLAIN or a statement set has its own text
             inner = text.find(error.sql) if error.sql else 0
             if inner >= 0:
                 place = error.position
@@ -55,11 +55,11 @@ class ScriptPlace:
         return error
 
     def _explain_double_quotes(self, error: SqlwinError) -> None:
-        """Say what double quotes mean, where a syntax error stands at text in them."""
+        """Explain double quotes if a syntax error points at text in them."""
         text, place = error.sql, error.position
         if not isinstance(error, SqlSyntaxError) or text is None or place is None:
             return
-        # in the other modes no double quotes are left in the text
+        # in the other modes the bound text has no double quotes
         if error.file is None and text.startswith('"', place.offset):
             error.hint = (
                 "text in double quotes is a string: a name stands in backticks, or "
@@ -69,16 +69,16 @@ class ScriptPlace:
 
 @dataclass(frozen=True)
 class StatementErrors:
-    """Makes errors of sqlwin's of whatever a statement fails with, now or later.
+    """Translator of a statement's errors into sqlwin's.
 
-    As a context manager it does so for a block: what Spark raises there is translated, and placed
-    in the statement. Errors that are sqlwin's own already pass as they are.
+    As a context manager it translates what Spark raises in the block and adds the position in the
+    statement. sqlwin's own errors pass unchanged.
 
     Attributes:
-        text: the statement's text.
-        catalog: the tables, for the nearest name to one that is unknown; None: none is looked for.
-        place: where it stands in a script; None: errors are placed in the statement alone.
-        mask: what looks secret in it.
+        text: Text of the statement.
+        catalog: Catalog for suggesting names close to an unknown one. None: no suggestions.
+        place: Position of the statement in a script. None: positions refer to the statement.
+        mask: Mask for secrets in the text.
     """
 
     text: str
@@ -87,7 +87,7 @@ class StatementErrors:
     mask: Mask = DEFAULT
 
     def translated(self, error: BaseException) -> SqlwinError:
-        """The error, one of Spark's in the user's words, with its place in the statement."""
+        """Return the error as a SqlwinError with its position in the statement."""
         if not isinstance(error, SqlwinError):
             error = translate(error, self.text)
             if self.catalog is not None:
@@ -99,7 +99,7 @@ class StatementErrors:
         return error if self.place is None else self.place.placed(error)
 
     def __enter__(self) -> None:
-        """Begin a block."""
+        """Enter the block."""
 
     def __exit__(
         self,
@@ -107,10 +107,10 @@ class StatementErrors:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End it.
+        """Translate an error of the block.
 
         Raises:
-            SqlwinError: what the block failed with.
+            SqlwinError: The block raised another exception.
         """
         if isinstance(error, Exception) and not isinstance(error, SqlwinError):
             raise self.translated(error) from error

@@ -1,4 +1,4 @@
-"""Plans of statements as documents, and with ANALYZE the figures of a run in them."""
+"""Documents of EXPLAIN, with measurements for EXPLAIN ANALYZE."""
 
 from __future__ import annotations
 
@@ -39,17 +39,18 @@ from sqlwin.statements.nodes import CreateTable, Insert, Query, Statement, State
 
 
 def can_explain(statement: Statement) -> bool:
-    """Whether a statement has a plan."""
+    """Return whether a statement has a plan."""
     if isinstance(statement, CreateTable):
         return statement.as_query is not None
     return isinstance(statement, Query | Insert | StatementSet)
 
 
 class Explanations:
-    """Explains statements.
+    """EXPLAIN for statements of a session.
 
     Attributes:
-        take_interrupt: whether the user wants a stream that runs to end now; true once.
+        take_interrupt: Returns whether the user wants a running stream to stop; True once per
+            request.
     """
 
     def __init__(self, plans: Plans, inserts: Inserts) -> None:
@@ -58,14 +59,14 @@ class Explanations:
         self._inserts = inserts
 
     def documents(self, statement: Statement, analyze: bool = False) -> list[QueryDocument]:
-        """Plans as documents: of a query, a CREATE TABLE AS, each INSERT of a statement set.
+        """Return the documents of a query, a CREATE TABLE AS, or the INSERTs of a statement set.
 
         Args:
-            statement: the statement.
-            analyze: whether it is run, and the document holds what was measured.
+            statement: Statement to explain.
+            analyze: Whether to run the statement and add measurements.
 
         Returns:
-            The documents, in which what looks secret is masked.
+            Documents with masked secrets.
         """
         mask = self._plans.config.mask.text
         with deep_trees(statement.text):
@@ -120,14 +121,14 @@ class Explanations:
     def _of_stream(
         self, found: QueryDocument, plan: Plan, statement: Statement, analyze: bool
     ) -> QueryDocument:
-        """The document of a query over streams, with what its operators keep, or its figures."""
+        """Return the document of a streaming query with its state, or its measurements."""
         plans, spark = self._plans, self._plans.spark
         measuring = None
         if analyze:
             refuse_remote(spark)
             measuring = Measuring(operator_ids(plan.physical), Meter(spark))
         whole = plan.physical
-        # EXPLAIN shows the table on top; a stream is the same with it or without
+        # EXPLAIN shows the sink; the stream is the same without it
         plan = replace(plan, physical=whole.input) if isinstance(whole, Sink) else plan
         is_taken = isinstance(statement, Query)
         lowered = plans.lower_stream(plan, measuring, is_taken=is_taken)
@@ -150,7 +151,7 @@ class Explanations:
             )
 
     def _documents_together(self, inserts: Sequence[Insert], analyze: bool) -> list[QueryDocument]:
-        """Documents of INSERTs that share what they can; in texts a shared part stands once."""
+        """Return documents of INSERTs that share operators. Texts show a shared part once."""
         drawn: set[int] = set()
         for insert in inserts:
             target_of(self._plans.catalog, insert)
@@ -179,10 +180,10 @@ class Explanations:
         return analyzed(documents, physical, self._plans.spark, run)
 
     def _stream_sections(self, names: Sequence[str], plans: Sequence[Plan]) -> list[str]:
-        """The sections about the streams of INSERTs; empty for those over bounded tables.
+        """Return the section about each INSERT's stream, empty for bounded tables.
 
         Raises:
-            SqlwinError: something in a plan cannot run on a stream.
+            SqlwinError: A plan cannot run as a stream.
         """
         catalog = self._plans.catalog
         options = planned_options(self._plans.spark, self._plans.config)

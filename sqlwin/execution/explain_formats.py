@@ -1,4 +1,4 @@
-"""The forms in which EXPLAIN is shown."""
+"""Output formats of EXPLAIN."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ MODES = ("text", "json", "mermaid", "dot", "html")
 
 
 class Explanation(str):
-    """EXPLAIN as a string, which a notebook shows as its picture.
+    """EXPLAIN's text, which notebooks display as a picture.
 
     Attributes:
-        document: the explanation as JSON, see docs/explain.md.
+        document: Explanation as JSON, see docs/explain.md.
     """
 
     document: dict[str, Any]
 
     def __new__(cls, document: Document, mode: str) -> Explanation:
-        """The document in one of `MODES`."""
+        """Render a document in one of `MODES`."""
         made = super().__new__(cls, render(document, mode))
         made.document = to_json(document)
         return made
@@ -33,10 +33,10 @@ class Explanation(str):
 
 
 def render(document: Document, mode: str) -> str:
-    """A document of EXPLAIN in one of `MODES`.
+    """Return a document in one of `MODES`.
 
     Raises:
-        AnalysisError: there is nothing to draw.
+        AnalysisError: The document has no plan to draw.
     """
     if mode == "text":
         return document.text

@@ -1,4 +1,4 @@
-"""`Session.windows`: from its arguments to a DataFrame, of a batch or of a stream."""
+"""`Session.windows`: from its arguments to a batch or streaming DataFrame."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GeneralWindows:
-    """Windows with triggers, evictors and functions over the rows of a query.
+    """Windows with custom triggers, evictors and functions over the rows of a query.
 
     Attributes:
-        plans: the session's.
-        query: the query.
-        keys: the columns by which rows are grouped, as they are called in the query.
-        time: the column that windows are on, in any case; None: they are on processing time.
-        job: what to do.
-        output: the columns of a result, as Spark's DDL.
+        plans: Planner of the session.
+        query: Query that yields the rows.
+        keys: Columns to group by, as named in the query.
+        time: Time column, in any case. None: processing time.
+        job: Assigner, function, trigger and evictor.
+        output: Columns of a result, as Spark DDL.
     """
 
     plans: Plans
@@ -50,10 +50,10 @@ class GeneralWindows:
     output: str
 
     def dataframe(self) -> DataFrame:
-        """The results; a streaming DataFrame if the query reads a stream.
+        """Return the results, as a streaming DataFrame if the query reads a stream.
 
         Raises:
-            SqlwinError: a column is not there, or the query cannot run on a stream.
+            SqlwinError: A column does not exist, or the query cannot run as a stream.
         """
         from runtime.streaming.general.bounded import general_windows
 
@@ -70,19 +70,19 @@ class GeneralWindows:
     # -- StreamOfWindows -----------------------------------------------------------------------
 
     def lowered(self) -> LoweredGeneralWindows:
-        """The windows over the tables as they are now.
+        """Plan and lower the windows over the current tables.
 
         Raises:
-            SqlwinError: a column is not there, or the query cannot run on a stream.
+            SqlwinError: A column does not exist, or the query cannot run as a stream.
         """
         return self._lowered(self._planned())
 
     def described(self) -> str:
-        """What the windows are, in one line; what functions do is not in it."""
+        """Describe the windows in one line, without the contents of functions."""
         job = self.job
         kinds = [type(part).__name__ for part in (job.assigner, job.function, job.trigger) if part]
         by = f" by {', '.join(self.keys)}" if self.keys else ""
-        # checkpoints hold this line: its words stay
+        # checkpoints store this line, so its wording must not change
         return f"{', '.join(kinds)} over {self.query}{by} on {self.time or 'the clock'}"
 
     def _lowered(self, plan: Plan) -> LoweredGeneralWindows:
@@ -98,7 +98,7 @@ class GeneralWindows:
         return self.plans.plan(parsed.ast, parsed.text)
 
     def _columns(self, plan: Plan) -> tuple[tuple[str, ...], tuple[str, str] | None]:
-        """The keys as they are called, and name and type of the time column."""
+        """Return the key columns as spelled in the schema, and name and type of the time column."""
         schema = plan.physical.schema
         keys = tuple(required_column(schema, key).name for key in self.keys)
         if self.time is None:
@@ -113,11 +113,11 @@ class LoweredGeneralWindows:
     """Windows over streams, planned and lowered for one statement.
 
     Attributes:
-        windows: the windows.
-        plan: the plan of the rows that they are over.
-        step: what computes these.
-        sources: the streams that they read.
-        keys: the columns by which rows are grouped, as they are called.
+        windows: Definition of the windows.
+        plan: Plan of the input rows.
+        step: Step that computes the input rows.
+        sources: Streams that the plan reads.
+        keys: Columns to group by, as spelled in the schema.
     """
 
     windows: GeneralWindows
@@ -128,33 +128,33 @@ class LoweredGeneralWindows:
 
     @property
     def source_names(self) -> tuple[str, ...]:
-        """The names of the sources whose watermarks they wait for."""
+        """Names of the sources whose watermarks the windows wait for."""
         return tuple(source.name for source in self.step.sources)
 
     @property
     def kept(self) -> str:
-        """What their state depends on, as JSON: the rows, the window, the types of the keys.
+        """Everything that their state depends on, as JSON: the rows, the window, the key types.
 
-        What Python functions do is not in it.
+        The code of Python functions is not included.
         """
         physical = with_rows_by_spark(self.plan.physical)
         types = {key.lower(): required_column(physical.schema, key).type for key in self.keys}
-        said = {
+        identity = {
             "rows": form_of(physical),
             "window": self.windows.job.assigner.bounds,
             "keys": types,
         }
-        return json.dumps(said)
+        return json.dumps(identity)
 
     def dataframe(self, options: StreamOptions, number: int) -> DataFrame:
-        """The streaming DataFrame.
+        """Return the streaming DataFrame.
 
         Args:
-            options: how the stream runs.
-            number: its number among the window operators of the stream.
+            options: Options of the stream.
+            number: Number among the window operators of the stream.
 
         Raises:
-            AnalysisError: the settings ask for results before or after a window's end.
+            AnalysisError: Settings ask for early firing or allowed lateness.
         """
         if options.emits_updates:
             raise AnalysisError(

@@ -1,6 +1,6 @@
-"""What settings say to the planner, and which plans they let run in this process.
+"""Planner options from settings, and plans that may run in this process.
 
-It is imported where no Spark is: what streams and jobs need is not imported here.
+Imported in processes without Spark, so it imports nothing for streams or jobs.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 def planner_options(
     config: Config, catalog: Catalog, time_zone: str, most_partitions: int
 ) -> Options:
-    """What settings say to the planner.
+    """Return the planner's options.
 
     Args:
-        config: the settings.
-        catalog: the tables.
-        time_zone: the session's.
-        most_partitions: of an exchange, as Spark is configured.
+        config: Settings of the session.
+        catalog: Tables of the session.
+        time_zone: Session time zone.
+        most_partitions: Maximum partitions of an exchange, from Spark's configuration.
     """
     return Options(
         agg_phase_strategy=str(config.get("table.optimizer.agg-phase-strategy")),
@@ -53,7 +53,7 @@ def planner_options(
 
 
 def in_process(plan: Plan, config: Config, time_zone: str) -> InProcessStep | None:
-    """What computes the rows of a plan in this process, as settings want it; None: a job does."""
+    """Return the step that computes a plan's rows in this process, None if it takes a job."""
     most_bytes = int(config.get("sqlwin.materialized.in-process-bytes"))
     return lower_in_process(plan.physical, time_zone, most_bytes) if most_bytes else None
 
@@ -61,19 +61,19 @@ def in_process(plan: Plan, config: Config, time_zone: str) -> InProcessStep | No
 def plan_in_process(
     query: exp.Query, text: str, catalog: SessionCatalog, config: Config, options: Options
 ) -> tuple[Plan, InProcessStep, tuple[str, ...]] | None:
-    """A query's plan, what computes its rows in this process, and notes; None: a job does."""
+    """Plan a query and return its plan, in-process step and notes, None if it takes a job."""
     plan = plan_query(query, text, options)
     here = in_process(plan, config, options.time_zone)
     return None if here is None else (plan, here, query_notes(query, catalog, plan.bound))
 
 
 def query_notes(query: exp.Query, catalog: SessionCatalog, bound: Node) -> tuple[str, ...]:
-    """What there is to say about how a query is written, each once."""
+    """Return notes about how a query is written, without duplicates."""
     notes = (*hint_notes(query, catalog.entry), *catalog.file_notes, *notes_on_windows(bound))
     return tuple(dict.fromkeys(notes))
 
 
 def in_process_document(document: QueryDocument) -> QueryDocument:
-    """The document of a query whose rows are computed in this process."""
+    """Return the document of a query that runs in this process."""
     section = "== Execution ==\nin process: slices are read and merged here, without a job\n"
     return replace(document, text=f"{document.text}\n{section}")

@@ -1,4 +1,4 @@
-"""INSERT: rows of a query into a session table or into one of Spark's."""
+"""INSERT: targets, column mapping and ordering of writes."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _view_numbers = count()
 
 
 def insert_target(catalog: SessionCatalog, name: Name) -> TableSpec | None:
-    """The session table to write to, or None if the name is Spark's.
+    """Return the session table to write to, or None if the name belongs to Spark.
 
     Raises:
-        CatalogError: the name is that of a view or of a registered DataFrame.
+        CatalogError: The name belongs to a view or a registered DataFrame.
     """
     entry = catalog.entry(name)
     if isinstance(entry, View | Registered):
@@ -51,11 +51,11 @@ def insert_target(catalog: SessionCatalog, name: Name) -> TableSpec | None:
 
 
 def target_of(catalog: SessionCatalog, insert: Insert) -> TableSpec | None:
-    """The session table that an INSERT writes to, with the options that it gives; None for Spark's.
+    """Return the session table of an INSERT with the statement's options, None for Spark's tables.
 
     Raises:
-        CatalogError: the name is no table's, the table is only a source, or an option is wrong.
-        AnalysisError: the table's rows cannot be replaced, or one of Spark's is given options.
+        CatalogError: The name is not a table, the table is only a source, or an option is invalid.
+        AnalysisError: The table's rows cannot be replaced, or a Spark table is given options.
     """
     table = insert_target(catalog, insert.name)
     if table is not None:
@@ -83,16 +83,16 @@ def by_position(
     columns: tuple[str, ...],
     static: tuple[tuple[str, str], ...] = (),
 ) -> DataFrame:
-    """The query's columns under the table's names and types, by position.
+    """Map the query's columns by position to the table's names and types.
 
     Args:
-        rows: the query; a row kind stays in front of its columns.
-        table: the table; without declared columns it takes the query's as they are.
-        columns: the columns named in INSERT INTO t (...); others become NULL.
-        static: name and Spark SQL of columns with one value for all rows, of PARTITION (k = 'x').
+        rows: Rows of the query. A row kind column stays in front.
+        table: Target table. Without declared columns it takes the query's columns.
+        columns: Columns named in INSERT INTO t (...). Others become NULL.
+        static: Name and Spark SQL of columns with one value for all rows, from PARTITION (k = 'x').
 
     Raises:
-        AnalysisError: too many or too few columns, an unknown one, or types that do not fit.
+        AnalysisError: The number of columns or a type does not fit, or a column is unknown.
     """
     rows, columns = with_static(rows, table, columns, static)
     declared = physical_columns(table)
@@ -102,7 +102,7 @@ def by_position(
         return rows.toDF(*kind, *columns) if columns else rows
     targets = _named(declared, columns, table.name) if columns else declared
     _check_count(len(fields), [c.name for c in targets], table.name)
-    given: dict[str, int] = {}
+    positions: dict[str, int] = {}
     for target, field in zip(targets, fields, strict=True):
         if not _fits(field.dataType, str(target.type)):
             raise AnalysisError(
@@ -111,8 +111,8 @@ def by_position(
                 subjects=(field.name, target.name),
                 hint=f"write CAST({field.name} AS {str(target.type).upper()})",
             )
-        given[target.name] = len(given)
-    is_in_order = list(given) == [c.name for c in declared]
+        positions[target.name] = len(positions)
+    is_in_order = list(positions) == [c.name for c in declared]
     types = [field.dataType.simpleString() for field in fields]
     if is_in_order and types == [str(c.type).lower() for c in declared]:
         names = [*kind, *(c.name for c in declared)]
@@ -121,7 +121,7 @@ def by_position(
     return unique.select(
         *map(F.col, kind),
         *(
-            (F.col(f"_{given[c.name]}") if c.name in given else F.lit(None))
+            (F.col(f"_{positions[c.name]}") if c.name in positions else F.lit(None))
             .cast(str(c.type))
             .alias(c.name)
             for c in declared
@@ -135,18 +135,18 @@ def with_static(
     columns: tuple[str, ...],
     static: tuple[tuple[str, str], ...],
 ) -> tuple[DataFrame, tuple[str, ...]]:
-    """The rows with the columns of PARTITION (k = 'x') behind their own, and all their names.
+    """Append the columns of PARTITION (k = 'x') and return the rows with all their names.
 
-    Arguments as in `by_position`; a row kind may stand in front.
+    Arguments as in `by_position`. A row kind column may come first.
 
     Raises:
-        AnalysisError: the table is not partitioned by one of them, it is given twice, or the query
-            has too many or too few columns beside them.
+        AnalysisError: The table is not partitioned by such a column, a column is set twice, or the
+            number of query columns does not fit.
     """
     if not static:
         return rows, columns
     partitions = {name.lower() for name in table.partitioned_by}
-    given = {name.lower() for name, _ in static}
+    static_names = {name.lower() for name, _ in static}
     for name, _ in static:
         if name.lower() not in partitions:
             listed = ", ".join(table.partitioned_by)
@@ -163,7 +163,7 @@ def with_static(
             )
     own = [name for name in rows.columns if name != ROW_KIND]
     declared = [c.name for c in physical_columns(table)] or own
-    names = columns or tuple(name for name in declared if name.lower() not in given)
+    names = columns or tuple(name for name in declared if name.lower() not in static_names)
     _check_count(len(own), names, table.name)
     kind = [name for name in rows.columns if name == ROW_KIND]
     plain = rows.toDF(*kind, *(f"_{i}" for i in range(len(own))))
@@ -187,7 +187,7 @@ def fitted_rows(
     columns: tuple[str, ...] = (),
     static: tuple[tuple[str, str], ...] = (),
 ) -> BatchRows:
-    """The same as `by_position`; workers keep rows that fit as they are."""
+    """Apply `by_position`. Rows that already fit stay in the workers."""
     declared = physical_columns(table)
     if not declared and not (columns or static):
         return rows
@@ -207,7 +207,7 @@ def insert_into_spark(
     overwrite: bool,
     partition: str,
 ) -> None:
-    """Write a query's rows to a table of Spark's catalog, by Spark's own INSERT."""
+    """Write rows to a table of Spark's catalog with Spark's own INSERT."""
     view = f"sqlwin_insert_{next(_view_numbers)}"
     rows.createOrReplaceTempView(view)
     target = ".".join(to_sql(identifier(part)) for part in name)
@@ -225,19 +225,19 @@ def dependencies(
     catalog: SessionCatalog,
     resolved: Callable[[str], str],
 ) -> list[set[int]]:
-    """Which INSERTs have to wait for which earlier ones, where several run side by side.
+    """Return which INSERTs have to wait for which earlier ones when they run concurrently.
 
-    Two that write to the same place keep their order; so do one that writes a table and one that
-    reads it.
+    Two INSERTs keep their order if they write to the same place, or if one writes a table that the
+    other reads.
 
     Args:
-        targets: the name of each INSERT's table, and the table if it is a session table.
-        queries: what each one reads.
-        catalog: where names are looked up.
-        resolved: the absolute path that a path of a table stands for.
+        targets: Table name of each INSERT, with the table if it is a session table.
+        queries: Query of each INSERT.
+        catalog: Catalog to look up names in.
+        resolved: Returns the absolute path of a table's path.
 
     Returns:
-        For each INSERT the numbers of those it waits for.
+        For each INSERT, the numbers of the INSERTs that it waits for.
     """
     written = [_place(name, table, resolved) for name, table in targets]
     read = [_places_read(query, catalog, resolved) for query in queries]
@@ -252,11 +252,11 @@ def dependencies(
 
 
 def _place(name: Name, table: TableSpec | None, resolved: Callable[[str], str]) -> str:
-    """What two tables have in common that keep their rows in the same place."""
+    """Return an identity of the place where a table keeps its rows."""
     if table is not None:
         options, connector = table.option_map, table.connector.lower()
         if connector == "print":
-            return "print"  # lines of two tables would be mixed up
+            return "print"  # concurrent tables would mix up their lines
         for option in ("path", "topic"):
             if option in options:
                 place = options[option]
@@ -267,8 +267,8 @@ def _place(name: Name, table: TableSpec | None, resolved: Callable[[str], str]) 
 def _places_read(
     query: exp.Query, catalog: SessionCatalog, resolved: Callable[[str], str]
 ) -> set[str]:
-    """The places of all tables below a query, views followed."""
-    found: set[str] = set()
+    """Return the places of all tables that a query reads, directly or through views."""
+    places: set[str] = set()
     seen: set[Name] = set()
     pending = [query]
     while pending:
@@ -279,11 +279,11 @@ def _places_read(
             seen.add(name)
             entry = catalog.entry(name)
             spec = entry if isinstance(entry, TableSpec) else None
-            found.add(_place(name, spec, resolved))
+            places.add(_place(name, spec, resolved))
             view = catalog.view(name)
             if view is not None:
                 pending.append(view)
-    return found
+    return places
 
 
 def _named(declared: list[TableColumn], columns: tuple[str, ...], table: str) -> list[TableColumn]:
@@ -300,7 +300,7 @@ def _named(declared: list[TableColumn], columns: tuple[str, ...], table: str) ->
 
 
 def _fits(source: DataType, target: str) -> bool:
-    """Whether a value may be stored: Spark's ANSI assignment, by families of types."""
+    """Return whether Spark's ANSI assignment rules allow a type, judged by type families."""
     left, right = _family(source.simpleString()), _family(target.lower())
     if left == right or "other" in (left, right):
         return True

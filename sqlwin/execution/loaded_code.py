@@ -1,4 +1,4 @@
-"""Statements by which Spark loads code, checked before it does: it lets missing files pass."""
+"""Checks of statements that load code. Spark itself accepts missing files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sqlwin.parser.parser import tokenize
 from sqlwin.parser.strings import string_value
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-# What Spark resolves itself, and refuses where there is nothing
+# URI schemes that Spark resolves, and rejects if there is no such file
 _RESOLVED_BY_SPARK = frozenset({"ivy", "http", "https", "ftp"})
 _ADD = re.compile(r"\s*ADD\s+(?:JAR|FILE|ARCHIVE)S?\s+(\S.*?)\s*;?\s*", re.IGNORECASE | re.DOTALL)
 _RESOURCES = ("JAR", "FILE", "ARCHIVE")
@@ -25,14 +25,14 @@ _PROBE = "sqlwin_probe_of_class"
 
 
 def check_loaded_code(spark: SparkSession, text: str) -> None:
-    """Check the files and the class that a statement of Spark loads.
+    """Check the files and the class that a Spark statement loads.
 
     Raises:
-        CatalogError: a file of ADD JAR, FILE or ARCHIVE, or of USING JAR, is missing.
+        CatalogError: A file of ADD JAR, FILE or ARCHIVE, or of USING JAR, is missing.
         PySparkException: CREATE FUNCTION names a class that Spark cannot load.
     """
     if is_remote(spark):
-        return  # files and classes are those of the server
+        return  # the files and classes are on the server
     if (added := _ADD.fullmatch(text)) is not None:
         _check_file(spark, text, added.start(1), added.end(1))
         return
@@ -64,9 +64,9 @@ def _check_function(spark: SparkSession, text: str, tokens: list[Token]) -> None
 
 
 def _check_file(spark: SparkSession, text: str, start: int, stop: int) -> None:
-    """Check the file whose path, in quotes or without, stands at a place of the text."""
-    given = text[start:stop]
-    path = string_value(given) if given[0] in "'\"" else given
+    """Check the file whose path, quoted or not, is in a range of the text."""
+    word = text[start:stop]
+    path = string_value(word) if word[0] in "'\"" else word
     scheme = _SCHEME.match(path)
     if scheme is not None and scheme.group(1).lower() in _RESOLVED_BY_SPARK:
         return

@@ -1,4 +1,4 @@
-"""Plans, lowered: all that running, explaining and resuming a query takes, worked out once."""
+"""Lowered plans, shared by running, explaining and resuming a query."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class LoweredBatch:
     """A query that runs as a batch.
 
     Attributes:
-        plan: its plan.
-        step: what computes its rows; None: Spark does, given the text as the user wrote it.
-        here: what computes them in this process; None: a job does.
+        plan: Plan of the query.
+        step: Step that computes the rows. None: Spark runs the text as the user wrote it.
+        here: Step that computes the rows in this process. None: a job computes them.
     """
 
     plan: Plan
@@ -57,11 +57,11 @@ class LoweredBatch:
 
 @dataclass(frozen=True)
 class Measuring:
-    """How EXPLAIN ANALYZE measures a stream.
+    """Measurement of a stream by EXPLAIN ANALYZE.
 
     Attributes:
-        labels: the names of the operators of each node of its plan, by `id(node)`.
-        meter: what counts.
+        labels: Operator names of each plan node, by `id(node)`.
+        meter: Meter that collects the counts.
     """
 
     labels: Labels
@@ -70,12 +70,12 @@ class Measuring:
 
 @dataclass(frozen=True)
 class LateOutput:
-    """The side output of a query for late rows.
+    """Side output of a query for late rows.
 
     Attributes:
-        table: the name of the table that they go to.
-        sources: what the windows read that they are late for.
-        operators: the numbers of these windows' operators.
+        table: Name of the table that receives the late rows.
+        sources: Sources of the windows that drop rows as late.
+        operators: Numbers of the operators of these windows.
     """
 
     table: str
@@ -85,21 +85,21 @@ class LateOutput:
 
 @dataclass(frozen=True)
 class LoweredStream:
-    """A query over streams, or INSERTs whose windows one stream computes.
+    """A streaming query, or INSERTs whose windows one stream computes.
 
-    Starting it, its identity, EXPLAIN and the streaming DataFrame take what they need from here.
+    Input for starting it, for its identity, EXPLAIN and the streaming DataFrame.
 
     Attributes:
-        plans: the plan; those of INSERTs that one stream runs.
-        steps: what computes it.
-        sources: the streams that it reads, and those that registered windows in it read.
-        late: for each plan its side output for late rows; None if it has none; why it cannot have
-            the one that a table of it asks for.
-        general_windows: windows of `Session.windows` that it reads, by the names that Spark knows.
-        time_zone: the session's.
-        kept: what its window operators keep, by their numbers.
-        order_of_sources: the names of the streams, in the order in which Spark numbers them.
-        measuring: how it is measured, for EXPLAIN ANALYZE.
+        plans: Plan of the query, or of each INSERT of the stream.
+        steps: Steps that compute the rows.
+        sources: Streams that it reads, directly or through registered windows.
+        late: Side output of each plan for late rows. None: it has none. A refusal: a table asks for
+            one, but the plan cannot have it.
+        general_windows: Windows of `Session.windows` that it reads, with their names in Spark.
+        time_zone: Session time zone.
+        kept: State of its window operators, by operator number.
+        order_of_sources: Names of the streams, in the order in which Spark numbers them.
+        measuring: How EXPLAIN ANALYZE measures it.
     """
 
     plans: tuple[Plan, ...]
@@ -114,7 +114,7 @@ class LoweredStream:
 
     @property
     def local_stages(self) -> tuple[StreamLocalStep, ...]:
-        """Those of its window operators, by their numbers."""
+        """Local stages of its window operators, by operator number."""
         if isinstance(self.steps, StreamSetSteps):
             return (self.steps.shared.input,)
         stages = {step.number: step.input for step in window_steps(self.steps.rows)}
@@ -122,7 +122,7 @@ class LoweredStream:
 
     @property
     def source_names(self) -> tuple[tuple[str, ...], ...]:
-        """For each window operator the names of its sources; of several INSERTs, for each."""
+        """Source names per window operator, or per INSERT if there are several."""
         modes = [stage.mode for stage in self.local_stages] * len(self.plans)
         names = (tuple(source.name for source in mode.sources) for mode in modes)
         return (*names, *(windows.source_names for _, windows in self.general_windows))
@@ -130,35 +130,37 @@ class LoweredStream:
     @property
     def is_bounded(self) -> bool:
         """Whether its input ends."""
-        # registered windows are as bounded as what they read, which is among the sources too
+        # registered windows are bounded if their sources are, and those are listed too
         return all(
-            each.made_by is not None if isinstance(each, Registered) else not is_unbounded(each)
-            for each in self.sources
+            source.made_by is not None
+            if isinstance(source, Registered)
+            else not is_unbounded(source)
+            for source in self.sources
         )
 
     @property
     def order(self) -> tuple[RankOrder, ...]:
-        """By which columns of its result the rows of a micro-batch are sorted, if they are."""
-        # what INSERTs of one stream make of its windows is sorted by Spark, as in a batch
+        """Columns by which the rows of a micro-batch are sorted, empty if they are not."""
+        # with several INSERTs, Spark sorts the rows of each as in a batch
         return self.steps.order if isinstance(self.steps, StreamSteps) else ()
 
     @property
     def limit(self) -> int | None:
-        """The number of rows after which it ends; None: it has no LIMIT."""
+        """LIMIT of the query, after which the stream ends. None: no LIMIT."""
         return self.steps.limit if isinstance(self.steps, StreamSteps) else None
 
     def dataframe(
         self, spark: SparkSession, options: StreamOptions, *, keeps_late_rows: bool = False
     ) -> DataFrame:
-        """The streaming DataFrame of a query by itself.
+        """Return the streaming DataFrame of a single query.
 
         Args:
-            spark: the session.
-            options: how the stream runs.
-            keeps_late_rows: whether late rows are among its rows, for their side output.
+            spark: Spark session.
+            options: Options of the stream.
+            keeps_late_rows: Whether to include late rows for their side output.
 
         Raises:
-            SqlwinError: Spark refuses something in it, or late rows cannot be kept.
+            SqlwinError: Spark refuses the query, or late rows cannot be kept.
         """
         assert isinstance(self.steps, StreamSteps), "INSERTs that share a stream have no rows"
         for number, (view, windows) in enumerate(self.general_windows, len(self.local_stages)):
@@ -168,10 +170,10 @@ class LoweredStream:
         return streaming_dataframe(spark, step, options, dataframe, meter)
 
     def explained(self, options: StreamOptions) -> str:
-        """What the operators of a query by itself keep and wait for, as EXPLAIN shows it.
+        """Return EXPLAIN's text about the state and watermarks of a single query.
 
         Raises:
-            StreamRefusal: late rows cannot be kept.
+            StreamRefusal: Late rows cannot be kept.
         """
         assert isinstance(self.steps, StreamSteps)
         firing = Firing(options.early_fire is not None, options.allowed_lateness_us > 0)
@@ -192,10 +194,10 @@ def lower_query(
     *,
     is_taken: bool = False,
 ) -> LoweredStream:
-    """Lower the plan of one query over streams; `is_taken` is as in `lower_stream`.
+    """Lower the plan of one streaming query. `is_taken` is as in `lower_stream`.
 
     Raises:
-        SqlwinError: something in it cannot run on a stream.
+        SqlwinError: The plan cannot run as a stream.
     """
     steps = lower_stream(
         plan.physical.input if isinstance(plan.physical, Sink) else plan.physical,
@@ -225,10 +227,10 @@ def lower_query(
 def lower_set(
     plans: Sequence[Plan], names: Sequence[str], catalog: SessionCatalog, time_zone: str
 ) -> LoweredStream:
-    """Lower the plans of INSERTs whose windows share slices, to one stream.
+    """Lower the plans of INSERTs whose windows share slices to one stream.
 
     Raises:
-        SqlwinError: one of them cannot run on a stream, by itself or with the others.
+        SqlwinError: An INSERT cannot run as a stream, alone or with the others.
     """
     late: list[LateOutput | StreamRefusal | None] = []
     for plan in plans:
@@ -236,7 +238,7 @@ def lower_set(
         (output,) = lower_query(alone, catalog, time_zone, emits_updates=False).late
         if isinstance(output, StreamRefusal):
             raise output
-        # there is one operator, whatever the number of windows
+        # one operator serves all windows
         late.append(output and replace(output, operators=(0,)))
     steps = lower_stream_set([plan.physical for plan in plans], names, catalog, time_zone)
     return LoweredStream(
@@ -254,12 +256,12 @@ def lower_set(
 def lower_rows(
     plan: Plan, catalog: SessionCatalog, time_zone: str, time: tuple[str, str] | None
 ) -> tuple[StreamRowsStep, tuple[TableSpec | Registered, ...]]:
-    """The rows of a plan for an operator that takes them one by one, and the streams they are of.
+    """Lower the rows of a plan for an operator on single rows, and return the streams read.
 
-    `time` is name and type of the column that windows are on; None: processing time.
+    `time` is name and type of the column for windows. None: processing time.
 
     Raises:
-        SqlwinError: something in the plan cannot run on a stream, or a watermark is missing.
+        SqlwinError: The plan cannot run as a stream, or a watermark is missing.
     """
     step = lower_stream_rows(plan.physical, catalog, time_zone, time, _refusals(plan), plan.notes)
     return step, _sources(plan, catalog, _lowered_windows(plan, catalog))
@@ -268,47 +270,49 @@ def lower_rows(
 def general_windows_in(
     plan: Node, catalog: SessionCatalog
 ) -> tuple[tuple[str, StreamOfWindows], ...]:
-    """The windows of `Session.windows` that a plan reads, with the names that Spark knows."""
-    found = []
+    """Return the windows of `Session.windows` that a plan reads, with their names in Spark."""
+    windows_read = []
     for stream in streams_of(plan, catalog):
         name = tuple(stream.name.split("."))
         entry = catalog.readable(name)
         if isinstance(entry, Registered) and entry.made_by is not None:
-            found.append((str(catalog.relation(name)), entry.made_by))
-    return tuple(found)
+            windows_read.append((str(catalog.relation(name)), entry.made_by))
+    return tuple(windows_read)
 
 
 def _lowered_windows(plan: Plan, catalog: SessionCatalog) -> tuple[tuple[str, LoweredWindows], ...]:
-    found = general_windows_in(plan.physical, catalog)
-    return tuple((view, windows.lowered()) for view, windows in found)
+    windows_read = general_windows_in(plan.physical, catalog)
+    return tuple((view, windows.lowered()) for view, windows in windows_read)
 
 
 def _sources(
     plan: Plan, catalog: SessionCatalog, general: Iterable[tuple[str, LoweredWindows]]
 ) -> tuple[TableSpec | Registered, ...]:
-    """The streams that a plan reads, each of `Session.windows` with those that it reads."""
-    found: list[TableSpec | Registered] = []
+    """Return the streams that a plan reads, including the sources of `Session.windows`."""
+    sources: list[TableSpec | Registered] = []
     lowered = (windows for _, windows in general)
     for stream in streams_of(plan.physical, catalog):
         entry = catalog.readable(tuple(stream.name.split(".")))
         if isinstance(entry, TableSpec | Registered):
-            found.append(entry)
+            sources.append(entry)
         if isinstance(entry, Registered) and entry.made_by is not None:
-            found += next(lowered).sources
-    return tuple(found)
+            sources += next(lowered).sources
+    return tuple(sources)
 
 
 def _late_output(steps: StreamSteps) -> LateOutput | StreamRefusal | None:
     if steps.late is None or isinstance(steps.late, StreamRefusal):
         return steps.late
-    found = [step for step in window_steps(steps.late) if step.input.mode.late_rows is not None]
-    if not found:
+    late_steps = [
+        step for step in window_steps(steps.late) if step.input.mode.late_rows is not None
+    ]
+    if not late_steps:
         return None
-    modes = [step.input.mode for step in found]
+    modes = [step.input.mode for step in late_steps]
     sources = tuple(source for mode in modes for source in mode.sources)
-    return LateOutput(str(modes[0].late_rows), sources, tuple(step.number for step in found))
+    return LateOutput(str(modes[0].late_rows), sources, tuple(step.number for step in late_steps))
 
 
 def _refusals(plan: Plan) -> tuple[Refusal, ...]:
-    """Why rules have left things as they are."""
+    """Return the reasons why rules did not apply."""
     return tuple(e.refusal for e in plan.trace.entries if e.refusal is not None)

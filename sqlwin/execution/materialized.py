@@ -1,4 +1,4 @@
-"""Materialized tables: made, brought up to date, suspended, dropped, listed."""
+"""Statements about materialized tables: CREATE, REFRESH, SUSPEND, RESUME, DROP, SHOW."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from sqlwin.statements.nodes import (
 
 
 class MaterializedTables:
-    """Carries out the statements about materialized tables of a session."""
+    """Runner of a session's statements about materialized tables."""
 
     def __init__(self, plans: Plans) -> None:
         self._plans = plans
@@ -48,11 +48,11 @@ class MaterializedTables:
     # -- statements ----------------------------------------------------------------------------
 
     def create(self, statement: CreateMaterializedTable) -> Result:
-        """Make and fill one, or open one that is there.
+        """Create and fill a materialized table, or open an existing one.
 
         Raises:
-            SqlwinError: it cannot be kept, the name or the directory is taken, or the files of the
-                base table cannot be read.
+            SqlwinError: Its query cannot be materialized, the name or directory is taken, or the
+                files of the base table cannot be read.
         """
         catalog, name = self._plans.catalog, ".".join(statement.name)
         if (entry := catalog.entry(statement.name)) is not None:
@@ -84,8 +84,8 @@ class MaterializedTables:
         try:
             opened = open_materialized(catalog, statement.name, path)
             if is_continuous:
-                said = f"`{name}` is made; INSERT INTO {name} brings its rows"
-                return _ok(statement.text, said)
+                message = f"`{name}` is made; INSERT INTO {name} brings its rows"
+                return _ok(statement.text, message)
             done = self._refreshed(opened, statement.text, planned)
         except BaseException:
             catalog.forget(statement.name)
@@ -98,10 +98,10 @@ class MaterializedTables:
         return Result(statement.text, "insert", message, row_count=done.n_read)
 
     def alter(self, statement: AlterMaterializedTable) -> Result:
-        """REFRESH, SUSPEND or RESUME one.
+        """Refresh, suspend or resume a materialized table.
 
         Raises:
-            SqlwinError: there is none, or it cannot be done.
+            SqlwinError: The table does not exist, or the action fails.
         """
         entry = self._entry(statement.name)
         name = ".".join(entry.name)
@@ -121,10 +121,10 @@ class MaterializedTables:
         return Result(statement.text, "insert", _report(name, done), row_count=done.n_read)
 
     def drop(self, statement: Drop) -> Result:
-        """Drop one with its slices.
+        """Drop a materialized table and its slices.
 
         Raises:
-            CatalogError: there is none, or the name is another thing's.
+            CatalogError: The table does not exist, or the name belongs to something else.
         """
         catalog = self._plans.catalog
         entry = catalog.entry(statement.name)
@@ -136,7 +136,7 @@ class MaterializedTables:
         return _ok(statement.text, "OK")
 
     def show(self, statement: ShowNames) -> pa.Table:
-        """All there are, with what they hold."""
+        """Return all materialized tables with their contents."""
         rows = []
         pattern = None if statement.like is None else _like(statement.like)
         for entry in self._plans.catalog.materialized():
@@ -161,7 +161,7 @@ class MaterializedTables:
         return pa.Table.from_pylist(rows, pa.schema([(name, pa.string()) for name in _SHOWN]))
 
     def described(self, entry: MaterializedTable) -> pa.Table:
-        """DESCRIBE EXTENDED of one: what is kept, of which time, since when."""
+        """Return DESCRIBE EXTENDED: definition, time range and last change."""
         stored = self._plans.catalog.slices.stored(entry.path, ".".join(entry.name))
         definition, form = entry.definition, stored.form
         files, options = stored.files, dict(definition.options)
@@ -190,10 +190,10 @@ class MaterializedTables:
         return pa.table({"fact": pa.array(shown), "value": pa.array(shown.values(), pa.string())})
 
     def open_directory(self) -> None:
-        """Open what is in the directory that 'sqlwin.materialized.dir' names.
+        """Open the tables in the directory of 'sqlwin.materialized.dir'.
 
         Raises:
-            SqlwinError: one cannot be opened.
+            SqlwinError: A table cannot be opened.
         """
         open_directory(self._plans.catalog, self._directory)
 
@@ -250,10 +250,10 @@ class MaterializedTables:
         )
 
     def _of_inserted_rows(self, definition: Definition, name: str) -> Definition:
-        """The definition of a table without rows, which come by INSERT.
+        """Return the definition of a table that is filled by INSERT.
 
         Raises:
-            AnalysisError: it is over several tables, or over a view.
+            AnalysisError: The query reads several tables or a view.
         """
         if len(definition.tables) != 1 or definition.views:
             view = ".".join(definition.views[0][0]) if definition.views else name
@@ -267,7 +267,7 @@ class MaterializedTables:
         return replace(definition, refresh_mode="CONTINUOUS", columns=columns)
 
     def _open_same(self, statement: CreateMaterializedTable, path: str) -> Result:
-        """Open what CREATE IF NOT EXISTS finds, if it is the same."""
+        """Open the existing table of CREATE IF NOT EXISTS if its query is the same."""
         name = ".".join(statement.name)
         opened = open_materialized(self._plans.catalog, statement.name, path)
         if " ".join(opened.text.split()) != " ".join(statement.query_text.split()):
@@ -285,16 +285,16 @@ class MaterializedTables:
     def _refreshed(
         self, entry: MaterializedTable, text: str, planned: PlannedRows | None = None
     ) -> Refreshed:
-        """Bring one up to date; `planned` is what a first attempt goes by, if that is known."""
+        """Refresh a table. `planned` is the plan for the first attempt, if known."""
         plans, name = self._plans, ".".join(entry.name)
         query = plans.catalog.view(entry.name)
         assert query is not None
-        known = [] if planned is None else [planned]
+        plans_ready = [] if planned is None else [planned]
 
         def plan() -> PlannedRows:
             plans.start_statement()
-            if known:
-                return known.pop()
+            if plans_ready:
+                return plans_ready.pop()
             return planned_rows(plans, entry.name, query.copy(), entry.text)
 
         buffer_bytes = int(plans.config.get("sqlwin.local.buffer-size"))
@@ -309,10 +309,10 @@ class MaterializedTables:
 
 
 def _partitions(statement: CreateMaterializedTable, form: LocalForm) -> tuple[str, ...]:
-    """The columns of PARTITIONED BY as slices have them.
+    """Return the columns of PARTITIONED BY as the slices name them.
 
     Raises:
-        CatalogError: one is no key.
+        CatalogError: A column is not a key.
     """
     keys = {key.name.lower(): key.name for key in form.keys}
     for column in statement.partitioned_by:
@@ -376,7 +376,7 @@ def _ok(text: str, message: str) -> Result:
 
 
 def _grids(stored: StoredSlices) -> str:
-    """How wide slices are, from the oldest on."""
+    """Return the widths of slices, oldest first."""
     tiers = reversed(stored.reached.tiers)
     old = [f"{render_duration(t.width_us)} up to {time_text(t.until_us)}" for t in tiers]
     return ", ".join([*old, grid_text(stored.form.grid)])
@@ -388,7 +388,7 @@ def _dropped(stored: StoredSlices) -> str:
 
 
 def _start(stored: StoredSlices) -> str:
-    """Where the first slice begins; of months, where it ends."""
+    """Return the start of the first slice; for months, its end."""
     if not stored.files:
         return ""
     grid, first_us = stored.form.grid, stored.files[0].first_us

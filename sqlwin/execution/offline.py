@@ -1,8 +1,8 @@
-"""Plans of queries over files without Spark, where that is sure to give the same.
+"""EXPLAIN and results without Spark, where they are sure to be the same.
 
-A plan needs the columns of tables and queries, and Spark takes seconds to start for them. Here they
-come from Parquet footers, from CREATE TABLE and from `planner.sql.output_schema`. Whatever else a
-script asks for raises `NeedsSpark`, as does every error: then Spark is started, and says it all.
+Planning needs column types. Starting Spark for them takes seconds, so they come from Parquet
+footers, CREATE TABLE and `planner.sql.output_schema`. Everything else, and every error, raises
+`NeedsSpark`: the caller then starts Spark and runs the script there.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ if TYPE_CHECKING:
 
 __all__ = ["NeedsSpark", "OfflineSession"]
 
-# Variables that lead Spark and Hadoop to more configuration
+# Variables that point Spark and Hadoop to more configuration
 _CONFIGURED = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME", "SPARK_REMOTE")
 
 
 class OfflineSession:
-    """What `sqlwin explain` asks of a session, as long as no Spark is needed.
+    """The part of a session that `sqlwin explain` needs, without Spark.
 
     Args:
-        settings: settings, as `SET` takes them.
-        most_partitions: of an exchange; None: what a Spark of this machine is started with.
+        settings: Settings, as in `SET`.
+        most_partitions: Maximum partitions of an exchange. None: Spark's default on this machine.
 
     Raises:
-        NeedsSpark: Spark is configured by more than sqlwin's defaults.
+        NeedsSpark: Spark has configuration beyond sqlwin's defaults.
     """
 
     def __init__(self, settings: Mapping[str, str], most_partitions: int | None = None) -> None:
@@ -88,10 +88,10 @@ class OfflineSession:
         analyze: bool = False,
         params: Params | None = None,
     ) -> tuple[QueryDocument, ...]:
-        """As `Session.query_documents`.
+        """Return documents, as `Session.query_documents`.
 
         Raises:
-            NeedsSpark: it cannot be said without Spark, or something is wrong.
+            NeedsSpark: The script needs Spark or is invalid.
         """
         if analyze or params:
             raise NeedsSpark
@@ -99,7 +99,9 @@ class OfflineSession:
         try:
             with deep_trees(sql):
                 return tuple(
-                    each for part in split_script(sql) for each in self._documents(part.text)
+                    document
+                    for part in split_script(sql)
+                    for document in self._documents(part.text)
                 )
         except SqlwinError as error:
             raise NeedsSpark from error
@@ -107,14 +109,14 @@ class OfflineSession:
     def execute(
         self, script: str, file: str | None = None, *, params: Params | None = None
     ) -> list[Result]:
-        """Raises `NeedsSpark`: Spark's own statements are for Spark."""
+        """Raise `NeedsSpark`, because Spark's own statements need Spark."""
         raise NeedsSpark
 
     def results(self, sql: str) -> list[Result]:
-        """What a session gives for a script whose rows this process makes.
+        """Return the results of a script whose rows this process can compute.
 
         Raises:
-            NeedsSpark: Spark makes some of them, or something is wrong.
+            NeedsSpark: Some rows need Spark, or the script is invalid.
         """
         self._config.mask.remember(sql)
         try:
@@ -139,16 +141,16 @@ class OfflineSession:
         if not isinstance(statement, Query):
             return self._prepared(statement)
         options = self._options()
-        found = plan_in_process(statement.ast, text, self._catalog, self._config, options)
-        if found is None:
+        planned = plan_in_process(statement.ast, text, self._catalog, self._config, options)
+        if planned is None:
             raise NeedsSpark
-        plan, here, notes = found
+        plan, here, notes = planned
         rows = RowsHere(here, plan.physical.schema)
         zone = options.time_zone
         return Result(text, "query", here=rows, time_zone=zone, statement_notes=notes)
 
     def _bound(self, text: str) -> str:
-        """Return a statement's text with double quotes rewritten as the settings want them."""
+        """Return a statement's text with double quotes rewritten as settings require."""
         return bind_parameters(text, None, quotes=DoubleQuotes(self._config.double_quotes)).text
 
     def _begun(self, text: str) -> Statement:
@@ -159,7 +161,7 @@ class OfflineSession:
         return statement
 
     def _prepared(self, statement: Statement) -> Result:
-        """What is said of a statement that later ones go by."""
+        """Run a statement that prepares later ones, and return its message."""
         message, notes = "OK", tuple[str, ...]()
         match statement:
             case CreateTable() if statement.as_query is None:
@@ -178,7 +180,7 @@ class OfflineSession:
         return Result(statement.text, "ok", message, statement_notes=notes)
 
     def _explained(self, query: Query) -> QueryDocument:
-        # only here: what shows plans takes its time to import
+        # imported late because rendering plans takes time to import
         from planner.explain.build import query_document
         from planner.explain.document import masked_document
 

@@ -1,4 +1,4 @@
-"""Plans of the current statement, and the DataFrames that carry them out."""
+"""Plans of the current statement and the DataFrames that run them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ from sqlwin.statements.nodes import Insert
 
 
 class _CurrentStatement(threading.local):
-    """What a thread knows of its statement."""
+    """Statement of a thread."""
 
     scan_counts: StatementScanCounts | None = None
     notes: tuple[str, ...] = ()
@@ -67,20 +67,19 @@ class _CurrentStatement(threading.local):
 
 
 class Plans:
-    """The road from a query to its rows: planned, lowered, made a DataFrame.
+    """Planner of a session: from a query to its plan, lowered steps and rows.
 
-    It has what this takes: tables, settings, and where the rows of scans are counted. Threads may
-    run statements at the same time: each has a current statement of its own, and plans it while it
-    holds the lock.
+    Threads may run statements concurrently. Each thread has its own current statement, and holds
+    the lock while planning it.
 
     Attributes:
-        spark: the session.
-        config: the settings.
-        catalog: the tables and views.
-        streams: the streams that were started.
-        activity: the statements that ran or run.
-        lock: held while a statement is planned.
-        last_scan_counts: counts of the statement that was begun last, in whatever thread.
+        spark: Spark session.
+        config: Settings of the session.
+        catalog: Tables and views of the session.
+        streams: Streams that the session started.
+        activity: Records of statements.
+        lock: Lock held while a statement is planned.
+        last_scan_counts: Counts of the statement begun last, in any thread.
     """
 
     def __init__(self, spark: SparkSession, config: Config) -> None:
@@ -97,25 +96,25 @@ class Plans:
 
     @property
     def scan_counts(self) -> StatementScanCounts | None:
-        """Counts of the current statement; None where Spark cannot bring them."""
+        """Counts of the current statement. None where Spark cannot collect them."""
         return self._current.scan_counts
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What there is to say about how the current statement is written."""
+        """Notes about the current statement."""
         return self._current.notes
 
     @property
     def run(self) -> StatementRun | None:
-        """The record of the current statement."""
+        """Execution record of the current statement."""
         return self._current.run
 
     def jobs_run(self) -> AbstractContextManager[None]:
-        """A block in which jobs run: meanwhile other threads may plan."""
+        """Release the lock while jobs run, so that other threads can plan."""
         return self.lock.released()
 
     def begin(self, text: str) -> StatementRun:
-        """A statement begins: its counts are its own. What starts jobs marks them first."""
+        """Begin a statement with counts of its own. Before starting jobs, call `mark_jobs`."""
         run = self._current.run = self.activity.begin(text)
         self.start_statement()
         self._current.notes = ()
@@ -125,20 +124,20 @@ class Plans:
         return run
 
     def mark_jobs(self) -> None:
-        """From here on Spark's UI shows the current statement beside its jobs.
+        """Set the current statement as job description and tag in Spark.
 
-        It takes a dozen calls to Java, which a statement without jobs saves.
+        This takes a dozen calls to Java, so it is skipped for statements without jobs.
         """
         if self.run is not None:
             self.describe_job(self.run.record.text)
             tag_statement(self.spark, self.run.record.tag)
 
     def end(self) -> None:
-        """The current statement is over."""
+        """End the current statement."""
         self._current.run = None
 
     def start_statement(self) -> None:
-        """From here on tables are read anew, in the mode that is set."""
+        """Make the catalog read tables anew, in the runtime mode that is set now."""
         self._start_statement(self.catalog)
 
     def _start_statement(self, catalog: SessionCatalog) -> None:
@@ -147,7 +146,7 @@ class Plans:
         catalog.start_statement(mode, per_split=per_split)
 
     def add_notes(self, notes: Sequence[str]) -> None:
-        """Add notes, each once."""
+        """Add notes, skipping duplicates."""
         self._current.notes = tuple(dict.fromkeys((*self.notes, *notes)))
 
     def plan(
@@ -157,23 +156,23 @@ class Plans:
         sink: tuple[str, bool] | None = None,
         without: frozenset[str] = frozenset(),
     ) -> Plan:
-        """The plan of a query.
+        """Plan a query.
 
         Args:
-            query: its tree.
-            text: its text.
-            sink: the table on top, and whether it is overwritten.
-            without: rules that are left out, beside those that settings leave out.
+            query: Tree of the query.
+            text: Text of the query.
+            sink: Name of the target table, and whether it is overwritten.
+            without: Rules to disable in addition to those that settings disable.
         """
-        (plan,) = self._planned(lambda given: [self._draft(query, text, sink, given)], without)
+        (plan,) = self._planned(lambda options: [self._draft(query, text, sink, options)], without)
         return plan
 
     def plan_here(self, query: exp.Query, text: str) -> tuple[Plan, InProcessStep] | None:
-        """A query's plan, and what computes its rows in this process; None: that takes Spark.
+        """Plan a query for this process, and return its plan and step. None: it needs Spark.
 
-        Spark lists files, reads a footer in a job and analyses SQL several times: longer than it
-        takes to read the slices of a key. So a query over slices is planned over what is known of
-        the session's tables without Spark, where that is sure to give the same.
+        With Spark, planning lists files, reads a footer in a job and analyses SQL several times,
+        which takes longer than reading the slices of a key. So a query over slices is planned from
+        the session tables that are known without Spark, where the result is sure to be the same.
         """
         if is_remote(self.spark) or not self.config.get("sqlwin.materialized.in-process-bytes"):
             return None
@@ -186,25 +185,25 @@ class Plans:
                 return None
             options = self._planner_options(self._known, settings)
             try:
-                found = plan_in_process(query, text, self._known, self.config, options)
+                planned = plan_in_process(query, text, self._known, self.config, options)
             except (NeedsSpark, SqlwinError):
-                return None  # planning it with Spark says what is wrong
-        if found is None:
+                return None  # planning with Spark reports the error
+        if planned is None:
             return None
-        plan, here, notes = found
+        plan, here, notes = planned
         self.add_notes(notes)
         if self.run is not None:
             self.run.planned(plan)
         return plan, here
 
     def _is_known(self, settings: SparkSettings) -> bool:
-        """Whether Spark's settings are those that the planner without Spark stands for."""
+        """Return whether Spark's settings match those that planning without Spark assumes."""
         return is_as_usual(self.spark, settings) and settings.holds(
             "files are local", lambda: is_local_path(resolve(self.spark, "/"))
         )
 
     def plans_together(self, inserts: Sequence[Insert], has_sinks: bool = True) -> list[Plan]:
-        """The plans of INSERTs that run together, with their tables on top or without."""
+        """Plan INSERTs that run together, with or without their sinks."""
 
         def drafts(options: Options) -> Iterator[Draft]:
             for insert in inserts:
@@ -226,35 +225,35 @@ class Plans:
         return plans
 
     def _span(self, name: str) -> AbstractContextManager[None]:
-        """A block on which the current statement spends some of its time."""
+        """Measure a block as part of the current statement's run time."""
         return nullcontext() if self.run is None else self.run.span(name)
 
     # -- from plans to DataFrames --------------------------------------------------------------
 
     @property
     def time_zone(self) -> str:
-        """The session's time zone."""
+        """Session time zone."""
         return settings_of(self.spark).get("spark.sql.session.timeZone")
 
     @property
     def emits_updates(self) -> bool:
-        """Whether settings let windows of streams be emitted more than once."""
+        """Whether settings let streams emit windows more than once."""
         return stream_options(self.config).emits_updates
 
     def is_stream(self, plan: Plan) -> bool:
-        """Whether a plan reads a stream, in the mode that its statement runs in."""
+        """Return whether a plan reads a stream in the statement's runtime mode."""
         return bool(streams_of(plan.physical, self.catalog))
 
     def lower(self, plan: Plan, *, is_whole: bool = False) -> Lowered:
-        """A plan as what runs it.
+        """Lower a plan to what runs it.
 
         Args:
-            plan: the plan.
-            is_whole: whether the text that was planned is the query and nothing more, so that Spark
-                can be given it where no rule changed anything.
+            plan: Plan to lower.
+            is_whole: Whether the planned text is exactly the query, so that Spark can run the text
+                if no rule changed anything.
 
         Raises:
-            SqlwinError: something in it cannot run on a stream.
+            SqlwinError: The plan cannot run as a stream.
         """
         if self.is_stream(plan):
             return self.lower_stream(plan, is_taken=is_whole)
@@ -263,7 +262,7 @@ class Plans:
         return LoweredBatch(plan, lower(plan.physical), self.in_process(plan))
 
     def in_process(self, plan: Plan) -> InProcessStep | None:
-        """What computes the rows of a plan in this process; None: a job does."""
+        """Return the step that computes a plan's rows in this process, None if it takes a job."""
         if is_remote(self.spark):
             return None
         return in_process(plan, self.config, self.time_zone)
@@ -271,12 +270,12 @@ class Plans:
     def lower_stream(
         self, plan: Plan, measuring: Measuring | None = None, *, is_taken: bool = False
     ) -> LoweredStream:
-        """The plan of a query over streams as what runs it, measured or not.
+        """Lower the plan of a streaming query, with or without measurement.
 
         `is_taken` is as in `planner.lowering.stream.steps.lower_stream`.
 
         Raises:
-            SqlwinError: something in it cannot run on a stream.
+            SqlwinError: The plan cannot run as a stream.
         """
         with self.errors_of(plan.sql):
             return lower_query(
@@ -289,16 +288,16 @@ class Plans:
             )
 
     def dataframe(self, lowered: Lowered) -> DataFrame:
-        """The rows of a query that is not an INSERT's; a streaming DataFrame of a stream.
+        """Return the rows of a query outside INSERT, as a streaming DataFrame for a stream.
 
         Raises:
-            SqlwinError: Spark refuses something in it.
+            SqlwinError: Spark refuses the query.
         """
         match lowered:
             case LoweredStream():
                 refuse_remote_streams(self.spark)
                 with self.errors_of(lowered.plans[0].sql), self._span("Spark's analysis"):
-                    # whoever starts it does so without sqlwin
+                    # the user starts this stream through Spark, not through sqlwin
                     options = foreign_options(self.spark, self.config)
                     frame = lowered.dataframe(self.spark, options)
                     return frame if lowered.limit is None else frame.limit(lowered.limit)
@@ -306,10 +305,10 @@ class Plans:
                 return self.batch_rows(lowered).dataframe
 
     def batch_rows(self, lowered: LoweredBatch) -> BatchRows:
-        """The rows of a query that runs as a batch.
+        """Return the rows of a query that runs as a batch.
 
         Raises:
-            SqlwinError: Spark refuses something in it.
+            SqlwinError: Spark refuses the query.
         """
         with self.errors_of(lowered.plan.sql), self._span("Spark's analysis"):
             if lowered.step is None:
@@ -318,31 +317,31 @@ class Plans:
             return batch_rows(self.spark, lowered.step, project, self.execution_options())
 
     def dataframe_later(self, plan: Plan) -> DataFrame:
-        """The rows of a query over files alone, whose statement is over.
+        """Return the rows of a query over files only, after its statement has ended.
 
         Raises:
-            SqlwinError: Spark refuses something in it.
+            SqlwinError: Spark refuses the query.
         """
         with self.lock:
             return self.batch_rows(LoweredBatch(plan, lower(plan.physical))).dataframe
 
     def rows(self, query: exp.Query, text: str, *, is_whole: bool = True) -> DataFrame:
-        """The rows of a query, all the way from its tree."""
+        """Plan, lower and run a query."""
         return self.dataframe(self.lower(self.plan(query, text), is_whole=is_whole))
 
     def execution_options(self) -> ExecutionOptions:
-        """How settings say that plans are carried out."""
+        """Return the options for running plans, from settings."""
         return ExecutionOptions(
             buffer_bytes=int(self.config.get("sqlwin.local.buffer-size")),
             scan_counts=self.scan_counts,
         )
 
     def errors_of(self, text: str) -> StatementErrors:
-        """What translates the errors of a statement, of a block or those that come later."""
+        """Return a translator for errors of a statement, raised in a block or later."""
         return StatementErrors(text, self.catalog, mask=self.config.mask)
 
     def describe_job(self, text: str) -> None:
-        """Spark's UI shows the statement beside its jobs."""
+        """Set a statement as the description of this thread's jobs in Spark's UI."""
         if not is_remote(self.spark):
             name = self.config.get("pipeline.name")
             described = f"{name}: {text}" if name else text
@@ -351,7 +350,7 @@ class Plans:
 
     @contextmanager
     def _marked(self, tag: str, text: str) -> Iterator[None]:
-        """A block whose Spark jobs are those of a statement, whichever is the current one."""
+        """Tag the Spark jobs of a block with a statement, whether or not it is the current one."""
         if is_remote(self.spark):
             yield
             return
@@ -371,7 +370,7 @@ class Plans:
         return self.rows(query, view.text, is_whole=False)
 
     def _apart(self, draft: Draft, insert: Insert) -> str | None:
-        """Why an INSERT, if it is one from a stream, cannot share that with others of its set."""
+        """Return why an INSERT cannot share a stream with others of its set, None if it can."""
         entry = self.catalog.entry(insert.name)
         if self.emits_updates:
             return "the windows of the stream are emitted more than once"
@@ -410,5 +409,5 @@ class Plans:
 
 
 def _is_about(error: SqlwinError, note: str) -> bool:
-    """Whether a note about files says why a column of theirs is not what a query needs."""
+    """Return whether a note about files explains an error about a column."""
     return any(f"`{subject}`" in note for subject in error.subjects)

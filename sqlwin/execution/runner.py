@@ -1,6 +1,6 @@
-"""Carries out one statement.
+"""Execution of single statements.
 
-The private parts that EXPLAIN of Spark's own plan calls were seen in Spark 4.3.
+The private API used for EXPLAIN of Spark's own plan is as of Spark 4.3.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ from sqlwin.result import Result
 from sqlwin.statements import nodes
 from sqlwin.statements.split import words
 
-# What Spark's own EXPLAIN can be asked for
+# Details that Spark's own EXPLAIN accepts
 _SPARK_DETAILS = frozenset({"EXTENDED", "CODEGEN", "COST", "FORMATTED"})
 
 
 class Runner:
-    """Runs statements on a Spark session, with the tables and settings they leave behind."""
+    """Runner of statements on a Spark session, with the session's tables and settings."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
@@ -78,10 +78,10 @@ class Runner:
         self._materialized = MaterializedTables(self.plans)
 
     def run(self, statement: nodes.Statement) -> Result:
-        """Carry out a statement.
+        """Run a statement.
 
         Raises:
-            SqlwinError: it is wrong or fails; positions are those in the statement's text.
+            SqlwinError: The statement is invalid or fails. Positions refer to its text.
         """
         with self.lock, deep_trees(statement.text):
             run = self.plans.begin(statement.text)
@@ -99,7 +99,7 @@ class Runner:
 
     @property
     def rows_scanned(self) -> int:
-        """How many rows the scans of the current statement have read, as far as they have run."""
+        """Number of rows that the scans of the current statement have read so far."""
         counts = self.plans.last_scan_counts
         return 0 if counts is None else counts.rows_read()
 
@@ -120,7 +120,7 @@ class Runner:
             case nodes.CreateTable():
                 return self._create_table(statement)
             case nodes.CreateView():
-                # what is wrong is an error now, not on use
+                # report errors now, not on first use
                 plan = self.plans.plan(statement.ast, statement.text)
                 _check_view_columns(statement, [column.name for column in plan.bound.schema])
                 return _ok(statement, self._definitions.create_view(statement))
@@ -144,7 +144,7 @@ class Runner:
                 return self._show(statement)
 
     def _show(self, statement: nodes.Statement) -> Result:
-        """SHOW and DESCRIBE of what the session keeps; everything else is Spark's."""
+        """Run SHOW and DESCRIBE of the session's objects. Spark runs all others."""
         table: pa.Table | None = None
         mask = self.config.mask
         if isinstance(statement, nodes.ShowCreateTable | nodes.Describe) and statement.options:
@@ -213,15 +213,15 @@ class Runner:
         )
 
     def _store(self, source: ScanSource) -> Store | None:
-        """How this process opens the files of a scan; None: they are on this machine."""
+        """Return how this process opens the files of a scan, None if they are local."""
         if all(is_local_path(file.path) for file in source.files):
             return None
         return store_of_scan(self.plans.spark, source.path)
 
     def _query(self, query: exp.Query, text: str) -> Result:
-        known = self.plans.plan_here(query, text)
-        if known is not None:
-            return self._rows_here(*known)
+        planned_here = self.plans.plan_here(query, text)
+        if planned_here is not None:
+            return self._rows_here(*planned_here)
         self.plans.mark_jobs()
         lowered = self.plans.lower(self.plans.plan(query, text), is_whole=True)
         if isinstance(lowered, LoweredStream):
@@ -242,10 +242,10 @@ class Runner:
         )
 
     def _rows_here(self, plan: Plan, here: InProcessStep) -> Result:
-        """The result of a query whose rows this process computes."""
+        """Return the result of a query whose rows this process computes."""
         source = here.input.source
         beside = None if source.tail is None else self._store(source.tail.files)
-        # Java is asked for the time zone only where an instant is shown in it
+        # Ask Java for the time zone only if the result shows an instant
         has_instants = any(re.search(r"\btimestamp\b", c.type) for c in plan.physical.schema)
         return Result(
             plan.sql,
@@ -270,7 +270,7 @@ class Runner:
         return Result(statement.text, "table", table=table, scan_counts=self.plans.scan_counts)
 
     def _notes(self) -> tuple[str, ...]:
-        """Notes about a query that runs as a batch."""
+        """Return notes about a query that runs as a batch."""
         if self.config.get("execution.runtime-mode") != "streaming":
             return ()
         return ("no table of this query can be read as a stream: it runs as a batch",)
@@ -312,8 +312,8 @@ class Runner:
         )
 
     def _drop(self, statement: nodes.Drop) -> Result:
-        kept = self.catalog.entry(statement.name) is not None
-        if not kept and self._is_known_to_spark(statement.name):
+        is_ours = self.catalog.entry(statement.name) is not None
+        if not is_ours and self._is_known_to_spark(statement.name):
             return self._spark_statement(statement.text)
         self.catalog.drop(statement.name, statement.kind, if_exists=statement.if_exists)
         return _ok(statement, "OK")
@@ -322,7 +322,7 @@ class Runner:
         try:
             return bool(self.spark.catalog.tableExists(".".join(f"`{part}`" for part in name)))
         except PySparkException:
-            return False  # a catalog or database that does not exist holds no table
+            return False  # the catalog or database does not exist
 
     # -- streams -------------------------------------------------------------------------------
 
@@ -335,17 +335,17 @@ class Runner:
         name = f"stream {stream.number} (`{stream.setup.name}`)"
         if failure := stream.failure():
             return _ok(statement, f"{name} has failed: {failure}", (how_to_resume(stream),))
-        others = [f"`{each}`" for each in stream.setup.inserts if each != stream.setup.name]
+        others = [f"`{name}`" for name in stream.setup.inserts if name != stream.setup.name]
         also = f", and with it INSERT INTO {', '.join(others)}" if others else ""
         return _ok(statement, f"{name} is stopped{also}", (how_to_resume(stream),))
 
     # -- settings ------------------------------------------------------------------------------
 
     def set(self, key: str, value: str) -> tuple[str, ...]:
-        """Change a setting; notes about it.
+        """Change a setting and return notes about it.
 
         Raises:
-            SqlwinError: there is no such setting, or the value has no sense.
+            SqlwinError: The setting is unknown, or the value is invalid.
         """
         notes = self.config.set(key, value)
         remember_settings({key: value}, self.config.mask)
@@ -373,7 +373,7 @@ class Runner:
         return _ok(statement, "OK")
 
     def _apply_to_spark(self, key: str) -> None:
-        """Settings that stand for one of Spark's are set there too."""
+        """Set Spark's counterpart of a setting, if it has one."""
         conf, value = self.config.spark_setting(key)
         if conf is None:
             return
@@ -402,12 +402,12 @@ class Runner:
 
 
 def _not_of_streams(text: str) -> AnalysisError:
-    """The error for a query over a stream that only Spark can read, such as its own windows."""
+    """Return the error for a streaming query that only Spark can plan, such as Spark's windows."""
     window = re.search(r"\b(?:session_)?window\s*\(", text, re.IGNORECASE)
     start = window.start() if window else len(text) - len(text.lstrip())
-    found = text[start:].partition("(" if window else "\n")[0]
+    call = text[start:].partition("(" if window else "\n")[0]
     if window:
-        message = f"{found.strip()}() is Spark's, and here no window of a stream"
+        message = f"{call.strip()}() is Spark's, and here no window of a stream"
         way_out = (
             "put windows into FROM: TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))"
         )
@@ -416,17 +416,17 @@ def _not_of_streams(text: str) -> AnalysisError:
         way_out = "write it without them"
     return AnalysisError(
         message,
-        position=Position.at(text, start, len(found.rstrip())),
+        position=Position.at(text, start, len(call.rstrip())),
         sql=text,
         hint=f"{way_out}; {BATCH}",
     )
 
 
 def _spark_plan(rows: DataFrame, mode: str) -> str:
-    """What Spark makes of a query, as its own EXPLAIN prints it."""
+    """Return Spark's plan of a query, as its own EXPLAIN prints it."""
 
     def explained() -> str:
-        # `DataFrame.explain` prints it, among what other threads print meanwhile
+        # `DataFrame.explain` prints to stdout, where other threads may print too
         spark = rows.sparkSession
         if is_remote(spark):
             return str(rows._explain_string(mode=mode))  # type: ignore[operator]
@@ -440,15 +440,15 @@ def _ok(statement: nodes.Statement, message: str, notes: tuple[str, ...] = ()) -
     return Result(statement.text, "ok", message, statement_notes=notes)
 
 
-def _check_view_columns(view: nodes.CreateView, found: Sequence[str]) -> None:
-    """Refuse a list of columns that is not as long as what the view's query yields."""
+def _check_view_columns(view: nodes.CreateView, columns: Sequence[str]) -> None:
+    """Refuse a column list whose length differs from the query's."""
     named = view.columns
-    if named and len(named) != len(found):
+    if named and len(named) != len(columns):
         raise AnalysisError(
             f"the view names {len(named)} column{'s' * (len(named) > 1)}, and its query yields "
-            f"{len(found)}",
-            subjects=(named[-1],) if len(named) > len(found) else (named[0],),
-            hint=f"the query yields {', '.join(found)}",
+            f"{len(columns)}",
+            subjects=(named[-1],) if len(named) > len(columns) else (named[0],),
+            hint=f"the query yields {', '.join(columns)}",
         )
 
 

@@ -1,4 +1,4 @@
-"""INSERT and statement sets: queries whose rows go to tables."""
+"""INSERT and statement sets."""
 
 from __future__ import annotations
 
@@ -44,24 +44,24 @@ from sqlwin.statements.nodes import Insert, StatementSet
 
 
 class Inserts:
-    """Runs INSERTs, one by one or together."""
+    """Runner of INSERTs, alone or together."""
 
     def __init__(self, plans: Plans) -> None:
         self._plans = plans
 
     def _target(self, insert: Insert) -> TableSpec | None:
-        """The session table that an INSERT writes to, or None for Spark's."""
+        """Return the session table of an INSERT, or None for Spark's tables."""
         table = target_of(self._plans.catalog, insert)
         self._add_notes(insert, table)
         return table
 
     def _add_notes(self, insert: Insert, table: TableSpec | None) -> None:
-        """Note the options that an INSERT gives to its table and that do nothing."""
+        """Add a note about table options of an INSERT that have no effect."""
         if table is not None and insert.options is not None:
             self._plans.add_notes(idle_notes(table, [key for key, _ in insert.options.pairs]))
 
     def insert(self, statement: Insert) -> Result:
-        """Run an INSERT; over a stream, start it."""
+        """Run an INSERT. Over a stream, start it."""
         entry = self._plans.catalog.entry(statement.name)
         if isinstance(entry, MaterializedTable):
             done = insert_into_slices(self._plans, statement, entry)
@@ -87,14 +87,14 @@ class Inserts:
         return self._write_alone(statement, fitted, table)
 
     def _fitted(self, statement: Insert, rows: BatchRows, table: TableSpec | None) -> BatchRows:
-        """The rows of an INSERT as its table takes them."""
+        """Fit the rows of an INSERT to its table."""
         if table is None:
             return rows
         with self._plans.errors_of(statement.text):
             return fitted_rows(rows, table, statement.columns, statement.static)
 
     def _write_alone(self, statement: Insert, rows: BatchRows, table: TableSpec | None) -> Result:
-        """Write the rows of an INSERT, which fit; if this thread is interrupted, none are there."""
+        """Write fitted rows. If this thread is interrupted, no row is published."""
         with self._plans.jobs_run():
             result = run_interruptibly(
                 self._plans.spark, lambda: self._write(statement, rows, table)
@@ -102,7 +102,7 @@ class Inserts:
         return replace(result, scan_counts=self._plans.scan_counts)
 
     def _write(self, statement: Insert, rows: BatchRows, table: TableSpec | None) -> Result:
-        """Write the rows of an INSERT, which fit, to its table."""
+        """Write fitted rows to the table."""
         name = ".".join(statement.name)
         with self._plans.errors_of(statement.text):
             if table is not None:
@@ -132,7 +132,7 @@ class Inserts:
     def _start_set(
         self, statement: StatementSet, plans: Sequence[Plan], tables: Sequence[TableSpec | None]
     ) -> list[StartedInsert]:
-        """Start INSERTs from streams: those whose windows share slices as one, others one each."""
+        """Start INSERTs over streams. Those whose windows share slices run as one stream."""
         inserts = statement.inserts
         started: dict[int, StartedInsert] = {}
         groups = shared_stream_groups([plan.physical for plan in plans], self._plans.catalog)
@@ -165,13 +165,13 @@ class Inserts:
         return start_stream(plans, lowered, sink, text)
 
     def run_set(self, statement: StatementSet) -> Result:
-        """All INSERTs of a set; over bounded tables all are checked before the first one runs."""
+        """Run the INSERTs of a set. Over bounded tables, check all before the first one runs."""
         inserts = statement.inserts
         tables = [self._target(insert) for insert in inserts]
         plans = self._plans.plans_together(inserts, has_sinks=False)
         are_streams = [self._plans.is_stream(plan) for plan in plans]
         if all(are_streams):
-            # All are started before the first is waited for
+            # Start all of them before waiting for the first
             started = self._start_set(statement, plans, tables)
             return insert_result(self._plans, statement.text, started)
         if any(are_streams):
@@ -192,35 +192,36 @@ class Inserts:
         meter: Meter | None = None,
         watched: Watched = lambda _: nullcontext(),
     ) -> list[Result]:
-        """INSERTs over bounded tables side by side.
+        """Run INSERTs over bounded tables concurrently.
 
-        What several read is computed when the first of them asks for it; before all of them where a
-        meter counts.
+        Shared partials are computed when the first INSERT reads them, or up front if a meter
+        counts.
 
         Args:
-            inserts: the INSERTs.
-            steps: what makes the rows of each.
-            meter: what counts in them, if anything does.
-            watched: a context for the jobs of an INSERT, by its number; for those of what several
-                share, the number of the first one that reads it.
+            inserts: INSERTs to run.
+            steps: Step that computes the rows of each INSERT.
+            meter: Meter that counts rows, if any.
+            watched: Context for the jobs of an INSERT, by its number. Jobs of shared partials use
+                the number of the first INSERT that reads them.
 
         Raises:
-            SqlwinError: one is wrong, and none has run; or one failed, the hint has the rest.
+            SqlwinError: An INSERT is invalid, and none has run. Or one failed: the hint describes
+                the others.
         """
         plans = self._plans
         tables = [self._target(insert) for insert in inserts]
         targets = [(insert.name, table) for insert, table in zip(inserts, tables, strict=True)]
         queries = [insert.ast for insert in inserts]
         after = dependencies(targets, queries, plans.catalog, partial(resolve, plans.spark))
-        kept = read_by_several(steps)
-        with SharedPartials(kept) as shared:
+        shared_steps = read_by_several(steps)
+        with SharedPartials(shared_steps) as shared:
             rows = [
                 self._insert_rows(insert, step, table, shared, meter)
                 for insert, step, table in zip(inserts, steps, tables, strict=True)
             ]
-            reader = first_reader(steps, kept)
+            reader = first_reader(steps, shared_steps)
             if reader is not None and meter is not None:
-                # so that what it takes is not counted among what an INSERT takes
+                # up front, so that they are not measured as part of an INSERT
                 self._compute(shared, inserts, reader, watched)
 
             def work(number: int) -> Callable[[], Result]:
@@ -242,7 +243,7 @@ class Inserts:
     def _compute(
         self, shared: SharedPartials, inserts: Sequence[Insert], reader: int, watched: Watched
     ) -> None:
-        """Compute what INSERTs share; its error is that of the first reader."""
+        """Compute the shared partials. An error is reported as the first reader's."""
         try:
             with watched(reader), self._plans.jobs_run():
                 shared.compute()
@@ -260,7 +261,7 @@ class Inserts:
         shared: SharedPartials,
         meter: Meter | None,
     ) -> BatchRows:
-        """The rows of an INSERT of a statement set, found to fit its table."""
+        """Return the rows of an INSERT in a statement set, checked against its table."""
         options = replace(self._plans.execution_options(), meter=meter)
         with self._plans.errors_of(insert.text):
             rows = dataframe(self._plans.spark, step, options, shared)
@@ -268,7 +269,7 @@ class Inserts:
 
 
 def _first_failed(outcomes: Sequence[Outcome[Result]]) -> int | None:
-    """The first one that failed by itself; others may have been cancelled because it did."""
+    """Return the INSERT that failed first. Others may have been cancelled because of it."""
     failed = [i for i, outcome in enumerate(outcomes) if outcome.error is not None]
     return next((i for i in failed if not outcomes[i].cancelled), failed[0] if failed else None)
 
@@ -276,7 +277,7 @@ def _first_failed(outcomes: Sequence[Outcome[Result]]) -> int | None:
 def _with_progress(
     failed: int, inserts: Sequence[Insert], outcomes: Sequence[Outcome[Result]]
 ) -> Exception:
-    """The error of an INSERT of a statement set, with what became of the others."""
+    """Return the error of an INSERT in a set, with the progress of the others."""
     error = outcomes[failed].error
     assert error is not None
     if not isinstance(error, SqlwinError):
@@ -284,15 +285,19 @@ def _with_progress(
     names = [".".join(insert.name) for insert in inserts]
     others = [(name, outcomes[i]) for i, name in enumerate(names) if i != failed]
     parts = [
-        _listed([name for name, each in others if each.done], "has", "have", "been written"),
-        _listed([name for name, each in others if each.cancelled], "was", "were", "cancelled"),
-        _listed([name for name, each in others if each.failed], "has", "have", "failed too"),
-        _listed([name for name, each in others if not each.begun], "was", "were", "not begun"),
+        _listed([name for name, outcome in others if outcome.done], "has", "have", "been written"),
+        _listed(
+            [name for name, outcome in others if outcome.cancelled], "was", "were", "cancelled"
+        ),
+        _listed([name for name, outcome in others if outcome.failed], "has", "have", "failed too"),
+        _listed(
+            [name for name, outcome in others if not outcome.begun], "was", "were", "not begun"
+        ),
     ]
-    said = [part for part in parts if part]
-    if said:
+    progress = [part for part in parts if part]
+    if progress:
         place = f"INSERT {failed + 1} of {len(names)} in the statement set failed"
-        note = f"{place} ({names[failed]}): {'; '.join(said)}"
+        note = f"{place} ({names[failed]}): {'; '.join(progress)}"
         error.hint = f"{error.hint}\n  {note}" if error.hint else note
     return error
 

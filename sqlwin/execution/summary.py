@@ -1,4 +1,4 @@
-"""SUMMARIZE: what is in each column, counted in one pass over the rows."""
+"""SUMMARIZE: statistics of each column, computed in one pass over the rows."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from sqlwin.catalog.entries import type_ddl
 from sqlwin.catalog.listings import shown_type
 
 _QUANTILES = (0.25, 0.5, 0.75)
-# Of the quantiles' rank, as DuckDB's are approximate too
+# Accuracy of the quantiles' rank; DuckDB's quantiles are approximate too
 _ACCURACY = 1_000
 _TIMES = (DateType, TimestampType, TimestampNTZType)
 
 
 def summary(rows: DataFrame) -> pa.Table:
-    """A row for each column: how many values and NULLs, distinct ones, range, mean and quantiles.
+    """Return counts of values, NULLs and distinct values, range, mean and quantiles per column.
 
-    Numbers of distinct values and quantiles are approximate. A figure that a type has not is NULL.
+    Distinct counts and quantiles are approximate. A figure that a type does not have is NULL.
     """
     names = [f"c{i}" for i in range(len(rows.columns))]
     plain = rows.toDF(*names)
@@ -40,16 +40,16 @@ def summary(rows: DataFrame) -> pa.Table:
         for figure, applies, value in _FIGURES:
             if applies(type_):
                 counted.append(value(F.col(name)).alias(f"{name}_{figure}"))
-    found = plain.agg(*counted).collect()[0].asDict()
+    figures = plain.agg(*counted).collect()[0].asDict()
     lines = []
     for name, original, type_ in zip(names, rows.columns, types, strict=True):
-        get = {figure: found.get(f"{name}_{figure}") for figure, _, _ in _FIGURES}.get
+        get = {figure: figures.get(f"{name}_{figure}") for figure, _, _ in _FIGURES}.get
         quantiles = get("quantiles") or [None] * len(_QUANTILES)
         values = (
             original,
             shown_type(type_ddl(type_)),
             get("count"),
-            found["rows"] - (get("count") or 0),
+            figures["rows"] - (get("count") or 0),
             get("distinct"),
             get("min"),
             get("max"),
@@ -84,7 +84,7 @@ def _text(value: Column) -> Column:
 
 
 def _rounded(value: Column) -> Column:
-    """Six digits are enough to look at, and a double shows as many as it has."""
+    """Format with six decimals at most, as doubles show many digits that nobody reads."""
     return F.regexp_replace(F.format_string("%.6f", value.cast("double")), r"\.?0+$", "")
 
 
@@ -99,8 +99,8 @@ def _is_ordered(type_: DataType) -> bool:
 
 
 def _quantiles(value: Column) -> Column:
-    found = F.percentile_approx(value, list(_QUANTILES), _ACCURACY)
-    return F.transform(found, _text)
+    quantiles = F.percentile_approx(value, list(_QUANTILES), _ACCURACY)
+    return F.transform(quantiles, _text)
 
 
 _Figure = tuple[str, Callable[[DataType], bool], Callable[[Column], Column]]

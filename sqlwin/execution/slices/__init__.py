@@ -1,1 +1,1 @@
-"""Materialized tables in statements: what they keep, rows that are inserted, options."""
+"""Materialized tables in statements: stored aggregates, inserted rows, options."""

@@ -27,14 +27,14 @@ _ROWS = "rows"
 def insert_into_slices(
     plans: Plans, statement: Insert, entry: MaterializedTable
 ) -> Result | Stream | str:
-    """Put rows into the slices of a materialized table.
+    """Insert rows into the slices of a materialized table.
 
     Returns:
-        What an INSERT of a batch gives; of a stream the stream, which puts the rows of each of its
-        micro-batches there, or why there is nothing to do.
+        For a batch, the INSERT's result. For a stream, the stream that inserts the rows of each
+            micro-batch, or the reason why there is nothing to do.
 
     Raises:
-        SqlwinError: its query is not that of the definition, or its rows cannot be read.
+        SqlwinError: The query does not match the definition, or its rows cannot be read.
     """
     name = ".".join(entry.name)
     _check(statement, entry)
@@ -50,15 +50,15 @@ def insert_into_slices(
     with plans.errors_of(statement.text):
         n_rows = append(rows, into, jobs_run=plans.jobs_run)
     plans.start_statement()
-    said = f"INSERT INTO {name}: {counted(n_rows, 'rows')}"
-    return Result(statement.text, "insert", said, row_count=n_rows)
+    message = f"INSERT INTO {name}: {counted(n_rows, 'rows')}"
+    return Result(statement.text, "insert", message, row_count=n_rows)
 
 
 def _check(statement: Insert, entry: MaterializedTable) -> None:
-    """Check that an INSERT says no more than the definition, but for its table.
+    """Check that the query of an INSERT is the definition, except for the table it reads.
 
     Raises:
-        AnalysisError: it does, or rows of files are what the table keeps.
+        AnalysisError: The query differs, or the table is built from files.
     """
     name = ".".join(entry.name)
     if not entry.definition.is_inserted:
@@ -84,7 +84,7 @@ def _check(statement: Insert, entry: MaterializedTable) -> None:
 
 
 def _form(query: exp.Query) -> str:
-    """The text of a query, whatever it reads and whatever the names are quoted in."""
+    """Return the text of a query with its tables and quoting normalised."""
     query = query.copy()
     for table in list(query.find_all(exp.Table)):
         table.replace(exp.Table(this=exp.to_identifier(_ROWS)))

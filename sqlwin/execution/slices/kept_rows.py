@@ -1,4 +1,4 @@
-"""What a query keeps as slices: its one window aggregation, planned, or why it cannot be kept."""
+"""The window aggregation that a materialized table stores, or why it cannot be stored."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from sqlwin.catalog.entries import Name
 from sqlwin.catalog.materialized import tables_of
 from sqlwin.execution.planning import Plans
 
-# What gives another value each time; what is kept would be one of them
+# Functions that return another value on each call, of which a slice would store one
 _NONDETERMINISTIC = re.compile(
     r"\b(RAND|RANDN|RANDOM|SHUFFLE|UUID|NOW|CURRENT_TIMESTAMP|CURRENT_DATE|CURRENT_TIME|"
     r"LOCALTIMESTAMP|LOCALTIME|PROCTIME|CURRENT_ROW_TIMESTAMP|INPUT_FILE_NAME|"
@@ -38,15 +38,15 @@ _NONDETERMINISTIC = re.compile(
 )
 # A refresh reads the rows, never slices
 READS_SLICES = frozenset({"answer_from_slices"})
-# An INSERT takes rows of whatever Spark reads
+# An INSERT accepts rows from any table that Spark reads
 _READS_FILES = frozenset({"push_local_aggregate_into_scan"})
 
 
 def planned_rows(plans: Plans, name: Name, query: exp.Query, text: str) -> PlannedRows:
-    """A definition over the files that are there now.
+    """Plan a definition over the files that exist now.
 
     Raises:
-        AnalysisError: it cannot be kept.
+        AnalysisError: The query cannot be materialized.
     """
     refuse_nondeterministic(text)
     plan = plans.plan(query, text, without=READS_SLICES)
@@ -70,12 +70,12 @@ def planned_rows(plans: Plans, name: Name, query: exp.Query, text: str) -> Plann
 
 
 def kept_rows(plans: Plans, query: exp.Query, text: str) -> tuple[PlannedRows, exp.Query]:
-    """What a query keeps of whatever table Spark reads, as a batch or as a stream.
+    """Plan what a query stores of a table that Spark reads, as a batch or as a stream.
 
-    The second is the query for the columns of the table that this takes.
+    The second value is the query for the columns of the table that this needs.
 
     Raises:
-        AnalysisError: it cannot be kept.
+        AnalysisError: The query cannot be materialized.
     """
     refuse_nondeterministic(text)
     plan = plans.plan(query, text, without=READS_SLICES | _READS_FILES)
@@ -98,10 +98,10 @@ def kept_rows(plans: Plans, query: exp.Query, text: str) -> tuple[PlannedRows, e
 
 
 def refuse_nondeterministic(text: str) -> None:
-    """Refuse a query with a function that gives another value each time.
+    """Refuse a query with a nondeterministic function.
 
     Raises:
-        AnalysisError: it has one.
+        AnalysisError: The query has one.
     """
     found = _NONDETERMINISTIC.search(_without_strings(text))
     if found is not None:
@@ -127,22 +127,22 @@ def _kept(plans: Plans, plan: Plan) -> tuple[LocalWindowAggregate, LocalForm, Lo
 def _columns(
     node: LocalWindowAggregate, form: LocalForm, found: LocalExpressions
 ) -> dict[str, str]:
-    """For each column that is kept, the one that the local stage calls it."""
+    """Return the local stage's column for each stored column."""
     return {kept: own for own, kept in kept_columns(found, form)} | {SLICE_END: node.slice_end}
 
 
 def _column(name: str) -> exp.Expr:
-    """A column, or a field of one."""
+    """Return a column, or a field of a column."""
     first, *fields = map(identifier, name.split("."))
     column = exp.Column(this=first)
     return exp.Dot.build([column, *fields]) if fields else column
 
 
 def _local_aggregate(plan: Plan) -> LocalWindowAggregate:
-    """The one window aggregate of a plan, before its exchange.
+    """Return the only window aggregate of a plan, before its exchange.
 
     Raises:
-        AnalysisError: there is none, there are several, or something above needs all rows at once.
+        AnalysisError: The plan has none or several, or an operator above needs all rows at once.
     """
     nodes = list(plan.physical.walk())
     for kind, what, word in (
@@ -168,7 +168,7 @@ def _local_aggregate(plan: Plan) -> LocalWindowAggregate:
 
 
 def refusal(plan: Plan, rule: str, otherwise: str) -> str:
-    """Why a rule did not apply."""
+    """Return why a rule did not apply, or `otherwise`."""
     reasons = (entry.reason for entry in plan.trace.entries if entry.rule == rule)
     return next((reason for reason in reasons if reason), otherwise)
 
@@ -178,7 +178,7 @@ def _not_kept(reason: str, words: Sequence[str], hint: str | None = None) -> Sql
 
 
 def _words(reason: str) -> tuple[str, ...]:
-    """What of a query a reason may name: its first words up to a blank, longest first."""
+    """Return words of the query that a reason may start with, longest first."""
     start = reason.partition(" ")[0]
     return (start, start.partition("(")[0])
 

@@ -1,4 +1,4 @@
-"""What CREATE MATERIALIZED TABLE says of old slices: `slices.tiers` and `slices.retention`."""
+"""Options of CREATE MATERIALIZED TABLE for old slices: `slices.tiers`, `slices.retention`."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from sqlwin.config.values import parse_duration
 
 TIERS, RETENTION = "slices.tiers", "slices.retention"
 _TIER = re.compile(r"(?P<width>.+?)(?:\s+for\s+(?P<age>.+))?", re.IGNORECASE)
-# Longer than the units of a setting
+# Units longer than those of settings, in days
 _LONG = {"w": 7, "week": 7, "weeks": 7, "y": 365, "year": 365, "years": 365}
 _LONG_UNIT = re.compile(r"(\d+)\s*([a-z]+)", re.IGNORECASE)
 _EXAMPLE = "'1 min for 7 d, 1 h for 1 y, 1 d'"
 
 
 def rules_of(options: Sequence[tuple[str, str]], form: LocalForm) -> TierRules:
-    """What becomes of old slices.
+    """Return the rules for old slices.
 
     Raises:
-        CatalogError: a value is none, or does not go with the slices.
+        CatalogError: A value is not a duration, or does not fit the slices.
     """
-    given = {key.lower(): value for key, value in options}
-    tiers = _tiers(given[TIERS], form) if TIERS in given else ()
-    if RETENTION not in given:
+    values = {key.lower(): value for key, value in options}
+    tiers = _tiers(values[TIERS], form) if TIERS in values else ()
+    if RETENTION not in values:
         return TierRules(tiers)
-    text = given[RETENTION]
+    text = values[RETENTION]
     retention_us = _duration(RETENTION, text, text)
     if tiers and retention_us <= tiers[-1][1]:
         age = render_duration(tiers[-1][1])
@@ -43,22 +43,22 @@ def rules_of(options: Sequence[tuple[str, str]], form: LocalForm) -> TierRules:
 
 
 def _tiers(text: str, form: LocalForm) -> tuple[tuple[int, int], ...]:
-    """Width and age of each tier but the first."""
+    """Return width and age of each tier but the first."""
     grid = form.grid
     if not isinstance(grid, Tumble):
         raise _wrong(TIERS, text, f"slices of {grid_text(grid)} are not merged")
-    found: list[tuple[int, int | None]] = []
+    tiers: list[tuple[int, int | None]] = []
     for part in text.split(","):
         match = _TIER.fullmatch(part.strip())
         if match is None:
             raise _wrong(TIERS, text, f"it is a list such as {_EXAMPLE}")
         age = match["age"]
         width_us = _duration(TIERS, match["width"], text)
-        found.append((width_us, None if age is None else _duration(TIERS, age, text)))
-    if found[0][0] != grid.size_us:
+        tiers.append((width_us, None if age is None else _duration(TIERS, age, text)))
+    if tiers[0][0] != grid.size_us:
         own = grid_text(grid)
         raise _wrong(TIERS, text, f"the first tier is of the slices that the query needs: {own}")
-    for (width_us, age_us), (wider_us, next_us) in pairwise(found):
+    for (width_us, age_us), (wider_us, next_us) in pairwise(tiers):
         if age_us is None:
             raise _wrong(TIERS, text, "only the last tier goes without FOR")
         shown, wider = render_duration(width_us), render_duration(wider_us)
@@ -70,8 +70,8 @@ def _tiers(text: str, form: LocalForm) -> tuple[tuple[int, int], ...]:
         if next_us is not None and next_us <= age_us:
             ages = render_duration(age_us), render_duration(next_us)
             raise _wrong(TIERS, text, "ages count from now, and {1} is not above {0}".format(*ages))
-    ages_us = [age_us for _, age_us in found[:-1]]
-    widths_us = [width_us for width_us, _ in found[1:]]
+    ages_us = [age_us for _, age_us in tiers[:-1]]
+    widths_us = [width_us for width_us, _ in tiers[1:]]
     return tuple((w, a) for w, a in zip(widths_us, ages_us, strict=True) if a is not None)
 
 

@@ -1,1 +1,1 @@
-"""Streaming queries: started, watched, resumed, stopped."""
+"""Streaming queries: start, watch, resume, stop."""

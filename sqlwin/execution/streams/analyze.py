@@ -1,8 +1,8 @@
-"""EXPLAIN ANALYZE of a stream: it runs for a while, and its figures go into its document.
+"""EXPLAIN ANALYZE of a stream: run it for a while and add the figures to its document.
 
-Rows are counted where they pass: in the local stages and window operators by their own code, at
-other operators by metrics that come with Spark's reports of micro-batches. So the figures are
-those of the micro-batches that were done when the stream was stopped.
+Local stages and window operators count their rows themselves. Other operators report metrics with
+Spark's progress reports of micro-batches. The figures cover the micro-batches completed when the
+stream was stopped.
 """
 
 from __future__ import annotations
@@ -49,20 +49,21 @@ def analyzed_stream(
     seconds: float | None,
     take_interrupt: Callable[[], bool],
 ) -> QueryDocument:
-    """The document of a streaming query with the figures of a run.
+    """Return the document of a streaming query with measurements.
 
-    Ctrl-C ends the run, and the figures are those up to then.
+    Ctrl-C ends the run and keeps the figures so far.
 
     Args:
-        query: the document, as `planner.explain.build.query_document` made it.
-        spark: the session.
-        stream: the stream, which runs already; a text if there is nothing to run.
-        meter: what counts in it.
-        seconds: for how long it runs if its input does not end; None: until Ctrl-C.
-        take_interrupt: whether the user wants it to end, where that is no KeyboardInterrupt.
+        query: Document from `planner.explain.build.query_document`.
+        spark: Spark session.
+        stream: Running stream, or a text if there is nothing to run.
+        meter: Meter of the stream.
+        seconds: Run time if the input does not end. None: until Ctrl-C.
+        take_interrupt: Returns whether the user wants it to end, where Ctrl-C raises no
+            KeyboardInterrupt.
 
     Raises:
-        SqlwinError: it fails, or there is nothing to run.
+        SqlwinError: The stream fails, or there is nothing to run.
     """
     if isinstance(stream, str):
         raise ExecutionError(
@@ -87,14 +88,14 @@ def _run(
     seconds: float | None,
     take_interrupt: Callable[[], bool],
 ) -> StreamEnd:
-    """Let a stream run; what ended it."""
+    """Run a stream and return why it ended."""
     until = None if seconds is None else time.monotonic() + seconds
     try:
         while not stream.wait(_POLL_SECONDS):
             reports.take(stream)
             if take_interrupt():
                 return "interrupt"
-            # one micro-batch at least: the first one takes longer than any other
+            # at least one micro-batch, because the first takes longest
             if until is not None and time.monotonic() >= until and reports.batches:
                 return "time"
     except KeyboardInterrupt as interrupt:
@@ -106,7 +107,7 @@ def _run(
 
 @dataclass(frozen=True)
 class _Batch:
-    """A micro-batch: rows read, seconds, and by operator rows and (partials, bytes) of state."""
+    """A micro-batch: rows read, seconds, and rows and (partials, bytes) of state by operator."""
 
     n_rows: int
     seconds: float
@@ -118,16 +119,16 @@ class _Batch:
 
 @dataclass
 class _Reports:
-    """Spark's reports of micro-batches, of which it keeps the last hundred itself."""
+    """Spark's progress reports. Spark itself keeps only the last hundred."""
 
     n_operators: int
     batches: dict[int, _Batch] = field(default_factory=dict)
 
     def take(self, stream: Stream) -> None:
-        """Add what is new."""
+        """Add the new reports."""
         for progress in stream.query.recentProgress:
             number = int(progress["batchId"])
-            # others report that nothing was to be done
+            # reports without this phase come from idle triggers
             if "addBatch" in progress["durationMs"] and number not in self.batches:
                 self.batches[number] = self._batch(progress, stream)
 
@@ -156,15 +157,15 @@ def _document(
     batches = list(reports.batches.values())
     tree = physical_tree(query)
     measured = _measured(meter.results(), batches, tree.by_id)
-    found = run_figures(spark, tree, measured, seconds)
+    figures = run_figures(spark, tree, measured, seconds)
     return with_analysis(
         query,
         replace(
-            found,
-            rows_out=stream.run.n_rows if found.rows_out is None else found.rows_out,
+            figures,
+            rows_out=stream.run.n_rows if figures.rows_out is None else figures.rows_out,
             stream=StreamAnalysis(
                 ended,
-                _rows_in(found.operators, tree, batches),
+                _rows_in(figures.operators, tree, batches),
                 _micro_batches(batches),
                 tuple(
                     _window_operator(number, status, batches)
@@ -178,32 +179,34 @@ def _document(
 def _measured(
     measured: dict[str, Measured], batches: list[_Batch], operators: Mapping[str, OperatorEntry]
 ) -> dict[str, Measured]:
-    """What was counted by id of the operator, with the rows that only micro-batches report."""
-    found = {label: each for label, each in measured.items() if label}
+    """Return measurements by operator id, adding row counts that only micro-batches report."""
+    by_operator = {label: operator_figures for label, operator_figures in measured.items() if label}
     counted: Counter[str] = Counter()
     for batch in batches:
         counted.update(batch.counted)
     for label, n_rows in counted.items():
-        # tasks also count rows that only carry a watermark, and those of a micro-batch cut short
-        found[label] = replace(found.get(label, Measured()), rows_out=n_rows)
-    for label, each in measured.items():
+        # tasks also count rows that only carry a watermark, and those of interrupted micro-batches
+        by_operator[label] = replace(by_operator.get(label, Measured()), rows_out=n_rows)
+    for label, operator_figures in measured.items():
         if label not in operators or not operators[label].inputs:
             continue
         below = operators[label].inputs[0]
         if operators[label].name.startswith("Local"):
-            _add_scans(found, label, each, operators)
-            # all rows that the operator below emits go into the partials
-            if found.get(below, Measured()).rows_out is None:
-                found[below] = Measured(rows_out=each.rows_in)
-        kept = {k: v for k, v in each.counters.items() if not k.startswith(SOURCE_ROWS)}
-        found[label] = replace(found[label], counters=kept)
-    return found
+            _add_scans(by_operator, label, operator_figures, operators)
+            # the partials contain all rows that the operator below emits
+            if by_operator.get(below, Measured()).rows_out is None:
+                by_operator[below] = Measured(rows_out=operator_figures.rows_in)
+        counters = {
+            k: v for k, v in operator_figures.counters.items() if not k.startswith(SOURCE_ROWS)
+        }
+        by_operator[label] = replace(by_operator[label], counters=counters)
+    return by_operator
 
 
 def _add_scans(
     found: dict[str, Measured], label: str, local: Measured, operators: Mapping[str, OperatorEntry]
 ) -> None:
-    """Rows of the tables below a local stage, where they are as many as its sources."""
+    """Add the row counts of the tables below a local stage if its sources map to them."""
     scans = _scans_below(label, operators)
     by_number = {
         int(name.removeprefix(SOURCE_ROWS)): n_rows
@@ -219,23 +222,27 @@ def _add_scans(
 
 
 def _scans_below(label: str, operators: Mapping[str, OperatorEntry]) -> list[str]:
-    """Tables that a local stage reads with no other window operator in between."""
-    found: list[str] = []
+    """Return the tables that a local stage reads without another window operator in between."""
+    scans: list[str] = []
     for below in operators[label].inputs:
         name = operators[below].name
         if name == "TableSourceScan":
-            found.append(below)
+            scans.append(below)
         elif not name.startswith("Global"):
-            found += _scans_below(below, operators)
-    return found
+            scans += _scans_below(below, operators)
+    return scans
 
 
 def _rows_in(found: Mapping[str, Figures], tree: Tree, batches: list[_Batch]) -> int:
-    """Rows that the tables gave."""
-    scans = [found[each.id].rows_out for each in tree.operators if each.name == "TableSourceScan"]
-    known = [n_rows for n_rows in scans if n_rows is not None]
-    if scans and len(known) == len(scans):
-        return sum(known)
+    """Return the number of rows read from tables."""
+    scans = [
+        found[operator.id].rows_out
+        for operator in tree.operators
+        if operator.name == "TableSourceScan"
+    ]
+    known_rows = [n_rows for n_rows in scans if n_rows is not None]
+    if scans and len(known_rows) == len(scans):
+        return sum(known_rows)
     return sum(batch.n_rows for batch in batches)
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints of streams: where they are, whether a stream may use one, for how many tasks."""
+"""Checkpoints of streams: their directories, who may use them, and rescaling."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ from sqlwin.execution.streams.options import KEY_GROUPS_PER_PARTITION
 
 @dataclass(frozen=True)
 class CheckpointPlace:
-    """Where a stream keeps its checkpoint.
+    """Directory for the checkpoint of a stream.
 
     Attributes:
-        directory: the directory.
-        name: the name that the stream gets, which is that of the directory too where it stays.
-        stays: whether the checkpoint outlives the stream.
-        members: where INSERTs that the stream runs together would keep theirs by themselves.
+        directory: Path of the checkpoint.
+        name: Name of the stream. For a lasting checkpoint, also the last part of its path.
+        stays: Whether the checkpoint outlives the stream.
+        members: Checkpoint paths that the INSERTs of the stream would use on their own.
     """
 
     directory: str
@@ -62,17 +62,17 @@ class CheckpointPlace:
 def temporary_place(name: str, base: str) -> CheckpointPlace:
     """Return a new place for the checkpoint of a stream that cannot be resumed.
 
-    Whoever opens the checkpoint makes its directory.
+    The directory is created when the checkpoint is opened.
 
     Args:
-        name: the stream's.
-        base: a resolved path to have it in.
+        name: Name of the stream.
+        base: Resolved path of the parent directory.
     """
     return CheckpointPlace(f"{base}/.sqlwin-checkpoint-{secrets.token_hex(8)}", _slug(name), False)
 
 
 def remove_checkpoint(files: Files, directory: str) -> None:
-    """Remove a checkpoint that nobody resumes; what cannot be removed is in nobody's way."""
+    """Remove a checkpoint that is not resumed. Failures are ignored."""
     if is_local_path(directory):
         shutil.rmtree(directory, ignore_errors=True)
     else:
@@ -81,27 +81,27 @@ def remove_checkpoint(files: Files, directory: str) -> None:
 
 
 def kept_name(files: Files, base: str, name: str) -> str:
-    """The name by which the checkpoint of a table's stream is there; that of the table if none is.
+    """Return the directory name of a table's existing checkpoint, or a new name if it has none.
 
-    A table is the same in any case, and with the default catalog and database before it or not.
-    Under another directory its stream would begin anew, and write all rows once more.
+    The same table may be spelled in another case, or with the default catalog and database in
+    front. With another directory its stream would start over and write all rows again.
 
     Args:
-        files: the file system.
-        base: the directory of all checkpoints, a resolved path.
-        name: the table as it is spelled now.
+        files: File system of the checkpoints.
+        base: Resolved path of the directory of all checkpoints.
+        name: Table as it is spelled now.
     """
     slug = _slug(name)
     try:
         names = files.names_in(base)
     except (OSError, Py4JError):
-        return slug  # making it says what is wrong
+        return slug  # creating the checkpoint reports the error
     if slug in names:
         return slug
-    known = (each for each in names if _plain(each) == _plain(slug))
+    spellings = (each for each in names if _plain(each) == _plain(slug))
     marks = (FILE, SET_FILE)
-    found = (n for n in known if any(files.exists(f"{base}/{n}/{mark}") for mark in marks))
-    return next(found, slug)
+    existing = (n for n in spellings if any(files.exists(f"{base}/{n}/{mark}") for mark in marks))
+    return next(existing, slug)
 
 
 def lasting_place(
@@ -112,19 +112,19 @@ def lasting_place(
     is_there: Callable[[str], bool] = lambda directory: False,
     is_its_own: Callable[[str], bool] = lambda directory: False,
 ) -> CheckpointPlace:
-    """The directory of a stream of a name.
+    """Return the directory for a stream of a given name.
 
-    Streams of one name have numbered directories. Each gets the one that is of its query, in
-    whatever order they start and whether all of them do.
+    Streams of the same name have numbered directories. Each gets the one of its own query, in
+    whatever order they start and even if only some of them start.
 
     Args:
-        base: the directory of all checkpoints, a resolved path.
-        name: the name.
-        members: the names of INSERTs that the stream runs together, if they would have their own.
-        claim: claims a directory unless a stream that runs keeps its checkpoint there; whether it
-            was to be had.
-        is_there: whether a directory has a checkpoint.
-        is_its_own: whether the checkpoint there is one of just this stream.
+        base: Resolved path of the directory of all checkpoints.
+        name: Name of the stream.
+        members: Names of the INSERTs that the stream runs together, if each could have its own
+            checkpoint.
+        claim: Claims a directory and returns True, unless a running stream uses it.
+        is_there: Returns whether a directory has a checkpoint.
+        is_its_own: Returns whether the checkpoint in a directory belongs to exactly this stream.
     """
     slug = _slug(name)
     alone = dict.fromkeys(f"{base}/{_slug(member)}" for member in members)
@@ -132,10 +132,10 @@ def lasting_place(
     def place(unique: str) -> CheckpointPlace:
         return CheckpointPlace(f"{base}/{unique}", unique, True, tuple(alone))
 
-    kept = [slug]
-    while is_there(f"{base}/{slug}-{len(kept) + 1}"):
-        kept.append(f"{slug}-{len(kept) + 1}")
-    for unique in kept if len(kept) > 1 else ():
+    taken_names = [slug]
+    while is_there(f"{base}/{slug}-{len(taken_names) + 1}"):
+        taken_names.append(f"{slug}-{len(taken_names) + 1}")
+    for unique in taken_names if len(taken_names) > 1 else ():
         directory = f"{base}/{unique}"
         if is_there(directory) and is_its_own(directory) and claim(directory):
             return place(unique)
@@ -146,14 +146,14 @@ def lasting_place(
 
 
 def hold_shared_lock(until: ExitStack, place: CheckpointPlace) -> None:
-    """Hold a shared lock on a checkpoint on a disk of this machine, which keeps it from rescaling.
+    """Hold a shared lock on a local checkpoint, which prevents rescaling.
 
     Args:
-        until: the stream is over when it is closed.
-        place: where the checkpoint is, if it is there already.
+        until: Exit stack that is closed when the stream is over.
+        place: Place of the checkpoint, which may not exist yet.
 
     Raises:
-        ExecutionError: it is being rescaled.
+        ExecutionError: The checkpoint is being rescaled.
     """
     directory = place.directory
     if not (place.stays and is_local_path(directory) and os.path.isdir(directory)):
@@ -173,18 +173,18 @@ def opened_checkpoint(
     text: str,
     mask: Mask,
 ) -> Checkpoint:
-    """The checkpoint of a place, new or one to go on from.
+    """Open the checkpoint at a place, creating or resuming it.
 
     Args:
-        files: the file system that the place is on.
-        place: the place.
-        identity: what the stream computes.
-        options: the parallelism of its state if the checkpoint is new.
-        text: the statement, which an error has for a place.
-        mask: what looks secret.
+        files: File system of the checkpoint.
+        place: Place of the checkpoint.
+        identity: Identity of the stream.
+        options: Options of the stream, which set the parallelism of a new checkpoint.
+        text: Text of the statement, for positions of errors.
+        mask: Mask for secrets.
 
     Raises:
-        SqlwinError: it is another query's, or it cannot be kept there.
+        SqlwinError: The checkpoint belongs to another query, or cannot be stored there.
     """
     try:
         if place.members:
@@ -201,41 +201,46 @@ def opened_checkpoint(
 
 
 def resume_notes(spark: SparkSession, files: Files, checkpoint: Checkpoint) -> list[str]:
-    """What is to be said of a stream that goes on with other SQL; nothing of another one.
+    """Return notes about a stream that resumes with changed SQL, else none.
 
     Raises:
-        SqlwinError: its state cannot be read.
+        SqlwinError: Its state cannot be read.
     """
-    changes = [change for each in checkpoint.resumed for change in each.changes]
+    changes = [change for resumed in checkpoint.resumed for change in resumed.changes]
     if not changes:
         return []
     notes = [f"the checkpoint goes on with other SQL: {'; '.join(changes)}"]
-    changed = [(n, each) for n, each in enumerate(checkpoint.resumed) if each.window is not None]
+    changed = [
+        (n, resumed) for n, resumed in enumerate(checkpoint.resumed) if resumed.window is not None
+    ]
     if changed and committed(files, checkpoint):
         state = open_state(spark, files, checkpoint.directory)
-        for number, each in changed:
+        for number, resumed in changed:
             closed_us = state.operator(number).closed_us
-            if each.window is None or closed_us is None:
+            if resumed.window is None or closed_us is None:
                 continue
-            found = first_whole(each.window, window_of_fields(each.operator.window), closed_us)
-            if found is not None:
-                kept, end = map(clock, found)
+            first = first_whole(
+                resumed.window, window_of_fields(resumed.operator.window), closed_us
+            )
+            if first is not None:
+                start, end = map(clock, first)
                 notes.append(
-                    f"rows before {kept} are not kept: the first window that is whole ends at {end}"
+                    f"rows before {start} are not kept: the first window that is whole "
+                    f"ends at {end}"
                 )
     return notes
 
 
 def rescale_checkpoint(spark: SparkSession, directory: str, partitions: int) -> Rescaled:
-    """Have the stream of a checkpoint go on with another number of tasks.
+    """Change the parallelism of a checkpoint's stream.
 
     Args:
-        spark: the session.
-        directory: that of the checkpoint, as a user writes it.
-        partitions: how many tasks.
+        spark: Spark session.
+        directory: Path of the checkpoint as the user wrote it.
+        partitions: New number of tasks.
 
     Raises:
-        SqlwinError: a stream runs on it, it is none, or it cannot be rescaled.
+        SqlwinError: A stream uses the checkpoint, the directory has none, or rescaling fails.
     """
     refuse_remote_streams(spark)
     path = resolve(spark, directory)
@@ -246,24 +251,24 @@ def rescale_checkpoint(spark: SparkSession, directory: str, partitions: int) -> 
     except OSError as error:
         raise SetupError(f"{path} cannot be read or written: {error.strerror or error}") from error
     except Py4JError as error:
-        # a file system of Hadoop's
+        # an error of a Hadoop file system
         raise SetupError(f"{path} cannot be used: {translate(error).message}") from error
 
 
 def _plain(slug: str) -> str:
-    """The name of a table as the catalog knows it."""
+    """Return the name of a table as the catalog spells it."""
     return ".".join(folded_name(tuple(slug.split("."))))
 
 
 def _slug(name: str) -> str:
-    """A name as that of a directory."""
+    """Return a name as a directory name."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "stream"
 
 
 def _of_statement(error: Exception, directory: str, text: str) -> SqlwinError:
-    """An error about a stream's checkpoint, with the first line of the statement for a place."""
+    """Return an error about a checkpoint, positioned at the first line of the statement."""
     if not isinstance(error, SqlwinError):
-        # a file system of Hadoop's
+        # an error of a Hadoop file system
         cause = translate(error)
         message = f"no checkpoint can be kept in {directory}: {cause.message}"
         error = SetupError(message, hint="SET 'execution.checkpointing.dir' to another directory")

@@ -1,4 +1,4 @@
-"""What makes a stream the same after a restart: its plan and its tables, as text."""
+"""Identity of a stream: its plan and its tables as text."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from runtime.streaming.options import StreamOptions
 from sqlwin.catalog.entries import LoweredWindows, Registered, entry_name
 from sqlwin.execution.lowered import LoweredStream
 
-# Of a plan's text: its parallelism, which a checkpoint keeps itself
+# Parallelism in a plan's text, which the checkpoint stores itself
 _PARALLELISM = re.compile(r", (?:partitions|buckets)=\[\d+\]")
-# and how what INSERTs share is numbered in their set
+# Number of a shared part within its statement set
 _NUMBER = re.compile(r", reuse_id=\[\d+\]")
 
 
-# Connectors whose path is one of a file system
+# Connectors whose path is in a file system
 _OF_PATHS = frozenset({"filesystem", "delta", "iceberg"})
 
 
@@ -37,20 +37,20 @@ def identity_of(
     mask: Mask,
     resolved: Callable[[str], str],
 ) -> Identity:
-    """What has to be the same for a stream to go on from a checkpoint.
+    """Return what must be unchanged for a stream to resume from a checkpoint.
 
     Args:
-        lowered: the stream.
-        options: how it runs; key groups and partitions do not matter.
-        mask: what looks secret, which may change from one start to the next.
-        resolved: the absolute path that a path of a user's stands for.
+        lowered: Lowered stream.
+        options: Options of the stream. Key groups and partitions do not matter.
+        mask: Mask for secrets, which may change between starts.
+        resolved: Returns the absolute path for a path of a user.
     """
     by_spark = [with_rows_by_spark(plan.physical) for plan in lowered.plans]
     identity = Identity(
         plan=plan_text(lowered.plans),
         tables=described_tables(lowered.sources, resolved, [w for _, w in lowered.general_windows]),
         settings={"table.local-time-zone": lowered.time_zone, **_kinds_of_state(lowered, options)},
-        # as they come back from the checkpoint
+        # converted to JSON and back, so that they compare equal to those of the checkpoint
         operators=tuple(operator_of(_json(operator.as_json())) for operator in lowered.kept),
         form=tuple(_json(form_of(plan)) for plan in by_spark),
         sources=tuple(map(without_options, lowered.order_of_sources)),
@@ -63,9 +63,9 @@ def _json(value: Any) -> Any:
 
 
 def _kinds_of_state(lowered: LoweredStream, options: StreamOptions) -> dict[str, str]:
-    """Settings that decide what is kept in state and which sources there are, if they are on.
+    """Return settings that decide about the content of state and the sources, if they are on.
 
-    How long their times are may change from one start to the next.
+    Their durations may change between starts.
     """
     stages = lowered.local_stages
     kinds = {
@@ -81,8 +81,8 @@ def _kinds_of_state(lowered: LoweredStream, options: StreamOptions) -> dict[str,
 
 
 def plan_text(plans: Sequence[Plan]) -> str:
-    """What a stream computes, an operator a line; of several INSERTs one below the other."""
-    # whoever reads the files, the checkpoint is the same
+    """Return the computation of a stream as text, one operator per line, INSERTs in order."""
+    # the identity does not depend on who reads the files
     by_spark = [replace(plan, physical=with_rows_by_spark(plan.physical)) for plan in plans]
     texts = [without_options(_PARALLELISM.sub("", physical_text(plan))) for plan in by_spark]
     if len(texts) == 1:
@@ -96,12 +96,12 @@ def described_tables(
     resolved: Callable[[str], str],
     windows: Sequence[LoweredWindows],
 ) -> dict[str, str]:
-    """What the tables are that a stream reads, by their names.
+    """Return the descriptions of a stream's tables, by name.
 
     Args:
-        entries: the tables; those that are windows of `Session.windows` in the order of `windows`.
-        resolved: the absolute path that a path of a user's stands for.
-        windows: such windows.
+        entries: Tables. Those made by `Session.windows` are in the order of `windows`.
+        resolved: Returns the absolute path for a path of a user.
+        windows: Windows of `Session.windows`.
     """
     tables: dict[str, str] = {}
     lowered = iter(windows)
@@ -117,7 +117,7 @@ def described_tables(
 
 
 def _described(entry: TableSpec | Registered, resolved: Callable[[str], str]) -> str:
-    """What a table is, a line each, without what may change from one start to the next."""
+    """Describe a table in lines, without anything that may change between starts."""
     if isinstance(entry, Registered):
         lines = [f"{f.name} {f.dataType.simpleString()}" for f in entry.dataframe.schema]
         return "\n".join(lines if entry.made_by is None else [entry.made_by.described(), *lines])
@@ -130,7 +130,7 @@ def _described(entry: TableSpec | Registered, resolved: Callable[[str], str]) ->
         lines.append(f"WATERMARK FOR {entry.watermark.column} AS {entry.watermark.expression}")
     path = entry.option_map.get("path")
     if path is not None and entry.connector.lower() in _OF_PATHS:
-        # a path may be relative, and then leads elsewhere from another directory
+        # a relative path means another place after a change of directory
         lines.append(f"{PLACE}{resolved(path)}")
     lines += [f"'{k}' = '{v}'" for k, v in entry.options if not may_differ(k)]
     return "\n".join(lines)

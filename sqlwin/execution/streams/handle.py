@@ -1,4 +1,4 @@
-"""A stream that was started: how it stands, and how it comes to its end."""
+"""Started streams: their state, and how they end."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from sqlwin.execution.streams.options import is_opening
 T = TypeVar("T")
 
 _POLL_SECONDS = 0.1
-# For how long a micro-batch may go on after it was asked to be the last
+# Time that a micro-batch gets to finish after a stop request
 GRACE_SECONDS = 60.0
-# What Spark says where a file of the state is not what it wrote
+# Errors of Spark about a state file with unexpected content
 _STATE_IS_DAMAGED = ("CANNOT_LOAD_STATE_STORE", "ChecksumException")
 
 
 class StreamState(StrEnum):
-    """What has become of a stream."""
+    """State of a stream."""
 
     RUNNING = "running"
     ENDED = "ended"
@@ -50,20 +50,20 @@ class StreamState(StrEnum):
 
 @dataclass(frozen=True)
 class Setup:
-    """How a stream was set up.
+    """Setup of a stream.
 
     Attributes:
-        name: the name it goes by, and its checkpoint's.
-        statement: its text.
-        sink: where its rows go.
-        is_bounded: whether its input ends.
-        closes: whether the windows that are open then are closed.
-        keeps_checkpoint: whether the checkpoint outlives it.
-        source_names: for each window operator, the names of its sources.
-        errors: translates what it fails with.
-        late_table: the table that late rows go to; None: they are dropped.
-        inserts: the tables of INSERTs that it runs together, if there are several; what of
-            `source_names` stands for a window operator then stands for an INSERT.
+        name: Name of the stream and its checkpoint.
+        statement: Text of the statement.
+        sink: Description of the sink.
+        is_bounded: Whether its input ends.
+        closes: Whether the end of input closes windows that are still open.
+        keeps_checkpoint: Whether the checkpoint outlives the stream.
+        source_names: Source names per window operator.
+        errors: Translator of its errors.
+        late_table: Table that receives late rows. None: they are dropped.
+        inserts: Tables of the INSERTs that it runs together, empty if it runs one. If set,
+            `source_names` has an entry per INSERT.
     """
 
     name: str
@@ -79,19 +79,19 @@ class Setup:
 
 
 class Stream:
-    """A stream that was started. One whose input ends is brought to its end by a thread.
+    """A started stream. If its input ends, a thread finishes it.
 
     Attributes:
-        number: its number in the session.
-        setup: how it was set up.
+        number: Number of the stream in the session.
+        setup: Setup of the stream.
         query: Spark's query.
-        run_id: Spark's name of this run.
-        run: how it was started, and how many rows it has written.
-        checkpoint: where it keeps what it needs to resume.
-        tally: what is counted over all of its micro-batches.
-        history: what the last of them reported.
-        begun: when it was started, in seconds since 1970.
-        is_known_over: whether it was seen to be over.
+        run_id: Spark's id of this run.
+        run: Start parameters, and the number of rows written.
+        checkpoint: Checkpoint for resuming it.
+        tally: Counts over all its micro-batches.
+        history: Reports of its latest micro-batches.
+        begun: Start, in seconds since 1970.
+        is_known_over: Whether it has been seen to be over.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Stream:
         self._files = files
         self._has_ended = False
         self._is_stopping = False
-        # Spark was asked to stop it, which interrupts a micro-batch that runs at that moment
+        # Whether Spark was asked to stop it, which interrupts the running micro-batch
         self._was_cut = False
         self.is_known_over = False
         self._error: BaseException | None = None
@@ -131,12 +131,12 @@ class Stream:
             self._thread.start()
 
     def __repr__(self) -> str:
-        """`<Stream 1 totals: running, into print>`."""
+        """Return a text such as `<Stream 1 totals: running, into print>`."""
         return f"<Stream {self.number} {self.setup.name}: {self.state}, into {self.setup.sink}>"
 
     @property
     def state(self) -> StreamState:
-        """What has become of it."""
+        """State of the stream."""
         if self._is_active():
             return StreamState.RUNNING
         if self._failure() is not None:
@@ -144,11 +144,11 @@ class Stream:
         return StreamState.ENDED if self._has_ended else StreamState.STOPPED
 
     def is_starting(self) -> bool:
-        """Whether Spark still opens its sources, for which it may start processes."""
+        """Return whether Spark is still opening its sources, which may start processes."""
         return self._is_active() and is_opening(self.query)
 
     def status(self) -> StreamStatus:
-        """How it stands, as of its last micro-batch."""
+        """Return its status as of the last micro-batch."""
         try:
             progress = list(self.query.recentProgress)
         except PySparkException:
@@ -156,15 +156,18 @@ class Stream:
         return self.history.status_of(progress)
 
     def failure(self) -> str:
-        """What it failed with, in one line; empty if it did not."""
+        """Return its error in one line, empty if it has not failed."""
         error = self._failure()
         return "" if error is None else self._translated(error).message
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait for its end, at most so long; whether it has come.
+        """Wait for its end and return whether it has ended.
+
+        Args:
+            seconds: Maximum time to wait. None: no limit.
 
         Raises:
-            SqlwinError: it failed.
+            SqlwinError: The stream failed.
         """
         until = None if seconds is None else time.monotonic() + seconds
         while self._is_active() or (self._thread is not None and self._thread.is_alive()):
@@ -180,7 +183,7 @@ class Stream:
         return True
 
     def _translated(self, failure: BaseException) -> SqlwinError:
-        """What it failed with, in the user's words; where it is the checkpoint, which."""
+        """Translate its error. Errors about damaged state name the checkpoint."""
         text = f"{failure}\n{getattr(failure, '_stackTrace', '')}"
         directory = self.checkpoint.directory
         if any(sign in text for sign in _STATE_IS_DAMAGED):
@@ -197,19 +200,19 @@ class Stream:
         return self.setup.errors.translated(named_error)
 
     def fail(self, error: BaseException) -> None:
-        """Have it end, for a reason that Spark does not know."""
+        """End the stream with an error that Spark does not know."""
         if not self._is_stopping:
             self._error = self._error or error
             apart(self._cut)
 
     def stop(self, *, at_once: bool = False, grace_s: float = GRACE_SECONDS) -> None:
-        """Stop it when the micro-batch that is running is done, and tidy up.
+        """Stop the stream after the running micro-batch, and clean up.
 
         Args:
-            at_once: without waiting for the micro-batch, if nobody can resume the stream.
-            grace_s: how long the micro-batch is waited for.
+            at_once: Whether to interrupt the micro-batch, if the stream cannot be resumed anyway.
+            grace_s: Maximum seconds to wait for the micro-batch.
         """
-        # The connection of this thread may hold the answer to a call that was interrupted
+        # The connection of this thread may still hold the answer to an interrupted call
         apart(lambda: self._stop(at_once and not self.setup.keeps_checkpoint, grace_s))
 
     def _stop(self, at_once: bool, grace_s: float) -> None:
@@ -225,10 +228,10 @@ class Stream:
         self.clean_up()
 
     def _finish_tables(self) -> None:
-        """Have the tables show what they hold back of committed micro-batches.
+        """Publish the rows of committed micro-batches that tables hold back.
 
         Raises:
-            SqlwinError: one of them cannot; the next run does it.
+            SqlwinError: A table fails. The next run retries.
         """
         with self._finishing:
             try:
@@ -244,10 +247,10 @@ class Stream:
             remove_checkpoint(self._files, self.checkpoint.directory)
 
     def leave(self) -> None:
-        """Have nothing left of it when the process ends, which nobody has stopped it before."""
+        """Stop the stream and remove its temporary files at exit, unless it was stopped already."""
         if self.setup.keeps_checkpoint:
             return
-        # Spark may have ended already, and its stream with it
+        # Spark and its stream may have ended already
         with contextlib.suppress(PySparkException, Py4JError, OSError):
             if self._is_active():
                 self._is_stopping = True
@@ -260,21 +263,21 @@ class Stream:
     def _failure(self) -> BaseException | None:
         if self._is_active():
             return None
-        found: BaseException | None = self.query.exception()
-        # where Spark knows of no failure, what a micro-batch raised was Spark's own interruption
-        found = self._error if found is None else self.run.error or self._error or found
-        # what was interrupted is not committed, and is computed again by the next run
-        if not (self._was_cut and is_interruption(found)):
-            return found
+        failure: BaseException | None = self.query.exception()
+        # without an error from Spark, the micro-batch's error is only Spark's own interruption
+        failure = self._error if failure is None else self.run.error or self._error or failure
+        # an interrupted micro-batch is not committed, so the next run computes it again
+        if not (self._was_cut and is_interruption(failure)):
+            return failure
         return None if is_interruption(self._error) else self._error
 
     def _cut(self) -> None:
-        """Have Spark stop it now."""
+        """Ask Spark to stop it now."""
         self._was_cut = True
         self.query.stop()
 
     def _let_batch_finish(self, grace_s: float) -> None:
-        """Wait until a micro-batch that runs now is done: the next one has hardly begun then."""
+        """Wait for the running micro-batch to finish. The next one has hardly begun by then."""
         before = self._last_batch()
         until = time.monotonic() + grace_s
         while self._is_active() and time.monotonic() < until:
@@ -302,7 +305,7 @@ class Stream:
                 self._has_ended = True
                 self._cut()
         except Exception as error:
-            # whatever it is: nobody else would end the stream
+            # catch everything, because nothing else would end the stream
             if not self._is_stopping:
                 self._error = self._error or error
                 if self.query.isActive:
@@ -310,10 +313,10 @@ class Stream:
 
     @contextlib.contextmanager
     def _writing_the_end(self) -> Iterator[None]:
-        """What goes wrong in the block is about the checkpoint.
+        """Report errors of a block as errors about the checkpoint.
 
         Raises:
-            ExecutionError: the file system, this machine's or one of Hadoop's, takes no file.
+            ExecutionError: The local or Hadoop file system does not accept the file.
         """
         try:
             yield
@@ -325,10 +328,10 @@ class Stream:
             ) from error
 
     def _use_up_input(self, end_was_sent: bool = False) -> None:
-        """Wait until all that the sources have is processed and committed.
+        """Wait until all input is processed and committed.
 
-        Spark says when no micro-batch is due. On processing time one always is: then
-        those that read nothing say so.
+        Spark reports when no micro-batch is due. On processing time one is always due, so look for
+        micro-batches that read nothing.
         """
         n_operators = len(self.setup.source_names)
         watch = InputWatch(self.query, n_operators if end_was_sent and n_operators else None)
@@ -346,13 +349,13 @@ class Stream:
         try:
             self.query.processAllAvailable()
         except Exception as error:
-            # on processing time it may still wait when all is done
+            # on processing time it may still wait after the end
             if not self._has_ended:
                 self._error = self._error or error
 
 
 def apart(action: Callable[[], T]) -> T:
-    """Do something on a thread of its own, which talks to Spark on a connection of its own."""
+    """Run an action on its own thread, which has its own connection to Spark."""
     with ThreadPoolExecutor(max_workers=1) as thread:
         return thread.submit(action).result()
 
@@ -361,15 +364,15 @@ def apart(action: Callable[[], T]) -> T:
 
 
 class InputWatch:
-    """Asks of a stream, again and again, whether its input is used up.
+    """Watch for the end of a stream's input.
 
-    Of each report that Spark keeps, the last hundred by itself, Python fetches the whole text in
-    calls of its own. So they are fetched when there is one that may say it, and not each time.
+    Fetching all of Spark's reports (it keeps a hundred) transfers each text in separate calls. So
+    they are fetched only when the last one may show the end.
 
     Args:
-        query: the stream.
-        n_operators: of how many window operators the end of the input, which was sent, has to have
-            closed the windows; None: none was sent.
+        query: Stream to watch.
+        n_operators: Number of window operators that must have closed their windows after the end of
+            input was sent. None: it was not sent.
     """
 
     def __init__(self, query: StreamingQuery, n_operators: int | None = None) -> None:
@@ -379,7 +382,7 @@ class InputWatch:
         self._seen: tuple[int, str] | None = None
 
     def is_used_up(self) -> bool:
-        """Whether micro-batches since it was made have read, or closed, all that there was."""
+        """Return whether micro-batches since the watch began have read or closed everything."""
         last = self._query.lastProgress
         if last is None or report_key(last) == self._seen:
             return False
@@ -390,22 +393,22 @@ class InputWatch:
 
 
 def has_used_up(progress: Sequence[Mapping[str, Any]], since: object) -> bool:
-    """Whether the micro-batches after `since` have read all that there was.
+    """Return whether the micro-batches after `since` have read all input.
 
-    Of a run that has just begun the first one may be that of an earlier run, computed again; so
-    it takes a second one that reads nothing.
+    The first micro-batch of a run may be a repetition from the previous run, so a second one has to
+    read nothing too.
     """
-    batches = [report_key(each) for each in progress]
+    batches = [report_key(report) for report in progress]
     new = progress[batches.index(since) + 1 :] if since in batches else progress
     return len(new) > 1 and not _has_read(new[-1])
 
 
 def report_key(progress: Mapping[str, Any] | None) -> tuple[int, str] | None:
-    """What tells a report of a micro-batch from those of others."""
+    """Return the key that identifies a micro-batch report."""
     return None if progress is None else (progress["batchId"], progress["timestamp"])
 
 
 def _has_read(progress: Mapping[str, Any]) -> bool:
-    """Whether a micro-batch has read something."""
-    sources = (each for each in progress["sources"] if not is_heartbeat(each))
-    return any(each["startOffset"] != each["endOffset"] for each in sources)
+    """Return whether a micro-batch read something."""
+    sources = (source for source in progress["sources"] if not is_heartbeat(source))
+    return any(source["startOffset"] != source["endOffset"] for source in sources)

@@ -1,6 +1,6 @@
-"""What the micro-batches of a stream reported, the last ones: taken as Spark's reports come in.
+"""History of a stream's latest micro-batches, filled from Spark's reports as they arrive.
 
-Spark keeps its last hundred reports too, but hands all of them over again whenever it is asked.
+Spark keeps its last hundred reports too, but transfers all of them on each request.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from runtime.streaming.status import (
     stream_status,
 )
 
-# Points of the charts: half an hour of a stream with a micro-batch a second
+# Points in charts: half an hour of a stream with one micro-batch per second
 _MOST_POINTS = 1_800
-# What Spark does in a micro-batch, by its names, in words
+# Names of Spark's phases of a micro-batch, and words for them
 PHASES = {
     "addBatch": "computing",
     "queryPlanning": "planning",
@@ -40,20 +40,20 @@ PHASES = {
 
 @dataclass(frozen=True)
 class BatchPoint:
-    """A micro-batch, and where the stream stood after it.
+    """A micro-batch and the stream's figures after it.
 
     Attributes:
-        batch: its number.
-        at: when it ended, in seconds since 1970.
-        seconds: how long it took.
-        phases: seconds by what they were spent on.
-        rows_in: rows that it read.
-        rows_out: rows written in this run by then; None if the sink does not count them.
-        late: rows in this run by then that came when all their windows had closed.
-        without_time: rows in this run by then that have no time.
-        state_rows: partials in state.
-        state_bytes: their size.
-        watermark_us: the watermark of the operator that is furthest behind.
+        batch: Number of the micro-batch.
+        at: End, in seconds since 1970.
+        seconds: Duration.
+        phases: Seconds per phase.
+        rows_in: Rows read.
+        rows_out: Rows written so far in this run. None if the sink does not count them.
+        late: Late rows so far in this run.
+        without_time: Rows without a time so far in this run.
+        state_rows: Partials in state.
+        state_bytes: Size of the partials.
+        watermark_us: Watermark of the operator that is furthest behind.
     """
 
     batch: int
@@ -71,13 +71,13 @@ class BatchPoint:
 
 @dataclass(frozen=True)
 class Totals:
-    """What is added up over all micro-batches of a run.
+    """Sums over all micro-batches of a run.
 
     Attributes:
-        rows_in: rows read.
-        batches: how many micro-batches there were.
-        seconds: how long they took.
-        phases: seconds by what they were spent on.
+        rows_in: Rows read.
+        batches: Number of micro-batches.
+        seconds: Total duration.
+        phases: Seconds per phase.
     """
 
     rows_in: int = 0
@@ -87,13 +87,13 @@ class Totals:
 
 
 class History:
-    """The last micro-batches of a run, and the sums over all of them.
+    """Latest micro-batches of a run, and sums over all of them.
 
     Args:
-        source_names: for each window operator, the names of its sources.
-        run: how the stream was started, and how many rows it has written.
-        tally: what is counted over the run; it takes every report too.
-        end_of_input: the directory of the source that says that the input has ended.
+        source_names: Source names per window operator.
+        run: Start parameters of the stream, and the number of rows written.
+        tally: Counts over the run, which receive every report too.
+        end_of_input: Directory of the source that signals the end of input.
     """
 
     def __init__(
@@ -113,12 +113,12 @@ class History:
         self._status = StreamStatus()
 
     def take(self, progress: Mapping[str, Any]) -> None:
-        """Add a report of Spark's; one that was added already is left out."""
+        """Add a report of Spark. Duplicates are ignored."""
         self._tally.take(progress)
         status = self.status_of([progress])
         batch = int(progress["batchId"])
         with self._lock:
-            # what says that nothing was to be done has the operators of the last one still
+            # a report without work lists no operators: keep those of the last one
             if not status.operators and self._status.operators:
                 status = replace(status, operators=self._status.operators)
             self._status = status
@@ -154,17 +154,17 @@ class History:
             )
 
     def status_of(self, progress: Sequence[Mapping[str, Any]]) -> StreamStatus:
-        """How the stream stood after the last of some reports."""
+        """Return the stream's status after the last of the reports."""
         return stream_status(
             progress, self._source_names, self._tally, self._run.reads, self._run.incomplete
         )
 
     def is_own(self, source: Mapping[str, Any]) -> bool:
-        """Whether a source brings control messages alone."""
+        """Return whether a source carries only control messages."""
         return self._end_of_input in str(source["description"]) or is_heartbeat(source)
 
     def seen(self) -> tuple[StreamStatus, Totals, tuple[BatchPoint, ...]]:
-        """How the stream stands, the sums, and the last micro-batches, oldest first."""
+        """Return the status, the sums and the latest micro-batches, oldest first."""
         with self._lock:
             points = tuple(self._points)
             batches = [(point.at - point.seconds, point.seconds, point.rows_in) for point in points]
@@ -173,7 +173,7 @@ class History:
 
 
 def phases_of(progress: Mapping[str, Any]) -> dict[str, float]:
-    """Seconds of a micro-batch by what they were spent on."""
+    """Return the seconds of a micro-batch per phase."""
     phases: dict[str, float] = {}
     for name, word in PHASES.items():
         if name in progress["durationMs"]:

@@ -1,4 +1,4 @@
-"""What settings say of a stream that is started now."""
+"""Options of a new stream, from settings."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ from runtime.streaming.options import StreamOptions
 from sqlwin.catalog.entries import Registered
 from sqlwin.config.config import Config
 
-# Groups of keys for each task. The windows of one are in memory at a time; but each takes some
-# milliseconds of every micro-batch, however few rows it has.
+# Key groups per task. A task holds the windows of one key group in memory at a time, but each key
+# group costs milliseconds per micro-batch, even if it has few rows.
 KEY_GROUPS_PER_PARTITION = 2
 
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
-# Spark sends rows to Python in batches of so many at most, or of 64 MB. Those that it takes by
-# itself are small for what is done with each, so they are larger here unless they are set.
+# Maximum rows in a batch that Spark sends to Python, besides the limit of 64 MB. Spark's default is
+# small for the work per batch, so it is raised unless it is set.
 _ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _SPARKS_ARROW_ROWS = "10000"
 _OUR_ARROW_ROWS = "100000"
 _SPARKS_ARROW_BYTES = "64m"
-# By itself Spark writes its log of offsets and its state through Hadoop's FileContext. On a disk of
-# this machine that starts a process (readlink, chmod) some thirty times a micro-batch, which is
-# more than the rest of a small one takes. FileSystem does not ask for links; but where there is a
-# file already it leaves that: no task may run twice, and what a run that was killed has left of
-# the state is removed before (`runtime.streaming.damage.uncommitted_state`).
+# By default Spark writes its offset log and state through Hadoop's FileContext. On a local disk
+# this starts about thirty processes per micro-batch (readlink, chmod), more than the rest of a
+# small micro-batch costs. FileSystem does not resolve links, but does not replace existing files
+# either: no task may run twice, and what a killed run left of the state is removed first
+# (`runtime.streaming.damage.uncommitted_state`).
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _LOCAL_FILE_MANAGER = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
 
-# What Spark says of a stream before it looks for its first rows
+# Spark's status message while it prepares a stream
 _INITIALIZING = "Initializing"
-# For so long a start waits for the sources of its stream; a source in Python is a process that
-# takes longer, and goes by none of these settings
+# Maximum seconds to wait for a stream's sources. A source in Python takes longer, since it is a
+# process, but does not depend on these settings.
 _OPENED_SECONDS = 2.0
 _POLL_SECONDS = 0.005
 
 
 def stream_options(config: Config, partitions: int = 1) -> StreamOptions:
-    """The options of a stream of this parallelism."""
+    """Return the options of a stream with a given parallelism."""
     get = config.get
     return StreamOptions(
         key_groups=int(get("sqlwin.state.key-groups") or partitions * KEY_GROUPS_PER_PARTITION),
@@ -66,7 +66,7 @@ def stream_options(config: Config, partitions: int = 1) -> StreamOptions:
 
 
 def planned_options(spark: SparkSession, config: Config) -> StreamOptions:
-    """The options of a stream that sqlwin would start now, without a checkpoint."""
+    """Return the options of a stream that would start now without a checkpoint."""
     chosen = config.get("sqlwin.exchange.partitions")
     if not chosen and config.is_set("parallelism.default"):
         chosen = str(spark.conf.get("spark.sql.shuffle.partitions"))
@@ -74,22 +74,22 @@ def planned_options(spark: SparkSession, config: Config) -> StreamOptions:
 
 
 def foreign_options(spark: SparkSession, config: Config) -> StreamOptions:
-    """The options of a stream that is started now, for whoever starts it without sqlwin."""
-    # then Spark goes by its own setting, as it is at that time
+    """Return the options of a stream that the user starts through Spark."""
+    # Spark then uses its own setting at that time
     partitions = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
     return replace(stream_options(config, partitions), fixes_partitions=False)
 
 
 def trigger_us(config: Config, sources: Sequence[TableSpec | Registered]) -> int:
-    """Time between micro-batches: what is set, else how often directories are looked at."""
+    """Return the time between micro-batches: as set, else how often directories are listed."""
     if config.is_set("execution.checkpointing.interval"):
         return int(config.get("execution.checkpointing.interval"))
     intervals = [
         monitor_interval_us(spec) if isinstance(spec, TableSpec) else None for spec in sources
     ]
-    known = [interval for interval in intervals if interval is not None]
-    if known and len(known) == len(intervals):
-        return min(known)
+    polls = [interval for interval in intervals if interval is not None]
+    if polls and len(polls) == len(intervals):
+        return min(polls)
     return int(config.get("execution.checkpointing.interval"))
 
 
@@ -104,15 +104,15 @@ def _fire_rule(config: Config, kind: str) -> FireRule | None:
 def stream_settings(
     conf: RuntimeConfig, partitions: int, *, is_local: bool = False
 ) -> Iterator[None]:
-    """The settings that Spark takes over from its session when a stream is started in the block.
+    """Set Spark's session settings for a stream that is started in the block.
 
-    Spark takes most of them at the start, and those by which a source of files writes its log when
-    it opens the source, a moment later; see `await_sources`.
+    Spark reads most of them at the start, but those for the log of a file source only when it opens
+    the source a moment later; see `await_sources`.
 
     Args:
-        conf: the session's settings, which are afterwards as they were.
-        partitions: the parallelism of the stream's state.
-        is_local: whether the checkpoint is on a disk of this machine, where all tasks run.
+        conf: Settings of the session, restored at the end.
+        partitions: Parallelism of the stream's state.
+        is_local: Whether the checkpoint is on the local disk, where all tasks run.
     """
     chosen = {_SHUFFLE_PARTITIONS: str(partitions)}
     if conf.get(_ARROW_ROWS) == _SPARKS_ARROW_ROWS:
@@ -135,12 +135,12 @@ def stream_settings(
 
 
 def is_opening(query: StreamingQuery) -> bool:
-    """Whether Spark still opens a stream's sources, for which it may start processes."""
+    """Return whether Spark is still opening a stream's sources, which may start processes."""
     return query.isActive and str(query.status["message"]).startswith(_INITIALIZING)
 
 
 def await_sources(query: StreamingQuery, at_most_s: float = _OPENED_SECONDS) -> None:
-    """Wait until Spark has opened a stream's sources, for some time at most."""
+    """Wait until Spark has opened a stream's sources, for `at_most_s` seconds at most."""
     until = time.monotonic() + at_most_s
     while is_opening(query) and time.monotonic() < until:
         time.sleep(_POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""The streams of a session, by number and name: what STOP STREAM finds."""
+"""Streams of a session, by number and name."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ _POLL_SECONDS = 0.05
 
 
 class Streams:
-    """The streams of a session, by number."""
+    """Streams of a session, by number."""
 
     def __init__(self) -> None:
         self._streams: dict[int, Stream] = {}
         self._numbers = count(1)
-        # directories of checkpoints, of streams that are being started
+        # checkpoint directories of streams that are being started
         self._claimed: set[str] = set()
         with _all_streams_lock:
             _all_streams.add(self)
 
     def __repr__(self) -> str:
-        """The streams, in one line each."""
+        """Return the streams, one per line."""
         return "\n".join(map(repr, self.all())) or "<no streams>"
 
     def next_number(self) -> int:
-        """A number for a new stream."""
+        """Return the number for a new stream."""
         return next(self._numbers)
 
     def add(self, stream: Stream) -> None:
-        """Keep a stream that was started."""
+        """Add a started stream."""
         self._streams[stream.number] = stream
 
     def all(self) -> list[Stream]:
-        """All streams, those that are over too."""
+        """Return all streams, including those that are over."""
         return list(self._streams.values())
 
     def await_starts(self, at_most_s: float = START_SECONDS) -> None:
-        """Wait until no stream is opening its sources any more, for some time at most.
+        """Wait until no stream is opening its sources, for `at_most_s` seconds at most.
 
-        For a source in Python Spark starts a process, which is given up if it does not answer
-        within 10 s: too little on a busy machine where several of them start at once.
+        Spark starts a process for a source in Python and gives up if it does not answer within 10
+        s. On a busy machine that is too short when several start at once.
         """
         until = time.monotonic() + at_most_s
         for stream in self.all():
@@ -56,17 +56,17 @@ class Streams:
                 time.sleep(_POLL_SECONDS)
 
     def running(self) -> list[Stream]:
-        """The streams that run."""
+        """Return the running streams."""
         return [stream for stream in self.all() if stream.state is StreamState.RUNNING]
 
     @property
     def may_run(self) -> bool:
-        """Whether one may be running: Spark is not asked, so that a signal handler can ask."""
+        """Whether a stream may be running. Safe in signal handlers, since it does not ask Spark."""
         return any(not stream.is_known_over for stream in self.all())
 
     @contextmanager
     def starting(self) -> Iterator[None]:
-        """A block in which a stream is started: what is claimed in it is let go at its end."""
+        """Release the claims of the block at its end. Streams are started in such a block."""
         try:
             yield
         finally:
@@ -76,11 +76,11 @@ class Streams:
         """Claim a directory for the checkpoint of a stream that is being started.
 
         Returns:
-            Whether it was to be had: no stream of this process, of whatever session, keeps its
-            checkpoint there.
+            Whether the claim succeeded: no stream of any session in this process uses the
+                directory.
         """
         with _all_streams_lock:
-            if any(each._has_checkpoint(directory) for each in _all_streams):
+            if any(streams._has_checkpoint(directory) for streams in _all_streams):
                 return False
             self._claimed.add(directory)
             return True
@@ -92,10 +92,10 @@ class Streams:
         )
 
     def find(self, name: str) -> Stream:
-        """The stream of a number or a name; of a name the last one.
+        """Return the stream with a number or a name, the latest one for a name.
 
         Raises:
-            CatalogError: there is none.
+            CatalogError: There is no such stream.
         """
         for stream in reversed(self.all()):
             if name in (str(stream.number), stream.setup.name):
@@ -103,8 +103,8 @@ class Streams:
         for stream in reversed(self.all()):
             if name in stream.setup.inserts:
                 return stream
-        known = [stream.setup.name for stream in self.all()]
-        close = nearest(name, known)
+        names = [stream.setup.name for stream in self.all()]
+        close = nearest(name, names)
         raise CatalogError(
             f"there is no stream `{name}`",
             subjects=(name,),
@@ -112,10 +112,10 @@ class Streams:
         )
 
     def stop_all(self) -> list[Stream]:
-        """Stop all that run; these."""
+        """Stop all running streams and return them."""
         running = self.running()
         with ExitStack() as stopping:
-            # whatever one of them fails with, the others are stopped too
+            # an error of one stream must not keep the others running
             for stream in reversed(running):
                 stopping.callback(stream.stop)
         for stream in self.all():
@@ -123,14 +123,14 @@ class Streams:
         return running
 
 
-# Those of all sessions of this process: two streams on one checkpoint would stop each other
+# Streams of all sessions of this process: two streams on one checkpoint would stop each other
 _all_streams: WeakSet[Streams] = WeakSet()
 _all_streams_lock = threading.Lock()
 
 
 @atexit.register
 def leave_streams() -> None:
-    """Remove the temporary checkpoints of sessions that nobody has closed: the process ends."""
+    """Remove temporary checkpoints at exit, for sessions that were not closed."""
     for session in list(_all_streams):
         for stream in session.all():
             stream.leave()

@@ -1,7 +1,7 @@
-"""Spark's reports of micro-batches, as they come.
+"""Listener for Spark's reports of micro-batches.
 
-Private API, seen in Spark 4.3: `PythonStreamingQueryListener`, and what PySpark wraps it in. Where
-one is missing, PySpark reads reports over field by field.
+Private API, as of Spark 4.3: `PythonStreamingQueryListener` and PySpark's wrapper for it. Without
+either, PySpark transfers reports field by field.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from sqlwin.execution.streams.history import History
 
 
 def take_reports(spark: SparkSession, run_id: str, history: History) -> None:
-    """Add every micro-batch of a run to its history: Spark itself keeps the last hundred reports.
+    """Add every micro-batch of a run to its history, as Spark keeps only a hundred reports.
 
-    There is one listener for all sessions and streams, and it keeps no history alive.
+    All sessions and streams share one listener, which does not keep histories alive.
     """
     listener = _listeners.get(spark)
     if listener is None:
@@ -32,16 +32,16 @@ def take_reports(spark: SparkSession, run_id: str, history: History) -> None:
 
 
 class _OfProgress:
-    """What is called by Spark, and does nothing but at the end of a micro-batch."""
+    """Listener methods that do nothing. Subclasses handle the end of a micro-batch."""
 
     def onQueryStarted(self, event: Any) -> None:
-        """Called by Spark."""
+        """Ignore the event."""
 
     def onQueryIdle(self, event: Any) -> None:
-        """Called by Spark."""
+        """Ignore the event."""
 
     def onQueryTerminated(self, event: Any) -> None:
-        """Called by Spark."""
+        """Ignore the event."""
 
 
 class _Listener(_OfProgress, StreamingQueryListener):
@@ -52,12 +52,12 @@ class _Listener(_OfProgress, StreamingQueryListener):
 
     @property
     def _jlistener(self) -> Any:
-        """What PySpark gives to Spark, once it is ready to be called."""
+        """Java object that PySpark registers with Spark."""
         wrapped = unless_missing("reports as one text", lambda: _wrapped(self), None)
         return super()._jlistener if wrapped is None else wrapped
 
     def onQueryProgress(self, event: Any) -> None:
-        """Called by PySpark after each micro-batch."""
+        """Handle the report of a micro-batch."""
         self.take(event.progress)
 
     def take(self, progress: Mapping[str, Any]) -> None:
@@ -68,27 +68,27 @@ class _Listener(_OfProgress, StreamingQueryListener):
 
 
 def _wrapped(listener: _Listener) -> Any:
-    """A listener of Spark's that hands reports to one of ours."""
+    """Return a Spark listener that passes reports to one of ours."""
     jvm: Any = SparkContext._jvm
     return jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(InJava(listener))
 
 
 class InJava(_OfProgress):
-    """What Spark calls: it takes a report as one text.
+    """Java listener that transfers a report as one text.
 
-    PySpark takes it field by field: some 750 calls to the JVM for each micro-batch.
+    PySpark transfers it field by field, with about 750 calls to the JVM per micro-batch.
     """
 
     def __init__(self, listener: _Listener) -> None:
         self._listener = listener
 
     def onQueryProgress(self, event: Any) -> None:
-        """Called by Spark after each micro-batch."""
+        """Pass on the report of a micro-batch."""
         text = event.progress().json()
         self._listener.take(StreamingQueryProgress.fromJson(json.loads(text)))
 
     class Java:
-        """The interface, for py4j."""
+        """Java interface, for py4j."""
 
         implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
 

@@ -1,4 +1,4 @@
-"""What statements over streams give."""
+"""Results of statements over streams."""
 
 from __future__ import annotations
 
@@ -24,16 +24,15 @@ from sqlwin.execution.streams.start import start_stream
 from sqlwin.execution.streams.status import status_line
 from sqlwin.result import OpenStream, Result
 
-# What rows of a micro-batch are ordered by for whoever looks at them
+# Columns by which the rows of a micro-batch are ordered for display
 _WINDOW_COLUMNS = ("window_end", "window_start")
 
 
 class StreamQuery:
-    """A SELECT over streams: a stream is started each time its rows are asked for.
+    """A SELECT over streams. Requesting its rows starts a stream.
 
-    What runs is what the statement was lowered to. Only if other statements have run since, or
-    tables have changed, the query is planned and lowered again: it then reads the tables that
-    there are now, under the settings of now.
+    The stream runs the plan of the statement. If other statements have run or tables have changed
+    since, the query is planned again, with the current tables and settings.
     """
 
     def __init__(self, plans: Plans, lowered: LoweredStream, query: exp.Query, text: str) -> None:
@@ -46,10 +45,10 @@ class StreamQuery:
         self._started: list[Stream] = []
 
     def start(self, take: Take) -> Stream | str:
-        """Start a stream whose rows go to a function; or why there is nothing to do.
+        """Start a stream that passes its rows to a function, or return why there is nothing to do.
 
         Raises:
-            SqlwinError: it cannot be started.
+            SqlwinError: The stream cannot be started.
         """
         sink = TakeRows(lambda table: take(table if self._lowered.order else by_window(table)))
         with self._plans.lock:
@@ -67,16 +66,16 @@ class StreamQuery:
         return stream
 
     def _marked(self) -> AbstractContextManager[None]:
-        """A block whose Spark jobs are those of the statement, whichever was begun since."""
+        """Tag the Spark jobs of a block as the statement's, even if another one has begun."""
         run = self._run
         return nullcontext() if run is None else run.marking(run.record.tag, run.record.text)
 
     def status(self) -> str | None:
-        """How the last one stands, in a line; None before one is started."""
+        """Return the status of the last stream in a line, None before the start."""
         return status_line(self._started[-1]) if self._started else None
 
     def notes(self) -> tuple[str, ...]:
-        """How many rows were dropped, and why."""
+        """Return notes about dropped rows."""
         return tuple(
             text
             for stream in self._started
@@ -84,10 +83,10 @@ class StreamQuery:
         )
 
     def result(self, take_interrupt: Callable[[], bool]) -> Result:
-        """The result of the statement: nothing runs before its rows are asked for.
+        """Return the statement's result. Nothing runs until its rows are requested.
 
         Args:
-            take_interrupt: whether the user wants it to end now; true once.
+            take_interrupt: Returns whether the user wants it to end now; True once per request.
         """
         limit = self._lowered.limit
         bounded = self._lowered.is_bounded or limit is not None
@@ -110,7 +109,7 @@ class StreamQuery:
 
 
 def keys_of(query: exp.Query) -> tuple[str, ...] | None:
-    """The output columns that a query groups by, but for those of its windows; None: it does not.
+    """Return the output columns in GROUP BY without window columns, None without GROUP BY.
 
     Example:
         >>> from sqlglot import parse_one
@@ -120,24 +119,24 @@ def keys_of(query: exp.Query) -> tuple[str, ...] | None:
     group = query.args.get("group") if isinstance(query, exp.Select) else None
     if not isinstance(group, exp.Group):
         return None
-    grouped = {each.sql() for each in group.walk() if not isinstance(each, exp.Literal)}
-    places = {each.name for each in group.expressions if each.is_int}
+    grouped = {part.sql() for part in group.walk() if not isinstance(part, exp.Literal)}
+    places = {group_key.name for group_key in group.expressions if group_key.is_int}
     return tuple(
-        each.alias_or_name
-        for place, each in enumerate(query.selects, 1)
-        if (each.unalias().sql() in grouped or each.alias in grouped or str(place) in places)
-        and each.unalias().name.lower() not in WINDOW_COLUMNS
+        column.alias_or_name
+        for place, column in enumerate(query.selects, 1)
+        if (column.unalias().sql() in grouped or column.alias in grouped or str(place) in places)
+        and column.unalias().name.lower() not in WINDOW_COLUMNS
     )
 
 
 @dataclass(frozen=True)
 class StartedInsert:
-    """An INSERT from a stream.
+    """An INSERT over a stream.
 
     Attributes:
-        name: the table.
-        stream: the stream that runs it, or why there is nothing to do.
-        number: its number among the INSERTs that the stream runs; None: it is the only one.
+        name: Name of the table.
+        stream: Stream that runs it, or the reason why there is nothing to do.
+        number: Number among the INSERTs of the stream. None: it is the only one.
     """
 
     name: Name
@@ -147,18 +146,18 @@ class StartedInsert:
 
 def stop_all(started: Iterable[StartedInsert]) -> None:
     """Stop the streams of INSERTs."""
-    for each in started:
-        if isinstance(each.stream, Stream):
-            each.stream.stop()
+    for insert in started:
+        if isinstance(insert.stream, Stream):
+            insert.stream.stop()
 
 
 def insert_result(plans: Plans, text: str, started: Sequence[StartedInsert]) -> Result:
-    """What INSERTs from streams give, which run already; bounded ones are waited for.
+    """Return the result of running INSERTs over streams, waiting for bounded ones.
 
     Raises:
-        SqlwinError: one failed.
+        SqlwinError: An INSERT failed.
     """
-    streams = [each.stream for each in started if isinstance(each.stream, Stream)]
+    streams = [insert.stream for insert in started if isinstance(insert.stream, Stream)]
     if plans.run is not None:
         for number in dict.fromkeys(stream.number for stream in streams):
             plans.run.started(number)
@@ -193,14 +192,16 @@ def _awaited(text: str, started: Sequence[StartedInsert], waits: bool) -> Result
             written = "done" if count is None else counted(count, "rows")
             messages.append(f"INSERT INTO {name}: {written}")
             counts.append(count)
-            found = status_notes(status, stream.setup.late_table)
-            notes += found if number is None else [f"{name}: {each}" for each in found]
+            stream_notes = status_notes(status, stream.setup.late_table)
+            notes += (
+                stream_notes if number is None else [f"{name}: {note}" for note in stream_notes]
+            )
         else:
             messages.append(f"INSERT INTO {name}: stream {stream.number} runs")
             counts.append(None)
         running = stream
-    known = [count for count in counts if count is not None]
-    total = sum(known) if len(known) == len(counts) else None
+    counts_known = [count for count in counts if count is not None]
+    total = sum(counts_known) if len(counts_known) == len(counts) else None
     return Result(
         text,
         "insert",
@@ -212,9 +213,9 @@ def _awaited(text: str, started: Sequence[StartedInsert], waits: bool) -> Result
 
 
 def by_window(table: pa.Table) -> pa.Table:
-    """The rows of a micro-batch by window, then by the other columns from left to right.
+    """Sort the rows of a micro-batch by window, then by the other columns from left to right.
 
-    Rows that replace others stay in the order in which they came.
+    Rows with row kinds keep their order.
     """
     names = table.column_names
     if KIND_COLUMN in names:

@@ -1,4 +1,4 @@
-"""Where the rows of a stream go, and its late rows: what can take them, and under which columns."""
+"""Sinks for the rows of a stream and its late rows, with the mapping of columns."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ from sqlwin.statements.nodes import Insert
 
 @dataclass(frozen=True)
 class IntoTable:
-    """A table of the session.
+    """Sink to a session table.
 
     Attributes:
-        table: the table.
-        columns: the columns named in INSERT INTO t (...); none: all, by position.
-        static: name and Spark SQL of columns with one value for all rows.
-        overwrite: whether INSERT OVERWRITE was written, which no stream can.
+        table: Target table.
+        columns: Columns named in INSERT INTO t (...). Empty: all, by position.
+        static: Name and Spark SQL of columns with one value for all rows.
+        overwrite: Whether the statement is INSERT OVERWRITE, which streams refuse.
     """
 
     table: TableSpec
@@ -59,17 +59,17 @@ class IntoTable:
 
     @property
     def name(self) -> str:
-        """The table's name."""
+        """Name of the table."""
         return self.table.name
 
 
 @dataclass(frozen=True)
 class IntoTables:
-    """The tables of INSERTs that one stream runs.
+    """Sink to the tables of INSERTs that one stream runs.
 
     Attributes:
-        names: the tables as the statements have them.
-        tables: what each of them takes.
+        names: Tables as the statements name them.
+        tables: Sink of each table.
     """
 
     names: tuple[str, ...]
@@ -77,13 +77,13 @@ class IntoTables:
 
     @property
     def name(self) -> str:
-        """The tables' names."""
+        """Names of the tables."""
         return ", ".join(self.names)
 
 
 @dataclass(frozen=True)
 class TakeRows:
-    """A function of this process, which gets the rows of each micro-batch."""
+    """Sink to a function of this process, which gets the rows of each micro-batch."""
 
     take: Take
     name = "select"
@@ -91,23 +91,23 @@ class TakeRows:
 
 @dataclass(frozen=True)
 class IntoSlices:
-    """A materialized table, whose slices take the rows of each micro-batch once.
+    """Sink to the slices of a materialized table, exactly once per micro-batch.
 
     Attributes:
-        into: the table, and how rows become partials.
+        into: Table, and how rows become partials.
     """
 
     into: InsertedRows
 
     @property
     def name(self) -> str:
-        """The table's name."""
+        """Name of the table."""
         return self.into.name
 
 
 @dataclass(frozen=True)
 class Discard:
-    """Nowhere: the rows are thrown away."""
+    """Sink that discards the rows."""
 
     name = "nowhere"
 
@@ -116,10 +116,10 @@ StreamSink = IntoTable | IntoTables | IntoSlices | TakeRows | Discard
 
 
 def into_table(insert: Insert, table: TableSpec | None) -> IntoTable:
-    """The sink of an INSERT from a stream.
+    """Return the sink of an INSERT over a stream.
 
     Raises:
-        AnalysisError: its table is one of Spark's.
+        AnalysisError: The table belongs to Spark.
     """
     if table is None:
         name = ".".join(insert.name)
@@ -132,7 +132,7 @@ def into_table(insert: Insert, table: TableSpec | None) -> IntoTable:
 
 
 def tables_of(sink: StreamSink) -> tuple[IntoTable, ...]:
-    """The tables of the session that the rows of a stream go to; none: they go elsewhere."""
+    """Return the session tables that a sink writes to, empty for other sinks."""
     if isinstance(sink, IntoTables):
         return sink.tables
     return (sink,) if isinstance(sink, IntoTable) else ()
@@ -145,12 +145,12 @@ def write_stream(
     late: Sequence[LateTable | None],
     options: StreamOptions,
 ) -> Callable[[StreamRun], StreamingQuery]:
-    """What starts the rows of a stream into a sink, which can take them, all but ready.
+    """Return a function that starts writing the rows of a stream to a sink.
 
-    `late` has for each plan of the stream the table that late rows go to; see `late_tables`.
+    `late` has the table for late rows of each plan, see `late_tables`.
 
     Raises:
-        SqlwinError: Spark refuses the query, or it does not fit the table.
+        SqlwinError: Spark refuses the query, or its rows do not fit the table.
     """
     if isinstance(sink, IntoTables):
         return _write_set(spark, lowered, sink, late, options)
@@ -164,7 +164,9 @@ def write_stream(
             case IntoSlices():
                 writer = f"sqlwin-{run.writer}"
                 return for_each(
-                    rows, run, lambda found, batch: append(found, sink.into, (writer, batch))
+                    rows,
+                    run,
+                    lambda rows_in, batch: append(rows_in, sink.into, (writer, batch)),
                 )
             case TakeRows():
                 return start_taking(rows, arrow_ready, run, sink.take)
@@ -207,8 +209,8 @@ def _set_part(
     def made(windows: DataFrame) -> DataFrame:
         return _by_position(of_windows(step, windows, dataframe), sink)
 
-    def rows(found: DataFrame) -> DataFrame:
-        return made(shared.of(found, number))
+    def rows(windows: DataFrame) -> DataFrame:
+        return made(shared.of(windows, number))
 
     part = SetPart(sink.table, rows, made(shared.none_of(spark, number)))
     if late is None:
@@ -227,14 +229,14 @@ def _by_position(rows: DataFrame, sink: IntoTable) -> DataFrame:
 def late_tables(
     catalog: SessionCatalog, lowered: LoweredStream, sink: StreamSink
 ) -> tuple[LateTable | None, ...]:
-    """For each plan of a stream the table that its late rows go to; None: they are dropped.
+    """Return the table for late rows of each plan, None where they are dropped.
 
     Raises:
-        SqlwinError: late rows cannot be kept, or not in that table.
+        SqlwinError: Late rows cannot be kept, or not in that table.
     """
     if isinstance(sink, Discard):
         return (None,)
-    tables: list[TableSpec | None] = [each.table for each in tables_of(sink)]
+    tables: list[TableSpec | None] = [target.table for target in tables_of(sink)]
     return tuple(
         _late_table(catalog, output, table)
         for output, table in zip(lowered.late, tables or [None], strict=True)
@@ -262,15 +264,15 @@ def _late_table(
 
 
 def _late_target(catalog: SessionCatalog, name: str, sources: Sequence[StreamSource]) -> TableSpec:
-    """The table of a name that `late-rows` has.
+    """Return the table that the option `late-rows` names.
 
     Raises:
-        SqlwinError: there is no such table of sqlwin's, or the windows read it.
+        SqlwinError: sqlwin has no such table, or the windows read it.
     """
     origin = next(s.name for s in sources)
     parts = tuple(name.strip().split("."))
-    found = insert_target(catalog, parts)
-    if found is None:
+    table = insert_target(catalog, parts)
+    if table is None:
         close = nearest(name, catalog.names())
         what = f"did you mean `{close}`? Or " if close else ""
         raise AnalysisError(
@@ -278,30 +280,29 @@ def _late_target(catalog: SessionCatalog, name: str, sources: Sequence[StreamSou
             subjects=(origin, name),
             hint=f"{what}CREATE TABLE {name} (..., {MISSED} TIMESTAMP(3)) WITH ('connector' = ...)",
         )
-    # whatever options the statement gives to them
+    # options on the table in the statement do not matter
     read = {source.name.lower().partition(" /*+ ")[0] for source in sources}
-    if found.name.lower() in read:
+    if table.name.lower() in read:
         raise AnalysisError(
-            f"late rows of `{origin}` cannot go back to `{found.name}`, which the windows read",
-            subjects=(origin, found.name),
+            f"late rows of `{origin}` cannot go back to `{table.name}`, which the windows read",
+            subjects=(origin, table.name),
             hint=f"'{LATE_ROWS}' takes the name of another table",
         )
-    return found
+    return table
 
 
 def _late_columns(rows: DataFrame, table: TableSpec) -> DataFrame:
-    """Late rows under the columns of their table, by name; a table without columns takes all.
+    """Map late rows to the columns of their table by name. A table without columns takes all.
 
     Raises:
-        AnalysisError: the table has a column that late rows have not, or of a type that does not
-            fit.
+        AnalysisError: Late rows lack a column of the table, or a type does not fit.
     """
     declared = [c for c in table.columns if c.computed is None and c.metadata is None]
     if not declared:
         return rows
-    known = {name.lower(): name for name in rows.columns}
+    spellings = {name.lower(): name for name in rows.columns}
     for column in declared:
-        if column.name.lower() not in known:
+        if column.name.lower() not in spellings:
             close = nearest(column.name, rows.columns)
             raise AnalysisError(
                 f"`{table.name}` takes late rows, and they have no column `{column.name}`",
@@ -310,7 +311,7 @@ def _late_columns(rows: DataFrame, table: TableSpec) -> DataFrame:
                 if close
                 else f"they have {', '.join(rows.columns)}",
             )
-    chosen = [F.col(to_sql(identifier(known[c.name.lower()]))) for c in declared]
+    chosen = [F.col(to_sql(identifier(spellings[c.name.lower()]))) for c in declared]
     try:
         return by_position(rows.select(*chosen), table, ())
     except AnalysisError as error:

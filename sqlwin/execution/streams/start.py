@@ -1,4 +1,4 @@
-"""Starts streams."""
+"""Start of streams."""
 
 from __future__ import annotations
 
@@ -55,17 +55,17 @@ from sqlwin.execution.streams.sinks import (
 
 
 def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: str) -> Stream | str:
-    """Start a stream, or say why there is nothing to do.
+    """Start a stream, or return why there is nothing to do.
 
     Args:
-        plans: the session's tables, settings and streams.
-        lowered: what the stream computes.
-        sink: where its rows go; a stream that discards them begins anew, without a checkpoint.
-        text: the statement.
+        plans: Planner of the session, with its tables, settings and streams.
+        lowered: Lowered stream.
+        sink: Sink for the rows. A stream that discards rows starts without a checkpoint.
+        text: Text of the statement.
 
     Raises:
-        SqlwinError: the sink cannot take the rows, Spark refuses the query, or the checkpoint is
-            another query's.
+        SqlwinError: The sink cannot take the rows, Spark refuses the query, or the checkpoint
+            belongs to another query.
     """
     refuse_remote_streams(plans.spark)
     errors = plans.errors_of(text)
@@ -76,7 +76,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
             check_sink(into.table, overwrite=into.overwrite, emits_updates=planned.emits_updates)
         check_workers(spark)
         late = late_tables(plans.catalog, lowered, sink)
-        first_late = next((each for each in late if each is not None), None)
+        first_late = next((table for table in late if table is not None), None)
         if lowered.measuring is not None and first_late is not None:
             raise AnalysisError(
                 f"EXPLAIN ANALYZE cannot keep the late rows that go to `{first_late.spec.name}`",
@@ -98,7 +98,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
         in_use = undone.enter_context(ExitStack())
         hold_shared_lock(in_use, place)
         checkpoint = opened_checkpoint(files, place, identity, planned, text, config.mask)
-        # again where the directory is new
+        # again, in case the directory was just created
         hold_shared_lock(in_use, place)
         identity = resumed_identity(checkpoint, identity)
         plans.add_notes(resume_notes(spark, files, checkpoint))
@@ -157,27 +157,27 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
 
 
 def checkpoint_section(plans: Plans, lowered: LoweredStream, sink: StreamSink) -> str:
-    """What starting a stream would do with its checkpoint, for EXPLAIN; empty if it has none."""
+    """Return EXPLAIN's section about the checkpoint, empty if there is none."""
     if not str(plans.config.get("execution.checkpointing.dir")):
         return ""
     options = stream_options(plans.config)
     identity = identity_of(lowered, options, plans.config.mask, partial(resolve, plans.spark))
     place = _place(plans, sink, identity, lambda directory: True)
     files = writable_files_at(plans.spark, place.directory)
-    found = foreseen(files, place.directory, identity, plans.config.mask)
-    if found is None:
-        said = "a new one"
-    elif isinstance(found, str):
-        said = f"refused, it is another query's: {found}"
+    verdict = foreseen(files, place.directory, identity, plans.config.mask)
+    if verdict is None:
+        outlook = "a new one"
+    elif isinstance(verdict, str):
+        outlook = f"refused, it is another query's: {verdict}"
     else:
-        changes = [change for each in found for change in each.changes]
+        changes = [change for operator in verdict for change in operator.changes]
         other = f" with other SQL: {'; '.join(changes)}" if changes else ""
-        said = f"the stream goes on{other}"
-    return f"== Checkpoint ==\n{place.directory}: {said}\n"
+        outlook = f"the stream goes on{other}"
+    return f"== Checkpoint ==\n{place.directory}: {outlook}\n"
 
 
 def _stop(run: StreamRun) -> None:
-    """Stop a stream that was started in vain, if it was."""
+    """Stop a stream whose start failed later on."""
     if run.query is not None:
         run.query.stop()
 
@@ -185,7 +185,7 @@ def _stop(run: StreamRun) -> None:
 def _place(
     plans: Plans, sink: StreamSink, identity: Identity, claim: Callable[[str], bool]
 ) -> CheckpointPlace:
-    """Where a stream keeps its checkpoint."""
+    """Return the place of a stream's checkpoint."""
     chosen = str(plans.config.get("pipeline.name"))
     inserts = sink.names if isinstance(sink, IntoTables) else ()
     name = chosen or (inserts or (sink.name,))[0]
@@ -194,26 +194,26 @@ def _place(
     base = chosen_base if may_resume else ""
     is_local = is_local_mode(plans.spark)
     if not may_resume and chosen_base and not is_local:
-        # the disk of this machine is not that of the tasks
+        # tasks do not run on this machine, so its disk cannot hold the checkpoint
         return temporary_place(name, resolve(plans.spark, chosen_base))
     if not base:
-        # tasks elsewhere may be another user's, who cannot read the directory of this process
+        # tasks may run as another user, who cannot read this process's directory
         return temporary_place(name, str(process_directory()) if is_local else gettempdir())
     base = resolve(plans.spark, base)
     files = writable_files_at(plans.spark, base)
 
     def is_its_own(directory: str) -> bool:
         try:
-            found = foreseen(files, directory, identity, plans.config.mask)
+            verdict = foreseen(files, directory, identity, plans.config.mask)
         except ExecutionError:
-            return False  # opening it says so
-        return isinstance(found, tuple) and not any(each.changes for each in found)
+            return False  # opening the checkpoint reports the error
+        return isinstance(verdict, tuple) and not any(operator.changes for operator in verdict)
 
     def is_there(directory: str) -> bool:
         return files.exists(f"{directory}/{FILE}")
 
     if chosen:
-        # under it each INSERT would be found by itself too
+        # each INSERT would use this directory on its own too
         return lasting_place(base, chosen, (), claim, is_there, is_its_own)
     known = partial(kept_name, files, base)
     names = tuple(map(known, inserts))

@@ -1,4 +1,4 @@
-"""How streams stand, in words: the rows of SHOW STREAMS and SHOW STATE, the line on a terminal."""
+"""Status of streams as text: SHOW STREAMS, SHOW STATE, and the status line of a terminal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _STATE = (
 
 
 def how_to_resume(stream: Stream) -> str:
-    """How a stream that was stopped goes on."""
+    """Return how to resume a stopped stream."""
     if stream.setup.keeps_checkpoint:
         return f"run the same statement again to resume from {stream.checkpoint.directory}"
     return (
@@ -39,7 +39,7 @@ def how_to_resume(stream: Stream) -> str:
 
 
 def show_streams(streams: Streams) -> pa.Table:
-    """A row a stream: how it stands, and why nothing is emitted."""
+    """Return a row per stream: its status, and why it emits nothing."""
     return _table(_STREAMS, [described(stream) for stream in streams.all()])
 
 
@@ -49,7 +49,7 @@ def _table(names: Sequence[str], rows: Sequence[tuple[str, ...]]) -> pa.Table:
 
 
 def described(stream: Stream) -> tuple[str, ...]:
-    """How a stream stands, in the order of the columns of `show_streams`."""
+    """Return a stream's row for `show_streams`."""
     status = as_one(stream, stream.status())
     operators = status.operators
     state = stream.state
@@ -61,7 +61,10 @@ def described(stream: Stream) -> tuple[str, ...]:
         "-" if status.batch is None else str(status.batch),
         f"{status.rows_per_second:,.0f}" if state is StreamState.RUNNING else "-",
         _rows_out(stream),
-        "; ".join(watermark_text(each.watermark_us, each.has_ended) for each in operators) or "-",
+        "; ".join(
+            watermark_text(operator.watermark_us, operator.has_ended) for operator in operators
+        )
+        or "-",
         "; ".join(
             f"{s.name} {watermark_text(s.watermark_us, s.is_done)}{' (idle)' if s.is_idle else ''}"
             for operator in operators
@@ -76,21 +79,21 @@ def described(stream: Stream) -> tuple[str, ...]:
 
 
 def as_one(stream: Stream, status: StreamStatus) -> StreamStatus:
-    """How a stream stands; of several INSERTs that one operator serves, as that operator stands."""
+    """Return a stream's status, with a single operator if one serves several INSERTs."""
     if not stream.setup.inserts or not status.operators:
         return status
     first = status.operators[0]
     ends = [o.next_window_end_us for o in status.operators if o.next_window_end_us is not None]
-    one = replace(
+    operator = replace(
         first,
         n_late=sum(operator.n_late for operator in status.operators),
         next_window_end_us=min(ends, default=None),
     )
-    return replace(status, operators=(one,))
+    return replace(status, operators=(operator,))
 
 
 def _rows_out(stream: Stream) -> str:
-    """How many rows were written: `120`, and for several INSERTs `hours 120; days 5`."""
+    """Return the rows written: `120`, or `hours 120; days 5` for several INSERTs."""
     if not stream.setup.inserts:
         return _number(stream.run.n_rows)
     counts = stream.run.written or [0] * len(stream.setup.inserts)
@@ -103,7 +106,7 @@ def _number(number: int | None) -> str:
 
 
 def _dropped(stream: Stream) -> str:
-    """How many rows were dropped and why, for several INSERTs one by one; empty if none."""
+    """Return the rows dropped and why, per INSERT if there are several; empty if none."""
     status = stream.status()
     if not stream.setup.inserts or not status.operators:
         return dropped_rows(status)
@@ -113,7 +116,7 @@ def _dropped(stream: Stream) -> str:
 
 
 def waits_for(stream: Stream, state: StreamState, status: StreamStatus) -> str:
-    """What a stream waits for, what it failed with, or how it goes on."""
+    """Return what a stream waits for, why it failed, or how to resume it."""
     match state:
         case StreamState.RUNNING:
             return silence(status, stream.run.n_rows)
@@ -126,7 +129,7 @@ def waits_for(stream: Stream, state: StreamState, status: StreamStatus) -> str:
 
 
 def _kept(status: StreamStatus) -> str:
-    """The size of the state, such as `27 rows, 24 kB`."""
+    """Return the size of the state, such as `27 rows, 24 kB`."""
     if not status.operators:
         return ""
     n_rows = sum(o.n_rows for o in status.operators)
@@ -134,7 +137,7 @@ def _kept(status: StreamStatus) -> str:
 
 
 def status_line(stream: Stream) -> str:
-    """How a stream stands, in one line for a terminal."""
+    """Return a stream's status in one line for a terminal."""
     status = as_one(stream, stream.status())
     if status.batch is None:
         return f"{stream.setup.name}: {silence(status, stream.run.n_rows)}"
@@ -154,7 +157,7 @@ def status_line(stream: Stream) -> str:
 
 
 def _lag(watermark_us: int | None) -> str:
-    """How far a watermark is behind processing time, where it is less than a week."""
+    """Return how far a watermark is behind processing time, if less than a week."""
     if watermark_us is None:
         return ""
     lag_us = time.time_ns() // 1_000 - watermark_us
@@ -173,14 +176,14 @@ def _bytes(number: int) -> str:
 
 
 def show_state(spark: SparkSession, directory: str) -> pa.Table:
-    """A row for each kind of what an operator of a stream keeps.
+    """Return a row for each kind of state of an operator.
 
     Raises:
-        SqlwinError: there is no checkpoint, or it cannot be read.
+        SqlwinError: The directory has no checkpoint, or it cannot be read.
     """
     where = resolve(spark, directory)
     state = open_state(spark, files_at(spark, where), where)
-    return _table(_STATE, [row for each in state.operators for row in _rows(state, each)])
+    return _table(_STATE, [row for operator in state.operators for row in _rows(state, operator)])
 
 
 def _rows(state: StoredState, stored: StoredOperator) -> list[tuple[str, ...]]:
@@ -195,8 +198,8 @@ def _rows(state: StoredState, stored: StoredOperator) -> list[tuple[str, ...]]:
         str(state.version),
     )
     rows = [
-        (str(stored.number), windows, each.kind.value, _number(each.n_rows), f"{each.n_bytes:,}")
-        for each in stored.kinds
+        (str(stored.number), windows, kind.kind.value, _number(kind.n_rows), f"{kind.n_bytes:,}")
+        for kind in stored.kinds
     ]
     return [(*row, *common) for row in rows or [(str(stored.number), windows, "nothing", "0", "0")]]
 
