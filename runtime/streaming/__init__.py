@@ -1,1 +1,1 @@
-"""The streaming operators, on micro-batches of Spark's Structured Streaming."""
+"""Streaming operators on micro-batches of Spark Structured Streaming."""

@@ -1,1 +1,1 @@
-"""Steps over streams to streaming DataFrames."""
+"""Execute steps over streams as streaming DataFrames."""

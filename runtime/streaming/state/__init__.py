@@ -1,1 +1,1 @@
-"""What window operators keep of a key group."""
+"""State of key groups: blobs, slices, sessions, spans, emitted results and general windows."""

@@ -1,4 +1,4 @@
-"""What an operator keeps of a key group: named blobs, and what is written in them."""
+"""Named blobs of a key group, and how tables and facts are encoded in them."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from runtime.compute.kernels.columns import BoolArray, table_bytes
 from runtime.errors import ExecutionError
 from runtime.streaming.damage import OF_ANOTHER, damaged
 
-# The blob with what an operator remembers of its key group beside its tables
+# Name of the blob with an operator's facts: its state other than tables
 FACTS = "facts"
-# The first byte of every blob. A blob of another version was written by another sqlwin.
+# First byte of every blob. Another version was written by another version of sqlwin.
 _VERSION = 2
-# The first byte of a packed table; small ones are not packed
+# First byte of a packed table. Small tables are not packed.
 _PACKED = 3
-# The first byte of the facts of a key group whose state is in sub-buckets
+# First byte of the facts of a key group with sub-buckets
 _IN_BUCKETS = 4
 _WORTH_PACKING = 1024
 
 
 @dataclass(frozen=True)
 class Owner:
-    """The checkpoint that state is part of, so that state of another one is not taken for its own.
+    """The checkpoint that state belongs to. Protects against state of another checkpoint.
 
     Attributes:
-        directory: where it is.
-        token: what no other checkpoint has.
-        operator: the number of the operator whose state it is.
+        directory: Directory of the checkpoint.
+        token: Unique token of the checkpoint.
+        operator: Number of the operator.
     """
 
     directory: str
@@ -42,37 +42,37 @@ class Owner:
     operator: int = 0
 
     def signed(self) -> dict[str, Any]:
-        """What an operator is to remember of it, as JSON has it."""
+        """Return the facts that identify the checkpoint, as JSON values."""
         return {"checkpoint": self.token, "operator": self.operator}
 
     def check(self, facts: Mapping[str, Any]) -> None:
-        """Check that what an operator remembers was written for this checkpoint.
+        """Check that facts were written for this checkpoint.
 
         Raises:
-            ExecutionError: it was written for another.
+            ExecutionError: they were written for another one.
         """
         if facts.get("checkpoint") != self.token:
             raise damaged(self.directory, f"{self.directory}/spark/state", OF_ANOTHER)
 
 
 class BlobStore(Protocol):
-    """Named blobs of one key group. What is written in a micro-batch that fails never was."""
+    """Named blobs of one key group. Changes of a failed micro-batch are discarded."""
 
     def get(self, name: str) -> bytes | None:
-        """The blob of that name, or None."""
+        """Return the blob with a name, or None."""
 
     def put(self, name: str, blob: bytes) -> None:
-        """Write a blob, in place of one of that name."""
+        """Write a blob, replacing an existing one of that name."""
 
     def remove(self, name: str) -> None:
-        """Forget a blob; it need not exist."""
+        """Remove a blob if it exists."""
 
 
 def known_blob(store: BlobStore, name: str) -> bytes:
-    """A blob that was written and not removed since.
+    """Return a blob that was written and not removed since.
 
     Raises:
-        ExecutionError: the state lacks it: what it held would be missing in the results.
+        ExecutionError: the state lacks it; results would be incomplete.
     """
     blob = store.get(name)
     if blob is None:
@@ -81,7 +81,7 @@ def known_blob(store: BlobStore, name: str) -> bytes:
 
 
 def lacks_blob(name: str) -> ExecutionError:
-    """The error about a blob that state should have."""
+    """Return the error for a missing blob."""
     return ExecutionError(
         f"the state in the checkpoint is damaged: it lacks the blob {name}",
         hint="restore the checkpoint's directory from a copy, or start anew in another "
@@ -90,9 +90,9 @@ def lacks_blob(name: str) -> ExecutionError:
 
 
 def encode_state(table: pa.Table) -> bytes:
-    """A table as a blob that is kept, in as few bytes as can be had at little cost.
+    """Encode a table as a compact blob.
 
-    Rows that are alike should be neighbours.
+    It is smaller if similar rows are next to each other.
     """
     if table_bytes(table) <= _WORTH_PACKING:
         return versioned(to_blob(table))
@@ -100,7 +100,7 @@ def encode_state(table: pa.Table) -> bytes:
 
 
 def decode_table(blob: bytes) -> pa.Table:
-    """The table that `encode_state` wrote.
+    """Decode a table from `encode_state`.
 
     Raises:
         ExecutionError: the blob is of another version.
@@ -111,23 +111,23 @@ def decode_table(blob: bytes) -> pa.Table:
 
 
 def encode_facts(facts: dict[str, Any], *, are_in_buckets: bool = False) -> bytes:
-    """Small facts, as JSON has them, as a blob.
+    """Encode facts (JSON values) as a blob.
 
     Args:
-        facts: the facts.
-        are_in_buckets: whether they are of a key group whose state is in sub-buckets.
+        facts: Facts.
+        are_in_buckets: Whether they are of a key group with sub-buckets.
     """
     contents = json.dumps(facts, separators=(",", ":")).encode()
     return bytes([_IN_BUCKETS]) + contents if are_in_buckets else versioned(contents)
 
 
 def tells_of_buckets(blob: bytes) -> bool:
-    """Whether facts are those of a key group whose state is in sub-buckets."""
+    """Return whether facts are of a key group with sub-buckets."""
     return blob[:1] == bytes([_IN_BUCKETS])
 
 
 def decode_facts(blob: bytes) -> dict[str, Any]:
-    """The facts that `encode_facts` wrote.
+    """Decode facts from `encode_facts`.
 
     Raises:
         ExecutionError: the blob is of another version.
@@ -138,12 +138,12 @@ def decode_facts(blob: bytes) -> dict[str, Any]:
 
 
 def encode_bits(bits: BoolArray) -> bytes:
-    """A bit for each row of a table, as a blob."""
+    """Encode one bit per row of a table as a blob."""
     return versioned(np.packbits(bits).tobytes())
 
 
 def decode_bits(blob: bytes, n_rows: int) -> BoolArray:
-    """The bits that `encode_bits` wrote for so many rows.
+    """Decode `n_rows` bits from `encode_bits`.
 
     Raises:
         ExecutionError: the blob is of another version.
@@ -153,12 +153,12 @@ def decode_bits(blob: bytes, n_rows: int) -> BoolArray:
 
 
 def versioned(contents: bytes) -> bytes:
-    """A blob of these contents, with its version in front."""
+    """Return a blob of these contents, preceded by its version."""
     return bytes([_VERSION]) + contents
 
 
 def checked(blob: bytes) -> int:
-    """Where the contents of a blob begin.
+    """Check the version of a blob, and return the offset of its contents.
 
     Raises:
         ExecutionError: the blob is of another version.

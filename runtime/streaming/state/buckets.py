@@ -1,9 +1,9 @@
-"""Sub-buckets: the state of a large key group in parts, of which one at a time is in memory.
+"""Sub-buckets: parts of a large key group's state that are processed one at a time.
 
-A key group is a range of the keys' hash; where what is put together in it takes too much memory, it
-is cut into sub-buckets, which are ranges of that range. Each has facts and blobs of its own, as a
-key group without sub-buckets has; the facts of the key group then say how many there are. The
-number doubles as often as need be, and stays.
+A key group is a range of key hashes. If processing it takes too much memory, it is split into
+sub-buckets, which divide that range. Each has its own facts and blobs, like a key group without
+sub-buckets; the facts of the key group then hold their number. The number doubles as often as
+needed and never decreases.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ import pyarrow as pa
 from runtime.compute.kernels.keys import bucket_of
 from runtime.streaming.state.blobs import FACTS, BlobStore, decode_facts
 
-# Of the facts of a key group: into how many sub-buckets it is cut
+# Key in a key group's facts: number of sub-buckets
 BUCKETS = "buckets"
-# The most bytes of rows that were put together at a time, where that was too much
+# Key in the facts: largest number of bytes combined at once, if over the limit
 MOST = "most"
-# A hash of 32 bits is spread over key groups and sub-buckets
+# A 32-bit hash is distributed over key groups and sub-buckets
 _MOST_IN_ALL = 1 << 30
 _MOST_IN_A_GROUP = 1 << 10
 
 
 @dataclass(frozen=True)
 class Place:
-    """Which keys a key group has.
+    """The keys of a key group.
 
     Attributes:
-        by: the columns by whose values keys are in key groups; none: all rows are in one.
-        n_groups: how many key groups there are.
-        group: which of them it is.
+        by: Columns that are hashed into key groups. Empty if all rows are in one.
+        n_groups: Number of key groups.
+        group: Number of this key group.
     """
 
     by: tuple[str, ...]
@@ -43,18 +43,18 @@ class Place:
     group: int
 
     def bucket_of(self, table: pa.Table, n_buckets: int) -> npt.NDArray[np.int32]:
-        """Of each row the sub-bucket."""
+        """Return the sub-bucket of each row."""
         columns = [table.column(name) for name in self.by]
-        found = bucket_of(columns, table.num_rows, self.n_groups * n_buckets)
-        return found - np.int32(self.group * n_buckets)
+        buckets = bucket_of(columns, table.num_rows, self.n_groups * n_buckets)
+        return buckets - np.int32(self.group * n_buckets)
 
     def more_buckets(self, n_buckets: int, most_bytes: int, limit_bytes: int) -> int:
-        """How many sub-buckets it takes so that about `limit_bytes` are in memory.
+        """Return how many sub-buckets keep memory at about `limit_bytes`.
 
         Args:
-            n_buckets: how many there are.
-            most_bytes: what was in memory of one of them.
-            limit_bytes: what is to be.
+            n_buckets: Current number of sub-buckets.
+            most_bytes: Bytes that one of them had in memory.
+            limit_bytes: Limit.
         """
         room = min(_MOST_IN_A_GROUP, _MOST_IN_ALL // self.n_groups)
         while self.by and most_bytes > limit_bytes and 2 * n_buckets <= room:
@@ -63,35 +63,35 @@ class Place:
 
 
 def facts_name(bucket: int) -> str:
-    """The blob with the facts of a sub-bucket; no table has such a name."""
+    """Return the name of a sub-bucket's facts blob. No table has such a name."""
     return f"{FACTS}.{bucket}"
 
 
 def is_facts(name: str) -> bool:
-    """Whether a blob has facts, of a key group or of a sub-bucket."""
+    """Return whether a blob holds facts of a key group or of a sub-bucket."""
     return name == FACTS or name.startswith(f"{FACTS}.")
 
 
 def facts_of_buckets(blobs: Mapping[str, bytes], facts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The facts of the sub-buckets of a key group, none if it is not cut.
+    """Return the facts of a key group's sub-buckets; empty if it has none.
 
     Args:
-        blobs: its blobs, by their names.
-        facts: its own facts.
+        blobs: Blobs of the key group, by name.
+        facts: Facts of the key group.
 
     Raises:
-        KeyError: the facts of one are not among the blobs.
+        KeyError: the facts of a sub-bucket are not among the blobs.
         ExecutionError: they are of another version of sqlwin.
     """
     return [decode_facts(blobs[facts_name(n)]) for n in range(facts.get(BUCKETS, 0))]
 
 
 class PartStore:
-    """The blobs of a key group, or of a sub-bucket as those of a key group; facts are read once.
+    """The blobs of a key group or of one of its sub-buckets. Facts are read once.
 
     Args:
-        store: the blobs of the key group.
-        bucket: which sub-bucket; None: the key group, which has none.
+        store: Blobs of the key group.
+        bucket: Number of the sub-bucket. None means a key group without sub-buckets.
     """
 
     def __init__(self, store: BlobStore, bucket: int | None = None) -> None:

@@ -1,7 +1,7 @@
-"""Cells of the general operator: what of a key group is read and written at a time.
+"""Cells of the general operator: the units in which a key group's state is read and written.
 
-A cell is a range of the keys' hash in a key group. There is one to begin with; one that has become
-large is cut into halves, and halves that have become small are one again.
+A cell is a range of the keys' hashes in a key group. There is one at first. Large cells are split
+into halves, and small halves are joined again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from runtime.compute.kernels.columns import Int64Array
 from runtime.streaming.general.operator import OperatorState
 from runtime.streaming.state.blobs import checked, versioned
 
-# A hash of 32 bits is spread over the positions of all key groups
+# A 32-bit hash is distributed over the positions of all key groups
 _MOST_POSITIONS = 1 << 30
 
 
@@ -26,8 +26,8 @@ class Cell:
     """A range of positions.
 
     Attributes:
-        number: which of the ranges it is, from 0.
-        of: into how many equal ranges the positions of the key group are cut.
+        number: Number of the range, from 0.
+        of: Number of equal ranges into which the positions of the key group are divided.
     """
 
     number: int
@@ -35,45 +35,45 @@ class Cell:
 
     @property
     def outer(self) -> Cell:
-        """The cell that it is half of."""
+        """The cell that this cell is half of."""
         return Cell(self.number // 2, self.of // 2)
 
     @property
     def other_half(self) -> Cell:
-        """The other half of that cell."""
+        """The other half of `outer`."""
         return Cell(self.number ^ 1, self.of)
 
     @property
     def name(self) -> str:
-        """Its name in state."""
+        """Name in state."""
         return f"{self.number}/{self.of}"
 
 
 def cell_of(name: str) -> Cell:
-    """The cell of a name."""
+    """Return the cell with a name."""
     number, _, of = name.partition("/")
     return Cell(int(number), int(of))
 
 
 def n_positions(n_groups: int) -> int:
-    """Return how many positions the keys of all key groups are spread over.
+    """Return the number of positions over which the keys of all key groups are distributed.
 
-    Cutting each key group in two does not change it.
+    Splitting every key group in two does not change it.
     """
     return n_groups << (_MOST_POSITIONS // n_groups).bit_length() - 1
 
 
 class Cells:
-    """In which cells positions are.
+    """Maps positions to cells.
 
     Args:
-        there: the cells that there are, none in another.
-        n_positions: how many positions the key group has.
+        there: Existing cells; none contains another.
+        n_positions: Number of positions of the key group.
     """
 
     def __init__(self, there: Iterable[Cell], n_positions: int) -> None:
         self._n_positions = n_positions
-        # cells that have been cut, by how many there are of their size
+        # cells that have been split, by the number of cells of their size
         self._cut: dict[int, set[int]] = {}
         for cell in there:
             outer = cell
@@ -82,11 +82,11 @@ class Cells:
                 self._cut.setdefault(outer.of, set()).add(outer.number)
 
     def has_parts(self, cell: Cell) -> bool:
-        """Whether there are cells in one."""
+        """Return whether a cell has been split."""
         return cell.number in self._cut.get(cell.of, ())
 
     def cells_of(self, positions: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """(the number, how many there are of its size) of the cell of each position."""
+        """Return for each position its cell, as (number, number of cells of that size)."""
         of = np.ones(len(positions), np.int64)
         number = np.zeros(len(positions), np.int64)
         size = 1
@@ -100,13 +100,13 @@ class Cells:
 
 @dataclass(frozen=True)
 class CellFacts:
-    """What is known of a cell without reading it.
+    """Properties of a cell that are known without reading it.
 
     Attributes:
-        next_event_us: its next timer by the watermark.
-        next_clock_us: its next timer of processing time, on the wall clock.
-        n_windows: how many windows it keeps something of.
-        n_bytes: the size of its blob.
+        next_event_us: Time of its next event-time timer.
+        next_clock_us: Time of its next processing-time timer, on the wall clock.
+        n_windows: Number of windows with contents.
+        n_bytes: Size of its blob.
     """
 
     next_event_us: int | None
@@ -116,16 +116,16 @@ class CellFacts:
 
 
 def encode_cell(state: OperatorState) -> tuple[bytes, CellFacts]:
-    """The blob of a cell, and what is known of it."""
+    """Encode a cell's state as a blob. Resets its count of late rows."""
     state.n_late = 0
-    # by value, where a class is of a module that only the driver has
+    # pickle by value classes from modules that only the driver has
     blob = versioned(cloudpickle.dumps(state))  # type: ignore[no-untyped-call]
     timers = state.event_timers.next_us, state.clock_timers.next_us
     return blob, CellFacts(*timers, len(state.contents), len(blob))
 
 
 def decode_cell(blob: bytes) -> OperatorState:
-    """What a cell keeps.
+    """Decode the state of a cell.
 
     Raises:
         ExecutionError: the blob is of another version.

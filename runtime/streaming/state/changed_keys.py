@@ -1,9 +1,9 @@
-"""Which keys got rows in windows that were emitted, until these windows are emitted again.
+"""Keys with new rows in windows that were emitted, until these windows are emitted again.
 
-Of a window that has results most keys have not changed when it is due again. So those that have are
-remembered, with the windows that their rows are in: in memory where the windows are due in the same
-micro-batch, and else in state. More may be returned than were asked for; what has not changed is
-found equal then. Where they become many, their windows are computed for all keys.
+Most keys of a window have not changed when it is due again. So the keys with new rows are stored
+with the windows of their rows: in memory if the windows are due in the same micro-batch, otherwise
+in state. Lookups may return extra keys; their results are then found to be equal. If there are too
+many keys, their windows are computed for all keys.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from runtime.streaming.state.key_sets import KeySet
 from runtime.streaming.state.ranges import Range, union, without
 from runtime.streaming.state.table_cache import write_table
 
-# Columns behind the keys: the end of the oldest window that a row is in, and of the newest, int64
+# Columns after the keys: end of the first and the last window of a row, int64
 FIRST_WINDOW, LAST_WINDOW = "$first_window", "$last_window"
-# With more rows than these to be remembered, windows are computed for all keys.
+# With more rows than this in state, windows are computed for all keys
 MOST_ROWS = 1 << 16
 _MANY_TABLES = 8
 
@@ -33,11 +33,11 @@ class _Rows:
     """Keys with the windows of their rows.
 
     Attributes:
-        ranges: the windows that count, of those in the table.
-        n_rows: how many rows the table has.
-        n_results: how many results are of its keys and windows, and no fewer.
-        table: the keys, `FIRST_WINDOW` and `LAST_WINDOW`; None: not read yet.
-        name: the blob; None: not written yet.
+        ranges: Windows that are valid, among those in the table.
+        n_rows: Number of rows in the table.
+        n_results: Upper bound of the number of results of these keys and windows.
+        table: The keys, `FIRST_WINDOW` and `LAST_WINDOW`. None if not read yet.
+        name: Name of the blob. None if not written yet.
     """
 
     ranges: list[Range]
@@ -48,12 +48,12 @@ class _Rows:
 
 
 class ChangedKeys:
-    """The keys of one key group that got rows.
+    """The keys of one key group with new rows.
 
     Args:
-        keys: the key columns; without any, nothing is remembered.
-        store: where they are kept.
-        facts: what `facts` said at the end of the last micro-batch; None at first.
+        keys: Key columns. Without any, nothing is stored.
+        store: State that holds them.
+        facts: Return value of `facts` at the end of the last micro-batch. None at first.
     """
 
     def __init__(self, keys: Sequence[str], store: BlobStore, facts: Sequence[Any] | None) -> None:
@@ -65,41 +65,41 @@ class ChangedKeys:
         ]
 
     def facts(self) -> list[Any]:
-        """What is to be remembered for the next micro-batch, as JSON has it."""
+        """Return the facts for the next micro-batch, as JSON values."""
         return [[rows.ranges, rows.n_rows, rows.n_results, rows.name] for rows in self._rows]
 
     @property
     def ranges(self) -> list[Range]:
-        """The windows that have changed for some keys."""
+        """Windows that have changed for some keys."""
         return union(each for rows in self._rows for each in rows.ranges)
 
     def add(self, table: pa.Table, ranges: Sequence[Range], n_results: int) -> None:
-        """Note the keys of new rows.
+        """Add the keys of new rows.
 
         Args:
-            table: keys, `FIRST_WINDOW`, `LAST_WINDOW`; a key may be there more than once.
-            ranges: the windows that count.
-            n_results: in how many windows the rows are, each counted by itself.
+            table: Keys, `FIRST_WINDOW`, `LAST_WINDOW`. A key may appear more than once.
+            ranges: Windows that are valid.
+            n_results: Sum of the number of windows over all rows.
         """
         self._rows.append(_Rows([*ranges], table.num_rows, n_results, table, None))
 
     def most_results(self, ends: Range) -> int:
-        """How many results may have changed in the windows of a range, or fewer."""
+        """Return an upper bound of the number of changed results in the windows of a range."""
         return sum(rows.n_results for rows in self._rows if _meets(rows, ends))
 
     def of(self, ends: Range) -> KeySet:
-        """The keys that have changed in the windows of a range; some are."""
-        found = []
+        """Return the keys that have changed in the windows of a range. There must be some."""
+        tables = []
         for rows in self._rows:
             if _meets(rows, ends):
                 table = self._table(rows)
                 first, last = (int64_column(table, name) for name in (FIRST_WINDOW, LAST_WINDOW))
                 is_in = (first <= ends[1]) & (last > ends[0])
-                found.append(table if is_in.all() else table.filter(pa.array(is_in)))
-        return KeySet(found, self._keys)
+                tables.append(table if is_in.all() else table.filter(pa.array(is_in)))
+        return KeySet(tables, self._keys)
 
     def forget(self, ends: Range) -> None:
-        """Forget what has changed in the windows of a range, which is not empty."""
+        """Forget the changes in the windows of a range, which must not be empty."""
         for rows in self._rows:
             rows.ranges = without(rows.ranges, *ends)
         gone = [rows for rows in self._rows if not rows.ranges]
@@ -109,7 +109,7 @@ class ChangedKeys:
                 self._store.remove(rows.name)
 
     def keep(self) -> list[Range]:
-        """Write what has not been; the windows that are to be computed for all keys instead."""
+        """Write new keys to state. Return the windows to compute for all keys instead."""
         if all(rows.name is not None for rows in self._rows):
             return []
         many = len(self._rows) > _MANY_TABLES
@@ -128,7 +128,7 @@ class ChangedKeys:
         return []
 
     def _put_together(self) -> None:
-        """Make one of all tables."""
+        """Merge all tables into one."""
         table = self._distinct([self._table(rows) for rows in self._rows])
         for rows in self._rows:
             if rows.name is not None:
@@ -149,5 +149,5 @@ class ChangedKeys:
 
 
 def _meets(rows: _Rows, ends: Range) -> bool:
-    """Whether some windows that count are in a range."""
+    """Return whether some valid windows are in a range."""
     return any(after < ends[1] and until > ends[0] for after, until in rows.ranges)

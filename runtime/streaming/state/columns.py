@@ -1,4 +1,4 @@
-"""The columns of partials in state, and what is done with tables by them."""
+"""Columns of partials in state, and operations on tables with these columns."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from runtime.spec.aggregates import Accumulator
 
 @dataclass(frozen=True)
 class StateColumns:
-    """The columns of partials.
+    """Columns of partials.
 
     Attributes:
-        keys: the key columns.
-        slice_end: the slice end column, int64 microseconds.
-        accumulators: the accumulators by their partial columns.
-        sources: of columns that older state may lack, those that they are computed from as DOUBLE.
+        keys: Key columns.
+        slice_end: Slice end column, int64 microseconds.
+        accumulators: Accumulators with their columns in partials.
+        sources: (column, source) pairs for columns that older state may lack: they are the source
+            column as DOUBLE.
     """
 
     keys: tuple[str, ...]
@@ -30,14 +31,14 @@ class StateColumns:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All of them, in the order of a table of partials."""
+        """All columns, in the order of a table of partials."""
         values = (name for each in self.accumulators for name in each.columns)
         return (*self.keys, self.slice_end, *values)
 
     def of(self, table: pa.Table, *others: str) -> pa.Table:
-        """A table of state with these columns and `others`: those that it has, and no more.
+        """Return a table of state with exactly these columns and `others`.
 
-        It may have been written for a plan with other aggregates.
+        The table may have been written for a plan with other aggregates.
         """
         n_keys = len(self.keys)
         names = [*table.column_names[:n_keys], *self.names[n_keys:], *others]
@@ -54,31 +55,31 @@ class StateColumns:
         return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
     def ends(self, table: pa.Table) -> Int64Array:
-        """The slice ends of partials."""
+        """Return the slice ends of partials."""
         return int64_column(table, self.slice_end)
 
     def with_ends(self, table: pa.Table, ends: Int64Array) -> pa.Table:
-        """Partials with other slice ends."""
+        """Return partials with other slice ends."""
         return with_values(table, self.slice_end, ends)
 
     def merged(self, tables: Iterable[pa.Table]) -> pa.Table:
-        """One partial for each key and slice end, see `merge_equal_slices`."""
+        """Merge to one partial per key and slice end; see `merge_equal_slices`."""
         table = pa.concat_tables(tables)
         return merge_equal_slices(table, len(self.keys), self.slice_end, self.accumulators)
 
     def between(self, tables: Iterable[pa.Table], after_us: int, until_us: int) -> list[pa.Table]:
-        """Of partials those of slices with `after_us` < slice end <= `until_us`."""
+        """Return the partials of slices with `after_us` < slice end <= `until_us`."""
         return rows_between(tables, self.slice_end, after_us, until_us)
 
 
 def rows_between(
     tables: Iterable[pa.Table], time: str, after_us: int, until_us: int
 ) -> list[pa.Table]:
-    """The rows of tables with a time above the first and up to the second; none is empty."""
-    found = []
+    """Return the rows with `after_us` < time <= `until_us`. No returned table is empty."""
+    selected = []
     for table in tables:
         times = int64_column(table, time)
         is_in = (times > after_us) & (times <= until_us)
         if is_in.any():
-            found.append(table if is_in.all() else table.filter(pa.array(is_in)))
-    return found
+            selected.append(table if is_in.all() else table.filter(pa.array(is_in)))
+    return selected

@@ -1,8 +1,7 @@
-"""What is in the state of a key group, to be looked at: blobs, back into rows.
+"""Decode the state of a key group for inspection: from blobs to rows.
 
-The operators read their own state by what the query says. Here it is read by what the checkpoint
-says of itself: the facts of a key group name the blobs, and the description of the operator names
-the columns in them.
+Operators read their own state by the query. Here only the checkpoint is available: the facts of a
+key group name its blobs, and the description of the operator names their columns.
 """
 
 from __future__ import annotations
@@ -36,13 +35,13 @@ from runtime.streaming.watermarks import ends_passed_us
 SLICE_START, SLICE_END = "slice_start", "slice_end"
 WINDOW_START, WINDOW_END = "window_start", "window_end"
 NEEDED_BY = "needed_by"
-# What a slice end is called in state where nothing says so
+# Name of the slice end in state if the checkpoint has no description of the operator
 _SLICE_END = "$slice_end"
 _TIME = pa.timestamp("us")
 
 
 class BlobKind(StrEnum):
-    """What a blob holds."""
+    """Content of a blob."""
 
     SLICES = "slices"
     SESSIONS = "open sessions"
@@ -58,12 +57,12 @@ class Blob:
     """A blob of a key group.
 
     Attributes:
-        name: its name.
-        kind: what it holds.
-        n_rows: how many rows, as far as the facts say; None: they do not.
-        members: of slices the set of readers that need them, a bit for each.
-        taken: of sessions the blob that says which of its partials are gone; None: none is.
-        ranges: of results the windows that count, by ends above the first and up to the second.
+        name: Name of the blob.
+        kind: Content.
+        n_rows: Number of rows. None if the facts do not say.
+        members: For slices, the set of readers that need them, as bits.
+        taken: For sessions, the blob that marks partials as taken. None if all are present.
+        ranges: For results, the windows that are valid: `after` < window end <= `until`.
     """
 
     name: str
@@ -78,13 +77,13 @@ class SessionChunk(NamedTuple):
     """A blob of partials of open sessions.
 
     Attributes:
-        name: its name.
-        n_rows: how many of the partials have not been taken.
-        n_bytes: the size of the blob.
-        first_us: the earliest first time of one of them.
-        last_us: the earliest last time of one of them.
-        run: chunks with the same were written together.
-        taken: the blob with a bit for each partial, whether it has been taken; None: none has.
+        name: Name of the blob.
+        n_rows: Number of partials that have not been taken.
+        n_bytes: Size of the blob.
+        first_us: Earliest first time of these partials.
+        last_us: Earliest last time of these partials.
+        run: Equal for chunks that were written together.
+        taken: Blob with a bit per partial that is set if it has been taken. None if none has.
     """
 
     name: str
@@ -97,13 +96,13 @@ class SessionChunk(NamedTuple):
 
 
 def session_chunks(facts: Mapping[str, Any]) -> list[SessionChunk]:
-    """The chunks of open sessions that facts tell of."""
+    """Return the chunks of open sessions in facts."""
     return [SessionChunk(*chunk) for chunk in facts.get("chunks", ())]
 
 
 def blobs_of(facts: Mapping[str, Any]) -> dict[str, Blob]:
-    """The blobs of a key group by name, as its facts say."""
-    found = [
+    """Return a key group's blobs by name, according to its facts."""
+    blobs = [
         *_slices(1, facts.get("slices") or ()),
         *(each for members, slabs in facts.get("levels") or () for each in _slices(members, slabs)),
         *(
@@ -117,7 +116,7 @@ def blobs_of(facts: Mapping[str, Any]) -> dict[str, Blob]:
             for number, cell in (facts.get("cells") or {}).items()
         ),
     ]
-    return {blob.name: blob for blob in found}
+    return {blob.name: blob for blob in blobs}
 
 
 def _slices(members: int, slabs: Sequence[Any]) -> Iterator[Blob]:
@@ -141,31 +140,31 @@ def _results(facts: Mapping[str, Any]) -> Iterator[Blob]:
     for part in (part for run in runs_of(facts) for part in run):
         for name in part.names:
             ranges.setdefault(name, []).append((part.after_us, part.until_us))
-    for name, found in ranges.items():
-        yield Blob(name, BlobKind.RESULTS, None, ranges=tuple(found))
+    for name, valid in ranges.items():
+        yield Blob(name, BlobKind.RESULTS, None, ranges=tuple(valid))
     for _, n_rows, _, name in facts.get("keys", ()):
         yield Blob(name, BlobKind.CHANGED, n_rows)
 
 
 @dataclass(frozen=True)
 class Decoder:
-    """Blobs of an operator back into rows.
+    """Decodes the blobs of an operator into rows.
 
     Attributes:
-        operator: what the checkpoint says of it; None: nothing.
-        closed_us: windows that end no later are closed.
+        operator: Description of the operator in the checkpoint, if it has one.
+        closed_us: Windows that end at or before this are closed.
     """
 
     operator: KeptOperator | None
     closed_us: int | None
 
     def decoded(self, blob: Blob, contents: bytes, taken: bytes | None = None) -> pa.Table:
-        """The rows of a blob of slices, sessions or results.
+        """Return the rows of a blob of slices, sessions or results.
 
         Args:
-            blob: which one.
-            contents: what is in it.
-            taken: what is in the blob that says which of its partials are gone, if there is one.
+            blob: Which blob.
+            contents: Its bytes.
+            taken: Bytes of the blob that marks partials as taken, if there is one.
 
         Raises:
             ExecutionError: it is of another version of sqlwin.
@@ -203,7 +202,7 @@ class Decoder:
         return self._named(table.drop_columns([FIRST_TIME, LAST_TIME, name]), times)
 
     def _named(self, table: pa.Table, times: Mapping[str, pa.Array]) -> pa.Table:
-        """Keys, times, aggregates under their names in SQL."""
+        """Return keys, times and aggregates under their names in SQL."""
         plain = {name: one_chunk(table.column(name)) for name in table.column_names}
         if self.operator is None:
             return _table([*times.items(), *plain.items()])
@@ -212,7 +211,7 @@ class Decoder:
         return _table([*keys, *times.items(), *aggregates, *plain.items()])
 
     def _slice_starts(self, ends: Int64Array, members: int) -> pa.Array:
-        """When slices begin; of a CUMULATE window that holds what is closed so far, the window."""
+        """Return the starts of slices; for a closed CUMULATE slice, the start of the window."""
         if self.operator is None:
             return pa.nulls(len(ends), _TIME)
         own = [r for i, r in enumerate(self.operator.readers) if members >> i & 1]
@@ -232,14 +231,14 @@ class Decoder:
 
 
 def stored_closed_until_us(facts: Mapping[str, Any]) -> int | None:
-    """Windows of a key group that end no later take no rows any more."""
+    """Return the time up to which a key group's windows are closed."""
     if "closed" in facts:
         return None if facts["closed"] is None else int(facts["closed"])
     return ends_passed_us(facts.get("watermark"))
 
 
 def _slice_starts(assigner: SliceAssigner, window: AlignedWindow, ends: Int64Array) -> Int64Array:
-    """The first time of the slices with these ends."""
+    """Return the first time of the slices with these ends."""
     low, high = ends - window.slice_width_us, ends - 1
     while (low < high).any():
         middle = low + (high - low) // 2
@@ -250,12 +249,12 @@ def _slice_starts(assigner: SliceAssigner, window: AlignedWindow, ends: Int64Arr
 
 def _of_results(table: pa.Table, ranges: Sequence[tuple[int, int]]) -> pa.Table:
     columns = [(name.strip("$"), one_chunk(table.column(name))) for name in table.column_names]
-    found = _table(columns)
-    ends = int64_column(found, WINDOW_END)
+    results = _table(columns)
+    ends = int64_column(results, WINDOW_END)
     counts = np.zeros(len(ends), np.bool_)
     for after, until in ranges:
         counts |= (ends > after) & (ends <= until)
-    return found.filter(pa.array(counts))
+    return results.filter(pa.array(counts))
 
 
 def _aggregate(accumulator: KeptAccumulator, columns: dict[str, pa.Array]) -> pa.Array:
@@ -266,7 +265,7 @@ def _aggregate(accumulator: KeptAccumulator, columns: dict[str, pa.Array]) -> pa
 
 
 def _table(columns: Sequence[tuple[str, pa.Array]]) -> pa.Table:
-    """Columns under names of which no two are alike."""
+    """Return a table whose column names are distinct regardless of case."""
     taken: set[str] = set()
     names = []
     for name, _ in columns:

@@ -1,24 +1,24 @@
-"""Key groups: buckets of keys, numbered so that Spark spreads them evenly over its tasks.
+"""Key group numbers that Spark spreads evenly over its tasks.
 
-Spark places a group of state by the hash of its number, and would leave some tasks without any and
-give others three. So the numbers are chosen by where that hash puts them.
+Spark assigns a group of state to a task by the hash of its number. With consecutive numbers some
+tasks would get no key group and others three. So numbers are chosen by their hash.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-# Spark's Murmur3Hash has this seed.
+# Seed of Spark's Murmur3Hash
 _SEED = 42
 _MASK = 0xFFFFFFFF
 
 
 def key_group_numbers(n_groups: int, partitions: int) -> list[int]:
-    """A number for each key group, so that no task has two groups more than another.
+    """Return a number for each key group such that tasks differ by at most one group.
 
     Args:
-        n_groups: how many groups there are.
-        partitions: how many tasks, Spark's number of shuffle partitions.
+        n_groups: Number of key groups.
+        partitions: Number of tasks: Spark's number of shuffle partitions.
     """
     room = [n_groups // partitions + (task < n_groups % partitions) for task in range(partitions)]
     numbers: list[int] = []
@@ -33,11 +33,11 @@ def key_group_numbers(n_groups: int, partitions: int) -> list[int]:
 
 
 def head_groups(numbers: Iterable[int], partitions: int) -> list[int]:
-    """Of key groups those that come first in their tasks: Spark goes by their numbers.
+    """Return the key groups that Spark processes first in each task, by their numbers.
 
     Args:
-        numbers: the key groups' numbers.
-        partitions: as for `key_group_numbers`.
+        numbers: Numbers of the key groups.
+        partitions: As for `key_group_numbers`.
     """
     first: dict[int, int] = {}
     for number in sorted(numbers):
@@ -46,7 +46,7 @@ def head_groups(numbers: Iterable[int], partitions: int) -> list[int]:
 
 
 def spark_partition(number: int, partitions: int) -> int:
-    """The task in which Spark's hash partitioning puts an INT: pmod(murmur3(number), partitions).
+    """Return the task of an INT in Spark's hash partitioning: pmod(murmur3(number), partitions).
 
     Murmur3 (Appleby) of one 32-bit word, as org.apache.spark.unsafe.hash.Murmur3_x86_32.hashInt.
     """

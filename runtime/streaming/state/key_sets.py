@@ -1,4 +1,4 @@
-"""Keys by which rows are taken out of state, without a sort: what few keys need of many."""
+"""Select rows of some keys from state without sorting, when few of many keys are needed."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ import pyarrow.compute as pc
 from runtime.compute.kernels.columns import Int64Array, is_variable_width, of_type, one_chunk
 from runtime.compute.kernels.keys import bucket_of
 
-# Few enough for an array of all that a core has near, and so many that keys rarely share one
+# Small enough for an array in a core's cache, large enough that keys rarely share a mark
 _N_MARKS = 1 << 20
 
 
 class KeySet:
-    """Some keys.
+    """A set of keys that selects rows.
 
-    Rows are selected by a hash of some bits, so that rows of other keys may come along; of a single
-    key column of strings by the strings, which are found sooner than hashed.
+    Rows are selected by a short hash, so some rows of other keys may be included. Variable-width
+    key columns are compared by value first, which is faster than hashing them; if the only key
+    column is one of these, no hash is needed.
 
     Args:
-        keys: tables with the key columns, one or more.
-        names: the key columns, one at least.
+        keys: Tables with the key columns; at least one.
+        names: Key columns; at least one.
     """
 
     def __init__(self, keys: Sequence[pa.Table], names: Sequence[str]) -> None:
@@ -40,7 +41,7 @@ class KeySet:
             self._is_marked[_marks(table, names)] = True
 
     def rows(self, table: pa.Table) -> pa.Table:
-        """The rows of a table that are of these keys, and maybe some of others."""
+        """Return a table's rows with these keys, and possibly rows of some other keys."""
         for name, values in self._values.items():
             column = of_type(table.column(name), values.type)
             table = table.filter(pc.is_in(column, value_set=values))
@@ -53,8 +54,8 @@ class KeySet:
 def marks_of(
     columns: Sequence[pa.Array | pa.ChunkedArray], n_rows: int, n_marks: int
 ) -> Int64Array:
-    """A hash of the keys in some columns, below `n_marks`, a power of two."""
-    # key groups go by the first bits of the same hash
+    """Return a hash of the keys in some columns, below `n_marks` (a power of two)."""
+    # key groups use the high bits of the same hash
     marks: Int64Array = bucket_of(columns, n_rows, 1 << 31).astype(np.int64)
     return marks & (n_marks - 1)
 

@@ -1,10 +1,10 @@
-"""What was emitted last of each key and window that can change: results, in runs.
+"""The last emitted results of open windows, stored in runs.
 
-The results of a run lie in parts of one window each, or of some where they are few, so that a part
-is read when one of its windows changes, and dropped unread when all are closed. Windows that were
-computed for all keys are in the first run alone. Where only some keys changed, their results are a
-new run beside it, and count in place of older ones. Runs of like size are made one when there are
-many, so that there never are (a log-structured merge tree: O'Neil and others, 1996).
+The results of a run are divided into parts of one window each, or of several windows with few
+results. A part is read when one of its windows changes, and dropped unread when all are closed.
+Windows that were computed for all keys are only in the first run. If only some keys have changed,
+their results become a new run, which overrides older ones. Runs of similar size are merged when
+there are many, as in a log-structured merge tree (O'Neil and others, 1996).
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from runtime.streaming.state.key_sets import KeySet
 from runtime.streaming.state.ranges import Range, without
 from runtime.streaming.state.table_cache import read_table, remove_table, write_table
 
-# A part has so many results, or those of one window.
+# Minimum number of results in a part, unless it holds one window
 PART_ROWS = 1 << 12
-# With more runs some are made one.
+# With more runs, some are merged
 MANY_RUNS = 8
-# One that has so many times the rows of all newer ones stays as it is.
+# A run with this many times the rows of all newer ones is not merged
 MUCH_LARGER = 4
 
 
 class Part(NamedTuple):
-    """Results of the windows of a range; the blobs may hold others too, which do not count.
+    """Results of windows in a range. The blobs may hold other results, which are ignored.
 
     Attributes:
-        after_us: the windows end above this.
-        until_us: they end no later.
-        names: the blobs.
-        n_rows: how many rows these have.
+        after_us: The windows end after this.
+        until_us: The windows end at or before this.
+        names: Names of the blobs.
+        n_rows: Number of rows in the blobs.
     """
 
     after_us: int
@@ -51,16 +51,16 @@ class Part(NamedTuple):
 
 
 class KeptResults:
-    """The results of one key group.
+    """The emitted results of one key group.
 
     Args:
-        identity: the columns that tell results apart: keys, window end.
-        window_end: the column of the window end.
-        store: where they are kept.
-        facts: what `facts` said at the end of the last micro-batch; empty at first.
+        identity: Columns that identify a result: keys and window end.
+        window_end: Window end column.
+        store: State that holds the results.
+        facts: Return value of `facts` at the end of the last micro-batch. Empty at first.
 
     Attributes:
-        most_bytes: the most bytes that were put together at a time.
+        most_bytes: Largest number of bytes merged at once.
     """
 
     def __init__(
@@ -73,20 +73,20 @@ class KeptResults:
         self.most_bytes = 0
 
     def facts(self) -> dict[str, Any]:
-        """What is to be remembered for the next micro-batch, as JSON has it."""
+        """Return the facts for the next micro-batch, as JSON values."""
         return {"runs": self._runs}
 
     def n_rows(self, ends: Range) -> int:
-        """How many results there are in the windows of a range, or fewer."""
+        """Return an upper bound of the number of results in the windows of a range."""
         parts = (part for run in self._runs for part in run)
         return sum(p.n_rows for p in parts if p.after_us < ends[1] and p.until_us > ends[0])
 
     def read(self, ends: Range, keys: KeySet | None = None) -> pa.Table | None:
-        """What was emitted of the windows of a range; of a key and window what counts comes last.
+        """Read the results of the windows of a range; the last one of a key and window counts.
 
         Args:
-            ends: the windows.
-            keys: the keys of which it is needed; None: all.
+            ends: Range of windows.
+            keys: Keys to read. None means all.
         """
         found: list[pa.Table] = []
         for part in (part for run in self._runs for part in run):
@@ -95,7 +95,7 @@ class KeptResults:
         return pa.concat_tables(found) if found else None
 
     def _tables(self, part: Part, ends: Range) -> list[pa.Table]:
-        """The results of a part that are of the windows of a range."""
+        """Read a part's results in the windows of a range."""
         after, until = max(part.after_us, ends[0]), min(part.until_us, ends[1])
         if after >= until:
             return []
@@ -103,7 +103,7 @@ class KeptResults:
         return rows_between(tables, self._window_end, after, until)
 
     def replace(self, ends: Range, results: pa.Table | None) -> None:
-        """Put results in place of all of a range, which is not empty; None: just forget these."""
+        """Replace all results of a range, which must not be empty. None removes them."""
         before = self._names()
         self._runs = [
             [
@@ -119,18 +119,18 @@ class KeptResults:
             self._runs[0] += self._written(results, ends[0])
 
     def forget(self, until_us: int) -> None:
-        """Forget the results of windows that end no later."""
+        """Remove the results of windows that end at or before `until_us`."""
         self.replace((-FINAL_US, until_us), None)
 
     def add(self, results: pa.Table) -> None:
-        """Put results of some keys beside those that are there, in place of which they count."""
+        """Add results of some keys. They override existing ones."""
         least = int(self._ends(results).min()) - 1
         self._runs = [*filter(None, self._runs), self._written(results, least)]
         if len(self._runs) > 1:
             self._merge_runs()
 
     def _merge_runs(self) -> None:
-        """Make one of some runs, the newest, if they are many or the newest is large."""
+        """Merge the newest runs if there are many, or if the newest is large."""
         sizes = [sum(part.n_rows for part in run) for run in self._runs]
         first, n_rows = len(sizes) - 1, sizes[-1]
         if sum(sizes[:-1]) <= MUCH_LARGER * n_rows:
@@ -152,19 +152,19 @@ class KeptResults:
         self._remove(before)
 
     def _newest(self, table: pa.Table) -> pa.Table:
-        """Of each key and window the last row."""
+        """Return the last row of each key and window."""
         columns = [table.column(name) for name in self._identity]
         which, _ = encode_keys(columns, table.num_rows)
         last = np.zeros(int(which.max(initial=-1)) + 1, np.int64)
-        # of several rows of a key and window the last one is what stays
+        # the last assignment wins
         last[which] = np.arange(table.num_rows)
         return table if len(last) == table.num_rows else table.take(pa.array(last))
 
     def _written(self, results: pa.Table, after_us: int) -> list[Part]:
-        """Results in blobs, in order of their windows, as parts behind a time."""
+        """Write results to blobs in order of their windows, as parts after a time."""
         parts = []
         for table in self._cut(results):
-            # most are never read again, so that they are not worth a place in the cache
+            # most are never read again, so they are not cached
             names = tuple(write_table(self._store, piece)[0] for piece in pieces(table))
             until = int(self._ends(table).max())
             parts.append(Part(after_us, until, names, table.num_rows))
@@ -172,7 +172,7 @@ class KeptResults:
         return parts
 
     def _cut(self, results: pa.Table) -> Iterator[pa.Table]:
-        """Results in order of their windows, a table for each part."""
+        """Yield results in order of their windows, a table for each part."""
         ends = self._ends(results)
         order = np.argsort(ends, kind="stable")
         table, ends = results.take(pa.array(order)), ends[order]
@@ -187,7 +187,7 @@ class KeptResults:
         return {name for run in self._runs for part in run for name in part.names}
 
     def _remove(self, before: set[str]) -> None:
-        """Remove the blobs among some that are in no part any more."""
+        """Remove those blobs that no part uses any more."""
         for name in before - self._names():
             remove_table(self._store, name)
 
@@ -196,5 +196,5 @@ class KeptResults:
 
 
 def runs_of(facts: Mapping[str, Any]) -> list[list[Part]]:
-    """Return the runs that facts tell of; none if nothing was emitted yet."""
+    """Return the runs in facts; empty if nothing was emitted yet."""
     return [[Part(*part) for part in run] for run in facts.get("runs", ())]

@@ -1,33 +1,35 @@
-"""Running aggregates of a HOP window in state, so that a fire costs the same whatever the overlap.
+"""Running aggregates of a HOP window: the cost of a fire does not depend on the overlap.
 
-The slices of a window are cut into blocks of time, four a window or more. In state are, beside the
-slices and made of them, spans: one partial a key for all slices between two times.
+The slices of a window are grouped into blocks of time, four per window or more. Spans are stored in
+addition to the slices and computed from them: one partial per key for all slices between two times.
 
     blocks       |  .  .  .  .  |  .  .  .  .  |  .  .  .  .  |  .  .  .  .  |  .  .  .  .
     window             [--------|--------------|--------------|--------------|-----]
     spans               suffix      middle: whole blocks, together             prefix
 
-- the prefix is the newest block so far; a window that fires adds the slices that came;
-- suffixes reach from some slice to the end of its block; there is one for every second window that
-  will begin in it. They are made from the newest to the oldest, each of the one behind it;
-- the middle is all whole blocks in between, to which a block is added when it is full.
+- The prefix is the newest block so far. A window that fires adds the new slices to it.
+- Suffixes reach from a slice to the end of its block. There is one for every second window that
+  will begin in the block. They are computed from the newest to the oldest, each from the next newer
+  one.
+- The middle is all whole blocks in between. A block is added to it when it is full.
 
-So a window is put together from three spans, and takes three merges of one partial a key: into the
-prefix, into a suffix, and its own. That is two stacks (Tangwongsan, Hirzel, Schneider: In-order
-sliding-window aggregation in worst-case constant time, VLDB Journal 2021; Flink and others call the
-slices panes) with blocks shorter than a window, as suffixes need not be made all at once then: with
-each window that fires comes one of the block that the windows after the next few begin in.
-Everything merges that way, what cannot be subtracted too. Slices before the nearest suffix are
-merged as they are. Lists of values grow when they merge, so of them a block has few suffixes.
+So a window is computed from three spans, and takes three merges of one partial per key: into the
+prefix, into a suffix, and its own. This is the two-stacks algorithm (Tangwongsan, Hirzel,
+Schneider: In-order sliding-window aggregation in worst-case constant time, VLDB Journal 2021; Flink
+and others call the slices panes) with blocks shorter than a window, because then suffixes need not
+be computed all at once: each window that fires adds one suffix of the block in which the windows
+after the next few begin. It works for every accumulator, including those that cannot be subtracted.
+Slices before the nearest suffix are merged individually. Lists of values grow when they merge, so
+blocks of lists have few suffixes.
 
-A row that is late for some windows goes to its slice, and as a patch beside the spans that have
-its slice; what is read or made from a span takes the patches along that are newer than the span.
+A row that is late for some windows is added to its slice and, as a patch, to the spans that cover
+it; see `runtime.streaming.state.spans`.
 
-INSERTs of a set that share their slices have spans each, on the slices of their own windows.
+INSERTs of a set that share their slices have separate spans, on the slices of their own windows.
 
-Spans never hold what slices do not: they may be dropped at any time, and are where they are not
-worth it (few rows, or few slices a key; many windows at once, which share the work of one merge).
-A checkpoint without them gets them when its next windows fire.
+Spans can be dropped at any time because they are computed from slices. They are dropped if they do
+not pay off: few rows, few slices per key, or many windows at once, which share the work of one
+merge. If a checkpoint has none, they are computed when its next windows fire.
 """
 
 from __future__ import annotations
@@ -45,14 +47,14 @@ from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.spans import MANY_PATCHES, Slices, Span, Spans, needs
 
-# A window has so many blocks at least. With more of them there are fewer suffixes to remember, and
-# the middle is made anew from more partials, of which there are to be no more than that.
+# Minimum number of blocks per window. With more blocks there are fewer suffixes to store, but the
+# middle is recomputed from more partials, at most MIDDLE_ROWS.
 _FEWEST_BLOCKS = 4
 MIDDLE_ROWS = 1 << 16
-# A block has so many suffixes of lists at most.
+# Maximum number of suffixes of a block of lists
 _SUFFIXES_OF_LISTS = 4
-# Of others there is one for every second window, whose block has so many windows: a window between
-# two reads one slice more, and half as much is written.
+# Blocks with at least _ENOUGH_FOR_STRIDE windows have a suffix for every second window: a window in
+# between reads one more slice, and half as much is written.
 _STRIDE = 2
 _ENOUGH_FOR_STRIDE = 4
 
@@ -61,8 +63,8 @@ class RunningAggregates(Spans):
     """The spans of one key group.
 
     Args:
-        window: the window.
-        columns, store, facts: as in `Spans`.
+        window: HOP window.
+        columns, store, facts: See `Spans`.
     """
 
     def __init__(
@@ -82,12 +84,12 @@ class RunningAggregates(Spans):
         self._set_block(facts.get("block", self._n_windows // _FEWEST_BLOCKS))
         if facts.get("spans") and not self._grows:
             self._stride = facts["stride"]
-        # the number of the window that fired last
+        # number of the window that fired last
         self._last: int | None = facts.get("last")
         self._middle = Span._make(facts["middle"]) if facts.get("middle") else None
 
     def facts(self) -> dict[str, Any]:
-        """What is to be remembered for the next micro-batch, as JSON has it."""
+        """Return the facts for the next micro-batch, as JSON values."""
         if self._last is None:
             return {}
         own = {
@@ -99,13 +101,13 @@ class RunningAggregates(Spans):
         return self._span_facts() | own
 
     def windows(self, ends: tuple[int, int], n_rows: int) -> list[int] | None:
-        """The ends of windows that are best put together from spans; None: from slices.
+        """Return the ends of windows that are best computed from spans, or None for slices.
 
-        Spans that are not worth their while any more are dropped.
+        Drops spans if they no longer pay off.
 
         Args:
-            ends: windows with an end above the first and up to the second are to fire.
-            n_rows: how many partials there are.
+            ends: Windows with `ends[0]` < window end <= `ends[1]` fire.
+            n_rows: Number of partials in state.
         """
         first, last = self._numbers(ends)
         fired_before = self._last is not None and first <= self._last
@@ -120,13 +122,13 @@ class RunningAggregates(Spans):
         return [self._end(number) for number in range(first, last + 1)]
 
     def again(self, ends: tuple[int, int]) -> list[int] | None:
-        """The ends of windows that have fired and are best put together anew from spans.
+        """Return the ends of windows that fired before and are best recomputed from spans.
 
-        Those are the ones that fired last, for which spans are kept as long as they are open. None:
-        from slices.
+        These are the windows that fired last, whose spans are kept while they are open. None means
+        that slices are better.
 
         Args:
-            ends: windows with an end above the first and up to the second had late rows.
+            ends: Windows with `ends[0]` < window end <= `ends[1]` had late rows.
         """
         if self._last is None or not self._spans:
             return None
@@ -137,18 +139,18 @@ class RunningAggregates(Spans):
         return [self._end(number) for number in range(first, last + 1)]
 
     def note(self, ends: tuple[int, int], n_results: int) -> None:
-        """Note how many results windows had that were put together from slices."""
+        """Record the number of results of windows that were computed from slices."""
         first, last = self._numbers(ends)
         if last == self._last:
             self._n_results = -(-n_results // (last - first + 1))
 
     def window(self, end_us: int, slices: Slices, *, has_fired: bool = False) -> pa.Table | None:
-        """The partials of a window, all of one slice of it; None if there are none.
+        """Return a window's partials, all under one slice end. None if the window is empty.
 
         Args:
-            end_us: the end of the window, which is newer than that of the one before.
-            slices: reads partials.
-            has_fired: whether it is one of those that `again` gave, whose ends are any.
+            end_us: End of the window, after the end of the previous one.
+            slices: Reads partials.
+            has_fired: Whether the window is from `again`; then the order of ends does not matter.
         """
         number = self._number_of(end_us)
         oldest = self._block_end(self._start(number))
@@ -166,18 +168,18 @@ class RunningAggregates(Spans):
     def fired(
         self, end_us: int, n_results: int | None, slices: Slices, closed_us: int | None
     ) -> None:
-        """Make a suffix for a later window, and forget what no window needs any more.
+        """Write a suffix for a later window, and drop spans that no window needs.
 
         Args:
-            end_us: the end of the window.
-            n_results: how many results it had; None: not known.
-            slices: reads partials.
-            closed_us: windows that end no later take no rows any more; None: all do.
+            end_us: End of the window.
+            n_results: Number of its results. None if unknown.
+            slices: Reads partials.
+            closed_us: Windows that end at or before this are closed. None if no window is closed.
         """
         number = self._number_of(end_us)
         if n_results is not None:
             self._n_results = n_results
-        # the windows that still begin in this block, behind this one
+        # number of windows after this one that begin in the same block
         left = self._block - 1 - self._cell(self._start(number)) % self._block
         later = number + 2 * left + 1
         later += -later % self._stride
@@ -188,7 +190,7 @@ class RunningAggregates(Spans):
         self._drop_patches()
 
     def forget(self, closed_us: int | None) -> None:
-        """Drop spans of slices of which all windows are closed for good."""
+        """Drop spans of slices whose windows are all closed for good."""
         if closed_us is None or not self._spans:
             return
         keys = [*self._spans]
@@ -200,13 +202,13 @@ class RunningAggregates(Spans):
         self._drop_patches()
 
     def _forget(self, number: int, closed_us: int | None) -> None:
-        """Drop spans that later windows do not need, nor the last ones as long as they are open."""
+        """Drop spans that neither later windows nor the last open ones need."""
         first = number + 1 - self._n_again
         if closed_us is not None:
             first = max(first, self._number_of(self._assigner.next_window_end(closed_us)))
         first = min(first, number + 1)
         start = self._start(first)
-        # the prefix of the last one is what the next one is made of
+        # the next prefix is computed from the last one
         oldest = min(first, number)
         end = self._end(oldest)
         recent = self._end(oldest - oldest % self._block - self._block - 1)
@@ -222,7 +224,7 @@ class RunningAggregates(Spans):
     # -- the three parts of a window --
 
     def _suffix(self, number: int, until_us: int, slices: Slices) -> list[pa.Table]:
-        """The partials from the start of a window to the end of its first block."""
+        """Return the partials from the start of a window to the end of its first block."""
         near = number + -number % self._stride
         begun = min(self._start(near), until_us)
         parts = slices(self._start(number), begun) if near > number else []
@@ -231,22 +233,22 @@ class RunningAggregates(Spans):
         return parts
 
     def _make_suffix(self, number: int, until_us: int, slices: Slices) -> Span:
-        """The suffix of a block for a window; also those behind it, if they are missing."""
+        """Write a window's suffix of a block and missing ones after it, and return the first."""
         missing = []
         at = number
         while self._start(at) < until_us and (self._start(at), until_us) not in self._spans:
             missing.append(at)
             at += self._stride
-        for each in reversed(missing):
-            behind = min(self._start(each + self._stride), until_us)
-            parts = slices(self._start(each), behind)
+        for window_number in reversed(missing):
+            behind = min(self._start(window_number + self._stride), until_us)
+            parts = slices(self._start(window_number), behind)
             if behind < until_us:
                 parts += self._read(self._spans[behind, until_us], is_last=True)
-            self._make(self._start(each), until_us, parts)
+            self._make(self._start(window_number), until_us, parts)
         return self._spans[self._start(number), until_us]
 
     def _whole_blocks(self, after_us: int, until_us: int, slices: Slices) -> list[pa.Table]:
-        """The partials of the blocks between the first and the last of a window, as the middle."""
+        """Return the partials of the whole blocks of a window, and store them as the middle."""
         parts, n_spans = self._blocks(after_us, until_us, slices)
         if n_spans < 2:
             return parts
@@ -256,7 +258,7 @@ class RunningAggregates(Spans):
         return self._read(self._middle)
 
     def _blocks(self, after_us: int, until_us: int, slices: Slices) -> tuple[list[pa.Table], int]:
-        """(the partials of the blocks between two times, of how many spans)."""
+        """Return (partials of the blocks between two times, number of spans read)."""
         parts: list[pa.Table] = []
         at, n_spans = after_us, 0
         middle = self._middle
@@ -275,11 +277,11 @@ class RunningAggregates(Spans):
         return parts, n_spans
 
     def _prefix(self, after_us: int, until_us: int, slices: Slices) -> list[pa.Table]:
-        """The partials of the last block of a window, up to its end."""
-        known = [key for key in self._spans if key[0] == after_us and key[1] <= until_us]
-        if not known:
+        """Return the partials of a window's last block, up to the end of the window."""
+        prefixes = [key for key in self._spans if key[0] == after_us and key[1] <= until_us]
+        if not prefixes:
             return self._read(self._make(after_us, until_us, slices(after_us, until_us)))
-        before = self._spans[max(known)]
+        before = self._spans[max(prefixes)]
         if before.until_us == until_us:
             return self._read(before)
         parts = self._read(before) + slices(before.until_us, until_us)
@@ -288,7 +290,7 @@ class RunningAggregates(Spans):
     # -- spans --
 
     def _set_block(self, n_windows: int) -> None:
-        """Have blocks of so many windows."""
+        """Set the number of windows per block."""
         self._block = max(1, n_windows)
         if self._grows:
             self._stride = -(-self._block // _SUFFIXES_OF_LISTS)
@@ -297,15 +299,15 @@ class RunningAggregates(Spans):
 
     @property
     def _n_again(self) -> int:
-        """For how many windows that have fired spans are kept."""
+        """Number of fired windows whose spans are kept."""
         return min(max(1, self._n_windows // (2 * _FEWEST_BLOCKS)), MANY_PATCHES)
 
     def _are_many(self, first: int, last: int) -> bool:
-        """Whether windows are so many that they are better merged together."""
+        """Return whether one merge for all these windows is better than one for each."""
         return last - first >= max(1, self._n_windows // (2 * _FEWEST_BLOCKS))
 
     def _blocks_for(self, n_results: int) -> int:
-        """How many blocks are best for windows of so many results."""
+        """Return the best number of blocks for windows with `n_results` results."""
         most = min(isqrt(self._n_windows), MIDDLE_ROWS // n_results)
         return max(_FEWEST_BLOCKS, most)
 
@@ -323,10 +325,11 @@ class RunningAggregates(Spans):
     def _spans_only(self) -> list[Span]:
         return [*super()._spans_only(), *([] if self._middle is None else [self._middle])]
 
-    # -- windows by number; block n are the slices up to the ends of windows n * size and so on --
+    # -- windows are numbered; block n holds windows n * size to (n + 1) * size - 1, by their ends
+    # --
 
     def _numbers(self, ends: tuple[int, int]) -> tuple[int, int]:
-        """The first and the last window with an end above the first and up to the second."""
+        """Return the first and the last window with `ends[0]` < window end <= `ends[1]`."""
         first = self._assigner.next_window_end(ends[0])
         return self._number_of(first), self._number_of(self._assigner.previous_window_end(ends[1]))
 
@@ -341,10 +344,10 @@ class RunningAggregates(Spans):
         return int(self._assigner.window_start(ends)[0])
 
     def _cell(self, time_us: int) -> int:
-        """The number of the first window that ends behind a time."""
+        """Return the number of the first window that ends after a time."""
         return self._number_of(self._assigner.next_window_end(time_us))
 
     def _block_end(self, time_us: int) -> int:
-        """The end of the block that begins at a time, or that it is in."""
+        """Return the end of the block that begins at a time or contains it."""
         cell = self._cell(time_us)
         return self._end(cell - cell % self._block + self._block - 1)

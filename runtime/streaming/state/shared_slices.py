@@ -1,19 +1,19 @@
-"""The slices of a key group, in state once for all window aggregations that read them.
+"""Slices of a key group, stored once for all window aggregations that read them.
 
-A slice is kept as long as any reader has a window open that it is in. It is as fine as the readers
-that still need it ask for: slices that are left to wide windows alone are merged into wide slices.
-So the slices lie on levels, one for each set of readers that has some to itself; a set is the
-number whose bits are the readers' numbers.
+A slice is kept while any reader has an open window with that slice. It is as fine as its remaining
+readers require: slices that only wide windows still need are merged into wide slices. So slices are
+stored on levels, one for each set of readers that shares slices with no other. A set is an integer
+whose bits are the readers' numbers.
 
     TUMBLE 1 min, HOP 5 min by 1 min, TUMBLE 1 h; the watermark is at 12:34:30
 
     12:00          12:29                         12:34  12:35
       |              |                             |......|   all three: 1 min wide
       |              |.....|.....|.....|.....|.....|          the same: HOP needs the minutes
-      |::::::::::::::|                                        left to TUMBLE 1 h: 1 h wide
+      |::::::::::::::|                                        only TUMBLE 1 h: 1 h wide
 
-What a CUMULATE window holds so far is one slice. It takes a slice to itself as soon as the step
-that it is in has closed. A reader by itself has one level, of its own slices.
+The contents of a CUMULATE window so far are one slice. A CUMULATE reader gets its own copy of a
+slice as soon as the slice's step has closed. A single reader has one level, of its own slices.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from runtime.streaming.state.slices import SliceState, slab_us
 
 _NO_ENDS: Int64Array = np.zeros(0, np.int64)
 
-# Readers are bits of an int64
+# Sets of readers are bits of an int64
 MOST_READERS = 62
 
 
 @dataclass(frozen=True)
 class SharedSpec:
-    """What is shared; the same for all key groups.
+    """State shared by the readers. The same for all key groups.
 
     Attributes:
-        readers: the aggregations.
-        columns: those of the partials.
+        readers: Window aggregations.
+        columns: Columns of the partials.
     """
 
     readers: tuple[StreamReader, ...]
@@ -61,23 +61,23 @@ def one_reader(
     partials: tuple[Accumulator, ...],
     sources: tuple[tuple[str, str], ...] = (),
 ) -> SharedSpec:
-    """What a window aggregation shares with none: partials of its own, on its own slices."""
+    """Return the spec of a window aggregation that shares its slices with no other."""
     columns = StateColumns(aggregation.keys, aggregation.slice_end, partials, sources)
     reader = StreamReader("", aggregation, None, tuple((name, name) for name in columns.names))
     return SharedSpec((reader,), columns)
 
 
 class Reader:
-    """The windows of one aggregation, of slices that may be finer than its own.
+    """The windows of one aggregation, over slices that may be finer than its own.
 
     Args:
-        shared: what is shared.
-        number: the number of the reader.
+        shared: Spec of the shared state.
+        number: Number of the reader.
 
     Attributes:
-        spec: the aggregation.
-        is_alone: whether there is no other, so that the slices are its own.
-        columns: those of the shared partials that it reads.
+        spec: Aggregation.
+        is_alone: Whether it is the only reader, so that the slices are its own.
+        columns: Columns of the shared partials that it reads.
     """
 
     def __init__(self, shared: SharedSpec, number: int) -> None:
@@ -94,30 +94,30 @@ class Reader:
         self.slab_us = slab_us(window)
 
     def own_end(self, slice_end: Int64Array) -> Int64Array:
-        """The end of the slice of its own that each slice is in."""
+        """Return the end of the reader's own slice that contains each slice."""
         return slice_end if self.is_alone else self.assigner.slice_end(slice_end - 1)
 
     def first_window_end(self, slice_end: Int64Array) -> Int64Array:
-        """The end of the first window of its own that each slice is in."""
+        """Return the end of the reader's first window with each slice."""
         return self.assigner.first_window_end(self.own_end(slice_end))
 
     def last_window_end(self, slice_end: Int64Array) -> Int64Array:
-        """The end of the last window of its own that each slice is in."""
+        """Return the end of the reader's last window with each slice."""
         return self.assigner.last_window_end(self.own_end(slice_end))
 
     def on_own_slices(self, table: pa.Table) -> pa.Table:
-        """Shared partials that it reads, on slices of its own."""
+        """Return the shared partials that the reader reads, on its own slices."""
         if self.is_alone:
             return table
         table = table.select(self.columns.names)
         return self.columns.with_ends(table, self.own_end(self.columns.ends(table)))
 
     def own_table(self, table: pa.Table) -> pa.Table:
-        """Shared partials under the names and on the slices of the aggregation."""
+        """Return shared partials with the names and the slices of the aggregation."""
         return table if self.is_alone else self.named(self.on_own_slices(table))
 
     def named(self, table: pa.Table) -> pa.Table:
-        """Partials on slices of its own under the names of the aggregation."""
+        """Return partials on the reader's own slices with the names of the aggregation."""
         if self.is_alone:
             return table
         columns = [table.column(name) for name, _ in self.spec.columns]
@@ -125,12 +125,12 @@ class Reader:
 
 
 class SliceLevels:
-    """The live slices of one key group.
+    """The live slices of one key group, by level.
 
     Args:
-        spec: what is shared.
-        store: where they are kept.
-        facts: what `facts` said at the end of the last micro-batch; None at first.
+        spec: Spec of the shared state.
+        store: State that holds the slices.
+        facts: Return value of `facts` at the end of the last micro-batch. None at first.
     """
 
     def __init__(self, spec: SharedSpec, store: BlobStore, facts: list[Any] | None) -> None:
@@ -144,26 +144,26 @@ class SliceLevels:
         }
 
     def facts(self) -> list[Any]:
-        """What is to be remembered for the next micro-batch, as JSON has it."""
+        """Return the facts for the next micro-batch, as JSON values."""
         return [[members, level.state.facts()] for members, level in self._levels.items()]
 
     @property
     def n_rows(self) -> int:
-        """How many partials are kept."""
+        """Number of partials in state."""
         return sum(level.state.n_rows for level in self._levels.values())
 
     @property
     def n_bytes(self) -> int:
-        """The size of their blobs."""
+        """Size of their blobs."""
         return sum(level.state.n_bytes for level in self._levels.values())
 
     @property
     def most_bytes(self) -> int:
-        """The most bytes of partials that were merged at a time, in this micro-batch."""
+        """Largest number of bytes of partials merged at once in this micro-batch."""
         return max((level.state.most_bytes for level in self._levels.values()), default=0)
 
     def chunk_ends(self, reader: int) -> tuple[Int64Array, Int64Array]:
-        """The oldest and the newest slice end of each chunk that a reader may read."""
+        """Return the first and the last slice end of each chunk that a reader reads."""
         pairs = [level.state.chunk_ends() for level in self._of(reader)]
         if not pairs:
             return _NO_ENDS, _NO_ENDS
@@ -171,9 +171,9 @@ class SliceLevels:
         return np.concatenate(first), np.concatenate(last)
 
     def read(self, number: int, after_us: int, until_us: int) -> Iterator[pa.Table]:
-        """What a reader needs for its windows with `after_us` < window end <= `until_us`.
+        """Read a reader's partials for its windows with `after_us` < window end <= `until_us`.
 
-        Chunks are read as a whole, so other slices come with them.
+        Chunks are read as a whole, so partials of other slices are included.
         """
         reader = self.readers[number]
         for level in self._of(number):
@@ -185,7 +185,7 @@ class SliceLevels:
                 yield reader.own_table(table)
 
     def between(self, number: int, after_us: int, until_us: int) -> list[pa.Table]:
-        """The partials of a reader between two ends of slices of its own, which it has them on."""
+        """Read a reader's partials with `after_us` < slice end <= `until_us`, on its own slices."""
         reader = self.readers[number]
         return [
             reader.on_own_slices(table)
@@ -194,18 +194,18 @@ class SliceLevels:
         ]
 
     def rows_of(self, reader: int) -> int:
-        """How many partials are kept for a reader."""
+        """Return the number of partials in state for a reader."""
         return sum(level.state.n_rows for level in self._of(reader))
 
     def placed(
         self, table: pa.Table, closed_us: int | None, among: int
     ) -> Iterator[tuple[int, pa.Table]]:
-        """(set of readers, the partials that are for these).
+        """Assign partials to levels: yield (set of readers, partials for these readers).
 
         Args:
-            table: partials.
-            closed_us: windows that end no later take no rows any more.
-            among: the readers that they are for.
+            table: Partials.
+            closed_us: Windows that end at or before this are closed.
+            among: Readers that the partials are for.
         """
         needed_by, apart = self._needed_by(self._spec.columns.ends(table), closed_us, among)
         for alone, is_apart in apart.items():
@@ -220,18 +220,20 @@ class SliceLevels:
                 yield self._home(members, among), table.filter(pa.array(needed_by == members))
 
     def keep(self, accepted: Sequence[tuple[int, pa.Table]], closed_us: int | None) -> None:
-        """Free what is closed, merge what is left to wider windows, keep what is new.
+        """Free closed slices, merge those that only wider windows need, and store new ones.
 
         Args:
-            accepted: what `placed` gave of the new partials.
-            closed_us: windows that end no later take no rows any more.
+            accepted: New partials, as assigned by `placed`.
+            closed_us: Windows that end at or before this are closed.
         """
-        given = list(accepted)
+        to_store = list(accepted)
         if closed_us is not None:
             for members, level in self._levels.items():
-                given += [(members, table) for table in self._left(members, level, closed_us)]
+                to_store += [
+                    (members, table) for table in self._take_misplaced(members, level, closed_us)
+                ]
         homes: dict[int, list[pa.Table]] = {}
-        for members, table in given:
+        for members, table in to_store:
             for home, part in self.placed(table, closed_us, members):
                 homes.setdefault(home, []).append(part)
         for home, tables in homes.items():
@@ -248,11 +250,11 @@ class SliceLevels:
     def _needed_by(
         self, ends: Int64Array, closed_us: int | None, among: int
     ) -> tuple[Int64Array, dict[int, BoolArray]]:
-        """Which readers need the slices with some ends.
+        """Return which readers need the slices with these ends.
 
         Returns:
-            The set of readers of each slice; and for readers whose windows grow, by the sets of
-            them alone, the slices of steps that have closed, which each has to itself.
+            The set of readers of each slice; and, for each reader whose windows grow (as a set of
+            one), the slices of its closed steps, which are stored for it alone.
         """
         needed_by = np.zeros(len(ends), np.int64)
         apart: dict[int, BoolArray] = {}
@@ -270,11 +272,11 @@ class SliceLevels:
         return needed_by, apart
 
     def _of(self, reader: int) -> list[_Level]:
-        """The levels that a reader reads."""
+        """Return the levels that a reader reads."""
         return [level for members, level in self._levels.items() if members >> reader & 1]
 
-    def _left(self, members: int, level: _Level, closed_us: int) -> list[pa.Table]:
-        """The chunks of a level that do not belong there any more; what nobody needs is dropped."""
+    def _take_misplaced(self, members: int, level: _Level, closed_us: int) -> list[pa.Table]:
+        """Remove chunks that no longer belong to a level. Return those that are still needed."""
         _, last = level.state.chunk_ends()
         needed_by, apart = self._needed_by(last, closed_us, members)
         is_apart = np.logical_or.reduce([*apart.values(), np.zeros(len(last), np.bool_)])
@@ -285,10 +287,10 @@ class SliceLevels:
         return moved
 
     def _home(self, members: int, among: int) -> int:
-        """The level of what `members` need: with others that do not mind, if it is no finer there.
+        """Return the level for slices that `members` need.
 
-        Those are the readers among whom it was so far; but what a CUMULATE window does not need
-        there it may have to itself.
+        It is shared with other readers from `among`, the readers of the slices so far, if that
+        makes the slices no finer. CUMULATE readers that do not need the slices are left out.
         """
         together = members | (among & ~self._growing)
         if together == members:
@@ -300,7 +302,7 @@ class SliceLevels:
         return common_slices(tuple(each for each in slices if each is not None))
 
     def _level(self, members: int, facts: list[Any] | None) -> _Level:
-        """The level of some readers."""
+        """Create the level of a set of readers."""
         spec = self._spec
         readers = [self.readers[number] for number in _numbers(members)]
         partials = spec.columns.accumulators
@@ -310,10 +312,10 @@ class SliceLevels:
             assigner = readers[0].assigner
         else:
             assigner = slice_assigner(self._slices(members))
-        # of several readers the chunks come and go with the windows of each
+        # with several readers, chunks follow the windows of each
         slab = min(reader.slab_us for reader in readers)
         is_own = readers[0].is_alone
-        # of CUMULATE steps are closed one by one
+        # CUMULATE closes its steps one by one
         window = readers[0].spec.aggregation.window
         is_read_apart = is_own and (is_overlapping(window) or readers[0].grows)
         state = SliceState(
@@ -329,12 +331,12 @@ class SliceLevels:
 
 @dataclass(frozen=True)
 class _Level:
-    """The slices of some readers.
+    """The slices of a set of readers.
 
     Attributes:
-        assigner: of the slices; None: all partials are on them already.
-        columns: the columns that any of the readers reads.
-        state: where they are kept.
+        assigner: Assigns partials to the level's slices. None if they are on them already.
+        columns: Columns that any of the readers reads.
+        state: Stored slices.
     """
 
     assigner: SliceAssigner | None
@@ -342,7 +344,7 @@ class _Level:
     state: SliceState
 
     def append(self, tables: Sequence[pa.Table]) -> None:
-        """Keep partials of slices that are as fine or finer."""
+        """Store partials of slices that are as fine or finer."""
         table = pa.concat_tables([table.select(self.columns.names) for table in tables])
         if self.assigner is not None:
             ends = self.assigner.slice_end(self.columns.ends(table) - 1)
@@ -352,7 +354,7 @@ class _Level:
 
 @cache
 def common_slices(slices: tuple[Tumble, ...]) -> Tumble:
-    """The widest slices of one width that all of `slices` are made of."""
+    """Return the widest slices of one width that divide all of `slices`."""
     first = slices[0]
     apart = (each.offset_us - first.offset_us for each in slices)
     width = gcd(*(each.size_us for each in slices), *apart)
@@ -360,5 +362,5 @@ def common_slices(slices: tuple[Tumble, ...]) -> Tumble:
 
 
 def _numbers(members: int) -> list[int]:
-    """The readers in a set."""
+    """Return the numbers of the readers in a set."""
     return [number for number in range(members.bit_length()) if members >> number & 1]

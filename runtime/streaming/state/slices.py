@@ -1,10 +1,10 @@
-"""The live slices of a key group, in chunks.
+"""The live slices of a key group, stored in chunks.
 
-A chunk is a table of partials of neighbouring slices in one blob. What a micro-batch brings is
-appended as new chunks, so that nothing is read to write; chunks of the same slices are merged once
-there are several, and read when a window fires. Chunks are kept by slab: a slice, or some
-neighbouring slices where a window has very many, so that a chunk can be dropped as soon as the
-last window of its slices is closed.
+A chunk is a table of partials of neighbouring slices in one blob. New partials are appended as new
+chunks, so writing reads nothing. Chunks of the same slices are merged once there are several, and
+read when a window fires. Chunks are grouped into slabs: a slab is one slice, or some neighbouring
+slices if a window has very many, so a chunk can be dropped as soon as the last window of its slices
+is closed.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.table_cache import CACHE, read_table, remove_table, write_table
 
-# A window's slices lie in about so many slabs. With more of them slices are freed sooner:
-# they stay for a slab's length after the last window that needs them. With fewer a micro-batch
-# that brings many slices writes fewer blobs, each of which costs calls to the JVM.
+# Slabs per window, approximately. More slabs free slices sooner: a slice stays for up to a slab's
+# length after the last window that needs it. Fewer slabs mean fewer blobs to write for a
+# micro-batch with many slices, and each blob costs calls to the JVM.
 _SLABS_PER_WINDOW = 8
-# So many small chunks of a slab are merged into one.
+# Small chunks of a slab from which on they are merged into one
 _MANY_CHUNKS = 8
-# One that has so many times the rows of all smaller ones stays as it is.
+# A chunk with this many times the rows of all smaller ones is not merged
 _MUCH_LARGER = 4
 _SMALL_BYTES = MAX_BLOB_BYTES // 2
-# Where slices are read one by one, a slab that has so many rows takes no more slices than one.
+# If slices are read one by one, a slab with this many rows takes no more slices than one
 _MANY_ROWS = 1 << 12
-# A slab is merged as a whole when it has grown to twice what the last time left, and so much more.
+# A slab is merged as a whole when it exceeds twice its size after the last merge, plus this
 _FEW_ROWS = 1 << 13
 
 
 class Chunk(NamedTuple):
     """A blob of partials.
 
-    A tuple, as there may be thousands in the facts that each micro-batch reads and writes.
+    A tuple because a micro-batch reads and writes up to thousands of them in the facts.
 
     Attributes:
-        name: the name of its blob; no other chunk has ever had it.
-        n_rows: how many partials it holds.
-        n_bytes: the size of its blob.
-        first_us: its first slice end.
-        last_us: its last one.
+        name: Name of the blob, never used for another chunk.
+        n_rows: Number of partials.
+        n_bytes: Size of the blob.
+        first_us: First slice end.
+        last_us: Last slice end.
     """
 
     name: str
@@ -69,8 +69,8 @@ class _Slab:
     """Chunks of the same slices.
 
     Attributes:
-        n_merged: how many rows there were when all of them were merged last.
-        chunks: the chunks, oldest first.
+        n_merged: Number of rows after all chunks were last merged.
+        chunks: Chunks, oldest first.
     """
 
     n_merged: int = 0
@@ -82,7 +82,7 @@ class _Slab:
 
 
 def slab_us(window: AlignedWindow) -> int:
-    """How much time the slices of a chunk may cover."""
+    """Return the maximum time that the slices of a chunk cover, in microseconds."""
     return max(
         slice_assigner(window).window_end_stride_us,
         window.slice_width_us * -(-window.slices_per_window // _SLABS_PER_WINDOW),
@@ -93,15 +93,15 @@ class SliceState:
     """The live slices of one key group.
 
     Args:
-        store: where they are kept.
-        facts: what `facts` said at the end of the last micro-batch; None at first.
-        windows: the windows that slices are in.
-        slab_us: how much time the slices of a chunk may cover.
-        columns: those of the partials.
-        narrow_us: the same where a slice has many rows; None: as above.
+        store: State that holds them.
+        facts: Return value of `facts` at the end of the last micro-batch. None at first.
+        windows: Windows of the slices.
+        slab_us: Maximum time that the slices of a chunk cover.
+        columns: Columns of the partials.
+        narrow_us: The same for slices with many rows. None means `slab_us`.
 
     Attributes:
-        most_bytes: the most bytes of partials that were merged at a time, in this micro-batch.
+        most_bytes: Largest number of bytes of partials merged at once in this micro-batch.
     """
 
     def __init__(
@@ -127,53 +127,53 @@ class SliceState:
         self._known_numbers: Int64Array | None = None
 
     def facts(self) -> list[Any]:
-        """What is to be remembered for the next micro-batch, as JSON has it."""
+        """Return the facts for the next micro-batch, as JSON values."""
         return [[end, slab.n_merged, slab.chunks] for end, slab in self._slabs.items()]
 
     @property
     def n_rows(self) -> int:
-        """How many partials are kept."""
+        """Number of partials in state."""
         return int(self._numbers()[:, 0].sum())
 
     @property
     def n_bytes(self) -> int:
-        """The size of their blobs."""
+        """Size of their blobs."""
         return int(self._numbers()[:, 1].sum())
 
     def chunk_ends(self) -> tuple[Int64Array, Int64Array]:
-        """The oldest slice end of each chunk, and the newest."""
+        """Return the first and the last slice end of each chunk."""
         numbers = self._numbers()
         return numbers[:, 2], numbers[:, 3]
 
     def tables(self, is_read: BoolArray, *, is_last: bool = False) -> list[pa.Table]:
-        """The partials of some chunks, by their places in `chunk_ends`.
+        """Read the partials of some chunks.
 
         Args:
-            is_read: bool[chunks], which chunks.
-            is_last: whether they are not read again, or not soon.
+            is_read: bool[chunks], in the order of `chunk_ends`.
+            is_last: Whether they will not be read again soon.
         """
         chunks = self._chunks()
         places = np.flatnonzero(is_read).tolist()
         return [self._table(chunks[place], is_last=is_last) for place in places]
 
     def between(self, after_us: int, until_us: int) -> list[pa.Table]:
-        """The partials of the slices with `after_us` < slice end <= `until_us`.
+        """Read the partials of slices with `after_us` < slice end <= `until_us`.
 
-        For what is kept of them: they are not read again soon.
+        For computing spans: the chunks are not read again soon.
         """
         first, last = self.chunk_ends()
         tables = self.tables((last > after_us) & (first <= until_us), is_last=True)
         return self._columns.between(tables, after_us, until_us)
 
     def remove(self, is_removed: BoolArray) -> None:
-        """Drop some chunks, by their places in `chunk_ends`."""
-        kept = [(slab, chunk) for slab in self._slabs.values() for chunk in slab.chunks]
+        """Drop some chunks, given as bool[chunks] in the order of `chunk_ends`."""
+        chunks = [(slab, chunk) for slab in self._slabs.values() for chunk in slab.chunks]
         for place in np.flatnonzero(is_removed).tolist():
-            self._remove(*kept[place])
+            self._remove(*chunks[place])
         self._forget_empty_slabs()
 
     def append(self, table: pa.Table) -> None:
-        """Keep more partials; slices may have some already."""
+        """Store more partials. Their slices may have some already."""
         if table.num_rows == 0:
             return
         ends = self._columns.ends(table)
@@ -181,9 +181,10 @@ class SliceState:
         self._append(table, ends, self._width_of(_MANY_ROWS * n_slices // len(ends) + 1))
 
     def _width_of(self, n_slices: int) -> int:
-        """How wide slabs are that have about so many slices; each width is made of the next ones.
+        """Return the slab width for about `n_slices` slices, at least `_narrow_us`.
 
-        So that slabs of few rows are of many slices, and those of many rows of few.
+        Widths double from one to the next. Slabs with few rows span many slices, and those with
+        many rows span few.
         """
         return min(self._slab_us, self._narrow_us << (max(1, n_slices).bit_length() - 1))
 
@@ -202,36 +203,36 @@ class SliceState:
                 continue
             small = [chunk for chunk in slab.chunks if chunk.n_bytes < _SMALL_BYTES]
             if slab.n_rows + part.num_rows > 2 * slab.n_merged + _FEW_ROWS:
-                merged = self._merged([*self._taken(slab, slab.chunks), part])
+                merged = self._merged([*self._take(slab, slab.chunks), part])
                 self._write(slab, merged)
                 slab.n_merged = merged.num_rows
             elif len(small) >= _MANY_CHUNKS:
                 alike = _alike(small, part.num_rows)
-                self._write(slab, self._merged([*self._taken(slab, alike), part]))
+                self._write(slab, self._merged([*self._take(slab, alike), part]))
             else:
                 self._write(slab, self._merged([part]))
 
     def _merge_before(self, end_us: int) -> None:
-        """Merge the slab before one that begins: few more rows will come for it.
+        """Merge the slab before a new one: few more rows will arrive for it.
 
-        So there are few chunks to remember and to read, for as long as windows need them.
+        This keeps the number of chunks to store and read low while windows need them.
         """
         before = max((end for end in self._slabs if end < end_us), default=None)
         if before is None:
             return
         slab = self._slabs[before]
-        # writing a large one again for a few late rows costs more than reading these apart
+        # rewriting a large chunk for a few late rows costs more than reading them separately
         chunks = [chunk for chunk in slab.chunks if chunk.n_rows < _MANY_ROWS]
         if len(chunks) > 1:
-            self._write(slab, self._merged(self._taken(slab, chunks)))
+            self._write(slab, self._merged(self._take(slab, chunks)))
             slab.n_merged = slab.n_rows
 
     def cumulate(self, until_us: int) -> None:
-        """Make one slice, ending at `until_us`, of all slices up to there.
+        """Merge all slices up to `until_us` into one slice that ends there.
 
-        For windows that grow: what a maximal window holds so far is then one slice of state. Chunks
-        that reach further behind that time than before it stay as they are for now, so that what is
-        not closed is not written again for each step that is.
+        For windows that grow: the contents of a largest window so far become one slice. Chunks that
+        reach further past `until_us` than before it are left for later, so slices that are not
+        closed are not rewritten for each step that closes.
         """
         old = [
             (slab, chunk)
@@ -241,17 +242,17 @@ class SliceState:
         ]
         if not old or (len(old) == 1 and old[0][1].first_us == old[0][1].last_us):
             return
-        table = pa.concat_tables(each for slab, chunk in old for each in self._taken(slab, [chunk]))
+        table = pa.concat_tables(each for slab, chunk in old for each in self._take(slab, [chunk]))
         ends = self._columns.ends(table)
         is_live = self._windows.last_window_end(ends) > until_us
         if not is_live.all():
-            # those of an older maximal window in a chunk that was not dropped yet
+            # drop slices of an older largest window, in a chunk that is still stored
             table, ends = table.filter(pa.array(is_live)), ends[is_live]
         ends = np.maximum(ends, until_us)
         table = self._columns.with_ends(table, ends)
         is_later = ends > until_us
         if is_later.any():
-            # a chunk of several slices holds some that are not closed yet
+            # a chunk of several slices may hold some that are not closed yet
             self.append(table.filter(pa.array(is_later)))
             table = table.filter(pa.array(~is_later))
         if table.num_rows:
@@ -274,8 +275,8 @@ class SliceState:
             slab.chunks.append(Chunk(name, piece.num_rows, n_bytes, *bounds))
             self._known_numbers = None
 
-    def _taken(self, slab: _Slab, chunks: list[Chunk]) -> list[pa.Table]:
-        """The tables of some chunks, which are removed."""
+    def _take(self, slab: _Slab, chunks: list[Chunk]) -> list[pa.Table]:
+        """Read some chunks and remove them."""
         tables = [self._table(chunk, is_last=True) for chunk in chunks]
         for chunk in list(chunks):
             self._remove(slab, chunk)
@@ -293,7 +294,7 @@ class SliceState:
         return self._columns.of(read_table(self._store, chunk.name, is_last=is_last))
 
     def _numbers(self) -> Int64Array:
-        """int64[chunks, 4]: the rows, the bytes, the first and the last slice end of each."""
+        """Return int64[chunks, 4]: rows, bytes, first and last slice end of each chunk."""
         if self._known_numbers is None:
             numbers = [chunk[1:] for chunk in self._chunks()]
             self._known_numbers = np.array(numbers, np.int64).reshape(-1, 4)
@@ -304,11 +305,11 @@ class SliceState:
 
 
 def _alike(chunks: Sequence[Chunk], n_rows: int) -> list[Chunk]:
-    """Of chunks those worth merging with so many new rows: not one much larger than the rest."""
-    found: list[Chunk] = []
+    """Return the chunks to merge with `n_rows` new rows: none is much larger than the others."""
+    similar: list[Chunk] = []
     for chunk in sorted(chunks, key=lambda chunk: chunk.n_rows):
         if chunk.n_rows > _MUCH_LARGER * n_rows:
             break
-        found.append(chunk)
+        similar.append(chunk)
         n_rows += chunk.n_rows
-    return found or list(chunks)
+    return similar or list(chunks)

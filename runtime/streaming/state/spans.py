@@ -1,8 +1,8 @@
-"""Spans in state: one partial a key for all slices between two times, made of these.
+"""Spans: stored merged partials, one per key for all slices between two times.
 
-Spans never hold what slices do not, so that they may be dropped and made again. A row that comes
-for a slice that spans have already goes to its slice, and as a patch beside the spans; what is
-read or made from a span takes the patches along that are newer than it.
+Spans are computed from slices, so they may be dropped and computed again. If a row arrives for a
+slice that spans already cover, it is added to the slice and, as a patch, to a list next to the
+spans. Reading a span, or computing another from it, includes the patches that are newer than it.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.table_cache import CACHE, read_table, remove_table, write_table
 
-# Fewer partials are merged sooner than spans are kept
+# With fewer partials, merging them costs less than storing spans
 FEW_ROWS = 1 << 14
-# Spans are worth it where a key has so many slices, and until it has half of that.
+# Spans pay off from this many slices per key, and are kept down to half of that
 SLICES_A_KEY = 6
-# So many patches are merged into the spans, or as soon as they have some rows for each of a span's.
-# Of so many windows at most that have fired spans are kept, for late rows.
+# Patches are merged into the spans when there are more than this, or when they have some rows for
+# each row of a span. Also the maximum number of fired windows whose spans are kept for late rows.
 MANY_PATCHES = 32
 
-# The partials with `after` < slice end <= `until`, all that came so far
+# Reads all partials so far with `after` < slice end <= `until`
 Slices = Callable[[int, int], list[pa.Table]]
 
 
 class Span(NamedTuple):
-    """One partial a key for the slices between two times; or a patch, some of such slices.
+    """One partial per key for the slices between two times; or a patch, some partials of them.
 
-    A tuple, as there may be thousands in the facts that each micro-batch reads and writes.
+    A tuple because a micro-batch reads and writes up to thousands of them in the facts.
 
     Attributes:
-        after_us: behind which slice end they begin.
-        until_us: the last slice end.
-        number: of patches an own one, ascending; of spans that of the newest patch they include.
-        n_rows: how many partials.
-        n_bytes: the size of the blobs.
-        names: the blobs.
+        after_us: Slice end after which it begins.
+        until_us: Last slice end.
+        number: Ascending number of a patch; for a span the number of the newest patch it includes.
+        n_rows: Number of partials.
+        n_bytes: Size of the blobs.
+        names: Names of the blobs.
     """
 
     after_us: int
@@ -57,9 +57,9 @@ class Spans:
     """The spans of one key group.
 
     Args:
-        columns: those of the partials.
-        store: where spans are kept.
-        facts: what was to be remembered at the end of the last micro-batch; None at first.
+        columns: Columns of the partials.
+        store: State that holds the spans.
+        facts: Facts of the last micro-batch. None at first.
     """
 
     def __init__(
@@ -68,14 +68,14 @@ class Spans:
         facts = facts or {}
         self._columns = columns
         self._store = store
-        # how many results the last window had
+        # number of results of the last window
         self._n_results: int = facts.get("results", 0)
         self._number: int = facts.get("number", 0)
         self._spans = {(s.after_us, s.until_us): s for s in map(Span._make, facts.get("spans", ()))}
         self._patches = [Span._make(each) for each in facts.get("patches", ())]
 
     def _span_facts(self) -> dict[str, Any]:
-        """What is to be remembered for the next micro-batch, as JSON has it."""
+        """Return the facts for the next micro-batch, as JSON values."""
         return {
             "results": self._n_results,
             "number": self._number,
@@ -85,16 +85,16 @@ class Spans:
 
     @property
     def n_rows(self) -> int:
-        """How many partials are kept."""
+        """Number of partials in spans and patches."""
         return sum(span.n_rows for span in self._all())
 
     @property
     def n_bytes(self) -> int:
-        """The size of their blobs."""
+        """Size of their blobs."""
         return sum(span.n_bytes for span in self._all())
 
     def add(self, tables: Iterable[pa.Table]) -> None:
-        """Take account of new partials in slices that spans have already."""
+        """Add a patch for new partials in slices that spans already cover."""
         spans = self._spans_only()
         if not spans:
             return
@@ -109,7 +109,7 @@ class Spans:
         self._patches.append(self._written(*bounds, self._number, table))
 
     def _are_worth_it(self, n_rows: int) -> bool:
-        """Whether there are partials enough, of some slices a key."""
+        """Return whether there are enough partials, and enough slices per key, to keep spans."""
         enough = SLICES_A_KEY if not self._spans else SLICES_A_KEY // 2
         few = n_rows < FEW_ROWS or not self._n_results
         return not few and n_rows >= enough * self._n_results
@@ -120,14 +120,14 @@ class Spans:
         return span
 
     def _merged(self, after_us: int, until_us: int, parts: list[pa.Table]) -> Span:
-        """A new span of partials, which include all patches so far."""
+        """Write a new span of partials that include all patches so far."""
         table = self._joined(parts, until_us)
         if table is not None:
             table = self._columns.merged([table])
         return self._written(after_us, until_us, self._number, table)
 
     def _joined(self, parts: list[pa.Table], end_us: int) -> pa.Table | None:
-        """Partials as those of the slice before `end_us`."""
+        """Combine partials under the slice end `end_us`."""
         parts = [part for part in parts if part.num_rows]
         if not parts:
             return None
@@ -145,11 +145,11 @@ class Spans:
         return Span(after_us, until_us, number, n_rows, n_bytes, tuple(names))
 
     def _read(self, span: Span, *, is_last: bool = False) -> list[pa.Table]:
-        """The partials of a span and of the patches that it lacks.
+        """Read the partials of a span and of the patches that it does not include.
 
         Args:
-            span: the span.
-            is_last: whether it is not read again, or not soon.
+            span: Span.
+            is_last: Whether it will not be read again soon.
         """
         tables = self._tables(span, is_last=is_last)
         for patch in self._patches:
@@ -162,13 +162,13 @@ class Spans:
         return [read_table(self._store, name, is_last=is_last) for name in span.names]
 
     def _merge_many_patches(self) -> None:
-        """Merge the patches into the spans where there are too many to read them each time."""
+        """Merge the patches into the spans if there are too many to read them each time."""
         n_patched = sum(patch.n_rows for patch in self._patches)
         if len(self._patches) > MANY_PATCHES or n_patched > 2 * self._n_results:
             self._merge_patches()
 
     def _merge_patches(self) -> None:
-        """Merge patches into all spans that lack them, so that none is left."""
+        """Merge all patches into the spans that do not include them, and drop the patches."""
         for key, span in list(self._spans.items()):
             if any(needs(span, patch) for patch in self._patches):
                 self._make(*key, self._read(span))
@@ -178,7 +178,7 @@ class Spans:
         self._patches = []
 
     def _drop_patches(self) -> None:
-        """Drop the patches that no span lacks any more."""
+        """Drop the patches that all spans include."""
         spans = self._spans_only()
         for patch in list(self._patches):
             if not any(needs(span, patch) for span in spans):
@@ -202,6 +202,6 @@ class Spans:
 
 
 def needs(span: Span, patch: Span) -> bool:
-    """Whether a patch is newer than a span and may have rows of it."""
+    """Return whether a patch is newer than a span and may have rows for it."""
     is_newer = span.number < patch.number
     return is_newer and span.after_us < patch.until_us and patch.after_us < span.until_us

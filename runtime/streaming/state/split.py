@@ -1,8 +1,8 @@
-"""The state of a key group as that of several, for a checkpoint that is spread over more tasks.
+"""Split the state of key groups, to resume a checkpoint with more tasks.
 
-Key groups are ranges of the keys' hash, so that each of twice as many is half of one. Nothing is
-computed anew: every partial, result and cell goes to the one key group that its key is in now, and
-all of them get the watermarks, and whatever else is known beside them.
+Key groups are ranges of key hashes, so doubling their number halves each of them. Nothing is
+recomputed: every partial, result and cell moves to the key group that its key is now in, and all
+new key groups get the old one's watermarks and other facts.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ from runtime.streaming.state.contents import SessionChunk, blobs_of, session_chu
 from runtime.streaming.state.results import Part, runs_of
 from runtime.streaming.state.table_cache import unique_name
 
-# The facts about emitted results that are of blobs
+# Facts of emitted results that refer to blobs
 _RESULTS = ("runs", "keys")
-# Of the facts, the columns by whose values keys are in key groups
+# Key in the facts: columns that are hashed into key groups
 BY = "by"
 
-# The blob of a name, or None
+# Returns the blob with a name, or None
 Get = Callable[[str], bytes | None]
 
 
 @dataclass(frozen=True)
 class Split:
-    """How key groups are cut.
+    """How key groups are split.
 
     Attributes:
-        n_groups: how many key groups there are.
-        into: each becomes so many.
+        n_groups: Number of key groups before the split.
+        into: Number of key groups that each becomes.
     """
 
     n_groups: int
@@ -65,25 +65,25 @@ class Split:
 
 
 def key_columns(blobs: Mapping[str, bytes]) -> list[str]:
-    """The columns by whose values keys are in key groups; none: there is one, and it stays so.
+    """Return the columns that are hashed into key groups; empty if there is only one key group.
 
     Raises:
-        ExecutionError: the state lacks something.
+        ExecutionError: the state lacks a blob.
     """
     columns: list[str] = decode_facts(_known(blobs.get, FACTS))[BY]
     return columns
 
 
 def split_group(blobs: Mapping[str, bytes], group: int, split: Split) -> list[dict[str, bytes]]:
-    """The blobs of the key groups that one becomes, in their order.
+    """Return the blobs of the key groups that one is split into, in order.
 
     Args:
-        blobs: the blobs of a key group, by their names; it has `key_columns`.
-        group: which of the key groups it is.
-        split: how it is cut.
+        blobs: Blobs of a key group with `key_columns`, by name.
+        group: Number of the key group.
+        split: How it is split.
 
     Raises:
-        ExecutionError: it lacks something.
+        ExecutionError: the state lacks a blob.
     """
     if split.into == 1:
         return [dict(blobs)]
@@ -96,9 +96,9 @@ def split_group(blobs: Mapping[str, bytes], group: int, split: Split) -> list[di
     except KeyError as error:
         raise _damaged(f"it lacks the blob {error.args[0]}") from error
     if split.into <= n_buckets:
-        each = n_buckets // split.into
+        per_group = n_buckets // split.into
         return [
-            _together(blobs, facts, of_buckets[number * each : (number + 1) * each])
+            _together(blobs, facts, of_buckets[number * per_group : (number + 1) * per_group])
             for number in range(split.into)
         ]
     cut = Split(split.n_groups * n_buckets, split.into // n_buckets)
@@ -110,21 +110,21 @@ def split_group(blobs: Mapping[str, bytes], group: int, split: Split) -> list[di
 
 
 def split_buckets(store: BlobStore, facts: dict[str, Any], place: Place, n_buckets: int) -> None:
-    """Cut the state of a key group into more sub-buckets, a blob at a time; its facts are left.
+    """Split a key group's state into more sub-buckets. The key group's facts are not changed.
 
     Args:
-        store: the state of the key group.
-        facts: its facts.
-        place: which keys it has.
-        n_buckets: how many sub-buckets it is to have, a multiple of those that it has.
+        store: State of the key group.
+        facts: Facts of the key group.
+        place: Keys of the key group.
+        n_buckets: New number of sub-buckets, a multiple of the current number.
 
     Raises:
-        ExecutionError: the state lacks something.
+        ExecutionError: the state lacks a blob.
     """
     before = facts.get(BUCKETS, 0)
     into = n_buckets // max(1, before)
     cut = Split(place.n_groups * max(1, before), into)
-    # those that come last first: the facts of new ones are in the places of later old ones
+    # in reverse: facts of new sub-buckets overwrite facts of later old ones
     for bucket in reversed(range(max(1, before))):
         own = PartStore(store, bucket if before else None)
         known = decode_facts(_known(own.get, FACTS))
@@ -144,7 +144,7 @@ def split_buckets(store: BlobStore, facts: dict[str, Any], place: Place, n_bucke
 def _halves(
     blobs: Mapping[str, bytes], facts: dict[str, Any], group: int, split: Split
 ) -> list[dict[str, bytes]]:
-    """The blobs of the key groups that one without sub-buckets becomes."""
+    """Return the blobs of the key groups that one without sub-buckets is split into."""
     new: list[dict[str, bytes]] = [{} for _ in range(split.into)]
 
     def put(number: int, name: str, blob: bytes) -> None:
@@ -159,21 +159,21 @@ def _halves(
 def _together(
     blobs: Mapping[str, bytes], facts: dict[str, Any], of_buckets: list[dict[str, Any]]
 ) -> dict[str, bytes]:
-    """The blobs of a key group that some sub-buckets are.
+    """Return the blobs of a key group that consists of some sub-buckets.
 
     Args:
-        blobs: those of all.
-        facts: of the key group that they were of.
-        of_buckets: their own facts.
+        blobs: Blobs of all sub-buckets.
+        facts: Facts of the key group that they were part of.
+        of_buckets: Facts of the sub-buckets.
     """
     if len(of_buckets) == 1:
         new = {FACTS: encode_facts(of_buckets[0])}
     else:
         own = {**facts, BUCKETS: len(of_buckets)}
         new = {FACTS: encode_facts(own, are_in_buckets=True)}
-        new |= {facts_name(n): encode_facts(each) for n, each in enumerate(of_buckets)}
-    for each in of_buckets:
-        for blob in blobs_of(each).values():
+        new |= {facts_name(n): encode_facts(bucket) for n, bucket in enumerate(of_buckets)}
+    for bucket in of_buckets:
+        for blob in blobs_of(bucket).values():
             for name in (blob.name, blob.taken):
                 if name is not None:
                     new[name] = _known(blobs.get, name)
@@ -181,14 +181,14 @@ def _together(
 
 
 class _Splitter:
-    """Cuts the state of a key group.
+    """Splits the state of a key group.
 
     Args:
-        get: reads its blobs.
-        facts: what is remembered of it.
-        group: which it is.
-        split: how it is cut.
-        put: writes a blob of one of the new key groups.
+        get: Reads its blobs.
+        facts: Its facts.
+        group: Number of the key group.
+        split: How it is split.
+        put: Writes a blob of one of the new key groups.
     """
 
     def __init__(
@@ -204,7 +204,7 @@ class _Splitter:
         self._split = split
         self._by: list[str] = facts[BY]
         self._write = put
-        # running aggregates hold nothing that slices do not, and are made again
+        # running aggregates are computed from slices again
         left_out = ("running", MOST)
         kept = {name: fact for name, fact in facts.items() if name not in left_out}
         self._facts = [dict(kept) for _ in range(split.into)]
@@ -223,11 +223,11 @@ class _Splitter:
             self._updates(facts["updates"])
 
     def facts(self, number: int) -> bytes:
-        """The facts of one of the new key groups."""
+        """Return the facts of one of the new key groups."""
         return encode_facts(self._facts[number])
 
     def _cells(self, cells: Mapping[str, Any]) -> None:
-        """Each key group gets the cells that are next to each other, of wider ones its keys."""
+        """Assign each cell to its new key group, or split it if it is too wide."""
         into = self._split.into
         for own in self._facts:
             own["cells"] = {}
@@ -246,7 +246,7 @@ class _Splitter:
         self._write(number, f"c{cell.name}", blob)
 
     def _parts_of_cell(self, blob: bytes) -> Iterator[tuple[int, OperatorState]]:
-        """(which of the new key groups, what a cell keeps of its keys) for each that has any."""
+        """Yield (new key group, part of a cell's state) for each that has keys of the cell."""
         state, into = decode_cell(blob), self._split.into
         room = n_positions(self._split.n_groups) // self._split.n_groups
         numbers = {key: at % room // (room // into) for key, at in state.positions.items()}
@@ -254,8 +254,8 @@ class _Splitter:
             yield number, state.of_keys({key for key, own in numbers.items() if own == number})
 
     def _sessions(self, facts: dict[str, Any]) -> None:
-        """Of the chunks of open sessions what is not taken."""
-        found: list[list[SessionChunk]] = [[] for _ in self._facts]
+        """Split the chunks of open sessions, without the partials that were taken."""
+        chunks_: list[list[SessionChunk]] = [[] for _ in self._facts]
         for chunk in session_chunks(facts):
             table = decode_table(_known(self._get, chunk.name))
             if chunk.taken is not None:
@@ -264,15 +264,15 @@ class _Splitter:
             for number, part in self._parts(table):
                 new, n_bytes = self._put(number, part)
                 first, last = (int(int64_column(part, t).min()) for t in (FIRST_TIME, LAST_TIME))
-                found[number].append(
+                chunks_[number].append(
                     SessionChunk(new, part.num_rows, n_bytes, first, last, chunk.run)
                 )
-        for own, of_group in zip(self._facts, found, strict=True):
+        for own, of_group in zip(self._facts, chunks_, strict=True):
             own["chunks"] = of_group
 
     def _slabs(self, slabs: list[Any]) -> list[list[Any]]:
-        """The slabs of slices; the bounds of a chunk may be wider than what is in it."""
-        found: list[list[Any]] = [[] for _ in self._facts]
+        """Split the slabs of slices. The bounds of a chunk may be wider than its contents."""
+        new_slabs: list[list[Any]] = [[] for _ in self._facts]
         for end, n_merged, chunks in slabs:
             of_slab: list[list[pa.Table]] = [[] for _ in self._facts]
             bounds: list[list[tuple[int, int]]] = [[] for _ in self._facts]
@@ -283,19 +283,19 @@ class _Splitter:
             for number, parts in enumerate(of_slab):
                 if not parts:
                     continue
-                # not as many chunks as before, each of fewer rows
+                # not as many chunks as before, each with fewer rows
                 first, last = min(b[0] for b in bounds[number]), max(b[1] for b in bounds[number])
                 own = []
                 for piece in pieces(pa.concat_tables(parts)):
                     new, n_bytes = self._put(number, piece)
                     own.append([new, piece.num_rows, n_bytes, first, last])
-                found[number].append([end, n_merged // self._split.into, own])
-        return found
+                new_slabs[number].append([end, n_merged // self._split.into, own])
+        return new_slabs
 
     def _updates(self, updates: dict[str, Any]) -> None:
-        """What was emitted of windows that can change, and which keys have changed since."""
+        """Split emitted results of open windows, and the keys that have changed since."""
         before = runs_of(updates)
-        # several parts may have a blob in common
+        # parts may share a blob
         names = dict.fromkeys(name for run in before for part in run for name in part.names)
         new: list[dict[str, tuple[str, int]]] = [{} for _ in self._facts]
         for name in names:
@@ -316,27 +316,27 @@ class _Splitter:
             }
 
     def _part_of(self, run: Sequence[Part], new: Mapping[str, tuple[str, int]]) -> list[Part]:
-        """The part of a run of results that is in some new blobs, with their rows, by old names."""
-        found = []
+        """Return the part of a run of results that is in new blobs, by the blobs' old names."""
+        parts = []
         for part in run:
             blobs = [new[name] for name in part.names if name in new]
             if blobs:
                 names, n_rows = zip(*blobs, strict=True)
-                found.append(part._replace(names=names, n_rows=sum(n_rows)))
-        return found
+                parts.append(part._replace(names=names, n_rows=sum(n_rows)))
+        return parts
 
     def _parts(self, table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-        """(which of the new key groups, its rows) for each that has rows."""
+        """Yield (new key group, its rows) for each that has rows."""
         columns = [table.column(name) for name in self._by]
         n_groups = self._split.n_groups * self._split.into
         number = bucket_of(columns, table.num_rows, n_groups) - self._group * self._split.into
         if len(number) and (number.min() < 0 or number.max() >= self._split.into):
             raise _damaged(f"key group {self._group} has keys of another one")
-        for each in np.unique(number).tolist():
-            yield each, table.filter(pa.array(number == each)).combine_chunks()
+        for group in np.unique(number).tolist():
+            yield group, table.filter(pa.array(number == group)).combine_chunks()
 
     def _put(self, number: int, table: pa.Table) -> tuple[str, int]:
-        """Write a table: (the name of its blob, which no other has ever had; its size)."""
+        """Write a table. Return (name of its blob, never used before; size)."""
         name, blob = unique_name(), encode_state(table)
         self._write(number, name, blob)
         return name, len(blob)

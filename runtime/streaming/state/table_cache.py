@@ -1,14 +1,15 @@
-"""Tables that workers have read from state or written to it, so as not to read them again.
+"""Cache of tables that workers have read from state or written to it.
 
-Reading a blob back costs a round trip to the JVM and 12 ms a megabyte, and unpacking it some more.
-Workers live on between micro-batches, but any worker of an executor may get a key group's next
-task. So each keeps small tables in its own memory, and large ones are files in the executor's local
-directory, which all of its workers map into memory. Spark deletes the directory with the executor.
+Reading a blob from state costs a round trip to the JVM and 12 ms per megabyte, plus decoding.
+Workers stay alive between micro-batches, but any worker of an executor may get a key group's next
+task. So each worker caches small tables in its own memory, and large ones as files in the
+executor's local directory, which all its workers map into memory. Spark deletes the directory with
+the executor.
 
-A worker does not know whether the task that wrote a blob was committed, or which worker had the
-blob's key group in between. So the cache is only for blobs that never change, under names that are
-never used twice: which of them are alive is read from state each time. What a failed task left in
-the cache is never asked for, and what it removed from it is read again.
+A worker does not know whether the task that wrote a blob was committed, or which worker processed
+the key group in between. So the cache is only for blobs that never change and whose names are never
+reused; state says each time which of them are alive. Tables that a failed task added to the cache
+are never requested, and tables that it removed are read again.
 """
 
 from __future__ import annotations
@@ -27,24 +28,24 @@ from runtime.streaming.state.blobs import BlobStore, decode_table, encode_state,
 
 
 def unique_name() -> str:
-    """A name that no other blob has, in whatever process and key group."""
+    """Return a name that no other blob has, in any process or key group."""
     return secrets.token_urlsafe(12)
 
 
-# A smaller table is read from its worker's memory or from state sooner than a file is made of it
+# Smaller tables are kept in the worker's memory instead of a file
 _WORTH_A_FILE_BYTES = 256 << 10
-# How often it is seen to that files are not too many: when so much of the limit was written
+# Sweep the files whenever 1 / _SWEEPS of the limit has been written
 _SWEEPS = 16
 
 
 class SharedTables:
-    """Tables as files, by the names of their blobs, for all processes of a machine that know where.
+    """Tables as files named like their blobs, shared by the processes of a machine.
 
-    Nothing depends on a file: one that cannot be written, or is gone, is a table that is not kept.
+    Nothing depends on a file: if it cannot be written or is gone, the table is not cached.
 
     Args:
-        directory: where they are; it is made when it is needed, and nothing else is there.
-        max_bytes: how much they hold together, or little more; those used last stay.
+        directory: Directory of the files. It is created when needed and holds nothing else.
+        max_bytes: Approximate limit for all files; the least recently used are deleted.
     """
 
     def __init__(self, directory: Path, max_bytes: int) -> None:
@@ -53,19 +54,19 @@ class SharedTables:
         self._n_unswept_bytes = 0
 
     def get(self, name: str) -> pa.Table | None:
-        """The table of a blob, in memory that is the file's; None if there is no file."""
+        """Return the table of a blob, mapped from its file, or None if it has no file."""
         path = self._directory / name
         try:
             os.utime(path)
             with pa.memory_map(os.fspath(path)) as file:
                 return pa.ipc.open_stream(file).read_all()
         except OSError:
-            return None  # never written, or deleted for want of room or of use
+            return None  # never written, or swept
 
     def put(self, name: str, table: pa.Table) -> bool:
-        """Write the file of a table; whether it could be written."""
+        """Write the file of a table. Return whether it could be written."""
         path = self._directory / name
-        # another process sees all of it or nothing
+        # other processes must not see an incomplete file
         unfinished = path.with_name(f".{name}")
         try:
             self._directory.mkdir(mode=0o700, exist_ok=True)
@@ -84,24 +85,24 @@ class SharedTables:
         return True
 
     def remove(self, name: str) -> None:
-        """Delete the file of a table; who has it mapped may go on with it."""
+        """Delete the file of a table. Processes that have mapped it can still read it."""
         with suppress(OSError):
             (self._directory / name).unlink()
 
     def _sweep(self) -> None:
-        """Delete the files used least recently, until the others are within the limit.
+        """Delete the least recently used files until the others are within the limit.
 
-        Those of a process that died, or of a stream that stopped, are among them in time.
+        This also removes files of dead processes and stopped streams.
         """
-        found: list[tuple[float, int, str]] = []
-        # others delete files meanwhile, and Spark the directory
+        files: list[tuple[float, int, str]] = []
+        # other processes may delete files, and Spark the directory, at the same time
         with suppress(OSError), os.scandir(self._directory) as entries:
             for entry in entries:
                 with suppress(OSError):
                     status = entry.stat()
-                    found.append((status.st_mtime, status.st_size, entry.path))
+                    files.append((status.st_mtime, status.st_size, entry.path))
         n_bytes = 0
-        for _, size, path in sorted(found, reverse=True):
+        for _, size, path in sorted(files, reverse=True):
             n_bytes += size
             if n_bytes > self._max_bytes:
                 with suppress(OSError):
@@ -109,40 +110,40 @@ class SharedTables:
 
 
 class TableCache:
-    """The tables used last, by the names of their blobs.
+    """The most recently used tables, by the names of their blobs.
 
     Args:
-        max_bytes: how much they hold together at most; a larger table is not kept.
-        shared: where large tables are kept instead; None: nowhere.
+        max_bytes: Maximum bytes of all tables. Larger tables are not cached.
+        shared: Cache for large tables. None means none.
     """
 
     def __init__(self, max_bytes: int, shared: SharedTables | None = None) -> None:
         self._max_bytes = max_bytes
         self._shared = shared
         self._n_bytes = 0
-        # each with its size
+        # each with its size in bytes
         self._tables: OrderedDict[str, tuple[pa.Table, int]] = OrderedDict()
 
     @property
     def n_bytes(self) -> int:
-        """How much its tables hold, but for shared ones."""
+        """Bytes of all tables except shared ones."""
         return self._n_bytes
 
     def get(self, name: str, *, is_last: bool = False) -> pa.Table | None:
-        """The table of a blob, if it is still here.
+        """Return the table of a blob, or None if it is not cached.
 
         Args:
-            name: the blob's.
-            is_last: whether it is not asked for again, or not soon: it makes room for others first.
+            name: Name of the blob.
+            is_last: Whether it will not be requested again soon: it is evicted first.
         """
-        found = self._tables.get(name)
-        if found is None:
+        entry = self._tables.get(name)
+        if entry is None:
             return None if self._shared is None else self._shared.get(name)
         self._tables.move_to_end(name, last=not is_last)
-        return found[0]
+        return entry[0]
 
     def put(self, name: str, table: pa.Table) -> None:
-        """Keep the table of a blob, in place of those that were not used for longest."""
+        """Cache the table of a blob, and evict the least recently used ones."""
         self.remove(name)
         n_bytes = table_bytes(table)
         if self._shared is not None and n_bytes >= _WORTH_A_FILE_BYTES:
@@ -157,26 +158,26 @@ class TableCache:
             self._n_bytes -= n_bytes
 
     def clear(self) -> None:
-        """Forget all tables but shared ones."""
+        """Drop all tables except shared ones."""
         self._tables.clear()
         self._n_bytes = 0
 
     def remove(self, name: str) -> None:
-        """Forget a table; it need not be here."""
-        found = self._tables.pop(name, None)
-        if found is not None:
-            self._n_bytes -= found[1]
+        """Drop a table if it is cached."""
+        entry = self._tables.pop(name, None)
+        if entry is not None:
+            self._n_bytes -= entry[1]
         elif self._shared is not None:
             self._shared.remove(name)
 
 
 def tables_of_executor(local_directories: str, max_bytes: int) -> SharedTables | None:
-    """The tables that the workers of an executor share; None if this process is no worker.
+    """Return the cache shared by the workers of an executor, or None outside a worker.
 
     Args:
-        local_directories: what Spark gives to workers as SPARK_LOCAL_DIRS: directories of its own,
-            apart for each executor. For other processes the variable has what a user has set.
-        max_bytes: how much they hold together, where that leaves most of the disk's free room.
+        local_directories: Value of SPARK_LOCAL_DIRS. Spark sets it in workers to directories of
+            the executor; other processes have the value set by the user.
+        max_bytes: Maximum bytes, limited to a quarter of the free disk space.
     """
     directory = Path(local_directories.partition(",")[0])
     if not directory.name.startswith("blockmgr-") or not directory.is_dir():
@@ -185,35 +186,35 @@ def tables_of_executor(local_directories: str, max_bytes: int) -> SharedTables |
     return SharedTables(directory / "sqlwin-state", min(max_bytes, room))
 
 
-# What a worker keeps of the blobs that it read or wrote, itself and with the others of its executor
+# Tables that this worker has read or written, partly shared with the executor's other workers
 CACHE = TableCache(
     64 << 20, tables_of_executor(os.environ.get("SPARK_LOCAL_DIRS", ""), max_bytes=2 << 30)
 )
 
 
 def write_table(store: BlobStore, table: pa.Table) -> tuple[str, int]:
-    """Write a table to state: (the name of its blob, which no other has ever had; its size)."""
+    """Write a table to state. Return (name of its blob, never used before; size)."""
     name, blob = unique_name(), encode_state(table)
     store.put(name, blob)
     return name, len(blob)
 
 
 def remove_table(store: BlobStore, name: str) -> None:
-    """Forget a table, in state and in the cache; it need not be there."""
+    """Remove a table from state and from the cache, if present."""
     store.remove(name)
     CACHE.remove(name)
 
 
 def read_table(store: BlobStore, name: str, *, is_last: bool = False) -> pa.Table:
-    """The table of a blob, from the cache or from state.
+    """Return the table of a blob, from the cache or from state.
 
     Args:
-        store: the state.
-        name: the blob's name, by `unique_name`.
-        is_last: whether it is not read again, or not soon: then it takes no room in the cache.
+        store: State.
+        name: Name of the blob, from `unique_name`.
+        is_last: Whether it will not be read again soon: then it is not added to the cache.
 
     Raises:
-        ExecutionError: the state lacks it, or it is of another version.
+        ExecutionError: the state lacks the blob, or it is of another version.
     """
     table = CACHE.get(name, is_last=is_last)
     if table is None:

@@ -1,17 +1,17 @@
-"""Totals of a CUMULATE window in state, where late rows may still come for its steps.
+"""Running totals of a CUMULATE window with allowed lateness.
 
-Without allowed lateness what a largest window holds so far is one slice of state. With it the steps
-that are not closed for good stay apart, and each window that fires would merge all of them. So
-beside them are spans from the start of the largest window to the end of the window that fired last,
-and of some before it:
+Without allowed lateness the contents of a largest window so far are one slice. With allowed
+lateness steps that may still change stay separate, and each window that fires would merge all of
+them. So spans are stored from the start of the largest window to the end of the window that fired
+last, and to the ends of some windows before it:
 
     steps        =========|---|---|---|---|---|...      ==: closed for good, one slice
     totals       [------------------------]
                  [----------------------------]
     windows      [--------------------------------]     the last total and the steps since
 
-Windows are put together from the newest total that ends before the first of them, and the steps
-behind it: those that fire, and those that had late rows once more.
+Windows are computed from the newest total that ends before the first of them, and the steps after
+it: those that fire now, and again those that had late rows.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class RunningTotals(Spans):
     """The totals of one key group.
 
     Args:
-        window: the window.
-        columns, store, facts: as in `Spans`.
+        window: CUMULATE window.
+        columns, store, facts: See `Spans`.
     """
 
     def __init__(
@@ -49,21 +49,21 @@ class RunningTotals(Spans):
         self._is_worth_it = False
 
     def facts(self) -> dict[str, Any]:
-        """What is to be remembered for the next micro-batch, as JSON has it."""
+        """Return the facts for the next micro-batch, as JSON values."""
         return self._span_facts() if self._n_results or self._spans else {}
 
     def windows(
         self, ends: tuple[int, int], n_rows: int, closed_us: int | None, slices: Slices
     ) -> list[pa.Table] | None:
-        """The partials of windows, a total as the step that it ends with; None: no total serves.
+        """Return the partials of windows: a total, as the step at its end, and the steps after it.
 
-        Totals that are not worth their while any more are dropped.
+        Returns None if no total can be used. Drops totals if they no longer pay off.
 
         Args:
-            ends: the windows are those with an end above the first and up to the second.
-            n_rows: how many partials there are.
-            closed_us: windows that end no later were closed when the micro-batch began.
-            slices: reads partials.
+            ends: Windows with `ends[0]` < window end <= `ends[1]`.
+            n_rows: Number of partials in state.
+            closed_us: Windows that end at or before this were closed when the micro-batch began.
+            slices: Reads partials.
         """
         self._is_worth_it = self._are_worth_it(n_rows)
         if not self._is_worth_it:
@@ -81,13 +81,13 @@ class RunningTotals(Spans):
     def fired(
         self, ends: tuple[int, int], n_results: int | None, closed_us: int | None, slices: Slices
     ) -> None:
-        """Make the total of the last window that fired.
+        """Write the total of the last window that fired.
 
         Args:
-            ends: windows with an end above the first and up to the second fired for the first time.
-            n_results: how many results they had; None: not known.
-            closed_us: windows that end no later were closed when the micro-batch began.
-            slices: reads partials.
+            ends: Windows with `ends[0]` < window end <= `ends[1]` fired for the first time.
+            n_results: Number of their results. None if unknown.
+            closed_us: Windows that end at or before this were closed when the micro-batch began.
+            slices: Reads partials.
         """
         first = self._assigner.next_window_end(ends[0])
         end = self._assigner.previous_window_end(ends[1])
@@ -106,27 +106,27 @@ class RunningTotals(Spans):
         self._make(start, end, parts)
 
     def forget(self, closed_us: int | None) -> None:
-        """Drop totals of steps that are closed for good, and of many the oldest."""
-        kept = sorted(self._spans, key=lambda key: key[1], reverse=True)
+        """Drop totals of steps that are closed for good, and the oldest if there are too many."""
+        newest_first = sorted(self._spans, key=lambda key: key[1], reverse=True)
         least = -FINAL_US if closed_us is None else self._assigner.previous_window_end(closed_us)
-        for number, key in enumerate(kept):
+        for number, key in enumerate(newest_first):
             if number >= MANY_PATCHES or key[1] < least:
                 self._drop(self._spans.pop(key))
         self._drop_patches()
 
     def _base(self, end_us: int, closed_us: int | None) -> tuple[int, int] | None:
-        """The newest total of the largest window of a window that ends before it does.
+        """Return the newest total that can be extended to a window's end, or None.
 
-        Steps that are closed for good are one slice: of a total that ends before they do it is not
-        known what of that slice it has.
+        Steps that are closed for good are one slice. A total that ends before them cannot be used:
+        it includes an unknown part of that slice.
         """
         start = self._start(end_us)
-        known = [key for key in self._spans if key[0] == start and key[1] < end_us]
-        base = max(known, default=None)
+        candidates = [key for key in self._spans if key[0] == start and key[1] < end_us]
+        base = max(candidates, default=None)
         if base is None or closed_us is None:
             return base
         return base if base[1] >= self._assigner.previous_window_end(closed_us) else None
 
     def _start(self, window_end_us: int) -> int:
-        """The start of a window."""
+        """Return the start of a window."""
         return int(self._assigner.window_start(np.array([window_end_us]))[0])
