@@ -1,1 +1,1 @@
-"""The interactive prompt: `sqlwin repl`."""
+"""Interactive prompt: `sqlwin repl`."""

@@ -1,4 +1,4 @@
-"""The loop of the prompt: reads, runs, shows."""
+"""Main loop of the prompt: read, run, show."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from sqlwin.repl.present import PromptPresenter
     from sqlwin.session import Session
 
-# How often the prompt is drawn while Spark starts
+# Seconds between redraws of the prompt while Spark starts
 _REFRESH_SECONDS = 0.125
-# Spark's start waits until the prompt stands
+# Seconds to delay Spark's start, so that the prompt appears first
 _START_DELAY_SECONDS = 0.02
 
 
@@ -56,9 +56,9 @@ class Repl:
     """The interactive prompt.
 
     Args:
-        connect: makes the session; called in its thread.
-        options: the switches at the beginning.
-        progress: whether a bar is shown while a statement runs.
+        connect: Creates the session. Called in the session's thread.
+        options: Initial options of the prompt.
+        progress: Whether to show a progress bar while a statement runs.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Repl:
         self.last_sql = ""
         self.next_text = ""
         self._is_left = False
-        # Whether Ctrl-C is raised where the main thread is, instead of noted
+        # Whether Ctrl-C raises in the main thread. Otherwise it is recorded.
         self._raises = False
         self._stopped_by: int | None = None
         self._progress = progress
@@ -97,11 +97,11 @@ class Repl:
         )
 
     def run(self, files: Sequence[Script], expressions: Sequence[str]) -> None:
-        """Read and run until the user leaves.
+        """Read and run statements until the user leaves.
 
         Args:
-            files: run in the background first.
-            expressions: run before the first prompt.
+            files: Scripts to run in the background first.
+            expressions: Statements to run before the first prompt.
         """
         handlers = {
             signal.SIGINT: self._interrupted,
@@ -124,7 +124,7 @@ class Repl:
         _write_screen(text.rstrip("\n") + "\n")
 
     def sleep(self, seconds: float) -> bool:
-        """Wait; False if Ctrl-C ended it."""
+        """Wait and return True, or False if Ctrl-C ended the wait."""
         try:
             time.sleep(seconds)
         except Stopped:
@@ -135,17 +135,17 @@ class Repl:
         return True
 
     def open_page(self, port: int | None) -> str:
-        """Serve a web page of what runs; its address.
+        """Serve the session's web page and return its address.
 
         Raises:
-            SqlwinError: Spark does not start, or the port is taken.
+            SqlwinError: Spark does not start, or the port is in use.
         """
         self.thread.start()
         with self._ctrl_c(is_raised=False), self._bar_while_starting():
             return self.thread.wait(self.thread.submit(lambda session: session.ui(port).url))
 
     def run_sql(self, text: str, file: str | None = None, *, is_typed: bool = True) -> bool:
-        """Run statements and show their results; False if one failed or was cancelled."""
+        """Run statements and show results. Return False if one failed or was cancelled."""
         if file is None and is_typed:
             self.last_sql = text
         with self._ctrl_c(is_raised=False):
@@ -173,7 +173,7 @@ class Repl:
     # -- one turn ------------------------------------------------------------------------------
 
     def _turn(self) -> bool:
-        """Read once and run it; False if the prompt is to be left."""
+        """Read and run one input. Return False to leave the prompt."""
         if self._is_left:
             return False
         default, self.next_text = self.next_text, ""
@@ -185,12 +185,12 @@ class Repl:
                 editing_mode=EditingMode.VI if self.options.keys == "vi" else EditingMode.EMACS,
                 refresh_interval=_REFRESH_SECONDS if is_starting else 0,
                 pre_run=self._begin_line,
-                handle_sigint=False,  # `_interrupted` does, also when the line has ended
+                handle_sigint=False,  # `_interrupted` handles it, also after the end of the line
             )
         except Stopped:
             raise
         except KeyboardInterrupt:
-            return True  # the line is given up; the history has it
+            return True  # the line is discarded, but kept in the history
         except EOFError:
             return False
         finally:
@@ -215,17 +215,17 @@ class Repl:
         return True
 
     def _begin_line(self) -> None:
-        self.thread.forget_interrupts()  # there is nothing that they could end
+        self.thread.forget_interrupts()  # no statement is running that they could end
         loop = self._prompt.app.loop
         assert loop is not None
         loop.call_later(_START_DELAY_SECONDS, self.thread.start)
 
     @contextmanager
     def _ctrl_c(self, *, is_raised: bool) -> Iterator[None]:
-        """Inside, Ctrl-C is raised in the main thread, or noted for `SessionThread.wait`.
+        """Make Ctrl-C raise in the main thread, or record it for `SessionThread.wait`.
 
-        It is raised where the main thread waits for something else: a program, a pause. Where it is
-        raised, one that was noted since the line ended is raised too.
+        It raises where the main thread waits for something else, such as a program or a pause.
+        There, a Ctrl-C recorded since the end of the line raises too.
         """
         before = self._raises
         try:
@@ -239,25 +239,25 @@ class Repl:
 
     def _interrupted(self, number: int, frame: FrameType | None) -> None:
         if self._presenter is not None and self._presenter.is_paging:
-            return  # Ctrl-C in less is for less
+            return  # less handles its own Ctrl-C
         if self._raises:
             raise KeyboardInterrupt
         self.thread.interrupt()
         app = self._prompt.app
         if app.is_running and app.loop is not None:
-            # raised here, it would be one more error in what the prompt does at the moment
+            # raising here would disrupt the prompt at an arbitrary point
             app.loop.call_soon_threadsafe(self._press_ctrl_c)
         elif self._presenter is not None:
             self._presenter.show_end()
 
     def _press_ctrl_c(self) -> None:
-        """Let the line that is edited have Ctrl-C, unless it has ended: then its statement has."""
+        """Pass Ctrl-C to the line being edited. If the line has ended, its statement gets it."""
         app = self._prompt.app
         if not app.is_running or app.context is None:
             return
 
         def press() -> None:
-            # characters that were typed before the signal come first
+            # process characters typed before the signal first
             app.key_processor.feed_multiple(app.input.read_keys())
             app.key_processor.process_keys()
             if not app.is_done:
@@ -278,13 +278,13 @@ class Repl:
             if app.is_running and not app.is_done:
                 app.exit(exception=Stopped(number))
 
-        # raised here, it would be one more error in whatever the prompt does at the moment
+        # raising here would disrupt the prompt at an arbitrary point
         app.loop.call_soon_threadsafe(leave)
 
     # -- in the thread of the session ----------------------------------------------------------
 
     def _execute(self, session: Session, text: str, file: str | None) -> bool:
-        """Run statements one after the other; False if Ctrl-C has ended one, and those after it."""
+        """Run statements in order. Return False if Ctrl-C ended one, which skips the rest."""
         from sqlwin.display.spark_tasks import spark_task_counts
 
         control = SessionControl(session)
@@ -308,17 +308,17 @@ class Repl:
         return True
 
     def _params_of(self, text: str) -> dict[str, object] | None:
-        r"""The values of \param for the parameters of a text."""
+        r"""Return the values that \param set for the parameters of a text."""
         if not self.options.params:
             return None
         from sqlwin.statements.literals import read_value
         from sqlwin.statements.parameters import used_in
 
-        given = {name: read_value(value) for name, value in self.options.params.items()}
-        return used_in(text, given)
+        values = {name: read_value(value) for name, value in self.options.params.items()}
+        return used_in(text, values)
 
     def _preload(self, script: Script) -> None:
-        """Run a file in the background; what it shows appears above the prompt."""
+        """Run a file in the background and show its output above the prompt."""
 
         def work(session: Session) -> None:
             shown: list[str] = []
@@ -338,7 +338,7 @@ class Repl:
         self.thread.submit(work)
 
     def _say_above(self, text: str) -> None:
-        """Print from another thread, above the prompt if it stands."""
+        """Print from another thread, above the prompt if it is active."""
         app = self._prompt.app
         loop = app.loop
         if app.is_running and loop is not None:
@@ -355,7 +355,7 @@ class Repl:
     # -- showing -------------------------------------------------------------------------------
 
     def _shown(self) -> PromptPresenter:
-        """What shows results, made when it is needed: Arrow takes a while to load."""
+        """Presenter of results, created on first use because Arrow takes time to import."""
         if self._presenter is None:
             self._presenter = self._new_presenter(_write_screen, is_on_screen=True)
             self._presenter.bar.__enter__()
@@ -375,13 +375,13 @@ class Repl:
         )
 
     def _leave_screen(self) -> None:
-        """What does not end although it was cancelled shows nothing any more."""
+        """Silence the presenter of a cancelled statement that does not end."""
         if self._presenter is not None:
             self._presenter.mute()
             self._presenter = None
 
     def _keep_typed(self, text: str) -> None:
-        """Have text that was typed during a stream at the next prompt; Ctrl-D alone leaves that."""
+        """Put text typed during a stream into the next prompt. Ctrl-D alone leaves the prompt."""
         typed = text.replace("\x04", "")
         if typed.strip():
             self.next_text += typed
@@ -412,12 +412,12 @@ class Repl:
             try:
                 stop_streams(session)
             except KeyboardInterrupt:
-                return  # a second one: all ends with the process
+                return  # a second one: everything ends with the process
         self.thread.close()
 
 
 def _say_dim(text: str) -> None:
-    """One dim line on stderr."""
+    """Print a dim line on stderr."""
     from rich.console import Console
 
     Console(stderr=True).print(text, style="dim", highlight=False)

@@ -1,4 +1,4 @@
-r"""Backslash commands: one table, from which `\?`, completion and the reference are made."""
+r"""Backslash commands: the table behind `\?`, completion and the reference."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from sqlwin.repl.terminal import ctrl_d_ends_input
 
 @dataclass
 class ReplOptions:
-    """The switches.
+    """Options of the prompt.
 
     Attributes:
-        format: how rows are written: `table`, `csv`, ...
-        vertical: `on` shows each row as a block of lines, `auto` where a table is too wide.
-        timing: whether the time that a statement took is shown.
-        pager: whether what does not fit on the screen goes to a pager.
-        null: what NULL looks like in tables.
-        max_rows: the most rows of a table, which is held in memory; None shows all.
+        format: Format of rows: `table`, `csv`, ...
+        vertical: `on` shows each row as a block of lines, `auto` only if a table is too wide.
+        timing: Whether to show the run time of statements.
+        pager: Whether to page output that does not fit the screen.
+        null: Text for NULL in tables.
+        max_rows: Maximum rows of a table, which is held in memory. None: all.
         keys: `emacs` or `vi`.
-        output: the file that rows go to instead of the screen.
-        latest: `off`, `on`, or columns: of streams the latest row of each key is shown.
-        params: the values of parameters, as they were typed.
+        output: File that receives rows instead of the screen.
+        latest: `off`, `on`, or columns: show only the latest row per key of a stream.
+        params: Values of parameters, as typed.
     """
 
     format: str = "table"
@@ -49,12 +49,12 @@ class ReplOptions:
 
 
 class Prompt(Protocol):
-    """What commands work on: the prompt that they were typed at.
+    """The prompt, as far as commands need it.
 
     Attributes:
-        options: the switches.
-        last_sql: the statements typed last; empty if none were.
-        next_text: what the next prompt begins with.
+        options: Options of the prompt.
+        last_sql: Statements typed last. Empty: none yet.
+        next_text: Initial text of the next prompt.
     """
 
     options: ReplOptions
@@ -63,30 +63,30 @@ class Prompt(Protocol):
 
     @property
     def history(self) -> History:
-        """What was typed before."""
+        """History of earlier input."""
 
     def say(self, text: str) -> None:
         """Print text."""
 
     def sleep(self, seconds: float) -> bool:
-        """Wait; False if Ctrl-C ended it."""
+        """Wait and return True, or False if Ctrl-C ended the wait."""
 
     def open_page(self, port: int | None) -> str:
-        """Serve a web page of what runs; its address."""
+        """Serve the session's web page and return its address."""
 
     def run_sql(self, text: str, file: str | None = None, *, is_typed: bool = True) -> bool:
-        """Run statements and show their results; False if one failed or was cancelled."""
+        """Run statements and show results. Return False if one failed or was cancelled."""
 
 
 Handler = Callable[[Prompt, str], None]
 
 
 class CommandError(SqlwinError):
-    """A backslash command is wrong."""
+    """Invalid backslash command."""
 
 
 class Quit(Exception):
-    """The prompt is to be left."""
+    """Request to leave the prompt."""
 
 
 @dataclass(frozen=True)
@@ -94,12 +94,12 @@ class Command:
     r"""A backslash command.
 
     Attributes:
-        name: with the backslash.
-        argument: what it takes, as help shows it; empty if nothing.
-        help: what it does, one line.
-        values: what the argument may be, for completion: `tables`, `paths`, `functions`, or the
-            values themselves.
-        run: does it.
+        name: Name with the backslash.
+        argument: Argument as shown in help. Empty: none.
+        help: Description in one line.
+        values: Completions of the argument: `tables`, `paths`, `functions`, or the values
+            themselves.
+        run: Function that runs the command.
     """
 
     name: str
@@ -111,7 +111,7 @@ class Command:
 
 COMMANDS: dict[str, Command] = {}
 
-# Names that mean another command: longer ones, words, and those of SQLite's and DuckDB's shells
+# Aliases: long names, words, and the names in the shells of SQLite and DuckDB
 ALIASES = {
     r"\h": r"\?", r"\help": r"\?", r"\quit": r"\q", r"\exit": r"\q", r"\edit": r"\e",
     "help": r"\?", "?": r"\?", "quit": r"\q", "exit": r"\q",
@@ -123,7 +123,7 @@ ALIASES = {
 
 
 def command(name: str, argument: str, help: str, *values: str) -> Callable[[Handler], Handler]:
-    """Add a function to the commands."""
+    """Register a function as a command."""
 
     def add(run: Handler) -> Handler:
         COMMANDS[name] = Command(name, argument, help, values, run)
@@ -133,37 +133,37 @@ def command(name: str, argument: str, help: str, *values: str) -> Callable[[Hand
 
 
 def command_named(name: str) -> Command | None:
-    """The command of a name or an alias."""
+    """Return the command with a name or an alias, or None."""
     return COMMANDS.get(ALIASES.get(name, name))
 
 
 def run_command(prompt: Prompt, line: str) -> None:
-    r"""Do what a line such as `\d bids` says.
+    r"""Run a line such as `\d bids`.
 
     Raises:
-        SqlwinError: there is no such command, or what it was given is wrong.
-        Quit: the prompt is to be left.
+        SqlwinError: The command does not exist, or its argument is invalid.
+        Quit: The command leaves the prompt.
     """
     name, _, argument = line.strip().rstrip(";").rstrip().partition(" ")
     if not name.startswith("\\"):
         name = name.lower()
-    found = command_named(name)
-    if found is None:
-        close = nearest(name, [each for each in (*COMMANDS, *ALIASES) if each[0] == name[0]])
+    chosen = command_named(name)
+    if chosen is None:
+        close = nearest(name, [name_ for name_ in (*COMMANDS, *ALIASES) if name_[0] == name[0]])
         hint = f"did you mean {close}?" if close else r"\? lists the commands"
         raise CommandError(f"there is no command {name}", hint=hint)
     argument = argument.strip()
-    if argument and not found.argument:
+    if argument and not chosen.argument:
         raise CommandError(f"{name} takes nothing, but got {argument!r}")
     if name == ".schema" and not argument:
-        found = COMMANDS[r"\d"]
-    found.run(prompt, argument)
+        chosen = COMMANDS[r"\d"]
+    chosen.run(prompt, argument)
 
 
 def help_lines() -> Iterator[tuple[str, str]]:
-    """The commands with what they take, and what they do."""
-    for each in sorted(COMMANDS.values(), key=lambda found: found.name.lower()):
-        yield f"{each.name} {each.argument}".strip(), each.help
+    """Yield each command with its argument, and its description."""
+    for listed in sorted(COMMANDS.values(), key=lambda listed: listed.name.lower()):
+        yield f"{listed.name} {listed.argument}".strip(), listed.help
 
 
 # -- help and leaving ------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ def _quit(prompt: Prompt, argument: str) -> None:
     raise Quit
 
 
-# -- what there is -----------------------------------------------------------------------------
+# -- objects of the session --------------------------------------------------------------------
 
 
 @command(r"\d", "[NAME]", "list tables and views, or describe one", "tables")
@@ -417,7 +417,7 @@ def _path(argument: str, name: str) -> Path:
 
 
 def _unquoted(argument: str) -> str:
-    """An argument without the quotes of a shell; as it is where one of them is not closed."""
+    """Remove shell quotes from an argument. If a quote is not closed, return it unchanged."""
     try:
         return " ".join(shlex.split(argument))
     except ValueError:

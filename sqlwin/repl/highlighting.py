@@ -1,4 +1,4 @@
-"""Colours: a Pygments lexer for sqlwin's SQL, and the style of the prompt."""
+"""Syntax highlighting: a Pygments lexer for sqlwin's SQL, and the style of the prompt."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlwin.repl.completion.words import KEYWORDS, TYPES, WINDOW_FUNCTIONS
 
 
 class SqlwinLexer(RegexLexer):  # type: ignore[misc]  # Pygments has no types
-    """Tokens of sqlwin's SQL and of backslash commands; for colours only, it never fails."""
+    """Lexer of sqlwin's SQL and backslash commands, for colours only. It never fails."""
 
     name = "sqlwin"
     aliases: ClassVar[list[str]] = ["sqlwin"]
@@ -46,7 +46,7 @@ class SqlwinLexer(RegexLexer):  # type: ignore[misc]  # Pygments has no types
     }
 
 
-# The terminal's own colours, which suit its background, light or dark
+# The terminal's own colours suit its background, light or dark
 STYLE = Style.from_dict(
     {
         "prompt": "bold",

@@ -1,4 +1,4 @@
-"""What was typed before, kept from run to run."""
+"""Persistent history of the prompt."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
-# Older entries are forgotten when a run begins
+# Maximum entries, to which a run trims the file at its start
 MOST_ENTRIES = 10_000
 
 
 def history_path() -> Path:
-    """Where the history is: `SQLWIN_HISTORY`, or `sqlwin/history` in the state directory."""
+    """Return the path: `SQLWIN_HISTORY`, or `sqlwin/history` in the state directory."""
     if named := os.environ.get("SQLWIN_HISTORY"):
         return Path(named).expanduser()
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
@@ -22,7 +22,7 @@ def history_path() -> Path:
 
 
 def open_history(path: Path) -> History:
-    """The history in a file that only its owner can read; in memory if it cannot be written."""
+    """Open the history file with mode 0600, or a history in memory if it is not writable."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch(mode=0o600)
@@ -36,26 +36,26 @@ def open_history(path: Path) -> History:
 
 
 class PromptHistory(FileHistory):
-    """A history without repetitions in a row, and without lines that begin with a space."""
+    """History without consecutive duplicates and without lines that begin with a space."""
 
     def append_string(self, string: str) -> None:
-        """Add an entry, unless it is the last one again."""
+        """Add an entry, unless it equals the last one."""
         last = self._loaded_strings[0] if self._loaded_strings else None
         if string.strip() and not string.startswith(" ") and string != last:
             super().append_string(string)
 
     def load_history_strings(self) -> Iterable[str]:
-        """The entries, the newest first."""
-        with suppress(OSError):  # removed while it was used: nothing to remember
+        """Return the entries, newest first."""
+        with suppress(OSError):  # removed during the run
             yield from super().load_history_strings()
 
     def store_string(self, string: str) -> None:
-        """Write an entry; one that cannot be written is remembered in this run only."""
+        """Write an entry. If that fails, it lasts for this run only."""
         with suppress(OSError):
             super().store_string(string)
 
     def forget_oldest(self) -> None:
-        """Cut the file to the newest entries when it has grown to twice as many."""
+        """Trim the file to the newest entries once it has twice the maximum."""
         entries = list(self.load_history_strings())
         if len(entries) < 2 * MOST_ENTRIES:
             return
@@ -63,7 +63,7 @@ class PromptHistory(FileHistory):
         shorter = path.with_name(path.name + ".new")
         shorter.unlink(missing_ok=True)
         shorter.touch(mode=0o600)
-        kept = FileHistory(str(shorter))
+        trimmed = FileHistory(str(shorter))
         for entry in reversed(entries[:MOST_ENTRIES]):
-            kept.store_string(entry)
+            trimmed.store_string(entry)
         shorter.replace(path)

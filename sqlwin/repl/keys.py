@@ -1,4 +1,4 @@
-"""Keys of the prompt: Enter runs what is complete, brackets and quotes come in pairs."""
+"""Key bindings of the prompt: Enter runs complete input, brackets and quotes come in pairs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ QUOTES = "'\"`"
 
 
 def key_bindings() -> KeyBindings:
-    """The keys that differ from those of an editor line."""
+    """Return the bindings that differ from prompt_toolkit's."""
     keys = KeyBindings()
     at_prompt = has_focus(DEFAULT_BUFFER)
     typing = at_prompt & (emacs_insert_mode | vi_insert_mode)
@@ -60,14 +60,17 @@ def key_bindings() -> KeyBindings:
         if not buffer.document.current_line_before_cursor.strip() and buffer.text.strip():
             buffer.insert_text("  ")
             return
-        # At once: a menu that is still being made for the last key would swallow this one.
-        asked = CompleteEvent(completion_requested=True)
-        found = list(buffer.completer.get_completions(buffer.document, asked))
-        if len(found) == 1 and _continues(buffer.text, buffer.cursor_position, found[0]):
-            buffer.apply_completion(found[0])
+        # Complete synchronously: a menu still being built for the previous key would swallow this
+        # one.
+        request = CompleteEvent(completion_requested=True)
+        completions = list(buffer.completer.get_completions(buffer.document, request))
+        if len(completions) == 1 and _continues(
+            buffer.text, buffer.cursor_position, completions[0]
+        ):
+            buffer.apply_completion(completions[0])
         elif state is not None:
             buffer.complete_next()
-        elif common := get_common_complete_suffix(buffer.document, found):
+        elif common := get_common_complete_suffix(buffer.document, completions):
             buffer.insert_text(common)
         else:
             buffer.start_completion(select_first=False)
@@ -90,7 +93,7 @@ def key_bindings() -> KeyBindings:
 
 
 def _continues(text: str, at: int, completion: Completion) -> bool:
-    """Whether a completion begins with what was typed, and does not only hold it somewhere."""
+    """Return whether a completion starts with the typed text, instead of containing it."""
     typed = text[at + completion.start_position : at].lstrip("`")
     return completion.text.lstrip("`'").lower().startswith(typed.lower())
 
@@ -133,13 +136,13 @@ def _add_quote(keys: KeyBindings, quote: str, typing: Filter) -> None:
 
 
 def _around(buffer: Buffer) -> tuple[str, str]:
-    """The characters before and after the cursor; empty at the ends."""
+    """Return the characters before and after the cursor, empty at the ends."""
     text, at = buffer.text, buffer.cursor_position
     return text[at - 1 : at] if at else "", text[at : at + 1]
 
 
 def _stands_free(buffer: Buffer) -> bool:
-    """Whether nothing follows that a closing character would be pushed against."""
+    """Return whether a closing character can be inserted without touching a word."""
     after = _around(buffer)[1]
     return not after or after.isspace() or after in ")],;"
 

@@ -1,4 +1,4 @@
-"""The rows of a stream on the screen: a table that is drawn anew as windows close."""
+"""Live table of a stream's rows on the terminal."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ from sqlwin.display.notation import shown_texts
 from sqlwin.display.status_line import fitted
 from sqlwin.display.table import print_table
 
-# Lines of the screen that are not rows: the names, the rule, the status, and the prompt
+# Screen lines without rows: column names, rule, status and prompt
 _OTHER_LINES = 6
 _DRAW_SECONDS = 0.25
-# Rows that are kept for a screen that gets larger, and keys of which the latest row is kept
+# Maximum rows kept for a screen that grows, and maximum keys with a latest row
 _MOST_ROWS = 500
 _MOST_KEYS = 10_000
 _BETWEEN = "  ·  "
 _KEY_SECONDS = 0.1
-# What arrow keys and the like send, and other keys that are no text, without Ctrl-D
+# Escape sequences of arrow keys and other control characters, without Ctrl-D
 _NO_TEXT = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|.)?|[\x00-\x03\x05-\x08\x0b-\x1f\x7f]")
 
 
 def latest_places(
     latest: str, columns: Sequence[str], keys: Sequence[str] | None
 ) -> list[int] | None:
-    r"""Places of the columns of which the latest row is shown; None: they are not known.
+    r"""Return the positions of the key columns whose latest row is shown, None if unknown.
 
     Args:
-        latest: `on`, or names of columns with commas between them.
-        columns: names of the columns.
-        keys: those that the query groups by, if it does.
+        latest: `on`, or column names separated by commas.
+        columns: Names of the columns.
+        keys: GROUP BY columns of the query, if any.
 
     Raises:
-        AnalysisError: there is no such column.
+        AnalysisError: A column does not exist.
     """
     if latest == "on":
         if keys is None:
@@ -54,30 +54,29 @@ def latest_places(
         names = list(keys)
     else:
         names = [name.strip().strip("`") for name in latest.split(",")]
-    known = [name.lower() for name in columns]
+    spellings = [name.lower() for name in columns]
     for name in names:
-        if name.lower() not in known:
+        if name.lower() not in spellings:
             raise AnalysisError(
                 f"there is no column `{name}` to show the latest row of",
                 hint=f"the columns are {', '.join(columns)}; \\latest names others",
             )
-    return [known.index(name.lower()) for name in names]
+    return [spellings.index(name.lower()) for name in names]
 
 
 class LiveView:
-    """The last rows of a stream, or the latest of each key, with a line about the stream below.
+    """Live table of a stream's last rows, or the latest row per key, with a status line.
 
-    It is drawn anew where it stands, and fitted to the terminal each time, whatever size that has
-    by then.
+    It redraws in place and adapts to the current size of the terminal.
 
     Args:
-        columns: names of the columns.
-        status: how the stream stands, in a line; asked for at each drawing.
-        console: where to draw.
-        null: what stands for NULL.
-        keys: places of the columns of which the latest row is shown; None: all rows, the last ones.
-        kind: the place of the column that says whether a row comes or is taken back, if any.
-        end: how it is stopped.
+        columns: Names of the columns.
+        status: Returns the status line of the stream, for each drawing.
+        console: Console to draw on.
+        null: Text for NULL.
+        keys: Positions of the key columns whose latest row is shown. None: show the last rows.
+        kind: Position of the row kind column, if any.
+        end: Hint how to stop the stream.
     """
 
     def __init__(
@@ -103,7 +102,7 @@ class LiveView:
         self._lock = threading.Lock()
 
     def show(self, batches: Iterator[pa.RecordBatch]) -> None:
-        """Draw rows as they come, until there are no more; what is drawn last stays."""
+        """Draw rows until the stream ends. The last drawing stays."""
         drawing = threading.Thread(target=self._draw_on, name="sqlwin-live", daemon=True)
         if self._console.is_terminal:
             self._console.show_cursor(False)
@@ -120,11 +119,11 @@ class LiveView:
             self.close()
 
     def show_end(self) -> None:
-        """Say from here on that the stream is being stopped."""
+        """Show that the stream is stopping."""
         self._end = "stopping"
 
     def close(self) -> None:
-        """Draw it once more and then never again, also if rows still come."""
+        """Draw a last time, even if more rows arrive."""
         self._draw(is_last=True)
 
     def _draw_on(self) -> None:
@@ -132,14 +131,14 @@ class LiveView:
             self._draw()
 
     def _draw(self, *, is_last: bool = False) -> None:
-        """Erase what was drawn and draw what there is now."""
+        """Erase the last drawing and draw the current state."""
         with self._lock:
             if self._is_over.is_set():
                 return
             width, height = self._console.size
             lines = self._lines(width, height)
             if lines != self._drawn or is_last:
-                # a terminal that was made narrower has broken lines that were longer
+                # lines longer than a narrowed terminal have wrapped
                 n_lines = sum(max(1, -(-_width(line) // width)) for line in self._drawn)
                 back = f"\r\x1b[{n_lines - 1}A" if n_lines > 1 else "\r"
                 erase = f"{back}\x1b[J" if self._drawn else ""
@@ -161,7 +160,7 @@ class LiveView:
         status, end = self._status() or "", self._end
         if status and end:
             end = _BETWEEN + end
-        # how it stops is shown, however narrow the screen is
+        # the hint how to stop is shown on any width
         line = Text(fitted(status, width - len(end) - 1) + end, style="dim", no_wrap=True)
         console.print(line, no_wrap=True, overflow="ellipsis")
         return text.getvalue().rstrip("\n").split("\n")
@@ -172,7 +171,7 @@ def _width(line: str) -> int:
 
 
 class _LastRows:
-    """The last rows of a stream; more than a screen has, which may get larger."""
+    """The last rows of a stream. Keeps more than a screen, in case the screen grows."""
 
     def __init__(self) -> None:
         self._batches: list[pa.RecordBatch] = []
@@ -183,32 +182,32 @@ class _LastRows:
             self._batches.pop(0)
 
     def shown(self, room: int) -> list[pa.RecordBatch]:
-        found: list[pa.RecordBatch] = []
+        batches: list[pa.RecordBatch] = []
         for batch in reversed(self._batches):
-            found.insert(0, batch.slice(max(0, batch.num_rows - room)))
+            batches.insert(0, batch.slice(max(0, batch.num_rows - room)))
             room -= batch.num_rows
             if room <= 0:
                 break
-        return found
+        return batches
 
 
 class _LatestByKey:
     """The latest row of each key, in the order of the keys.
 
-    Rows that are taken back, as a stream with updates says it, are not shown.
+    Retracted rows of a stream with updates are removed.
     """
 
     def __init__(self, keys: Sequence[int], kind: int | None) -> None:
         self._keys = keys
         self._kind = kind
         self._schema: pa.Schema | None = None
-        # by key, those first that have been as they are for longest
+        # by key, least recently changed first
         self._rows: dict[tuple[str | None, ...], list[pa.Scalar]] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
         self._schema = batch.schema
         keys = [shown_texts(batch.column(i)).to_pylist() for i in self._keys]
-        # as scalars: Python has no dates after the year 9999
+        # as scalars, because Python has no dates after the year 9999
         for place, row in enumerate(zip(*batch.columns, strict=True)):
             key = tuple(texts[place] for texts in keys)
             self._rows.pop(key, None)
@@ -228,7 +227,7 @@ class _LatestByKey:
 
 
 def _in_order(key: tuple[object, ...]) -> tuple[tuple[bool, float, str], ...]:
-    """Numbers as numbers, NULL at the end."""
+    """Return a sort key: numbers by value, NULL last."""
     return tuple((part is None, _number(part), str(part)) for part in key)
 
 
@@ -240,13 +239,13 @@ def _number(part: object) -> float:
 
 
 class Keys:
-    """Reads the keys of the terminal while a stream is shown, in a thread.
+    """Reader thread for keys pressed while a stream is shown.
 
     Args:
-        key: the key that means something.
-        pressed: called when it is pressed, from the thread.
-        typed: takes in the end what else was typed until then. What is typed later stays for
-            whoever reads the terminal next.
+        key: Key that stops the stream.
+        pressed: Called from the thread when the key is pressed.
+        typed: Called at the end with all other text typed so far. Later input stays in the
+            terminal.
     """
 
     def __init__(
@@ -265,10 +264,10 @@ class Keys:
         try:
             terminal = sys.stdin.fileno()
             before = termios.tcgetattr(terminal)
-        except (OSError, termios.error):  # no such terminal: Ctrl-C stops it too
+        except (OSError, termios.error):  # not a terminal: Ctrl-C still stops the stream
             return self
         self._restore = lambda: termios.tcsetattr(terminal, termios.TCSADRAIN, before)
-        # What was typed before is not thrown away, neither here nor by Ctrl-C
+        # Keep earlier input, here and on Ctrl-C
         tty.setcbreak(terminal, termios.TCSADRAIN)
         keeping = termios.tcgetattr(terminal)
         keeping[3] |= termios.NOFLSH
@@ -283,7 +282,7 @@ class Keys:
         self.close()
 
     def close(self) -> None:
-        """Leave the terminal to others."""
+        """Release the terminal."""
         with self._lock:
             if self._reader is None or self._restore is None or self._is_over.is_set():
                 return

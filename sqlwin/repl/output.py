@@ -1,4 +1,4 @@
-r"""The file of \o: rows go there in the format of its name."""
+r"""Output file of \o: the file's name decides the format of rows."""
 
 from __future__ import annotations
 
@@ -15,27 +15,28 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PARQUET = "parquet"
-# Formats that programs read: a file holds one table
+# Machine-readable formats, which hold one table per file
 _ONE_TABLE = ("csv", "json", "jsonl", PARQUET)
 
 
 class OutputFile:
-    r"""A file that results are written to, and further ones for those that do not fit into it.
+    r"""Output file for results, with additional files for results that do not fit into it.
 
-    Results of the same columns share a file: CSV has one header, JSON lines and Parquet have none.
-    A result of other columns goes to `NAME-2.ENDING`, as does each further one of JSON, whose files
-    hold one array. Formats that are read by people take all results, one below the other.
+    Results with the same columns share a file: one header for CSV, none for JSON lines and Parquet.
+    A result with other columns goes to `NAME-2.ENDING`. So does each further result in JSON, since
+    such a file holds one array. Formats for people collect all results in one file.
 
     Args:
-        path: its name; the format is that of its ending (.csv, .json, .jsonl, .md, .txt, .parquet).
+        path: Path of the file. Its suffix sets the format (.csv, .json, .jsonl, .md, .txt,
+            .parquet).
 
     Attributes:
-        path: the name of the file that is being written.
-        format: its format; None: as \format says.
+        path: Path of the current file.
+        format: Format of the file. None: as set by \format.
 
     Raises:
-        SetupError: it cannot be made.
-        ExecutionError: it cannot be written, for instance since the disk is full.
+        SetupError: The file cannot be created.
+        ExecutionError: The file cannot be written, for example because the disk is full.
     """
 
     def __init__(self, path: Path) -> None:
@@ -45,19 +46,19 @@ class OutputFile:
         self._first = path
         self._text: TextIO | None = None
         self._parquet: Any = None
-        # of the results in the file: their format, and their columns
+        # format and columns of the results in the file
         self._holds: tuple[str, tuple[str, ...]] | None = None
         self._open("w")
 
     def begin(self, columns: Sequence[str], format: str) -> bool:
-        """Begin a result; whether its columns are those of the results before it in the file.
+        """Begin a result. Return whether it has the columns of the earlier results in the file.
 
         Args:
-            columns: names of the columns.
-            format: how it will be written.
+            columns: Names of the columns.
+            format: Format of the result.
 
         Raises:
-            SqlwinError: a further file cannot be made.
+            SqlwinError: An additional file cannot be created.
         """
         holds, self._holds = self._holds, (format, tuple(columns))
         if holds is None or format not in _ONE_TABLE:
@@ -71,7 +72,7 @@ class OutputFile:
         """Append text.
 
         Raises:
-            SetupError: the file takes no text.
+            SetupError: The file is Parquet.
         """
         if self._text is None:
             raise SetupError(
@@ -81,7 +82,7 @@ class OutputFile:
             self._text.write(text)
 
     def write_parquet(self, columns: Sequence[str], batches: Iterator[pa.RecordBatch]) -> int:
-        """Append rows as Parquet; how many. Rows of other types begin a further file."""
+        """Append rows as Parquet and return their number. Rows of other types begin a new file."""
         import pyarrow as pa
         from pyarrow import parquet
 
@@ -99,23 +100,23 @@ class OutputFile:
         return n_rows
 
     def flush(self) -> None:
-        """Have text that was written reach the file."""
+        """Flush the text to the file."""
         if self._text is not None:
             with writing(self.path):
                 self._text.flush()
 
     def close(self) -> None:
-        """Nothing more is written."""
+        """Close the file."""
         with writing(self.path):
             if self._text is not None:
                 self._text.close()
             if self._parquet is not None:
                 self._parquet.close()
             elif self.format == PARQUET:
-                self.path.unlink(missing_ok=True)  # no rows, no Parquet
+                self.path.unlink(missing_ok=True)  # no rows, no Parquet file
 
     def _begin_file(self) -> None:
-        """Go on in a new file beside the first one."""
+        """Continue in a new file next to the first one."""
         self.close()
         self._text = self._parquet = None
         for number in count(2):

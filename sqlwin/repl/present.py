@@ -1,4 +1,4 @@
-r"""Shows results at the prompt: on the screen, through the pager, or in the file of \o."""
+r"""Presentation of results: on the screen, through the pager, or in the file of \o."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 
 # Wider than any table
 _UNBOUNDED = 1_000_000
-# Lines of the screen that are left for the prompt
+# Lines of the screen reserved for the prompt
 _PROMPT_LINES = 4
 _MORE = r"\rows 0 shows all, \o FILE writes them to a file"
 
 
 class PromptPresenter:
-    """Shows results one after the other, as the options say.
+    """Presenter of results according to the options.
 
     Args:
-        options: the switches of the prompt.
-        bar: shown while rows are waited for.
-        thread: knows when the statement is to end.
-        write: prints on the screen.
-        keep: takes what was typed while a stream was shown.
-        can_page: whether there is a user in front of the screen.
+        options: Options of the prompt.
+        bar: Progress bar while waiting for rows.
+        thread: Session thread, which knows about interrupts.
+        write: Prints on the screen.
+        keep: Receives text typed while a stream was shown.
+        can_page: Whether a user is at the screen.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class PromptPresenter:
         self._colours = Console().color_system if can_page else None
 
     def show(self, result: Result, started: float) -> None:
-        """Show a result; `started` is when its statement was begun (`time.monotonic`)."""
+        """Show a result. `started` is the start of its statement (`time.monotonic`)."""
         if result.kind in ("ok", "insert"):
             self._say(result.message + (self._took(started) if result.kind == "insert" else ""))
         elif self._options.output is not None:
@@ -86,12 +86,12 @@ class PromptPresenter:
             self._say(f"note: {note}", dim=True)
 
     def show_end(self) -> None:
-        """Say that a stream that is shown is being stopped."""
+        """Show that the current stream is stopping."""
         if self._view is not None:
             self._view.show_end()
 
     def mute(self) -> None:
-        """Show nothing and read no keys any more, whatever is still running."""
+        """Stop showing results and reading keys, even if something is still running."""
         self._write = lambda text: None
         self.bar.__exit__()
         if self._view is not None:
@@ -104,7 +104,7 @@ class PromptPresenter:
     def _show_table(self, result: Result, started: float) -> None:
         limit = self._options.max_rows
         batches = list(self._batches(result, None if limit is None else limit + 1))
-        took = self._took(started)  # the time in the pager is the user's
+        took = self._took(started)  # without the time that the user spends in the pager
         width, height = shutil.get_terminal_size()
         vertical = self._options.vertical
         if result.kind == "table" and is_better_vertical(
@@ -113,7 +113,7 @@ class PromptPresenter:
             vertical = "on"
         if vertical != "on":
             text, n_rows, is_cut = self._rendered(print_table, result, batches, _UNBOUNDED)
-            # the line below the names is as wide as the table
+            # the rule below the names is as wide as the table
             needed = max(cell_len(Text.from_ansi(line).plain) for line in text.split("\n")[:2])
             if needed > width and vertical == "auto":
                 vertical = "on"
@@ -131,7 +131,7 @@ class PromptPresenter:
         self._say(counted(n_rows, "rows") + (" shown" if is_cut else "") + took, dim=True)
 
     def _show_stream(self, result: Result, started: float) -> None:
-        """Rows as windows close, until there are no more, or q or Ctrl-C."""
+        """Show rows as windows close, until the stream ends or the user presses q or Ctrl-C."""
         from sqlwin.repl.live import Keys, LiveView
 
         assert result.open_stream is not None
@@ -153,7 +153,7 @@ class PromptPresenter:
         self._check_interrupted()
 
     def _latest_keys(self, result: Result) -> list[int] | None:
-        r"""Places of the columns that \latest says or means; None: all rows are shown."""
+        r"""Return the positions of the key columns for \latest, None to show all rows."""
         from sqlwin.repl.live import latest_places
 
         latest = self._options.latest
@@ -166,7 +166,7 @@ class PromptPresenter:
         return places
 
     def _check_interrupted(self) -> None:
-        """Ctrl-C ends what follows a stream too, q does not."""
+        """Raise `Cancelled` after Ctrl-C, which also ends what follows the stream. q does not."""
         if self._thread.was_interrupted:
             raise Cancelled
 
@@ -175,7 +175,7 @@ class PromptPresenter:
         self._thread.end()
 
     def _show_text(self, result: Result, started: float) -> None:
-        """CSV, JSON and the like: written as it comes, in a pager once the screen is full."""
+        """Write CSV, JSON and the like as it arrives, through a pager once the screen is full."""
         with self._paged() as paged:
 
             def write(text: str) -> None:
@@ -185,10 +185,10 @@ class PromptPresenter:
             try:
                 writer = writer_of(self._options.format, to_file=False)
                 n_rows = writer(result.columns, self._batches(result, None), write)
-                said = counted(n_rows, "rows") + self._took(started)
+                message = counted(n_rows, "rows") + self._took(started)
             except PagerClosed:
-                said = "the pager was left before the end"
-        self._say(said, dim=True)
+                message = "the pager was left before the end"
+        self._say(message, dim=True)
         self._check_interrupted()
 
     def _rendered(
@@ -198,7 +198,7 @@ class PromptPresenter:
         batches: Sequence[pa.RecordBatch],
         width: int,
     ) -> tuple[str, int, bool]:
-        """What `print_table` or `write_vertical` prints, and what it returns."""
+        """Return the output of `print_table` or `write_vertical`, and their results."""
         console, stream = self._console(width)
         max_rows, null = self._options.max_rows, self._options.null
         n_rows, is_cut = show(
@@ -228,7 +228,7 @@ class PromptPresenter:
                     paged.page()
                 paged.write(text)
         except PagerClosed:
-            return  # read as far as was wanted
+            return  # read as far as the user wanted
 
     def _paged(self) -> PagedText:
         height = shutil.get_terminal_size().lines

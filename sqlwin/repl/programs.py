@@ -1,4 +1,4 @@
-"""The user's own programs: a pager for what does not fit on the screen, and an editor."""
+"""External programs: pager and editor."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from runtime.errors import SetupError
 from runtime.temporary import process_directory
 from sqlwin.repl.terminal import ctrl_d_ends_input
 
-# -S: long lines are not folded, the arrow keys move sideways; -R: colours; -K: Ctrl-C leaves
+# -S: do not fold long lines, the arrow keys scroll sideways; -R: colours; -K: Ctrl-C quits
 _LESS = ("less", "-SRK")
 
 
 class PagerClosed(Exception):
-    """The reader has left the pager."""
+    """The user has closed the pager."""
 
 
 def pager_command() -> list[str] | None:
-    """The pager: `SQLWIN_PAGER`, `PAGER`, or less; None if there is none, or it is empty."""
+    """Return the pager command: `SQLWIN_PAGER`, `PAGER`, or less. None: no pager."""
     for variable in ("SQLWIN_PAGER", "PAGER"):
         if (named := os.environ.get(variable)) is not None:
             command = shlex.split(named)
@@ -36,13 +36,13 @@ def pager_command() -> list[str] | None:
 
 
 class PagedText:
-    """Text for the screen, that goes to a pager as soon as it is longer than the screen.
+    """Text for the screen that goes to a pager once it is longer than the screen.
 
     Args:
-        rows: lines of the screen.
-        write: prints on the screen.
-        command: the pager; None prints everything.
-        on_page: called when the pager is opened (True) and when it was left (False).
+        rows: Number of lines of the screen.
+        write: Prints on the screen.
+        command: Command of the pager. None: print everything.
+        on_page: Called with True when the pager opens and with False when it closes.
     """
 
     def __init__(
@@ -64,11 +64,11 @@ class PagedText:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Show what is held, or wait until the reader leaves the pager."""
+        """Print the buffered text, or wait until the user closes the pager."""
         if self._pager is None:
             self._write("".join(self._held))
             return
-        with suppress(BrokenPipeError):  # left before the end
+        with suppress(BrokenPipeError):  # closed before the end of the text
             if self._pager.stdin is not None:
                 self._pager.stdin.close()
         self._pager.wait()
@@ -78,7 +78,7 @@ class PagedText:
         """Append text.
 
         Raises:
-            PagerClosed: nobody reads any more.
+            PagerClosed: The user has closed the pager.
         """
         if self._pager is not None:
             self._send(text)
@@ -89,7 +89,7 @@ class PagedText:
             self.page()
 
     def page(self) -> None:
-        """Open the pager now, though the text may fit on the screen."""
+        """Open the pager now, even if the text fits the screen."""
         if self._pager is not None:
             return
         if self._command is not None:
@@ -118,10 +118,10 @@ class PagedText:
 
 
 def edited(text: str) -> str:
-    """What is left of `text` when the editor is closed: `VISUAL`, `EDITOR`, or vi.
+    """Edit a text with `VISUAL`, `EDITOR` or vi, and return it.
 
     Raises:
-        SetupError: there is no such editor, or it failed.
+        SetupError: The editor does not exist or failed.
     """
     with tempfile.TemporaryDirectory(dir=process_directory()) as directory:
         path = Path(directory) / "statement.sql"
@@ -130,10 +130,10 @@ def edited(text: str) -> str:
 
 
 def edited_file(path: Path) -> str:
-    """What a file holds when the editor is closed; the file is made if there is none.
+    """Edit a file, creating it if necessary, and return its content.
 
     Raises:
-        SetupError: there is no such editor, it failed, or the file is no text that can be changed.
+        SetupError: The editor does not exist or failed, or the file is not writable UTF-8 text.
     """
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     try:

@@ -1,7 +1,7 @@
-"""The session behind the prompt: a thread of its own starts Spark and does all the work.
+"""Session thread: starts Spark and does all work for the prompt.
 
-The thread at the prompt never waits for Spark unless a statement was given, and then Ctrl-C ends
-the wait. All calls that use the session come from one thread, since a session is made for one.
+The prompt's own thread waits for Spark only while a statement runs, and Ctrl-C ends the wait. All
+session calls come from this one thread.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# A cancelled job ends within these seconds; else the thread is made to drop what it does, and
-# after as many seconds again the prompt comes back without it.
+# Seconds for a cancelled job to end. Then the thread is made to drop its work, and after the same
+# time again the prompt returns without it.
 GRACE_SECONDS = 3.0
-# How often a thread that waits looks whether Ctrl-C was pressed
+# Seconds between checks for Ctrl-C in a waiting thread
 _WAKE_SECONDS = 0.1
 
 
 class Cancelled(KeyboardInterrupt):
-    """A statement was cancelled by Ctrl-C."""
+    """Ctrl-C cancelled a statement."""
 
 
 class SessionState(Enum):
-    """How far the session is."""
+    """State of the session."""
 
     STARTING = "starting"
     READY = "ready"
@@ -45,15 +45,15 @@ class SessionState(Enum):
 
 
 class SessionThread:
-    """Runs functions of a session one after the other, in a thread of its own.
+    """Thread that runs functions on a session one after the other.
 
     Args:
-        connect: makes the session, in its thread. If it fails, what was asked for fails
-            with its error, and the next request tries again.
+        connect: Creates the session, in the thread. If it fails, waiting requests fail with its
+            error, and the next request tries again.
 
     Attributes:
-        session: the session, once there is one; its methods are for its thread.
-        was_interrupted: whether what runs was asked to end by Ctrl-C, and took it.
+        session: The session, None before it exists. Only the thread may call its methods.
+        was_interrupted: Whether the running work accepted a request to stop early.
     """
 
     def __init__(self, connect: Callable[[], Session]) -> None:
@@ -81,18 +81,18 @@ class SessionThread:
 
     @property
     def is_busy(self) -> bool:
-        """Whether something runs at the moment that somebody asked for."""
+        """Whether a request of the user is running."""
         return self._running is not None and self._running not in self._quiet
 
     def start(self) -> None:
-        """Begin to start Spark."""
+        """Start the thread, which starts Spark."""
         if self._thread is None:
             self.started = time.monotonic()
             self._thread = threading.Thread(target=self._run, name="sqlwin-session", daemon=True)
             self._thread.start()
 
     def submit(self, work: Callable[[Session], T], *, quiet: bool = False) -> Future[T]:
-        """Have `work` done, after what was asked for before; `quiet` if nobody waits for it."""
+        """Queue `work` after earlier requests. `quiet`: nobody waits for it."""
         future: Future[T] = Future()
         if quiet:
             self._quiet.add(future)
@@ -106,29 +106,29 @@ class SessionThread:
         return self._n_interrupts > 0
 
     def interrupt(self) -> None:
-        """Note that Ctrl-C was pressed: what is waited for is cancelled, now or as soon as it is.
+        """Record a Ctrl-C. It cancels the current wait, or the next one.
 
-        For a signal handler: nothing is raised, so nothing is left half done.
+        For signal handlers: it raises nothing, so nothing is left half done.
         """
         self._n_interrupts += 1
 
     def forget_interrupts(self) -> None:
-        """Let Ctrl-C that was pressed until now have no effect."""
+        """Discard recorded interrupts."""
         self._n_interrupts = 0
 
     def check(self) -> None:
-        """Called by work now and then.
+        """Raise if the running work was cancelled. Work calls this periodically.
 
         Raises:
-            Cancelled: it is to end.
+            Cancelled: The work has to end.
         """
         if self._cancelled.is_set():
             raise Cancelled
 
     def take_interrupt(self) -> bool:
-        """Called by work that can end early by itself: whether it is to.
+        """Return whether work that can end early has to do so.
 
-        It is asked once, and may then take as long as it needs to come to its end.
+        A request is returned once. The work may then take as long as it needs to finish.
         """
         if self._cancelled.is_set():
             self.was_interrupted = True
@@ -140,31 +140,31 @@ class SessionThread:
         return True
 
     def end(self) -> None:
-        """Have work that can end early by itself come to its end, and go on after it."""
+        """Ask work that can end early to finish normally."""
         self._end_asked.set()
 
     def cancel(self, future: Future[Any]) -> None:
-        """Withdraw what was asked for, or cancel the Spark jobs that it runs. Does not wait."""
+        """Withdraw a request, or cancel its Spark jobs if it is running. Does not wait."""
         with self._lock:
             if future.cancel() or self._running is not future:
                 return
             self._cancelled.set()
         session, group = self.session, self._group
-        assert session is not None  # what runs has one
+        assert session is not None  # running work has a session
 
         def cancel_jobs() -> None:
             from runtime.spark.jobs import cancel_until
 
-            # what has taken the interrupt comes to its end by itself
+            # work that accepted the interrupt ends on its own
             cancel_until(
                 session.spark, group, lambda: future.done() or not self._cancelled.is_set()
             )
 
-        # A thread of its own has a connection of its own to Spark, and may hang there.
+        # A separate thread has its own connection to Spark, and may hang there
         threading.Thread(target=cancel_jobs, name="sqlwin-cancel", daemon=True).start()
 
     def drop(self, future: Future[Any]) -> None:
-        """Raise `Cancelled` in what runs, where cancelling its jobs is of no use."""
+        """Raise `Cancelled` in running work that does not react to cancelled jobs."""
         with self._lock:
             if self._running is not future or self._thread is None or self._thread.ident is None:
                 return
@@ -173,24 +173,24 @@ class SessionThread:
             )
 
     def wait(self, future: Future[T]) -> T:
-        """Return the result of `future`; `interrupt` cancels it, also one before this call.
+        """Return the result of `future`. `interrupt` cancels it, even if called earlier.
 
-        Work that takes the interrupt may take its time, unless a second one comes.
+        Work that accepts the interrupt may take its time, unless a second one arrives.
 
         Raises:
-            Cancelled: it was cancelled.
+            Cancelled: The work was cancelled.
         """
-        n_seen = n_tries = 0  # of interrupts, and of ways to end the work
+        n_seen = n_tries = 0  # interrupts handled, and attempts to end the work
         give_up = inf
         while True:
             try:
-                # a signal may reach any thread of the process, and does not wake this one then
+                # the signal may reach another thread of the process, so wake up regularly
                 return future.result(_WAKE_SECONDS)
             except TimeoutError:
                 if future.done():
                     return future.result()
             except Stopped:
-                # the process ends: who waits for it need not, and the session is closed next
+                # the process is ending: stop waiting, the session is closed next
                 self.cancel(future)
                 raise
             is_pressed = self._n_interrupts > n_seen
@@ -206,7 +206,7 @@ class SessionThread:
             elif n_tries == 1 and self._is_ending:
                 give_up = inf
                 continue
-            elif n_tries > 1:  # nothing helps: it may end while the user goes on
+            elif n_tries > 1:  # give up waiting: the work may end later
                 raise Cancelled
             else:
                 self.drop(future)
@@ -214,7 +214,7 @@ class SessionThread:
             give_up = time.monotonic() + GRACE_SECONDS
 
     def close(self, seconds: float = 10.0) -> None:
-        """Stop Spark if it is there; whatever takes longer than `seconds` ends with the process."""
+        """Stop Spark if it is running. After `seconds` it is left to the end of the process."""
         self._requests.put(None)
         if self._thread is not None and self.session is not None:
             self._thread.join(seconds)
@@ -224,7 +224,7 @@ class SessionThread:
     def _run(self) -> None:
         try:
             self._open()
-        except BaseException:  # what is asked for tries again, and says what is wrong
+        except BaseException:  # the request tries again and reports the error
             self._fail()
         while True:
             future: Future[Any] | None = None
@@ -233,10 +233,10 @@ class SessionThread:
                 if request is None:
                     break
                 future, work = request
-                # until there is a session the request can be withdrawn
+                # a request can be withdrawn until the session exists
                 if self._can_open(future) and self._begin(future):
                     self._do(future, work)
-            except Cancelled as error:  # came too late for what it was meant for
+            except Cancelled as error:  # too late for the work that it was meant for
                 if future is not None and not future.done():
                     future.set_exception(error)
             self._running = None
@@ -245,7 +245,7 @@ class SessionThread:
             self.session.close()
 
     def _can_open(self, future: Future[Any]) -> bool:
-        """Whether there is a session for a request; if not, the request has failed."""
+        """Return whether a session exists for a request. If not, the request has failed."""
         if future.cancelled():
             return True
         try:
@@ -258,7 +258,7 @@ class SessionThread:
         return True
 
     def _begin(self, future: Future[Any]) -> bool:
-        """Take a request, unless it was withdrawn; from here on it is cancelled in its jobs."""
+        """Start a request unless it was withdrawn. From now on, cancelling it cancels its jobs."""
         with self._lock:
             if not future.set_running_or_notify_cancel():
                 return False
@@ -302,7 +302,7 @@ class SessionThread:
 
 
 def _described(session: Session) -> str:
-    """`Spark 4.1.0 local[*]`."""
+    """Return a description such as `Spark 4.1.0 local[*]`."""
     spark = session.spark
     version = getattr(spark, "version", "")
     context = getattr(spark, "sparkContext", None)

@@ -1,4 +1,4 @@
-"""Whether what stands at the prompt is complete, and which backslash command it is."""
+"""Classification of input at the prompt: completeness and backslash commands."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from runtime.errors import SqlSyntaxError
 from sqlwin.repl.completion.tokens import open_comment, typed_tokens
 
-# Words that are commands where they stand alone, and `help HOP`
+# Words that are commands on their own, and `help HOP`
 _WORDS = re.compile(r"(?:quit|exit|\?|help(?: +\w+)?) *;*", re.IGNORECASE)
 
 # Any statement would do
@@ -15,7 +15,7 @@ _NEXT = "\nSELECT 1"
 
 
 def is_command(text: str) -> bool:
-    r"""Whether the text is a command, such as `\d bids`, `.tables` or `quit`.
+    r"""Return whether the text is a command, such as `\d bids`, `.tables` or `quit`.
 
     Example:
         >>> [is_command(text) for text in (r"\d", ".schema bids", "Exit;", "help hop", ".5 + 1")]
@@ -28,9 +28,9 @@ def is_command(text: str) -> bool:
 
 
 def is_complete(text: str) -> bool:
-    r"""Whether Enter runs the text: a command, or statements that a semicolon ends.
+    r"""Return whether Enter runs the text: a command, or statements ended by a semicolon.
 
-    A semicolon in a string, a comment, a statement set or a block ends nothing.
+    A semicolon within a string, a comment, a statement set or a block does not end a statement.
 
     Example:
         >>> is_complete("SELECT 1")
@@ -46,7 +46,7 @@ def is_complete(text: str) -> bool:
         return True
     if ";" not in text:
         return False
-    # reading SQL takes a moment to load: not before the first semicolon
+    # importing the parser takes a moment, so wait for the first semicolon
     from sqlwin.statements.split import split_script
 
     try:
@@ -57,7 +57,7 @@ def is_complete(text: str) -> bool:
 
 
 def open_piece(text: str) -> str:
-    r"""What is open at the end of the text: a quote, `(`, `/*`, or nothing.
+    r"""Return the innermost piece open at the end of the text: a quote, `(`, `/*`, or ''.
 
     Example:
         >>> open_piece("SELECT COUNT(")

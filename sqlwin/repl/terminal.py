@@ -1,9 +1,9 @@
-"""The terminal of the prompt: Ctrl-C is a signal at every moment, and Ctrl-D a key.
+"""Terminal of the prompt: Ctrl-C is always a signal, Ctrl-D always a key.
 
-While a program edits a line it usually gets Ctrl-C as a character, and otherwise as a signal; a
-character that was typed before the change and read after it is lost. Ctrl-D is the other way
-round: outside of the editor the kernel takes it for the end of input, and drops it. So the prompt
-leaves Ctrl-C to the kernel and takes Ctrl-D from it.
+Programs that edit lines usually get Ctrl-C as a character, and as a signal otherwise. A character
+typed before the mode changes and read afterwards is lost. Ctrl-D is the opposite: outside the
+editor the kernel treats it as the end of input and drops it. So the prompt leaves Ctrl-C to the
+kernel, and disables the kernel's handling of Ctrl-D.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from prompt_toolkit.input import Input, create_input
 if sys.platform == "win32":
 
     def prompt_input() -> Input:
-        """Return what the prompt reads keys from."""
+        """Return the input that the prompt reads keys from."""
         return create_input()
 
     @contextmanager
     def ctrl_d_kept() -> Iterator[None]:
-        """Do nothing: consoles of Windows keep what is typed."""
+        """Do nothing, because Windows consoles keep typed input."""
         yield
 
     @contextmanager
@@ -37,12 +37,12 @@ else:
 
     from prompt_toolkit.input.vt100 import Vt100Input, raw_mode
 
-    _LOCAL_FLAGS, _CHARACTERS = 3, 6  # of the list that tcgetattr returns
-    _DISABLED = b"\0"  # _POSIX_VDISABLE of Linux; elsewhere a character that nobody types
+    _LOCAL_FLAGS, _CHARACTERS = 3, 6  # indexes in the list that tcgetattr returns
+    _DISABLED = b"\0"  # _POSIX_VDISABLE on Linux; elsewhere a character that cannot be typed
     _CTRL_D = b"\x04"
 
     class _RawMode(raw_mode):
-        """Raw mode in which Ctrl-C still is a signal, which drops nothing that was typed before."""
+        """Raw mode with Ctrl-C as a signal that does not discard typed input."""
 
         def __enter__(self) -> None:
             super().__enter__()
@@ -50,22 +50,22 @@ else:
 
     class _Input(Vt100Input):
         def raw_mode(self) -> AbstractContextManager[None]:
-            """Return the mode in which keys are read."""
+            """Return the mode for reading keys."""
             return _RawMode(self.stdin.fileno())
 
     def prompt_input() -> Input:
-        """Return what the prompt reads keys from."""
+        """Return the input that the prompt reads keys from."""
         return _Input(sys.stdin) if sys.stdin.isatty() else create_input()
 
     @contextmanager
     def ctrl_d_kept() -> Iterator[None]:
-        """Inside, Ctrl-D that is typed while nobody reads is there for the next prompt."""
+        """Keep Ctrl-D for the next prompt if it is typed while nothing reads input."""
         with _characters(_DISABLED, "VEOF"):
             yield
 
     @contextmanager
     def ctrl_d_ends_input() -> Iterator[None]:
-        """Inside, Ctrl-D means to other programs what it always does."""
+        """Restore the usual meaning of Ctrl-D for other programs."""
         with _characters(_CTRL_D, "VEOF"):
             yield
 
@@ -74,7 +74,7 @@ else:
         try:
             terminal = sys.stdin.fileno()
             before = termios.tcgetattr(terminal)
-        except (OSError, ValueError, termios.error):  # standard input is no terminal
+        except (OSError, ValueError, termios.error):  # standard input is not a terminal
             yield
             return
         _change(terminal, 0, character, *names)
@@ -86,9 +86,9 @@ else:
                 _change(terminal, 0, before[_CHARACTERS][number], name)
 
     def _change(terminal: int, flags: int, character: bytes, *names: str) -> None:
-        """Switch local flags on, and give special characters another key.
+        """Switch local flags on, and map special characters to another key.
 
-        The terminal may be gone: its hang-up ends the program.
+        Errors are ignored: if the terminal is gone, its hang-up signal ends the program.
         """
         try:
             attributes: list[Any] = termios.tcgetattr(terminal)

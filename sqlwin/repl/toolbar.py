@@ -1,4 +1,4 @@
-"""The prompt itself and the line at the foot of the screen."""
+"""Prompt text and the toolbar at the bottom of the screen."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
 def prompt(thread: SessionThread) -> StyleAndTextTuples:
-    """`sqlwin> `, in another colour until Spark is there."""
+    """Return `sqlwin> `, in another colour until Spark is ready."""
     style = "class:prompt" if thread.state is SessionState.READY else "class:prompt,prompt.waiting"
     return [(style, f"{NAME}> ")]
 
 
 def continuation(width: int, line: int, wrapped: int) -> StyleAndTextTuples:
-    """What stands before the second line and those after it: what is open there."""
+    """Return the prefix of continuation lines, which shows the piece that is open."""
     if wrapped:
         return [("class:prompt.more", " " * width)]
     lines = get_app().current_buffer.document.lines[:line]
@@ -34,7 +34,7 @@ def continuation(width: int, line: int, wrapped: int) -> StyleAndTextTuples:
 
 
 def toolbar(thread: SessionThread, options: ReplOptions) -> StyleAndTextTuples:
-    """The state of Spark and the switches; in a call, the arguments of its function."""
+    """Return the state of Spark and the options, or help for the call at the cursor."""
     app = get_app()
     left = _call_help(app.current_buffer.document.text_before_cursor) or [
         *_state(thread),
@@ -73,7 +73,7 @@ def _switches(options: ReplOptions) -> StyleAndTextTuples:
 
 
 def _call_help(before: str) -> StyleAndTextTuples:
-    """The call at the cursor, such as `HOP(TABLE data, ...)`, with its argument there marked."""
+    """Return the call at the cursor, `HOP(TABLE data, ...)`, with its argument highlighted."""
     call = call_at(before)
     if call is None:
         return []

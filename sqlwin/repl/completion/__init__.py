@@ -1,1 +1,1 @@
-"""Completion: what can stand at the cursor."""
+"""Completion at the cursor."""

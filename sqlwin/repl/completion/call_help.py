@@ -1,4 +1,4 @@
-"""Which function's arguments are being typed, and which of them."""
+"""Function call at the cursor, for help on its arguments."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from sqlwin.repl.completion.words import WINDOW_FUNCTIONS
 
 @dataclass(frozen=True)
 class TypedCall:
-    """A call that is open at the cursor.
+    """A function call that is open at the cursor.
 
     Attributes:
-        name: the function, in upper case.
-        parameters: as help shows them.
-        argument: the index of the one at the cursor; None past the last one.
+        name: Function name in upper case.
+        parameters: Parameters as shown in help.
+        argument: Index of the parameter at the cursor. None: past the last one.
     """
 
     name: str
@@ -24,7 +24,7 @@ class TypedCall:
 
 
 def call_at(before: str) -> TypedCall | None:
-    """The call of a window function, or of an aggregate, at the end of the text before the cursor.
+    """Return the call of a window or aggregate function that is open at the end of the text.
 
     Example:
         >>> call = call_at("SELECT * FROM HOP(TABLE bids, DESCRIPTOR(ts), ")
@@ -43,7 +43,7 @@ def call_at(before: str) -> TypedCall | None:
 
 
 def parameters_of(name: str) -> tuple[str, ...]:
-    """What a function takes, as help shows it; nothing if it is not known."""
+    """Return a function's parameters as shown in help, empty for unknown functions."""
     if name in WINDOW_FUNCTIONS:
         from sqlwin.parser.signatures import SIGNATURES
 
@@ -55,7 +55,7 @@ def parameters_of(name: str) -> tuple[str, ...]:
 
 
 def argument_index(tokens: list[Typed], bracket: int, parameters: tuple[str, ...]) -> int | None:
-    """Which argument stands at the end, by position or by its name; None if there is no such."""
+    """Return the index of the argument at the end, by position or name; None if out of range."""
     level = level_from(tokens, bracket + 1)
     index = sum(token.word == "," for token in level)
     last = after_last(level, ",")

@@ -1,4 +1,4 @@
-"""What can stand at the cursor: a pure function of the text, without names or files."""
+"""Syntactic context at the cursor: a pure function of the text, without names or files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sqlwin.repl.completion.words import DETAILS, SHOWN, WINDOW_FUNCTIONS
 
 
 class Kind(Enum):
-    """What is wanted."""
+    """Kind of completion."""
 
     NOTHING = "nothing"
     STATEMENT = "the beginning of a statement"
@@ -45,19 +45,19 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Context:
-    """What is wanted, and what is known for it.
+    """Kind of completion at the cursor, and the names that it needs.
 
     Attributes:
-        kind: what.
-        prefix: what of it is typed already.
-        quote: the quote that is open before the prefix, if one is.
-        tables: what the query around the cursor reads: alias (or name) and name.
-        windowed: whether that query reads through a window function.
-        subject: the table, setting, option, command or parameter that it is about.
-        options: the options of the table that are typed already.
-        words: what may stand here, for WORDS.
-        ctes: the WITH queries that can be named.
-        derived: the WITH queries and subqueries among the tables, with their columns.
+        kind: Kind of completion.
+        prefix: Part that is typed already.
+        quote: Open quote before the prefix, if any.
+        tables: Tables of the query at the cursor: alias (or name) and name.
+        windowed: Whether that query reads through a window function.
+        subject: Table, setting, option, command or parameter to complete for.
+        options: Table options that are typed already.
+        words: Possible words, for WORDS.
+        ctes: WITH queries that are in scope.
+        derived: WITH queries and subqueries among the tables, with their columns.
     """
 
     kind: Kind
@@ -79,7 +79,7 @@ _CLAUSES = (
 
 
 def context_at(before: str, after: str = "") -> Context:
-    r"""What can stand between `before` and `after`.
+    r"""Return the context between `before` and `after`.
 
     Example:
         >>> context_at("SELECT * FROM bi").kind
@@ -115,7 +115,7 @@ def context_at(before: str, after: str = "") -> Context:
 
 
 def _decide(tokens: list[Typed], quote: str) -> Context:
-    """The kind and its subject; everything else is filled in by the caller."""
+    """Return the kind and its subject. The caller fills in the rest."""
     if not tokens:
         return Context(Kind.NOTHING if quote in ("'", '"') else Kind.STATEMENT)
     first = tokens[0].word
@@ -123,9 +123,9 @@ def _decide(tokens: list[Typed], quote: str) -> Context:
         return _setting(tokens)
     brackets = open_brackets(tokens)
     if brackets:
-        found = _in_bracket(tokens, brackets[-1])
-        if found is not None:
-            return found
+        in_bracket = _in_bracket(tokens, brackets[-1])
+        if in_bracket is not None:
+            return in_bracket
     if quote in ("'", '"'):
         return Context(Kind.NOTHING)
     if len(tokens) >= 2 and tokens[-1].word == "." and tokens[-2].kind == "name":
@@ -146,7 +146,7 @@ def _words(tokens: list[Typed], at: int, words: tuple[str, ...]) -> Context:
 
 
 def _by_clause(tokens: list[Typed], first: int) -> Context:
-    """By the nearest clause before the cursor, at the same depth."""
+    """Decide by the nearest clause before the cursor, at the same depth."""
     level = level_from(tokens, first)
     if not level:
         # an open bracket: a subquery, or arguments
@@ -181,7 +181,7 @@ def _setting(tokens: list[Typed]) -> Context:
 
 
 def _in_bracket(tokens: list[Typed], bracket: int) -> Context | None:
-    """What the innermost open bracket wants; None if it says nothing special."""
+    """Return the context in the innermost open bracket, None if the bracket is not special."""
     head = tokens[bracket - 1].word if bracket else ""
     inside = level_from(tokens, bracket + 1)
     if head == "DESCRIPTOR":
@@ -237,7 +237,7 @@ def _table_option(inside: list[Typed]) -> Context:
 
 
 def _is_relation(tokens: list[Typed], i: int) -> bool:
-    """Whether the window function at `i` stands where a table may, and not in GROUP BY."""
+    """Return whether the window function at `i` is in a table position, and not in GROUP BY."""
     while i and tokens[i - 1].word in ("(", "TABLE"):
         i -= 1
     before = tokens[i - 1].word if i else ""
@@ -247,7 +247,7 @@ def _is_relation(tokens: list[Typed], i: int) -> bool:
 
 
 def _data_before(tokens: list[Typed], end: int) -> str:
-    """The name after the last TABLE before `end`."""
+    """Return the name after the last TABLE before `end`."""
     for i in range(end - 1, 0, -1):
         if tokens[i - 1].word == "TABLE" and tokens[i].kind == "name":
             return dotted(tokens, i)[0]

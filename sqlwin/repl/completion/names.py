@@ -1,4 +1,4 @@
-"""Names that completion knows: tables, columns and functions of the session, learnt from it."""
+"""Tables, columns and functions of the session, cached for completion."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from sqlwin.repl.session_thread import SessionState, SessionThread
 if TYPE_CHECKING:
     from sqlwin.session import Session
 
-# Tables whose columns are looked up before anybody asks
+# Maximum tables whose columns are fetched in advance
 _EAGER_TABLES = 20
 
 Columns = tuple[tuple[str, str], ...]
 
 
 class KnownNames:
-    """What the session holds, asked for in the background while nobody waits for it."""
+    """Names in the session, fetched in the background while no statement runs."""
 
     def __init__(self, thread: SessionThread) -> None:
         self.tables: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ class KnownNames:
         self._pending: Future[Any] | None = None
 
     def columns(self, table: str) -> Columns:
-        """Names and types of the columns of a table; empty if they are not known yet."""
+        """Return names and types of a table's columns, empty if not known yet."""
         key = table.lower()
         if key not in self._columns:
             self._columns[key] = None
@@ -42,11 +42,11 @@ class KnownNames:
         return self._columns[key] or ()
 
     def forget(self) -> None:
-        """Tables may have come or changed."""
+        """Mark the names as outdated, because tables may have changed."""
         self._is_stale = True
 
     def learn_soon(self) -> None:
-        """Have it look up what is not known, when it has nothing else to do."""
+        """Fetch missing names when the session has nothing else to do."""
         if self._thread.state is not SessionState.READY:
             return
         if self._pending is not None and not self._pending.done():
@@ -55,7 +55,7 @@ class KnownNames:
             self._pending = self._thread.submit(self._learn, quiet=True)
 
     def stop_learning(self) -> None:
-        """Let the user's statements go first."""
+        """Cancel fetching, so that the user's statements run first."""
         if self._pending is not None:
             self._thread.cancel(self._pending)
 
@@ -65,7 +65,7 @@ class KnownNames:
         try:
             self._look_up(session)
         except QueryCancelled:
-            # for a statement of the user's: asked for again after it
+            # the user's statement goes first; fetch again afterwards
             self._is_stale = True
 
     def _look_up(self, session: Session) -> None:
@@ -80,16 +80,16 @@ class KnownNames:
                 self.functions = tuple(str(row[0]) for row in _rows(session, "SHOW FUNCTIONS"))
         elif self._wanted:
             table = self._wanted.pop()
-            found = []
+            columns = []
             for row in _rows(session, f"DESCRIBE {quoted(*table.split('.'))}"):
                 if not row[0] or str(row[0]).startswith("#"):
-                    break  # from here on Spark lists partitions
-                found.append((str(row[0]), str(row[1])))
-            self._columns[table.lower()] = tuple(found)
+                    break  # the following rows list partitions
+                columns.append((str(row[0]), str(row[1])))
+            self._columns[table.lower()] = tuple(columns)
 
 
 def _rows(session: Session, statement: str) -> Sequence[Any]:
-    """The rows of a statement; none if it fails: completion then proposes less."""
+    """Return the rows of a statement, none if it fails, since completion can do without."""
     try:
         (result,) = session.execute(statement)
         return result.rows

@@ -1,4 +1,4 @@
-"""What the query around the cursor reads: tables, WITH queries, subqueries and their columns."""
+"""Scope of the query at the cursor: its tables, WITH queries and subqueries, with columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _AFTER_TABLE = frozenset(
     UNION EXCEPT INTERSECT WINDOW TABLESAMPLE LATERAL PIVOT QUALIFY CLUSTER DISTRIBUTE SORT
     """.split()
 )
-# Ends of a SELECT list
+# Words that end a SELECT list
 _LIST_ENDS = frozenset("FROM WHERE GROUP HAVING ORDER LIMIT UNION EXCEPT INTERSECT ;".split())
 
 Tables = tuple[tuple[str, str], ...]
@@ -24,13 +24,13 @@ Tables = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Derived:
-    """A query that stands where a table may.
+    """A query in a table position.
 
     Attributes:
-        name: what it is called; a name that nobody can type if it is not.
-        columns: the names in its SELECT list.
-        tables: what `*` in that list stands for; none if there is no `*`.
-        windowed: whether `*` brings window columns.
+        name: Its name. If it has none, a name that cannot be typed.
+        columns: Names in its SELECT list.
+        tables: Tables that `*` in that list refers to. Empty without `*`.
+        windowed: Whether `*` includes window columns.
     """
 
     name: str
@@ -41,12 +41,12 @@ class Derived:
 
 @dataclass(frozen=True)
 class Scope:
-    """What a query reads.
+    """Tables that a query reads.
 
     Attributes:
-        tables: alias (or name) and name of each table, WITH query or subquery.
-        windowed: whether it reads through a window function.
-        derived: the queries among `tables`, and below them.
+        tables: Alias (or name) and name of each table, WITH query or subquery.
+        windowed: Whether it reads through a window function.
+        derived: Queries among `tables`, and the queries that these read.
     """
 
     tables: Tables = ()
@@ -55,11 +55,11 @@ class Scope:
 
 
 def scope_at(tokens: list[Typed], following: Iterable[Typed]) -> Scope:
-    """The scope of the innermost query that the cursor stands in.
+    """Return the scope of the innermost query at the cursor.
 
     Args:
-        tokens: the statement's before the cursor.
-        following: those after it.
+        tokens: Tokens of the statement before the cursor.
+        following: Tokens after the cursor.
     """
     every = [*tokens, *following]
     start = 0
@@ -68,7 +68,7 @@ def scope_at(tokens: list[Typed], following: Iterable[Typed]) -> Scope:
             start = bracket + 1
             break
     end = _end_of(every, start - 1) if start else len(every)
-    # by name in lower case; what they read is among them
+    # by lower-case name, including the queries that they read
     derived: dict[str, Derived] = {}
     for name, bracket in with_queries(every):
         _derive(every[bracket + 1 : _end_of(every, bracket)], name, derived)
@@ -77,7 +77,7 @@ def scope_at(tokens: list[Typed], following: Iterable[Typed]) -> Scope:
 
 
 def with_queries(tokens: list[Typed]) -> Iterator[tuple[str, int]]:
-    """The name of each WITH query, and the place of its opening bracket."""
+    """Yield the name of each WITH query, and the position of its opening bracket."""
     if not any(token.word == "WITH" for token in tokens):
         return
     for i in range(2, len(tokens) - 1):
@@ -98,10 +98,10 @@ def _derive(tokens: list[Typed], name: str, found: dict[str, Derived]) -> None:
 
 
 def _query(tokens: list[Typed], name: str, found: dict[str, Derived]) -> tuple[Tables, bool]:
-    """(what a query reads, whether by windows); subqueries are put into `found`."""
+    """Return the tables of a query and whether it is windowed. Add its subqueries to `found`."""
     tables: list[tuple[str, str]] = []
     windowed = False
-    # what the window function that stands here is called, and where it ends
+    # name of the window function being read, and the position of its end
     called_call, call_end = "", 0
     i = 0
     while i < len(tokens):
@@ -134,12 +134,12 @@ def _query(tokens: list[Typed], name: str, found: dict[str, Derived]) -> tuple[T
 
 
 def _is_data(tokens: list[Typed], i: int) -> bool:
-    """Whether the bracket at `i` holds the data of a window function, `HOP((SELECT ...`."""
+    """Return whether the bracket at `i` holds the data of a window function, `HOP((SELECT ...`."""
     return i >= 2 and tokens[i - 1].word == "(" and tokens[i - 2].word in WINDOW_FUNCTIONS
 
 
 def _alias(tokens: list[Typed], i: int) -> str:
-    """The alias that stands at `i`; empty if none does."""
+    """Return the alias at `i`, or an empty string."""
     if i < len(tokens) and tokens[i].word == "AS":
         i += 1
     if i < len(tokens) and tokens[i].kind == "name" and tokens[i].word not in _AFTER_TABLE:
@@ -148,7 +148,7 @@ def _alias(tokens: list[Typed], i: int) -> str:
 
 
 def _select_list(tokens: list[Typed]) -> tuple[tuple[str, ...], bool]:
-    """(the names that a SELECT list gives, whether there is a `*` in it)."""
+    """Return the output names of a SELECT list, and whether it contains `*`."""
     level = level_from(tokens, 0)
     start = next((i + 1 for i, token in enumerate(level) if token.word == "SELECT"), len(level))
     names: list[str] = []
@@ -168,7 +168,7 @@ def _select_list(tokens: list[Typed]) -> tuple[tuple[str, ...], bool]:
 
 
 def _end_of(tokens: Sequence[Typed], bracket: int) -> int:
-    """Where the bracket at `bracket` is closed; the end if it is not."""
+    """Return the position of the matching closing bracket, or the end."""
     depth = 0
     for i in range(bracket, len(tokens)):
         depth += (tokens[i].word == "(") - (tokens[i].word == ")")
@@ -178,7 +178,7 @@ def _end_of(tokens: Sequence[Typed], bracket: int) -> int:
 
 
 def dotted(tokens: list[Typed], i: int) -> tuple[str, int]:
-    """The name that starts at `i`, its parts joined by dots, and where it ends."""
+    """Return the dotted name that starts at `i`, and the position after it."""
     parts = [tokens[i].value]
     i += 1
     while i + 1 < len(tokens) and tokens[i].word == "." and tokens[i + 1].kind == "name":

@@ -1,4 +1,4 @@
-"""From what is wanted at the cursor to the texts that are proposed."""
+"""Completions for the context at the cursor."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from sqlwin.repl.completion.words import (
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A proposal.
+    """A completion.
 
     Attributes:
-        text: what replaces the prefix.
-        meta: what it is, in a few words.
-        shown: what the menu shows; the text if it is empty.
-        keeps_case: whether it is spelt like this however the prefix is.
+        text: Replacement of the prefix.
+        meta: Short description.
+        shown: Text in the menu. Empty: `text`.
+        keeps_case: Whether its case stays even if the prefix is in another.
     """
 
     text: str
@@ -40,12 +40,12 @@ class Suggestion:
     keeps_case: bool = True
 
 
-# A menu of more is of no use
+# Maximum entries of a menu
 _MOST = 300
 
 
 class SqlCompleter(Completer):
-    """Proposes what `suggestions` finds for the cursor's place."""
+    """Completer of prompt_toolkit that proposes `suggestions`."""
 
     def __init__(self, names: KnownNames) -> None:
         self._names = names
@@ -53,39 +53,40 @@ class SqlCompleter(Completer):
     def get_completions(
         self, document: Document, complete_event: CompleteEvent
     ) -> Iterable[Completion]:
-        """The proposals for the word before the cursor."""
+        """Yield the completions for the word before the cursor."""
         before, rest = document.text_before_cursor, document.text_after_cursor
         if self._names.double_quotes == "identifier":
             before, rest = with_backticks(before), with_backticks(rest)
         context = context_at(before, rest)
-        found = suggestions(context, self._names, asked=complete_event.completion_requested)
+        proposals = suggestions(context, self._names, asked=complete_event.completion_requested)
         after = document.text_after_cursor[:1]
         if context.quote == "`":
-            found = [each for each in found if not each.text.endswith("(")]
-        for each in found[:_MOST]:
-            text = each.text
+            proposals = [proposal for proposal in proposals if not proposal.text.endswith("(")]
+        for proposal in proposals[:_MOST]:
+            text = proposal.text
             if context.quote == "`":
-                # the quote that was typed, which may be a double one
+                # the quote as typed, which may be a double quote
                 typed = document.text_before_cursor[-len(context.prefix) - 1]
                 text = text.removeprefix("`").removesuffix("`") + typed
-            # a closing quote or bracket that was put there already
+            # skip a closing quote or bracket that follows the cursor already
             if after and text.endswith(after) and after in "'\"`)":
                 text = text[:-1]
             yield Completion(
                 text,
                 start_position=-len(context.prefix),
-                display=each.shown or each.text,
-                display_meta=each.meta,
+                display=proposal.shown or proposal.text,
+                display_meta=proposal.meta,
             )
 
 
 def suggestions(context: Context, names: KnownNames, *, asked: bool) -> list[Suggestion]:
-    """What fits the prefix, the likeliest first.
+    """Return the suggestions for a context, the most likely first.
 
     Args:
-        context: what is wanted.
-        names: tables, columns and functions of the session.
-        asked: whether Tab was pressed; unasked, nothing is proposed where almost anything fits.
+        context: Context at the cursor.
+        names: Tables, columns and functions of the session.
+        asked: Whether Tab was pressed. Without it, contexts in which almost anything fits yield
+            nothing.
     """
     if not asked and not context.prefix and context.kind in _NEED_PREFIX:
         return []
@@ -95,32 +96,34 @@ def suggestions(context: Context, names: KnownNames, *, asked: bool) -> list[Sug
     return _fitting(source(context, names), context) if source is not None else []
 
 
-# Tables whose columns are proposed as long as none is named
+# Maximum tables whose columns are proposed while the query names no table
 _LIKELY_TABLES = 20
 
 _NEED_PREFIX = (Kind.STATEMENT, Kind.EXPRESSION, Kind.AFTER_RELATION, Kind.WORDS, Kind.TYPE)
 
 
 def _fitting(every: Iterable[Suggestion], context: Context) -> list[Suggestion]:
-    """Those that begin with the prefix, then those that hold it; case does not matter."""
+    """Return suggestions that start with the prefix, then those that contain it, in any case."""
     prefix = context.prefix.lower().lstrip("`")
     is_lower = context.prefix.islower()
     beginning, holding, seen = [], [], set()
-    for each in every:
-        text = each.text.lower().lstrip("`'")
+    for suggestion in every:
+        text = suggestion.text.lower().lstrip("`'")
         if text in seen:
             continue
         seen.add(text)
-        if is_lower and not each.keeps_case:
-            each = Suggestion(each.text.lower(), each.meta, each.shown.lower())
+        if is_lower and not suggestion.keeps_case:
+            suggestion = Suggestion(
+                suggestion.text.lower(), suggestion.meta, suggestion.shown.lower()
+            )
         if text.startswith(prefix):
-            beginning.append(each)
+            beginning.append(suggestion)
         elif len(prefix) > 1 and prefix in text:
-            holding.append(each)
-    found = beginning + holding
-    if len(found) == 1 and found[0].text.lower() == context.prefix.lower():
+            holding.append(suggestion)
+    fitting = beginning + holding
+    if len(fitting) == 1 and fitting[0].text.lower() == context.prefix.lower():
         return []
-    return found
+    return fitting
 
 
 def _keywords(words: Iterable[str]) -> Iterator[Suggestion]:
@@ -157,22 +160,22 @@ def _after_relation(context: Context, names: KnownNames) -> Iterator[Suggestion]
 
 
 def _columns_of(context: Context, names: KnownNames) -> Iterator[Suggestion]:
-    wanted = context.subject.lower()
+    subject = context.subject.lower()
     for alias, table in context.tables:
-        if alias.lower() == wanted or table.lower() == wanted:
+        if alias.lower() == subject or table.lower() == subject:
             yield from _table_columns(table, names, context)
     if context.windowed:  # an alias of the window function's table
         yield from _WINDOW_COLUMNS
-    for table in names.tables:  # a schema's tables
+    for table in names.tables:  # tables of a schema
         schema, dot, rest = table.rpartition(".")
-        if dot and schema.lower() == wanted:
+        if dot and schema.lower() == subject:
             yield Suggestion(_quoted(rest), "table")
 
 
 def _expressions(context: Context, names: KnownNames) -> Iterator[Suggestion]:
     for _, table in context.tables:
         yield from _table_columns(table, names, context)
-    if not context.tables:  # FROM is not typed yet: any table may be meant
+    if not context.tables:  # FROM is not typed yet: any table is possible
         for table in names.tables[:_LIKELY_TABLES]:
             for name, type_ in names.columns(table):
                 yield Suggestion(_quoted(name), f"{table}, {type_.lower()}")
@@ -198,8 +201,10 @@ def _functions(context: Context, names: KnownNames) -> Iterator[Suggestion]:
 def _table_columns(
     table: str, names: KnownNames, context: Context, above: frozenset[str] = frozenset()
 ) -> Iterator[Suggestion]:
-    """The columns of a table, WITH query or subquery; `above` are those that read it."""
-    query = next((each for each in context.derived if each.name.lower() == table.lower()), None)
+    """Yield the columns of a table, WITH query or subquery. `above`: queries that read it."""
+    query = next(
+        (derived for derived in context.derived if derived.name.lower() == table.lower()), None
+    )
     if query is None or table.lower() in above:
         for name, type_ in names.columns(table):
             yield Suggestion(_quoted(name), type_.lower())
@@ -276,9 +281,9 @@ def _setting_values(context: Context, names: KnownNames) -> Iterator[Suggestion]
 def _options(context: Context, names: KnownNames) -> Iterator[Suggestion]:
     from sqlwin.help.connectors import options_of
 
-    given = {name for name, _ in context.options}
+    options_typed = {name for name, _ in context.options}
     for option in options_of(dict(context.options)):
-        if option.name.lower() not in given:
+        if option.name.lower() not in options_typed:
             text = option.name + context.quote if context.quote else f"'{option.name}' = "
             yield Suggestion(text, option.doc, option.name)
 
@@ -305,19 +310,19 @@ def _commands(context: Context, names: KnownNames) -> Iterator[Suggestion]:
 
     if context.prefix.startswith("."):
         dotted = [(alias, COMMANDS[name]) for alias, name in ALIASES.items() if alias[0] == "."]
-        for alias, each in dotted:
-            yield Suggestion(alias + (" " if each.argument else ""), each.help, alias)
+        for alias, command in dotted:
+            yield Suggestion(alias + (" " if command.argument else ""), command.help, alias)
         return
-    for each in COMMANDS.values():
-        shown = f"{each.name} {each.argument}".strip()
-        yield Suggestion(each.name + (" " if each.argument else ""), each.help, shown)
+    for command in COMMANDS.values():
+        shown = f"{command.name} {command.argument}".strip()
+        yield Suggestion(command.name + (" " if command.argument else ""), command.help, shown)
 
 
 def _command_arguments(context: Context, names: KnownNames) -> Iterator[Suggestion]:
     from sqlwin.repl.commands import command_named
 
-    found = command_named(context.subject)
-    for value in found.values if found is not None else ():
+    command = command_named(context.subject)
+    for value in command.values if command is not None else ():
         if value == "tables":
             yield from _tables(context, names)
         elif value == "functions":
@@ -338,18 +343,18 @@ def _takes_path(context: Context) -> bool:
     if context.kind is Kind.COMMAND_ARGUMENT:
         from sqlwin.repl.commands import command_named
 
-        found = command_named(context.subject)
-        return found is not None and "paths" in found.values
+        command = command_named(context.subject)
+        return command is not None and "paths" in command.values
     return False
 
 
 def _paths(prefix: str) -> Iterator[Suggestion]:
-    """Files and directories below what is typed; the text is the whole path."""
+    """Yield files and directories that continue a path. Their text is the whole path."""
     directory, name = os.path.split(prefix)
     try:
         entries = sorted(os.scandir(os.path.expanduser(directory) or "."), key=lambda e: e.name)
     except OSError:
-        return  # no such directory: nothing to propose
+        return  # no such directory
     for entry in entries:
         if not entry.name.startswith(name) or (entry.name.startswith(".") and not name):
             continue
@@ -358,7 +363,7 @@ def _paths(prefix: str) -> Iterator[Suggestion]:
 
 
 def _quoted(name: str) -> str:
-    """A name, in backticks where it needs them."""
+    """Return a name, in backticks if it needs them."""
     is_plain = name.isascii() and name.replace("_", "a").isalnum() and not name[:1].isdigit()
     return name if is_plain else quoted(name)
 

@@ -1,4 +1,4 @@
-"""Tokens of SQL that is still being typed: nothing in it is an error."""
+"""Tokenizer for SQL that is being typed. Accepts any text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True)
 class Typed:
-    """A token: `kind` is string, open (a quote that is not closed), name, number or symbol."""
+    """A token. `kind` is string, open (an unclosed quote), name, number or symbol."""
 
     kind: str
     text: str
@@ -28,14 +28,14 @@ class Typed:
 
     @property
     def word(self) -> str:
-        """A bare name in upper case, a symbol as it is, else nothing."""
+        """Bare name in upper case, or symbol. Empty for other tokens."""
         if self.kind == "name" and not self.text.startswith("`"):
             return self.text.upper()
         return self.text if self.kind == "symbol" else ""
 
     @property
     def value(self) -> str:
-        """A name or string without its quotes."""
+        """Name or string without its quotes."""
         if self.kind == "open":
             return self.text[1:]
         if self.kind == "string" or self.text.startswith("`"):
@@ -44,7 +44,7 @@ class Typed:
 
 
 def typed_tokens(text: str) -> list[Typed]:
-    """The tokens, without blanks and comments."""
+    """Return the tokens, without blanks and comments."""
     return [
         Typed(str(match.lastgroup), match.group(), match.end())
         for match in _TOKEN.finditer(text)
@@ -53,7 +53,7 @@ def typed_tokens(text: str) -> list[Typed]:
 
 
 def with_backticks(text: str) -> str:
-    r"""The text with names in double quotes in backticks, the open one too.
+    r"""Return the text with double-quoted names in backticks, including an unclosed one.
 
     Example:
         >>> with_backticks('SELECT "a b", \'"\' FROM "t')
@@ -69,7 +69,7 @@ def with_backticks(text: str) -> str:
 
 
 def open_comment(text: str) -> str:
-    """What begins the comment that is open at the end of the text: `--`, `/*`, or nothing."""
+    """Return the start of an unclosed comment at the end, `--` or `/*`, or an empty string."""
     last = ""
     for match in _TOKEN.finditer(text):
         last = match.group() if match.lastgroup == "space" else ""
@@ -78,13 +78,13 @@ def open_comment(text: str) -> str:
 
 
 def after_last(tokens: list[Typed], *symbols: str) -> list[Typed]:
-    """The tokens since the last of some symbols; all if there is none."""
+    """Return the tokens after the last of some symbols, or all tokens."""
     places = (i + 1 for i in reversed(range(len(tokens))) if tokens[i].word in symbols)
     return tokens[next(places, 0) :]
 
 
 def open_brackets(tokens: list[Typed]) -> list[int]:
-    """Where the brackets stand that are not closed, the innermost last."""
+    """Return the positions of unclosed brackets, the innermost last."""
     stack: list[int] = []
     for i, token in enumerate(tokens):
         if token.word == "(":
@@ -95,13 +95,13 @@ def open_brackets(tokens: list[Typed]) -> list[int]:
 
 
 def level_from(tokens: list[Typed], first: int) -> list[Typed]:
-    """The tokens from `first` on that stand in no further bracket."""
-    depth, found = 0, []
+    """Return the tokens from `first` on, without those in further brackets."""
+    depth, level = 0, []
     for token in tokens[first:]:
         if token.word == ")":
             depth -= 1
         if depth == 0:
-            found.append(token)
+            level.append(token)
         if token.word == "(":
             depth += 1
-    return found
+    return level

@@ -1,4 +1,4 @@
-"""The words of sqlwin's SQL, for colours and completion. Light to load: the prompt needs them."""
+"""Words of sqlwin's SQL, for highlighting and completion. Imports little, for a fast prompt."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ WINDOW_FUNCTIONS = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
 
 
 def _listed(text: str) -> tuple[str, ...]:
-    """Words and phrases, between commas."""
-    return tuple(each.strip() for each in text.split(","))
+    """Split a text at commas."""
+    return tuple(word.strip() for word in text.split(","))
 
 
-# What a statement begins with; the longer ones are completed as a whole
+# Starts of statements; phrases are completed as a whole
 STATEMENT_STARTS = _listed(
     """
     SELECT, WITH, EXPLAIN, INSERT INTO, INSERT OVERWRITE, CREATE TABLE, CREATE TEMPORARY TABLE,
@@ -45,21 +45,21 @@ TYPES = _listed(
     SMALLINT, STRING, STRUCT, TIMESTAMP, TIMESTAMP_LTZ, TIMESTAMP_NTZ, TINYINT, VARCHAR
     """
 )
-# What may follow in a query once its SELECT list has begun
+# Words that may follow a SELECT list
 CLAUSES = _listed(
     """
     FROM, WHERE, GROUP BY, HAVING, ORDER BY, LIMIT, JOIN, LEFT JOIN, FULL OUTER JOIN, CROSS JOIN,
     UNION ALL
     """
 )
-# Inside of expressions
+# Words within expressions
 OPERATORS = _listed(
     """
     AND, OR, NOT, IN, BETWEEN, LIKE, IS NULL, IS NOT NULL, AS, CASE WHEN, THEN, ELSE, END, DISTINCT,
     FILTER (WHERE, OVER (PARTITION BY, INTERVAL, CAST(, TRUE, FALSE, NULL, ASC, DESC
     """
 )
-# After SHOW, and after EXPLAIN
+# Words after SHOW and after EXPLAIN
 SHOWN = _listed(
     """
     TABLES, VIEWS, FUNCTIONS, MATERIALIZED TABLES, STREAMS, CREATE TABLE, CREATE VIEW, COLUMNS IN,
