@@ -1,1 +1,1 @@
-"""What batch and streams both do with DataFrames."""
+"""DataFrame code shared by batch and streaming queries."""

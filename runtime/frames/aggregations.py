@@ -1,7 +1,7 @@
-"""Window aggregations as Spark has them: the schema of the windows, the tables of its estimates.
+"""Spark side of window aggregations: the schema of the windows and HyperLogLog++ tables.
 
-Private API, seen in Spark 4.3: `HyperLogLogPlusPlusHelper`. Where it is missing, estimates are made
-as over Spark Connect, by an estimator that needs no tables.
+Uses the private API `HyperLogLogPlusPlusHelper`, checked with Spark 4.3. Without it, as over Spark
+Connect, APPROX_COUNT_DISTINCT uses an estimator that needs no tables.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from runtime.spec.aggregates import (
     WithResult,
 )
 
-# Table 0 is that of precision 4.
+# Table 0 belongs to precision 4.
 _LEAST_PRECISION = 4
 
 
 def windows_schema(partials: StructType, aggregation: WindowAggregation) -> StructType:
-    """Spark's schema of the merged windows."""
+    """Return Spark's schema of the merged windows."""
     merged = [
         StructField(name, _output_type(partials, accumulator, name), True)
         for accumulator in aggregation.accumulators
@@ -49,14 +49,16 @@ def _output_type(partials: StructType, accumulator: Accumulator, name: str) -> D
 
 
 def with_spark_tables(spark: SparkSession, aggregation: WindowAggregation) -> WindowAggregation:
-    """The aggregation with Spark's tables at hand where it estimates.
+    """Return the aggregation with Spark's HyperLogLog++ tables for its estimates.
 
-    Over Spark Connect, whose client does not reach them, it is left as it is and uses an estimator
-    that needs none.
+    Over Spark Connect, whose client cannot read the tables, it is returned unchanged and uses an
+    estimator without tables.
     """
     if is_remote(spark):
         return aggregation
-    accumulators = tuple(_with_tables(spark, each) for each in aggregation.accumulators)
+    accumulators = tuple(
+        _with_tables(spark, accumulator) for accumulator in aggregation.accumulators
+    )
     return replace(aggregation, accumulators=accumulators)
 
 
@@ -74,12 +76,12 @@ def _with_tables(spark: SparkSession, accumulator: Accumulator) -> Accumulator:
 
 @cache
 def _tables(jvm: Any, precision: int) -> tuple[float, ...]:
-    """Threshold, raw estimates and biases, in a few calls instead of one a number."""
+    """Return threshold, raw estimates and biases, as text to avoid a JVM call per number."""
     helper = jvm.org.apache.spark.sql.catalyst.util.HyperLogLogPlusPlusHelper
     number = precision - _LEAST_PRECISION
     texts = [
         jvm.java.util.Arrays.toString(table[number])
         for table in (helper.RAW_ESTIMATE_DATA(), helper.BIAS_DATA())
     ]
-    numbers = [float(text) for each in texts for text in each.strip("[]").split(", ")]
+    numbers = [float(text) for array in texts for text in array.strip("[]").split(", ")]
     return (float(helper.THRESHOLDS()[number]), *numbers)

@@ -1,7 +1,7 @@
-"""Rows of a query, and such as Python workers have as Arrow before they pass the JVM.
+"""Result rows of a query that Python workers hold as Arrow, before they enter the JVM.
 
-What takes them from there spares three ways between a worker and the JVM: the rows into it, and,
-where a worker is to have them again, out of it and back as bytes.
+A consumer that runs in the same task saves up to three copies: into the JVM and, if it is Python
+too, out of the JVM and back in as bytes.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from runtime.frames.blobs import ROWS_DDL, Emit, emitted_blobs, serialized, with
 
 T = TypeVar("T")
 
-# What a stage does in a task: Arrow batches in, Arrow batches out
+# Code that a stage runs in a task: Arrow batches in, Arrow batches out
 _Stage = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 @dataclass(frozen=True)
 class ArrowRows:
-    """Rows that the last Python stage of a query makes.
+    """Rows produced by the last Python stage of a query.
 
     Attributes:
-        input: what Spark hands to the tasks of the stage. Tasks of the local stage emit, through
-            what is given here, the windows that they have all rows of; None: they emit none.
-        make: what a task makes of that: batches of the schema.
-        schema: the columns of the rows; two may have one name. Instants are of UTC.
-        make_whole: what a task of the local stage makes of all partials of such windows; None: no
-            such windows are known of.
+        input: Returns Spark's input for the stage. If it gets a function, local-stage tasks use it
+            to emit windows whose rows they hold completely. With None they emit nothing.
+        make: Turns the input of a task into batches of the schema.
+        schema: Columns of the rows, possibly with duplicate names. Instants are in UTC.
+        make_whole: Turns all partials of a window into rows within the local stage. None if no
+            window is known to be complete there.
     """
 
     input: Callable[[Emit | None], DataFrame]
@@ -42,7 +42,7 @@ class ArrowRows:
     make_whole: Emit | None = None
 
     def renamed(self, names: Sequence[str]) -> ArrowRows:
-        """The same rows with other names of columns."""
+        """Return the same rows with renamed columns."""
         fields = zip(self.schema, names, strict=True)
         schema = pa.schema([field.with_name(name) for field, name in fields])
 
@@ -59,9 +59,11 @@ class ArrowRows:
         return replace(self, make=renaming(self.make), schema=schema, make_whole=whole)
 
     def then(self, stage: _Stage, ddl: str) -> DataFrame:
-        """What `stage` makes of the rows of each task, in the same task: rows of `ddl`, few ones.
+        """Run `stage` on the rows of each task, in the same task.
 
-        Those of windows that the local stage emits go through the exchange in place of partials.
+        It should return few rows of `ddl`.
+
+        For windows that the local stage emits, the results pass the exchange instead of partials.
         """
         make, make_whole = self.make, self.make_whole
         if make_whole is None:
@@ -78,8 +80,9 @@ class ArrowRows:
         return self.input(emit).mapInArrow(run, ddl)
 
     def blobs(self) -> DataFrame:
-        """The rows as `runtime.frames.blobs.row_blobs` has those of a DataFrame."""
-        # emitted before the exchange, the rows would go through it, which are more than partials
+        """Return the rows in the format of `runtime.frames.blobs.row_blobs`."""
+        # emitted before the exchange, the rows would pass through it, and they are more than
+        # partials
         return self._behind_exchange(serialized, ROWS_DDL)
 
     def _behind_exchange(self, stage: _Stage, ddl: str) -> DataFrame:
@@ -93,13 +96,13 @@ class ArrowRows:
 
 @dataclass(frozen=True)
 class BatchRows:
-    """The rows of a query that runs as a batch. Nothing runs yet.
+    """Rows of a batch query that has not started yet.
 
     Attributes:
-        spark: the session.
-        schema: their columns, as Spark has them.
-        make: makes the DataFrame of them, which takes Spark some ten milliseconds.
-        arrow: the same rows as workers have them; None where Spark makes them.
+        spark: Spark session.
+        schema: Spark schema of the rows.
+        make: Creates the DataFrame, which takes Spark some ten milliseconds.
+        arrow: The same rows as Python workers hold them. None if Spark computes them.
     """
 
     spark: SparkSession
@@ -109,16 +112,16 @@ class BatchRows:
 
     @classmethod
     def of(cls, dataframe: DataFrame) -> BatchRows:
-        """Those of a DataFrame."""
+        """Return the rows of a DataFrame."""
         return cls(dataframe.sparkSession, dataframe.schema, lambda: dataframe)
 
     @cached_property
     def dataframe(self) -> DataFrame:
-        """The rows as Spark has them."""
+        """The rows as a DataFrame."""
         return self.make()
 
     def renamed(self, names: Sequence[str]) -> BatchRows:
-        """The same rows with other names of columns."""
+        """Return the same rows with renamed columns."""
         if self.schema.names == list(names):
             return self
         pairs = zip(self.schema.fields, names, strict=True)

@@ -1,7 +1,7 @@
-"""Rows of DataFrames as Arrow tables whose instants are in the session's time zone.
+"""Convert DataFrames to Arrow tables whose instants are in the session's time zone.
 
-PySpark labels instants UTC in `toArrow()`, whatever the session's zone. The label decides how they
-are shown.
+PySpark's `toArrow()` labels instants UTC, ignoring the session's zone. The label decides how they
+are displayed.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?([0-5]\d))?")
 
 
 def session_zone(frame: DataFrame) -> str:
-    """The session's time zone, as Arrow spells it."""
+    """Return the session's time zone in Arrow's spelling."""
     return arrow_zone(str(frame.sparkSession.conf.get("spark.sql.session.timeZone")))
 
 
 def arrow_zone(zone: str) -> str:
-    """A time zone of Spark's as Arrow and Python spell it; UTC for one that they do not know.
+    """Convert a Spark time zone to the spelling of Arrow and Python; UTC if they do not know it.
 
     Example:
         >>> [arrow_zone(zone) for zone in ("Europe/Berlin", "GMT+8", "+5:30", "Z")]
@@ -37,7 +37,7 @@ def arrow_zone(zone: str) -> str:
 
 
 def in_zone(data_type: pa.DataType, zone: str) -> pa.DataType:
-    """The type with all instants in it, nested ones too, in a time zone of Arrow's."""
+    """Return the type with all instants, including nested ones, in an Arrow time zone."""
     if pa.types.is_timestamp(data_type):
         return data_type if data_type.tz is None else pa.timestamp(data_type.unit, zone)
     if pa.types.is_struct(data_type):
@@ -57,12 +57,12 @@ def _field_in_zone(field: pa.Field, zone: str) -> pa.Field:
 
 
 def schema_in_zone(schema: pa.Schema, zone: str) -> pa.Schema:
-    """The schema with all instants in a time zone of Arrow's."""
+    """Return the schema with all instants in an Arrow time zone."""
     return pa.schema([_field_in_zone(field, zone) for field in schema])
 
 
 def as_of_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The same columns with the types of a schema: zones and nullability differ by the road."""
+    """Cast the columns to the types of a schema; zones and nullability depend on their source."""
     columns = [
         column if column.type == field.type else column.cast(field.type)
         for column, field in zip(batch.columns, schema, strict=True)
@@ -71,7 +71,7 @@ def as_of_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def arrow_table(frame: DataFrame) -> pa.Table:
-    """All rows of a DataFrame, its instants in the session's time zone."""
+    """Collect a DataFrame with its instants in the session's time zone."""
     table = frame.toArrow()
     schema = schema_in_zone(table.schema, session_zone(frame))
     if schema.equals(table.schema):

@@ -1,4 +1,4 @@
-"""How rows and partials travel: as few, large Arrow blobs, of partials for each bucket of keys."""
+"""Blobs: rows and partials as few, large Arrow IPC streams; partials have one per key bucket."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from pyspark.sql.types import StructType
 from runtime.compute.arrow.blobs import from_blobs, split_by_bucket, to_blob, to_blobs
 from runtime.compute.kernels.keys import bucket_of
 
-# Spark spends 6 ms and more on a megabyte between two Python tasks, LZ4 one to halve it.
+# Passing 1 MB between two Python tasks costs Spark at least 6 ms; LZ4 halves it in 1 ms.
 _COMPRESSION = "lz4"
 
-# From all partials of some windows to what leaves a task of the local stage in place of them
+# Turns all partials of some windows into the batches that leave the local stage instead
 Emit = Callable[[pa.Table], Iterator[pa.RecordBatch]]
 
 BLOB_DDL = "bucket int, partials binary"
-# In the place of a bucket: what the local stage has emitted, which passes the global stage by
+# Pseudo-bucket of rows that the local stage has emitted, which bypass the global stage
 _EMITTED = -1
 _BLOB_SCHEMA = pa.schema([("bucket", pa.int32()), ("partials", pa.binary())])
 ROWS_DDL = "rows binary"
 
 
 def bucket_blobs(table: pa.Table, keys: tuple[str, ...], buckets: int) -> pa.RecordBatch:
-    """Partials cut into one blob for each bucket that has any: columns `bucket`, `partials`."""
+    """Split partials into one blob per non-empty bucket: columns `bucket` and `partials`."""
     columns = [table.column(key) for key in keys]
     return placed_blobs(table, bucket_of(columns, table.num_rows, buckets))
 
 
 def placed_blobs(table: pa.Table, placed: npt.NDArray[np.int32]) -> pa.RecordBatch:
-    """The same by the bucket of each row."""
+    """Split partials into blobs by the given bucket of each row."""
     parts = list(split_by_bucket(table, placed))
     numbers = pa.array([bucket for bucket, _ in parts], pa.int32())
     blobs = to_blobs((part for _, part in parts), _COMPRESSION)
@@ -45,7 +45,7 @@ def placed_blobs(table: pa.Table, placed: npt.NDArray[np.int32]) -> pa.RecordBat
 def bucket_cut(
     keys: tuple[str, ...], buckets: int
 ) -> Callable[[pa.Table], Iterator[pa.RecordBatch]]:
-    """Cuts tables of partials as `bucket_blobs`."""
+    """Return a function that splits tables of partials like `bucket_blobs`."""
 
     def cut(table: pa.Table) -> Iterator[pa.RecordBatch]:
         yield bucket_blobs(table, keys, buckets)
@@ -54,7 +54,7 @@ def bucket_cut(
 
 
 def emitted_blobs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows that the local stage emits, among blobs of partials."""
+    """Wrap rows emitted by the local stage so that they can travel among blobs of partials."""
     for batch in batches:
         columns = [pa.array([_EMITTED], pa.int32()), pa.array([to_blob(batch)], pa.binary())]
         yield pa.RecordBatch.from_arrays(columns, schema=_BLOB_SCHEMA)
@@ -63,7 +63,7 @@ def emitted_blobs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 def without_emitted(
     batches: Iterable[pa.RecordBatch], emitted: list[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """The blobs of partials; what the local stage has emitted goes into `emitted`."""
+    """Yield the blobs of partials and append rows emitted by the local stage to `emitted`."""
     for batch in batches:
         is_emitted = pc.equal(batch.column("bucket"), _EMITTED)
         if is_emitted.true_count:
@@ -74,15 +74,15 @@ def without_emitted(
 
 
 def place_blobs(blobs: DataFrame, partitions: int) -> DataFrame:
-    """The blobs in the partition of their bucket, sorted by bucket.
+    """Move blobs to the partition of their bucket, sorted by bucket.
 
-    Columns `bucket` INT and `partials` BINARY, an Arrow IPC stream.
+    Columns: `bucket` INT, and `partials` BINARY with an Arrow IPC stream.
     """
     return blobs.repartitionById(partitions, blobs.bucket).sortWithinPartitions("bucket")
 
 
 def row_blobs(rows: DataFrame) -> DataFrame:
-    """All rows, in the column `rows`: an Arrow IPC stream for each batch that Spark makes."""
+    """Return all rows in the column `rows`, one Arrow IPC stream per Spark batch."""
     return map_in_arrow(rows, serialized, ROWS_DDL)
 
 
@@ -91,10 +91,10 @@ def map_in_arrow(
     run: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
     schema: StructType | str,
 ) -> DataFrame:
-    """`DataFrame.mapInArrow` for columns of any names.
+    """Call `DataFrame.mapInArrow` with support for any column names.
 
-    Spark's own looks each column up by its name: one with a dot or a backtick is not found, and
-    two that differ by case alone are ambiguous.
+    Spark's own version looks columns up by name: it does not find names with a dot or a backtick,
+    and names that differ only in case are ambiguous.
     """
     names = rows.columns
     are_odd = any("." in name or "`" in name for name in names)
@@ -109,19 +109,19 @@ def map_in_arrow(
 
 
 def numbered(rows: DataFrame) -> DataFrame:
-    """The rows with columns called `_0`, `_1` and so on, for names that SQL can't tell apart."""
+    """Rename columns to `_0`, `_1` and so on, for names that SQL cannot tell apart."""
     return rows.toDF(*(f"_{i}" for i in range(len(rows.columns))))
 
 
 def serialized(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Batches as rows of `ROWS_DDL`; one without rows is left out."""
+    """Serialize non-empty batches as rows of `ROWS_DDL`."""
     for batch in batches:
         if batch.num_rows:
             yield pa.RecordBatch.from_pydict({"rows": pa.array([to_blob(batch)], pa.binary())})
 
 
 def large_tables(batches: Iterable[pa.RecordBatch], enough_bytes: int) -> Iterator[pa.Table]:
-    """The batches, put together until they reach `enough_bytes`."""
+    """Combine batches into tables of at least `enough_bytes`, except the last."""
     pending: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:

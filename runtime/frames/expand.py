@@ -1,4 +1,4 @@
-"""A window table function on its own: each row once for every window it belongs to."""
+"""Window table functions outside an aggregation: copy each row once per window it belongs to."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from runtime.spec.windows import CalendarTumble, SessionWindow, Tumble
 
 
 def expand_sql(step: ExpandStep, source: str) -> str:
-    """Spark SQL that adds the window columns to the relation `source`."""
+    """Return Spark SQL that adds the window columns to the relation `source`."""
     time_us = wall_clock_us_sql(step.time_column, step.time_type)
     end = quoted("$window_end_us")
     rows = f"SELECT *, {time_us} AS {quoted('$time_us')} FROM {source}"
@@ -42,21 +42,22 @@ def expand_sql(step: ExpandStep, source: str) -> str:
 def _session_bounds_sql(
     window: SessionWindow, source: str, time_us: str, start: str, end: str
 ) -> str:
-    """Spark SQL that adds the bounds of each row's session to a relation.
+    """Return Spark SQL that adds the bounds of each row's session to a relation.
 
         gap 10, rows at      0    7      18     28                 45
                              [----|----------)  [------------------)
                                                 18 and 28 lie exactly the gap apart: one session
 
-    A session begins with its first row and ends the gap after its last, in int64 microseconds on
-    the wall clock of windows. One sort by partition and time serves all window functions in it.
+    A session starts at its first row and ends the gap after its last, in int64 microseconds on the
+    wall clock of the windows. A single sort by partition and time serves all window functions in
+    it.
 
     Args:
-        window: the window.
-        source: the relation, in parentheses or a name.
-        time_us: the BIGINT column with the times, never NULL.
-        start: the name of the new BIGINT column with the first time of the session.
-        end: the name of the new BIGINT column with the last time of the session plus the gap.
+        window: Session window.
+        source: Relation: a name or a query in parentheses.
+        time_us: BIGINT column of times, never NULL.
+        start: Name of the added BIGINT column with the first time of the session.
+        end: Name of the added BIGINT column with the last time of the session plus the gap.
     """
     partition = ", ".join(map(quoted, window.partition))
     by = f"PARTITION BY {partition} " if partition else ""
@@ -66,7 +67,7 @@ def _session_bounds_sql(
         f"SELECT *, CASE WHEN {time_us} - {before} <= {window.gap_us}L THEN NULL "
         f"ELSE {time_us} END AS `$begins` FROM {source}"
     )
-    # Times ascend, so the largest beginning so far is that of the session at hand.
+    # Times ascend, so the maximum start so far is the start of the current session.
     started = (
         f"SELECT * EXCEPT (`$begins`), MAX(`$begins`) OVER ({by}ORDER BY {time_us} "
         f"ROWS UNBOUNDED PRECEDING) AS {start} FROM ({begins})"

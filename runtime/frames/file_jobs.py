@@ -1,6 +1,6 @@
-"""Footers of many files, read by a job of Spark's: on all executors, and off the driver's memory.
+"""Read the footers of many files in a Spark job, on all executors and not in the driver's memory.
 
-What comes back of a file are a few numbers, whatever its footer holds.
+Tasks return only a few numbers per file.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from runtime.spec.scan import ScanFile
 
 T = TypeVar("T")
 
-# From so many on a job reads them: it starts in the time that the driver takes for some hundreds
+# Minimum number of files for a job: starting one costs as much as reading some hundred footers
 MANY_FILES = 1_000
-# Files that a task looks at
+# Files per task
 _PER_TASK = 256
 _RESULT_DDL = "number int, found binary"
 _RESULT = pa.schema([("number", pa.int32()), ("found", pa.binary())])
@@ -31,7 +31,7 @@ _RESULT = pa.schema([("number", pa.int32()), ("found", pa.binary())])
 def look_by_job(
     spark: SparkSession, many: int = MANY_FILES
 ) -> Callable[[Sequence[ScanFile], WantedColumns], Sequence[Looked]]:
-    """What reads the footers of a table that is planned, by a job where they are many."""
+    """Return a footer reader for planning a table. It uses a job from `many` files on."""
 
     def look(files: Sequence[ScanFile], wanted: WantedColumns) -> Sequence[Looked]:
         if len(files) < many:
@@ -44,7 +44,7 @@ def look_by_job(
 def groups_by_job(
     spark: SparkSession, many: int = MANY_FILES
 ) -> Callable[[Sequence[ScanFile], Sought], Sequence[FileGroups]]:
-    """What reads the row groups of a table that is scanned, by a job where its files are many."""
+    """Return a row group reader for scanning a table. It uses a job from `many` files on."""
 
     def groups(files: Sequence[ScanFile], sought: Sought) -> Sequence[FileGroups]:
         if len(files) < many:
@@ -59,7 +59,7 @@ def _by_job(
     files: Sequence[ScanFile],
     function: Callable[[Sequence[ScanFile]], Sequence[T]],
 ) -> list[T]:
-    """What a function makes of each file, in tasks; where it stops early, of as many."""
+    """Apply a function to the files in tasks and return the results, in the order of the files."""
     n_tasks = -(-len(files) // _PER_TASK)
     table = pa.table(
         {
@@ -72,8 +72,8 @@ def _by_job(
         prepare_worker()
         for batch in batches:
             rows = batch.to_pylist()
-            found = function([pickle.loads(row["file"]) for row in rows])
-            blobs = pa.array([pickle.dumps(list(found))], pa.binary())
+            results = function([pickle.loads(row["file"]) for row in rows])
+            blobs = pa.array([pickle.dumps(list(results))], pa.binary())
             yield pa.RecordBatch.from_arrays(
                 [pa.array([rows[0]["task"]], pa.int32()), blobs], schema=_RESULT
             )
@@ -81,9 +81,9 @@ def _by_job(
     with translated_errors():
         parts = spark.createDataFrame(table).repartitionById(n_tasks, "task")
         answers = parts.mapInArrow(run, _RESULT_DDL).toArrow().to_pylist()
-    # made by tasks of ours, and handed over by Spark alone
+    # safe to unpickle: made by our own tasks and passed on only by Spark
     return [
-        each
+        result
         for answer in sorted(answers, key=lambda answer: int(answer["number"]))
-        for each in pickle.loads(answer["found"])
+        for result in pickle.loads(answer["found"])
     ]

@@ -1,4 +1,4 @@
-"""What the driver tells the tasks of a micro-batch, in local properties of Spark's jobs."""
+"""Local properties of Spark jobs with which the driver informs the tasks of a micro-batch."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from pyspark import SparkContext, TaskContext
 
 _HELD = "sqlwin.watermarks-are-held"
 _CLOSED_UNTIL = "sqlwin.closed-until"
-# What Spark sets on the jobs of a micro-batch, and on no others
+# Properties that Spark sets on the jobs of micro-batches only
 _OF_MICRO_BATCH = ("sql.streaming.queryId", "streaming.sql.batchId")
 
 
 def hold_watermarks(context: SparkContext, is_held: bool) -> None:
-    """Have the watermarks wait in the micro-batch that this thread runs, or not."""
+    """Set whether watermarks are held back in the micro-batch that this thread runs."""
     _set(context, _HELD, is_held)
 
 
 def watermarks_are_held() -> bool:
-    """Whether the watermarks wait in the micro-batch of this task."""
+    """Whether watermarks are held back in the micro-batch of this task."""
     return bool(_known(_HELD))
 
 
 def set_closed_until(context: SparkContext, closed_us: Mapping[int, int]) -> None:
-    """Tell the tasks of the micro-batch that this thread runs which rows can be late.
+    """Set which rows can be late, for the tasks of the micro-batch that this thread runs.
 
     Args:
-        context: Spark's.
-        closed_us: windows of operators, by their numbers, that end no later take no rows. Of other
-            operators any row may be late.
+        context: Spark context.
+        closed_us: End of the last closed window by operator number: windows ending at or before it
+            take no rows. For other operators any row may be late.
     """
     _set(context, _CLOSED_UNTIL, list(closed_us.items()))
 
 
 def known_closed_us(operator: int) -> int | None:
-    """What `set_closed_until` said of an operator for the micro-batch of this task, if it did."""
+    """Return what `set_closed_until` set for an operator in this task's micro-batch, if it did."""
     closed_us: dict[int, int] = dict(_known(_CLOSED_UNTIL) or ())
     return closed_us.get(operator)
 
@@ -46,13 +46,13 @@ def _set(context: SparkContext, name: str, value: Any) -> None:
 
 
 def _known(name: str) -> Any:
-    """The value of a property; None if it is not set for the micro-batch of this task."""
+    """Return the value of a property, or None if it is not set for the micro-batch of this task."""
     context = TaskContext.get()
     text = None if context is None else context.getLocalProperty(name)
     if context is None or not text:
         return None
     ids, value = json.loads(text)
-    # threads of Spark's may have it from another micro-batch
+    # Spark's threads may have inherited the property from another micro-batch
     return value if None not in ids and ids == _ids(context) else None
 
 

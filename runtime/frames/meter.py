@@ -1,12 +1,12 @@
-"""What EXPLAIN ANALYZE counts while a query runs.
+"""Counters of EXPLAIN ANALYZE.
 
-The Python stages are wrapped: each task reports rows, bytes, seconds and memory through one Spark
-accumulator, keyed by task, so that a task that is run again is not counted twice. Between the
-stages, Spark counts the rows of DataFrames as observed metrics. A run without a meter has none of
-this in its plan.
+Python stages are wrapped: each task reports rows, bytes, seconds and memory through one Spark
+accumulator. The reports are keyed by task so that a retried task counts once. Between the stages,
+Spark counts the rows of DataFrames as observed metrics. Without a meter the plan contains none of
+this.
 
-Private API, seen in Spark 4.3: `Observation._jo`. Where it is missing, rows that Spark counts are
-left out.
+Uses the private API `Observation._jo`, checked with Spark 4.3. Without it, rows counted by Spark
+are left out.
 """
 
 from __future__ import annotations
@@ -33,33 +33,33 @@ from runtime.spark.private import unless_missing
 ArrowFunction = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 Wrap = Callable[[ArrowFunction], ArrowFunction]
 
-# Functions of measured stages are called so, and then by the operator
+# Name prefix of the functions of measured stages; the operator follows
 MEASURED = "measured_"
 
-# (operator, stage, partition) -> what its task counted
+# (operator, stage, partition) -> figures of the task
 _Records = dict[tuple[str, int, int], dict[str, float]]
 
 
 def unmeasured(function: ArrowFunction) -> ArrowFunction:
-    """The function, not measured."""
+    """Return the function unmeasured."""
     return function
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What was counted at one operator.
+    """Figures of one operator.
 
     Attributes:
-        rows_in: rows (partials, where they come in blobs) that its tasks took.
-        rows_out: rows (or partials) that it gave.
-        blobs_out: how many blobs they were in; 0 for rows.
-        bytes_out: size of the blobs, as they travel.
-        seconds: time inside the operator's own code, added up over its tasks.
-        peak_memory_bytes: the largest resident set of a worker process while it ran a task.
-        counters: what the operator counted by itself.
-        tasks: of each task the Spark stage, the partition, and the time in the operator's own code.
-        task_rows_in: rows in of each task.
-        is_observed: whether Spark counted the rows that it gave, between the stages.
+        rows_in: Number of input rows, or of partials if they come as blobs.
+        rows_out: Number of output rows or partials.
+        blobs_out: Number of blobs that held the output; 0 for rows.
+        bytes_out: Serialized size of the blobs.
+        seconds: Time in the operator's own code, summed over its tasks.
+        peak_memory_bytes: Largest resident set of a worker process during one of its tasks.
+        counters: Counters of the operator's own.
+        tasks: Spark stage, partition and time in the operator's own code of each task.
+        task_rows_in: Number of input rows of each task.
+        is_observed: Whether Spark counted the output rows between the stages.
     """
 
     rows_in: int | None = None
@@ -75,10 +75,10 @@ class Measured:
 
 
 class Meter:
-    """Counts at the operators of one query.
+    """Measures the operators of one query.
 
     Args:
-        spark: an embedded session or one on a cluster; Spark Connect has no accumulators.
+        spark: Embedded or cluster session. Spark Connect has no accumulators.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -87,7 +87,7 @@ class Meter:
         self._observations: list[tuple[str, Observation]] = []
 
     def wrap(self, label: str) -> Wrap:
-        """A way to measure a Python stage under a name."""
+        """Return a wrapper that measures a Python stage under a label."""
         records = self._records
 
         def wrap(function: ArrowFunction) -> ArrowFunction:
@@ -96,36 +96,36 @@ class Meter:
         return wrap
 
     def tasks(self, label: str) -> TaskFigures:
-        """Where tasks of a stage that is no function of batches put what they count."""
+        """Return counters for the tasks of a stage that is not a function of batches."""
         return TaskFigures(label, self._records)
 
     def observed(self, label: str, frame: DataFrame) -> DataFrame:
-        """The same rows, counted under a name as they pass."""
+        """Return the same rows, counted under a label as they pass."""
         observation = Observation(f"{label}-{uuid4().hex}")
         self._observations.append((label, observation))
         return frame.observe(observation, F.count(F.lit(1)).alias("rows"))
 
     def results(self) -> dict[str, Measured]:
-        """What was counted, by name. To be called when all jobs are done and reported."""
-        found: dict[str, Measured] = {}
+        """Return the figures by label. Call it after all jobs have finished and reported."""
+        results: dict[str, Measured] = {}
         for label in {label for label, _, _ in self._records.value}:
             tasks = {k[1:]: v for k, v in self._records.value.items() if k[0] == label}
-            found[label] = _added_up(tasks)
+            results[label] = _added_up(tasks)
         for label, observation in self._observations:
             rows = _rows_if_known(observation)
             if rows is not None:
-                before = found.get(label)
+                before = results.get(label)
                 counted = rows + (before.rows_out or 0 if before is not None else 0)
-                found[label] = Measured(rows_out=counted, is_observed=True)
-        return found
+                results[label] = Measured(rows_out=counted, is_observed=True)
+        return results
 
 
 class TaskFigures:
-    """What the tasks of a stage count, reported like that of functions of batches.
+    """Figures of the tasks of a stage that is not a function of batches.
 
     Args:
-        label: the operator.
-        records: the accumulator.
+        label: Operator.
+        records: Spark accumulator.
     """
 
     def __init__(self, label: str, records: Any) -> None:
@@ -141,7 +141,7 @@ class TaskFigures:
         self._figures = None
 
     def add(self, **amounts: float) -> None:
-        """Add to what this task has counted."""
+        """Add amounts to the figures of this task."""
         if self._figures is None:
             self._figures = {}
             self._records.add({(self._label, *_place()): self._figures})
@@ -152,7 +152,7 @@ class TaskFigures:
 
 
 def _place() -> tuple[int, int]:
-    """The stage and the partition of the task that runs."""
+    """Return stage and partition of the running task."""
     context = TaskContext.get()
     return (context.stageId(), context.partitionId()) if context else (-1, -1)
 
@@ -177,12 +177,12 @@ def _added_up(tasks: dict[tuple[int, int], dict[str, float]]) -> Measured:
 
 
 def _rows_if_known(observation: Observation) -> int | None:
-    """The rows that were observed; None if Spark left the observation out of its plan."""
+    """Return the observed row count, or None if Spark dropped the observation from its plan."""
 
     def is_known() -> bool:
-        # private, seen in PySpark 4.3: `get` would wait for ever
-        known: Any = observation._jo
-        return known is not None and bool(known.future().isCompleted())
+        # private, checked with PySpark 4.3; `get` would wait forever
+        java_observation: Any = observation._jo
+        return java_observation is not None and bool(java_observation.future().isCompleted())
 
     if not unless_missing("observed rows are unknown", is_known, False):
         return None
@@ -190,32 +190,32 @@ def _rows_if_known(observation: Observation) -> int | None:
 
 
 class LastWins(AccumulatorParam[_Records]):
-    """Merges what tasks report; a task that ran again replaces what it said before."""
+    """Merges reports of tasks. A retried task replaces its earlier report."""
 
     def zero(self, value: _Records) -> _Records:
-        """Nothing reported."""
+        """Return an empty report."""
         return {}
 
     def addInPlace(self, value1: _Records, value2: _Records) -> _Records:
-        """What is reported by both; `value2` replaces what `value1` has of the same task."""
+        """Merge two reports; `value2` wins for tasks in both."""
         value1.update(value2)
         return value1
 
 
 def measured_stage(function: ArrowFunction, label: str, records: Any) -> ArrowFunction:
-    """A Python stage that reports what its tasks do.
+    """Return the stage with reporting of what its tasks do.
 
     Args:
-        function: the stage.
-        label: the operator's, under which is counted.
-        records: Spark's accumulator of (label, stage, partition) to figures.
+        function: The stage.
+        label: Operator to report under.
+        records: Spark accumulator of (label, stage, partition) to figures.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         stage, partition = _place()
         counters: dict[str, int] = {}
         figures: dict[str, float] = {}
-        # reported at once, filled while the task runs: it may be stopped before its end
+        # reported at once and filled while the task runs, because it may be stopped before its end
         records.add({(label, stage, partition): figures})
         reset_peak()
         waited = 0.0
@@ -224,28 +224,28 @@ def measured_stage(function: ArrowFunction, label: str, records: Any) -> ArrowFu
             nonlocal waited
             source = iter(batches)
             while True:
-                begun = time.perf_counter()
+                started = time.perf_counter()
                 batch = next(source, None)
                 if batch is None:
-                    waited += time.perf_counter() - begun
+                    waited += time.perf_counter() - started
                     return
                 _add(figures, "rows_in", _row_count(batch))
-                waited += time.perf_counter() - begun
+                waited += time.perf_counter() - started
                 yield batch
 
         results = function(watched())
         spent = 0.0
         while True:
-            begun = time.perf_counter()
+            started = time.perf_counter()
             with counting(counters):
                 result = next(results, None)
-            spent += time.perf_counter() - begun
+            spent += time.perf_counter() - started
             figures["seconds"] = spent - waited
             figures["peak_memory_bytes"] = peak_memory_bytes()
-            # what a stage counts by itself under the same names is what counts
+            # the stage's own counters override figures of the same name
             figures.update(counters)
             if "rows_scanned" in counters:
-                # what came in are numbers of splits
+                # the input rows are split numbers
                 figures["rows_in"] = counters["rows_scanned"]
             if result is None:
                 return
@@ -269,22 +269,22 @@ def _holds_blobs(batch: pa.RecordBatch) -> bool:
 
 
 def _row_count(batch: pa.RecordBatch) -> int:
-    """Rows, or the partials inside of blobs."""
+    """Return the number of rows, or of the partials inside blobs."""
     if not _holds_blobs(batch) or batch.num_rows == 0:
         return int(batch.num_rows)
     return sum(from_blobs([blob.as_buffer()]).num_rows for blob in batch.column("partials"))
 
 
 def reset_peak() -> None:
-    """Let the peak of the resident set begin anew; workers are reused. Linux only."""
+    """Reset the peak of the resident set, because workers are reused. Linux only."""
     try:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:
-        return  # the peak is then that of the process since its start
+        return  # the peak then counts from the start of the process
 
 
 def peak_memory_bytes() -> int:
-    """The most that was resident of this process, since its start or `reset_peak`."""
+    """Return the peak resident set of this process since its start or the last `reset_peak`."""
     try:
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith("VmHWM:"):

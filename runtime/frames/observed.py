@@ -1,11 +1,11 @@
-"""Observed metrics of window operators, as they stand in Spark's progress reports."""
+"""Observed metrics of window operators, as found in Spark's progress reports."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-# Prefix of the metric that a window operator reports; its number in the query follows
+# Prefix of the metric of a window operator; the operator's number follows
 WINDOW_METRIC = "sqlwin.window."
 
 
@@ -16,7 +16,7 @@ def as_dict(row: Any) -> dict[str, Any]:
 
 
 def window_metric(progress: Mapping[str, Any], number: int) -> dict[str, Any] | None:
-    """Return what a window operator reported in a micro-batch; None if it reported nothing.
+    """Return the metric that a window operator reported in a micro-batch, or None.
 
     Args:
         progress: Spark's progress report of the micro-batch.

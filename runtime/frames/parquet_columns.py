@@ -1,4 +1,4 @@
-"""Which columns of a Parquet file a dictionary makes smaller."""
+"""Choose the Parquet columns that a dictionary makes smaller."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-# So many rows are looked at, spread over all
+# Number of sampled rows, spread evenly over the table
 _SAMPLE_ROWS = 4096
-# A column with more distinct values than this in the sample has some 100,000 of them or more, which
-# is about where Arrow gives a dictionary up (1 MiB): all that went into it was for nothing
+# A column with a higher share of distinct values in the sample has at least some 100,000 of them.
+# At about that number Arrow abandons the dictionary (1 MiB), and the work on it is wasted.
 _DISTINCT = 0.98
 
 
 def repeating_columns(rows: pa.Table) -> list[str] | bool:
-    """The columns for the writer's `use_dictionary`: those with values that come back.
+    """Return the columns with repeating values, for the writer's `use_dictionary`.
 
     Args:
-        rows: the first rows of a file.
+        rows: First rows of a file.
 
     Returns:
-        Their names; True, all columns, if a column is of a nested type, which is several in a file.
+        Column names. True (all columns) if any column is nested, because a nested type is several
+        columns in a file.
     """
     if rows.num_rows < _SAMPLE_ROWS or any(map(pa.types.is_nested, rows.schema.types)):
         return True

@@ -1,18 +1,18 @@
-"""Columns of files whose statistics Spark may not use to skip rows.
+"""Protect columns of files from skipping by statistics that would lose rows.
 
-Spark pushes conditions into its file readers, which skip row groups, pages and stripes by minimum,
+Spark pushes predicates into its file readers, which skip row groups, pages and stripes by minimum,
 maximum and dictionary. For FLOAT and DOUBLE that loses rows:
 
-- Statistics leave NaN out, and Spark's NaN is greater than every number: `d > 1`, `d <> 1` and
-  `d = 'NaN'` miss it.
-- Readers order -0.0 before 0.0, and dictionaries tell them apart. In SQL they are equal: `d = 0`
+- Statistics ignore NaN, and in Spark NaN is greater than every number: `d > 1`, `d <> 1` and `d =
+  'NaN'` miss it.
+- Readers order -0.0 before 0.0, and dictionaries distinguish them. In SQL they are equal: `d = 0`
   misses -0.0.
 
 Spark's ORC reader also fails on a NULL in the list of an IN.
 
-So these columns are replaced by expressions with the same values, which Spark cannot push down:
-NANVL(d, d), and CASE WHEN v IS NOT NULL THEN v END.
-Unused columns are still not read, and partitions are still pruned.
+These columns are therefore replaced by expressions with the same values that Spark cannot push
+down: NANVL(d, d), and CASE WHEN v IS NOT NULL THEN v END. Projection and partition pruning still
+work.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from pyspark.sql.types import (
 
 from runtime.names import quoted
 
-# Parquet itself, and lakes that keep Parquet
+# Formats with statistics: Parquet, ORC, and lakes that store Parquet
 _WITH_STATISTICS = ("parquet", "orc", "delta", "iceberg", "hudi")
-# Spark pushes no conditions on these
+# Types whose predicates Spark does not push down
 _NOT_PUSHED = (ArrayType, BinaryType, MapType, VariantType)
 
 
 def without_pushdown(dataframe: DataFrame, file_format: str) -> DataFrame:
-    """Return the same rows, with columns that Spark's reader of a format sees no conditions on.
+    """Return the same rows with columns on which Spark pushes no predicates into its reader.
 
     Args:
-        dataframe: rows of files.
-        file_format: their format. FLOAT and DOUBLE are protected, at any depth of structs; in ORC
-            all columns. Formats without statistics need no protection.
+        dataframe: Rows of files.
+        file_format: Format of the files. FLOAT and DOUBLE are protected at any depth of structs; in
+            ORC all columns are. Formats without statistics need no protection.
     """
     if file_format not in _WITH_STATISTICS:
         return dataframe
@@ -63,7 +63,7 @@ def without_pushdown(dataframe: DataFrame, file_format: str) -> DataFrame:
 
 
 def _protected_column(name: str, type_: DataType, only_floats: bool) -> Column:
-    """A column under its name. One text where possible: each Column costs a call to Java."""
+    """Return a protected column. One SQL text where possible: each Column is a JVM call."""
     if isinstance(type_, StructType):
         return _protected(F.col(quoted(name)), type_, only_floats).alias(name)
     column = quoted(name)
@@ -73,7 +73,7 @@ def _protected_column(name: str, type_: DataType, only_floats: bool) -> Column:
 
 
 def _is_protected(type_: DataType, only_floats: bool) -> bool:
-    """Whether a column of a type, or a field in it, is to be replaced."""
+    """Whether a column of the type, or a field in it, must be replaced."""
     if isinstance(type_, StructType):
         return any(_is_protected(field.dataType, only_floats) for field in type_.fields)
     if isinstance(type_, _NOT_PUSHED):
@@ -86,7 +86,7 @@ def _protected(value: Column, type_: DataType, only_floats: bool) -> Column:
         return F.nanvl(value, value)
     if not isinstance(type_, StructType) or not _has_distinct_names(type_):
         return F.when(value.isNotNull(), value)
-    # not struct(...): so Spark still reads no more than the fields that a query needs
+    # withField instead of struct(...), so that Spark still reads only the fields that a query needs
     for field in type_.fields:
         if _is_protected(field.dataType, only_floats):
             inner = _protected(value.getField(field.name), field.dataType, only_floats)
@@ -95,5 +95,5 @@ def _protected(value: Column, type_: DataType, only_floats: bool) -> Column:
 
 
 def _has_distinct_names(type_: StructType) -> bool:
-    """Whether no two names differ in case only: Spark could not resolve them."""
+    """Whether no two names differ only in case, which Spark could not resolve."""
     return len({name.lower() for name in type_.names}) == len(type_.names)

@@ -1,8 +1,8 @@
-"""How many rows scans have read, and how many of them had no time.
+"""Counts of rows that scans have read, and of rows without a time.
 
-A Spark accumulator brings the counts of a task to the driver when it is done. Unlike an observed
-metric in the plan it leaves Spark's generated code as it is. What tasks send are counts by split
-that replace one another, so that a task that runs twice counts once.
+A Spark accumulator brings the counts of a finished task to the driver. Unlike an observed metric in
+the plan, it leaves Spark's generated code unchanged. Tasks send counts by split that replace
+earlier ones, so a task that runs twice counts once.
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ _accumulators_lock = threading.Lock()
 
 
 def new_accumulator(context: SparkContext, zero: T, param: AccumulatorParam[T]) -> Accumulator[T]:
-    """An accumulator of Spark's, whose numbers PySpark hands out to one thread at a time only."""
+    """Return a new Spark accumulator.
+
+    The lock is needed because PySpark numbers them without one.
+    """
     with _accumulators_lock:
         return context.accumulator(zero, param)
 
 
-# (number of the scan, number of the split) -> (rows, those without a time)
+# (scan number, split number) -> (rows, rows without a time)
 _Counts = dict[tuple[int, int], tuple[int, int]]
 
 
@@ -41,66 +44,66 @@ class _LastCounts(AccumulatorParam[_Counts]):
 
 @dataclass(frozen=True)
 class ScanCounter:
-    """What a task of a scan counts with."""
+    """Counter that a task of a scan reports to."""
 
     scan: int
     accumulator: Accumulator[_Counts]
 
     def record(self, split: int, n_rows: int, n_null_times: int) -> None:
-        """Report how many rows a split has, and how many that passed the filters had no time."""
+        """Report a split's row count, and how many rows that passed the filters had no time."""
         self.accumulator.add({(self.scan, split): (n_rows, n_null_times)})
 
 
 class ScanCounts:
-    """The counts of all scans of a session: one accumulator, since Spark never forgets one."""
+    """Counts of all scans of a session, in one accumulator because Spark never frees one."""
 
     def __init__(self, context: SparkContext) -> None:
         self._accumulator = new_accumulator(context, {}, _LastCounts())
         self._scans = count()
 
     def counter(self) -> ScanCounter:
-        """A counter for one more scan."""
+        """Return a counter for another scan."""
         return ScanCounter(next(self._scans), self._accumulator)
 
     def rows_of(self, counter: ScanCounter) -> tuple[int, int]:
-        """How many rows the scan has read, and how many had no time, as far as it has run."""
-        # a copy: counts come in while it is looked through
+        """Return the rows read by the scan so far, and how many of them had no time."""
+        # copied because counts may arrive during the iteration
         counts = list(self._accumulator.value.items())
-        found = [rows for (scan, _), rows in counts if scan == counter.scan]
-        return sum(n_rows for n_rows, _ in found), sum(n_null for _, n_null in found)
+        splits = [rows for (scan, _), rows in counts if scan == counter.scan]
+        return sum(n_rows for n_rows, _ in splits), sum(n_null for _, n_null in splits)
 
     def forget(self, counter: ScanCounter) -> None:
-        """Let go of the counts of a scan."""
+        """Drop the counts of a scan."""
         counts = self._accumulator.value
         for key in [key for key in list(counts) if key[0] == counter.scan]:
             del counts[key]
 
 
 class StatementScanCounts:
-    """The counts of the scans of one statement; they are let go with it."""
+    """Counts of the scans of one statement, dropped together with the object."""
 
     def __init__(self, session: ScanCounts) -> None:
         self._session = session
         self._counters: list[tuple[str, ScanCounter]] = []
 
     def counter(self, column: str) -> ScanCounter:
-        """A counter for a scan with windows on `column`."""
+        """Return a counter for a scan with windows on `column`."""
         counter = self._session.counter()
         self._counters.append((column, counter))
         return counter
 
     def null_times(self) -> list[tuple[str, int]]:
-        """(time column, rows without a time) of each scan that dropped any, as far as it has run.
+        """Return (time column, rows without a time) for each scan that has dropped rows so far.
 
-        Scans of one statement that dropped as many for the same column are reported once: they are
-        as good as sure to be of the same rows.
+        Scans of a statement with equal counts for the same column almost certainly read the same
+        rows, and are reported once.
         """
-        counts = [(column, self._session.rows_of(each)[1]) for column, each in self._counters]
+        counts = [(column, self._session.rows_of(counter)[1]) for column, counter in self._counters]
         return list(dict.fromkeys(pair for pair in counts if pair[1]))
 
     def rows_read(self) -> int:
-        """How many rows the scans have read, as far as they have run."""
-        return sum(self._session.rows_of(each)[0] for _, each in self._counters)
+        """Return the rows read by all scans so far."""
+        return sum(self._session.rows_of(counter)[0] for _, counter in self._counters)
 
     def __del__(self) -> None:
         for _, counter in self._counters:

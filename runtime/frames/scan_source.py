@@ -1,4 +1,4 @@
-"""Which Parquet files of a table the Arrow scan reads, as Spark would, or why it does not."""
+"""Find the Parquet files that the Arrow scan reads as Spark would, or the reason why it cannot."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from runtime.spark.settings import settings_of
 from runtime.spec.scan import ScanSource
 from runtime.spec.table import Column
 
-# The files of a path, below some roots, for some columns, in a store or on this machine
+# Finds the files of a path, below some roots, for some columns, in a store or on this machine
 Find = Callable[[str, Sequence[str], Sequence[Column], Store | None], ScanSource | NotScannable]
 
-# Settings that change what Spark makes of a Parquet file, with the values that the scan stands for.
+# Settings that change how Spark reads Parquet files, with the values that the scan implements.
 _SETTINGS_OF_EXPRESSIONS = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.caseSensitive": "false",
@@ -48,13 +48,13 @@ SETTINGS_OF_SCANS = {
 def scan_source(
     spark: SparkSession, path: str, columns: Sequence[Column], find: Find = find_source
 ) -> ScanSource | NotScannable:
-    """A Parquet table as the Arrow scan reads it, or why it cannot.
+    """Return a Parquet table for the Arrow scan, or the reason why it cannot be scanned.
 
     Args:
-        spark: the session, whose settings and file system matter.
-        path: a file, a directory or a glob, here or in an object store.
-        columns: the columns needed, with the names and types that Spark found.
-        find: looks at the files: `find_source`, or `find_stream_source` if more are to come.
+        spark: Session whose settings and file systems apply.
+        path: File, directory or glob, local or in an object store.
+        columns: Required columns with the names and types that Spark reports.
+        find: Lists the files: `find_source`, or `find_stream_source` if more will arrive.
     """
     if is_remote(spark):
         return NotScannable("the files are on the machine of the Spark Connect server")
@@ -79,20 +79,20 @@ def scan_source(
 def unlike_spark(
     spark: SparkSession, settings: Mapping[str, str] = _SETTINGS_OF_EXPRESSIONS
 ) -> str | None:
-    """Why Arrow would evaluate rows in another way than Spark; None: it would not.
+    """Return why Arrow would evaluate rows differently from Spark, or None.
 
     Args:
-        spark: the session.
-        settings: those that matter, with the values that Arrow stands for.
+        spark: Spark session.
+        settings: Relevant settings with the values that Arrow implements.
     """
     if is_remote(spark):
         return "rows are on the side of the Spark Connect server"
-    known = settings_of(spark)
+    session_settings = settings_of(spark)
     for key, value in settings.items():
-        setting = known.get(key, value)
+        setting = session_settings.get(key, value)
         if setting.lower() != value.lower():
             return f"{key} is {setting}"
-    zone = known.get("spark.sql.session.timeZone")
+    zone = session_settings.get("spark.sql.session.timeZone")
     return None if is_known_zone(zone) else f"the time zone {zone} is known to Java only"
 
 
@@ -112,5 +112,5 @@ def _found(
 
 
 def store_of_scan(spark: SparkSession, path: str) -> Store | None:
-    """How tasks open the files of a path that `scan_source` has found; None: on their disks."""
+    """Return the store with which tasks open the files of `scan_source`; None for local disks."""
     return store_at(spark, resolve(spark, path))

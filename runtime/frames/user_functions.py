@@ -1,4 +1,4 @@
-"""User-defined functions in Python, made known to Spark's SQL."""
+"""Register Python user-defined functions in Spark SQL."""
 
 from __future__ import annotations
 
@@ -28,16 +28,17 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 def register_scalar(
     spark: SparkSession, name: str, function: Callable[..., pa.Array], returns: str
 ) -> None:
-    """Give a function from Arrow arrays to an Arrow array a name in Spark's SQL.
+    """Register a function of Arrow arrays under a name in Spark SQL.
 
     Args:
-        spark: the session.
-        name: its name.
-        function: gets an array for each argument, returns one as long; called batch by batch.
-        returns: Spark's type of the result.
+        spark: Spark session.
+        name: SQL name.
+        function: Called per batch with an array for each argument; returns an array of equal
+            length.
+        returns: Spark type of the result.
 
     Raises:
-        AnalysisError: the name, the type or the function cannot be used.
+        AnalysisError: The name, the type or the function is invalid.
     """
     _check_name(name)
     type_ = _type(f"function {name}", "returns", returns)
@@ -60,15 +61,16 @@ def register_scalar(
 def register_aggregate(
     spark: SparkSession, name: str, aggregate: UserDefinedAggregateFunction
 ) -> UserAggregate:
-    """Give an aggregate a name in Spark's SQL, where it runs group by group.
+    """Register an aggregate under a name in Spark SQL, where it runs group by group.
 
-    Spark knows no FILTER of Python functions: `filtered_name` is the same with a condition first.
+    Spark has no FILTER clause for Python functions, so `filtered_name` is a variant that takes a
+    condition as its first argument.
 
     Returns:
-        What the planner knows it by, to run it on slices.
+        Description for the planner, which runs the aggregate on slices.
 
     Raises:
-        AnalysisError: the name or the aggregate cannot be used.
+        AnalysisError: The name or the aggregate is invalid.
     """
     _check_name(name)
     if not isinstance(aggregate, UserDefinedAggregateFunction):
@@ -108,8 +110,8 @@ def register_aggregate(
 
 def _arrow_udf(function: Callable[..., Any], returns: DataType, kind: Any) -> Any:
     with warnings.catch_warnings():
-        # PySpark would rather read the kind off type hints, which no hint for any number of
-        # columns can show; nor do its stubs have an overload for that.
+        # PySpark prefers to infer the kind from type hints, which cannot express a variable number
+        # of columns; nor do its stubs have an overload for that.
         warnings.simplefilter("ignore", UserWarning)
         return cast(Any, arrow_udf)(function, returnType=returns, functionType=kind)
 

@@ -1,4 +1,4 @@
-"""DataFrames as relations in Spark SQL, for as long as it takes to analyse the SQL."""
+"""Expose DataFrames as relations in Spark SQL while the SQL is analysed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from runtime.spark.session import is_remote
 from runtime.spec.steps import SqlStep, Step
 
-# Makes the DataFrame of a step that reads no stream
+# Creates the DataFrame of a step that reads no stream
 Bounded = Callable[[SparkSession, Step], DataFrame]
 
 _view_numbers = count()
@@ -20,7 +20,7 @@ _view_numbers = count()
 def sql_dataframe(
     spark: SparkSession, step: SqlStep, child_dataframe: Callable[[Step], DataFrame]
 ) -> DataFrame:
-    """The DataFrame of Spark SQL over other steps, which `child_dataframe` makes DataFrames of."""
+    """Return the DataFrame of a Spark SQL step; `child_dataframe` converts its inputs."""
     text = step.sql
     views = []
     for name, child in step.inputs:
@@ -35,7 +35,7 @@ def sql_dataframe(
 
 @contextmanager
 def temporary_view(spark: SparkSession, source: DataFrame) -> Iterator[str]:
-    """A name for a DataFrame in SQL, for as long as it takes to analyse the SQL."""
+    """Provide a view name for a DataFrame while SQL over it is analysed."""
     view = _create_view(spark, source)
     try:
         yield view
@@ -52,7 +52,7 @@ def _create_view(spark: SparkSession, source: DataFrame) -> str:
 def _drop_views(spark: SparkSession, views: list[str]) -> None:
     """Drop views that an analysed DataFrame no longer needs.
 
-    Over Spark Connect a DataFrame is analysed again when it runs, so there the views stay.
+    Over Spark Connect the views stay because a DataFrame is analysed again when it runs.
     """
     if not is_remote(spark):
         for view in views:

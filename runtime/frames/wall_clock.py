@@ -1,8 +1,8 @@
-"""Timestamps as int64 microseconds of the wall clock, in Spark SQL, and back.
+"""Convert timestamps to int64 microseconds of the wall clock in Spark SQL, and back.
 
-Casts between the two timestamp types go through the session's time zone, and the wall clock of a
-TIMESTAMP_NTZ is not to be shifted by it, least of all in the hour that summer time leaves out. So a
-TIMESTAMP_NTZ is turned into a number by subtracting the epoch, which Spark does without a zone.
+Casts between the two timestamp types use the session's time zone, which must not shift the wall
+clock of a TIMESTAMP_NTZ, for example in the hour skipped by summer time. A TIMESTAMP_NTZ is
+therefore converted by subtracting the epoch, which Spark does without a zone.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ _MICROSECOND = "INTERVAL '0.000001' SECOND"
 
 
 def wall_clock_us_sql(column: str, type_: str) -> str:
-    """BIGINT microseconds of a timestamp column's wall clock.
+    """Return SQL for the BIGINT microseconds of a timestamp column's wall clock.
 
     Args:
-        column: its name.
-        type_: `timestamp_ntz`, or `timestamp`, whose wall clock is that of the session's zone.
+        column: Column name.
+        type_: `timestamp_ntz`, or `timestamp`, whose wall clock is in the session's zone.
     """
     value = quoted(column)
     if type_ == "timestamp":
@@ -27,10 +27,10 @@ def wall_clock_us_sql(column: str, type_: str) -> str:
 
 
 def timestamp_ntz_us_sql(value: str) -> str:
-    """BIGINT microseconds of a TIMESTAMP_NTZ expression."""
+    """Return SQL for the BIGINT microseconds of a TIMESTAMP_NTZ expression."""
     return f"(({value} - {_EPOCH}) DIV {_MICROSECOND})"
 
 
 def timestamp_ntz_sql(time_us: str) -> str:
-    """TIMESTAMP_NTZ of a BIGINT expression in microseconds."""
+    """Return SQL for the TIMESTAMP_NTZ of a BIGINT expression in microseconds."""
     return f"({_EPOCH} + {_MICROSECOND} * {time_us})"

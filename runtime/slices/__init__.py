@@ -1,1 +1,1 @@
-"""Tables of slices: partials kept in Delta tables, and how they follow the files of a table."""
+"""Slice tables: partials stored in Delta tables and kept in step with the base table's files."""

@@ -1,4 +1,4 @@
-"""Rows that are inserted into a table of slices, by a batch or by the micro-batches of a stream."""
+"""Insert rows into a slice table, from a batch query or from the micro-batches of a stream."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ from runtime.spark.clusters import check_seen_by_all
 from runtime.spark.workers import prepare_worker
 from runtime.spec.scan import DEFAULT_BUFFER_BYTES
 
-# Buckets of time of an INSERT in batch, for each core: how many rows come is not known
+# Time buckets per core of a batch INSERT, whose row count is unknown in advance
 _BUCKETS_PER_CORE = 2
 
 
 @dataclass(frozen=True)
 class InsertedRows:
-    """A table of slices, and how rows that are inserted become partials of it.
+    """Slice table and the local stage that turns inserted rows into its partials.
 
     Attributes:
-        place: the directory of the table.
-        name: what it is called.
-        base: the local stage over the rows; it names no files.
-        buffer_bytes: how much a task may hold of partials before it sends them.
+        place: Directory of the table.
+        name: Table name.
+        base: Local stage over the rows; it lists no files.
+        buffer_bytes: Maximum bytes of partials that a task buffers before it sends them.
     """
 
     place: TablePlace
@@ -63,22 +63,23 @@ def append(
     batch: tuple[str, int] | None = None,
     jobs_run: JobsRun = nullcontext,
 ) -> int:
-    """Put rows into slices, all at once, as one version; how many rows there were.
+    """Append rows to a slice table as one version and return the number of rows read.
 
-    The version names the micro-batch (a transaction identifier of Delta's), and one that is in the
-    table is not written again: each counts once, whatever was killed in between. Rows of slices
-    that are there already are merged with them by whoever reads, however late they are.
+    A version written by a stream records its micro-batch as a Delta transaction identifier, and a
+    micro-batch that is already recorded is skipped. So each counts exactly once, even after a
+    crash. Readers merge the new partials with existing ones of the same slice, so late rows need no
+    special treatment.
 
     Args:
-        rows: have the columns that the local stage reads.
-        into: the table.
-        batch: the stream, the same after a restart, and the number of its micro-batch; None: a
-            batch.
-        jobs_run: a block in which jobs of Spark's run.
+        rows: Rows with the columns that the local stage reads.
+        into: Target table.
+        batch: Stream identifier, stable across restarts, and micro-batch number. None for a batch
+            INSERT.
+        jobs_run: Context manager in which Spark jobs run.
 
     Raises:
-        CatalogError: the table is gone.
-        ExecutionError: a row cannot be evaluated, a sum overflows, or the table cannot be written.
+        CatalogError: The table no longer exists.
+        ExecutionError: A row cannot be evaluated, a sum overflows, or the table cannot be written.
     """
     table = open_slices(into.place, into.name)
     if batch is not None and table.last_batch(batch[0]) >= batch[1]:
@@ -135,7 +136,7 @@ def append(
 
 
 def _read(base: BaseRows, plan: BufferPlan, cuts: TimeCuts) -> ArrowFunction:
-    """What a task makes of rows of Spark: partials in buckets of time, and how many rows it saw."""
+    """Return the task function that cuts rows of Spark into partials by time and counts them."""
     schema = to_arrow_schema(stored_schema(cuts.form), timezone="UTC")
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

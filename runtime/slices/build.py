@@ -1,10 +1,10 @@
-"""Files of partials: rows of base files, or partials that are kept, merged by key and slice.
+"""Write files of partials, merged by key and slice from base rows and from stored partials.
 
     base files -> local stage -> \
                                   -> partials to the task of their time -> merged, sorted, written
     data files of the table    -> /
 
-Tasks write the files; what comes to the driver says which they are.
+Tasks write the files and send only their descriptions to the driver.
 """
 
 from __future__ import annotations
@@ -59,47 +59,47 @@ from runtime.spec.slices import SLICE_END, UNTOUCHED, LocalForm, Reached
 
 JobsRun = Callable[[], AbstractContextManager[None]]
 
-# Of so many rows or partials a bucket of time has at least its share
+# Minimum number of rows or partials for each time bucket
 _ROWS_PER_BUCKET = 2_000_000
 _MOST_BUCKETS = 64
-# Footers that are asked for the times of a table, of which the buckets are made
+# Maximum number of footers read to choose the bounds of the time buckets
 _FOOTERS_ASKED = 64
 _BATCH_ROWS = 1 << 16
-# Row groups and tasks: so many bytes of data files a task reads at a time
+# Bytes of data files that a task reads at a time, as row groups or whole files
 _BYTES_PER_TASK = 64 << 20
 
 
 @dataclass(frozen=True)
 class BaseRows:
-    """Files of the base table, and how their rows become partials.
+    """Files of the base table and the local stage that turns their rows into partials.
 
     Attributes:
-        step: the local stage over the files, into the slices that are kept.
-        columns: for each column that is kept, the one that the local stage calls it.
+        step: Local stage over the files, into the stored slices.
+        columns: Local-stage column name of each stored column.
     """
 
     step: FileLocalStep
     columns: Mapping[str, str]
 
     def of(self, files: Iterable[str]) -> BaseRows:
-        """The rows of some of the files."""
+        """Return the same local stage restricted to some of the files."""
         source = self.step.source
-        wanted = set(files)
-        kept = tuple(file for file in source.files.files if file.path in wanted)
-        scan = replace(source, files=replace(source.files, files=kept))
+        paths = set(files)
+        selected = tuple(file for file in source.files.files if file.path in paths)
+        scan = replace(source, files=replace(source.files, files=selected))
         return replace(self, step=replace(self.step, source=scan))
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What partials are made of.
+    """Inputs of a build.
 
     Attributes:
-        added: files of the base table, all of whose rows are wanted.
-        again: files of it of which rows in `intervals` are wanted.
-        kept: data files of the table of slices, of which those outside of `intervals` are wanted.
-        intervals: slices.
-        reached: what becomes of old slices.
+        added: Base files that are read completely.
+        again: Base files; only their rows in `intervals` are read.
+        kept: Data files of the slice table; only partials outside `intervals` are read.
+        intervals: Slices to recompute.
+        reached: How far old slices are merged and dropped.
     """
 
     added: BaseRows | None = None
@@ -111,13 +111,13 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Built:
-    """Files that were written, and count for nobody yet.
+    """Files that are written but not committed yet.
 
     Attributes:
-        mark: what is in their names.
-        files: them.
-        ranges: the first and the last slice of each file of `Inputs.added` that has any.
-        n_read: how many rows of base files were read.
+        mark: Unique part of the file names.
+        files: Written files.
+        ranges: First and last slice of each file of `Inputs.added` that has rows.
+        n_read: Number of rows read from base files.
     """
 
     mark: str
@@ -127,13 +127,13 @@ class Built:
 
     @property
     def n_rows(self) -> int:
-        """How many partials were written."""
+        """Number of partials written."""
         return sum(file.n_rows for file in self.files)
 
 
 @dataclass(frozen=True)
 class _Portion:
-    """What a task reads at a time: row groups of base files, or data files of slices."""
+    """Unit of reading of a task: row groups of base files, or data files of slices."""
 
     split: Split = ()
     is_again: bool = False
@@ -142,7 +142,7 @@ class _Portion:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a task has seen: the first and the last slice of each file, and how many rows."""
+    """First and last slice of each file that a task read, and the number of rows."""
 
     ranges: dict[str, tuple[int, int]]
     n_read: int
@@ -156,19 +156,19 @@ def build(
     buffer_bytes: int,
     jobs_run: JobsRun = nullcontext,
 ) -> Built:
-    """Write partials to new data files of a table; they count when they are committed.
+    """Write partials to new data files of a table. They take effect when committed.
 
     Args:
-        spark: the session.
-        table: the table.
-        inputs: what they are made of.
-        mark: what is in the names of the files.
-        buffer_bytes: how much a task may hold of partials before it sends them.
-        jobs_run: a block in which jobs of Spark's run.
+        spark: Spark session.
+        table: Target table.
+        inputs: Files to build from.
+        mark: Unique part of the file names.
+        buffer_bytes: Maximum bytes of partials that a task buffers before it sends them.
+        jobs_run: Context manager in which Spark jobs run.
 
     Raises:
-        ExecutionError: a file is not what it was when the query was planned, a sum overflows, or
-            the files cannot be written.
+        ExecutionError: A file changed since the query was planned, a sum overflows, or the files
+            cannot be written.
     """
     check_seen_by_all(
         spark,
@@ -197,7 +197,7 @@ def build(
         portions.append(_Portion(paths=tuple(f"{table.path}/{path}" for path in paths)))
     if not portions:
         return Built(mark, (), {}, 0)
-    n_rows = sum(part.n_rows for each in portions for part in each.split)
+    n_rows = sum(part.n_rows for portion in portions for part in portion.split)
     n_rows += sum(file.n_rows for file in inputs.kept)
     n_buckets = max(1, min(n_rows // _ROWS_PER_BUCKET, _MOST_BUCKETS))
     bounds = _bounds(bases, inputs.kept, n_buckets, store)
@@ -219,18 +219,18 @@ def written(
     n_buckets: int,
     jobs_run: JobsRun = nullcontext,
 ) -> Built:
-    """Write partials in buckets of time, a file or more each.
+    """Write partials by time bucket, one or more files per bucket.
 
     Args:
-        table: the table.
-        partials: rows of `BLOB_DDL`, as `TimeCuts` makes them, and what tasks have seen.
-        mark: what is in the names of the files.
-        n_buckets: how many buckets there are.
-        jobs_run: a block in which jobs of Spark's run.
+        table: Target table.
+        partials: Rows of `BLOB_DDL` from `TimeCuts`, with the `Seen` blobs of the tasks.
+        mark: Unique part of the file names.
+        n_buckets: Number of time buckets.
+        jobs_run: Context manager in which Spark jobs run.
     """
     spark, form = partials.sparkSession, table.form
     n_tasks = min(n_buckets, spark.sparkContext.defaultParallelism * 2)
-    placed = place_blobs(partials, n_tasks)
+    bucketed = place_blobs(partials, n_tasks)
     schema = to_arrow_schema(stored_schema(form), timezone="UTC")
     types = {f.name: f.dataType.simpleString() for f in stored_schema(form).fields}
     of_partitions = tuple((name, types[name]) for name in table.partitions)
@@ -243,32 +243,32 @@ def written(
         True,
         table.place.store,
     )
-    files = placed.mapInArrow(_write(form, new, n_buckets), "file binary")
+    files = bucketed.mapInArrow(_write(form, new, n_buckets), "file binary")
     with jobs_run(), translated_errors():
         rows = run_interruptibly(spark, files.collect)
-    found = [pickle.loads(row["file"]) for row in rows]
+    records = [pickle.loads(row["file"]) for row in rows]
     ranges: dict[str, tuple[int, int]] = {}
-    for seen in found:
+    for seen in records:
         if isinstance(seen, Seen):
             _widen(ranges, seen.ranges)
     return Built(
         mark,
-        tuple(each for each in found if isinstance(each, WrittenFile)),
+        tuple(record for record in records if isinstance(record, WrittenFile)),
         ranges,
-        sum(each.n_read for each in found if isinstance(each, Seen)),
+        sum(record.n_read for record in records if isinstance(record, Seen)),
     )
 
 
 @dataclass(frozen=True)
 class TimeCuts:
-    """Partials into buckets of time.
+    """Splits partials into time buckets.
 
     Attributes:
-        form: the slices.
-        n_buckets: how many buckets there are.
-        bounds: the last slice end of each but the last one; none where times are not known: then
-            stretches of slices go round.
-        reached: what becomes of old slices.
+        form: Form of the stored slices.
+        n_buckets: Number of buckets.
+        bounds: Last slice end of each bucket except the last one. Empty if times are unknown:
+            stretches of slices then go to the buckets in turn.
+        reached: How far old slices are merged and dropped.
     """
 
     form: LocalForm
@@ -277,17 +277,17 @@ class TimeCuts:
     reached: Reached = UNTOUCHED
 
     def __call__(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
-        """Partials as blobs, by buckets."""
+        """Yield the partials as blobs, by bucket."""
         table = in_tiers(table, self.form.grid, self.reached)
         if table.num_rows == 0:
             return
         ends = int64_values(one_chunk(table.column(SLICE_END)))
         if self.bounds or self.n_buckets == 1:
-            placed = np.searchsorted(np.array(self.bounds, np.int64), ends)
+            buckets = np.searchsorted(np.array(self.bounds, np.int64), ends)
         else:
             stretch_us = max(1, self.form.grid.slice_width_us) * 64
-            placed = (ends // stretch_us) % self.n_buckets
-        yield placed_blobs(table, placed.astype(np.int32))
+            buckets = (ends // stretch_us) % self.n_buckets
+        yield placed_blobs(table, buckets.astype(np.int32))
 
 
 def _read(
@@ -299,9 +299,9 @@ def _read(
     cuts: TimeCuts,
     intervals: Intervals,
 ) -> ArrowFunction:
-    """What a task makes of its portions: partials in buckets of time, and what it has seen.
+    """Return the task function that turns portions into partials by time, and a `Seen`.
 
-    The stores are those of the base files and of the slices.
+    `stores` holds the store of the base files and the store of the slices.
     """
     form = cuts.form
     store, kept_in = stores
@@ -323,10 +323,10 @@ def _read(
                     yield found
 
         def cut(table: pa.Table) -> Iterator[pa.RecordBatch]:
-            named = as_kept(table, columns, schema)
+            stored = as_kept(table, columns, schema)
             if portion.is_again:
-                named = named.filter(_inside(named.column(SLICE_END), intervals))
-            yield from cuts(named)
+                stored = stored.filter(_inside(stored.column(SLICE_END), intervals))
+            yield from cuts(stored)
 
         yield from aggregate(plan, rows(), cut)
 
@@ -350,10 +350,10 @@ def _read(
 
 
 def _kept_batches(path: str, store: Store | None, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """The partials of a data file.
+    """Yield the partials of a data file.
 
     Raises:
-        ExecutionError: it is in a store, which does not give it.
+        ExecutionError: The object store cannot read the file.
     """
     if store is None:
         with pq.ParquetFile(path) as file:
@@ -367,7 +367,7 @@ def _kept_batches(path: str, store: Store | None, columns: list[str]) -> Iterato
 
 
 def seen_rows(seen: Seen, n_buckets: int) -> pa.RecordBatch:
-    """What a task has seen, beside its partials: in the bucket that is none of theirs."""
+    """Return a task's `Seen` record as a blob, in one more bucket than the partials have."""
     blob = pa.array([pickle.dumps(seen)], pa.binary())
     return pa.RecordBatch.from_arrays(
         [pa.array([n_buckets], pa.int32()), blob], names=["bucket", "partials"]
@@ -375,7 +375,7 @@ def seen_rows(seen: Seen, n_buckets: int) -> pa.RecordBatch:
 
 
 def _write(form: LocalForm, new: NewFiles, n_buckets: int) -> ArrowFunction:
-    """What a task makes of its buckets: a file each, and what other tasks have seen."""
+    """Return the task function that writes its buckets to files and passes `Seen` records on."""
     keys = tuple(key.name for key in form.keys)
     accumulators = tuple(partial.into for partial in form.partials)
     flat = [name for name in keys if not pa.types.is_nested(new.schema.field(name).type)]
@@ -392,8 +392,8 @@ def _write(form: LocalForm, new: NewFiles, n_buckets: int) -> ArrowFunction:
         for bucket, group in groupby(rows, lambda row: row[0]):
             blobs = [blob.as_buffer() for _, blob in group]
             if bucket == n_buckets:
-                found = pa.array([blob.to_pybytes() for blob in blobs], pa.binary())
-                yield pa.RecordBatch.from_arrays([found], names=["file"])
+                descriptions = pa.array([blob.to_pybytes() for blob in blobs], pa.binary())
+                yield pa.RecordBatch.from_arrays([descriptions], names=["file"])
                 continue
             table = from_blobs(blobs)
             merged = merge_to(table, keys, SLICE_END, accumulators, form.grid)
@@ -405,17 +405,17 @@ def _write(form: LocalForm, new: NewFiles, n_buckets: int) -> ArrowFunction:
 
 
 def as_kept(table: pa.Table, columns: Mapping[str, str], schema: pa.Schema) -> pa.Table:
-    """Partials of a local stage under the names and types that are kept."""
+    """Return partials of a local stage under their stored names and types."""
     arrays = [table.column(columns[name]) for name in schema.names]
     return pa.table(arrays, schema.names).cast(schema)
 
 
 def _inside(ends: pa.ChunkedArray, intervals: Intervals) -> pa.Array:
-    """Which slice ends are in the intervals."""
+    """Return a mask of the slice ends that are in the intervals."""
     if not intervals:
         return pa.array(np.zeros(len(ends), bool))
     values = int64_values(one_chunk(ends))
-    firsts, lasts = (np.array(each, np.int64) for each in zip(*intervals, strict=True))
+    firsts, lasts = (np.array(bounds, np.int64) for bounds in zip(*intervals, strict=True))
     place = np.searchsorted(firsts, values, side="right") - 1
     return pa.array((place >= 0) & (values <= lasts[np.maximum(place, 0)]))
 
@@ -427,7 +427,7 @@ def _widen(ranges: dict[str, tuple[int, int]], others: Mapping[str, tuple[int, i
 
 
 def _by_size(files: Sequence[SliceFile]) -> Iterator[list[str]]:
-    """Data files in portions."""
+    """Yield paths of data files in groups of at most `_BYTES_PER_TASK` bytes."""
     paths: list[str] = []
     size = 0
     for file in files:
@@ -441,7 +441,7 @@ def _by_size(files: Sequence[SliceFile]) -> Iterator[list[str]]:
 
 
 def without_files(step: FileLocalStep) -> FileLocalStep:
-    """The step as tasks need it: which files there are is said by the portions."""
+    """Return the step without its file list, for tasks that get files from their portions."""
     files = replace(step.source.files, files=(), others=())
     return replace(step, source=replace(step.source, files=files))
 
@@ -452,7 +452,7 @@ def _bounds(
     n_buckets: int,
     store: Store | None,
 ) -> tuple[int, ...]:
-    """Bounds of buckets of time, from what footers and data files say; none if nothing does."""
+    """Return bucket bounds from footers and data file statistics; empty without any."""
     if n_buckets == 1:
         return ()
     times = [time for file in kept for time in (file.first_us, file.last_us)]
@@ -464,7 +464,7 @@ def _bounds(
 
 
 def _times_in(step: FileLocalStep, file: ScanFile, store: Store | None) -> list[int]:
-    """The least and the greatest time in a file, microseconds, if its footer says so."""
+    """Return the minimum and maximum time of a file in microseconds, if its footer has them."""
     time, source = step.source.time, step.source.files
     if not isinstance(time, ColumnRef):
         return []
@@ -476,11 +476,11 @@ def _times_in(step: FileLocalStep, file: ScanFile, store: Store | None) -> list[
     if name is None or not isinstance(footer, pq.FileMetaData):
         return []
     index = column_indices(footer).get(name.lower())
-    found: list[int] = []
+    times: list[int] = []
     for number in range(footer.num_row_groups if index is not None else 0):
         group = footer.row_group(number)
         column = footer.schema.column(index)
         range_ = column_range(group.column(index).statistics, column, time.type, group.num_rows)
         if range_ is not None and isinstance(range_.low, int) and isinstance(range_.high, int):
-            found += [range_.low, range_.high]
-    return found
+            times += [range_.low, range_.high]
+    return times

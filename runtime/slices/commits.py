@@ -1,7 +1,7 @@
-"""Versions of a table of slices: each right after the one that it was planned on, or not at all.
+"""Commit versions of a slice table, each directly after the version it was planned on.
 
-In an object store the log is written by conditional puts: of two writers of a version the store
-takes one, and says so to the other.
+Object stores write the log with conditional puts: of two concurrent writers of a version, one
+succeeds and the other gets an error.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from runtime.spec.slices import Reached
 if TYPE_CHECKING:
     from deltalake.transaction import AddAction
 
-# What a version says of who wrote it
+# Key of the commit properties that identifies the writer of a version
 _COMMIT = "sqlwin.commit"
 
 
 class ChangedMeanwhile(Exception):
-    """Somebody else has committed a version since the table was opened."""
+    """Another writer has committed a version since the table was opened."""
 
 
 def commit(
@@ -39,22 +39,22 @@ def commit(
     batch: tuple[str, int] | None = None,
     moved: Reached | None = None,
 ) -> int:
-    """Make files, less others, the version that follows the one that was opened; its number.
+    """Commit the next version of an opened table and return its number.
 
     Args:
-        table: the version that all of this was planned on.
-        mark: what is in the names of the new files.
-        files: new data files.
-        gone: data files of the version that the next one does not have.
-        manifest: the files of the base table that are in the next version; None: as before, when
-            slices are written anew that hold the same rows.
-        batch: the stream and the micro-batch whose rows are in the files.
-        moved: what has become of old slices in the next version; None: no more than before.
+        table: Version that the commit was planned on.
+        mark: Unique part of the names of the new files.
+        files: Data files to add.
+        gone: Data files to remove.
+        manifest: Base files of the next version. None if they are unchanged because the rewritten
+            slices hold the same rows.
+        batch: Stream identifier and number of the micro-batch whose rows are in the files.
+        moved: How far old slices are merged and dropped in the next version. None if unchanged.
 
     Raises:
-        ChangedMeanwhile: somebody else was quicker.
-        UnknownOutcome: it may be written or not, and the store does not say.
-        ExecutionError: it cannot be written.
+        ChangedMeanwhile: Another writer committed first.
+        UnknownOutcome: The store does not report whether the version was written.
+        ExecutionError: The version cannot be written.
     """
     from deltalake import CommitProperties, Transaction
     from deltalake._internal import RemoveAction
@@ -62,7 +62,7 @@ def commit(
     from deltalake.transaction import AddAction
 
     place = table.place
-    # a compaction takes files away, and changes no rows
+    # a compaction removes files but changes no rows
     changes_rows = manifest is not None or not gone or moved is not None
     now_ms = int(time.time() * 1000)
     partitions = table.partitions
@@ -96,7 +96,7 @@ def commit(
         transactions += [Transaction(f"{TIER}{t.width_us}", t.until_us) for t in moved.tiers]
         if moved.since_us is not None:
             transactions.append(Transaction(SINCE, moved.since_us))
-    # whose version it is can be asked afterwards, where no answer came
+    # the token identifies the writer if the store never answers
     token = uuid.uuid4().hex
     properties = CommitProperties(
         max_commit_retries=0,
@@ -112,22 +112,22 @@ def commit(
             commit_properties=properties,
         )
     except (DeltaError, OSError) as error:
-        # what comes after the commit, such as a checkpoint of the log, may have failed
-        found = _next_version(table, error)
-        if found is None or token not in found:
+        # a step after the commit, such as a checkpoint of the log, may have failed
+        entry = _next_version(table, error)
+        if entry is None or token not in entry:
             if number is not None:
                 remove_manifest(place, number)
-            if found is not None:
+            if entry is not None:
                 raise ChangedMeanwhile from error
             raise broken(table.name, place, error) from error
     return table.version + 1
 
 
 def _next_version(table: StoredSlices, failed: Exception) -> str | None:
-    """What the log says of the version after a table's; None: there is none.
+    """Return the log entry of the version after the table's, or None if it does not exist.
 
     Raises:
-        UnknownOutcome: the store does not say.
+        UnknownOutcome: The store does not answer.
     """
     path = f"{table.path}/_delta_log/{table.version + 1:020}.json"
     files = table.place.files

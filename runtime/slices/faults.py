@@ -1,4 +1,4 @@
-"""What goes wrong with tables of slices, in one line."""
+"""Errors of slice tables, each in one line."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from runtime.errors import ExecutionError, SetupError
 
 
 class UnknownOutcome(ExecutionError):
-    """Nobody can say whether a version was written: its files stay, and count if it was."""
+    """Unknown whether a version was written: its files stay, and count if it was."""
 
 
 def broken(name: str, place: TablePlace, error: Exception) -> ExecutionError:
-    """The error for a table that a library cannot read or write, in one line."""
+    """Return a one-line error for a table that the library cannot read or write."""
     error = place.explained(error)
-    said = " ".join(str(error).split()) or type(error).__name__
+    reason = " ".join(str(error).split()) or type(error).__name__
     if place.store is not None and isinstance(error, OSError) and error.strerror:
-        said = error.strerror
+        reason = error.strerror
     path = place.path
     return ExecutionError(
-        f"materialized table `{name}` at {path}: {said}" if name else f"{path}: {said}",
+        f"materialized table `{name}` at {path}: {reason}" if name else f"{path}: {reason}",
         subjects=(name,) if name else (),
     )
 
 
 @contextmanager
 def package(name: str) -> Iterator[None]:
-    """A block that imports the package, with an error that says how it is installed.
+    """Turn a failed import of the package in this block into an error with install instructions.
 
     Raises:
-        SetupError: it is not there.
+        SetupError: The package is not installed.
     """
     try:
         yield

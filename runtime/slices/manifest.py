@@ -1,6 +1,7 @@
-"""Manifests: which files of the base table are in a version of the slices.
+"""Manifests: the base files that a version of the slices was built from.
 
-Each is a file of its own, under a number that is drawn, and never changes; a version names one.
+Each manifest is an immutable file with a random number in its name. A version refers to one
+manifest.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ _SCHEMA = pa.schema(
 
 
 def read_manifest(place: TablePlace, name: str, number: int) -> tuple[BaseFile, ...]:
-    """The files that a manifest names.
+    """Return the files listed in a manifest.
 
     Args:
-        place: the table of slices.
-        name: what it is called.
-        number: the manifest's.
+        place: Directory of the slice table.
+        name: Table name.
+        number: Manifest number.
 
     Raises:
-        ExecutionError: it cannot be read.
+        ExecutionError: The manifest cannot be read.
     """
     path = manifest_path(place, number)
     try:
@@ -59,10 +60,10 @@ def read_manifest(place: TablePlace, name: str, number: int) -> tuple[BaseFile, 
 
 
 def write_manifest(place: TablePlace, name: str, files: Sequence[BaseFile]) -> int:
-    """A new manifest, and its number.
+    """Write a new manifest and return its number.
 
     Raises:
-        ExecutionError: it cannot be written.
+        ExecutionError: The manifest cannot be written.
     """
     number = secrets.randbits(62)
     path = manifest_path(place, number)
@@ -84,7 +85,7 @@ def write_manifest(place: TablePlace, name: str, files: Sequence[BaseFile]) -> i
 
 
 def remove_manifest(place: TablePlace, number: int) -> None:
-    """Remove a manifest that no version names; what cannot be is in nobody's way."""
+    """Remove a manifest that no version refers to. Failures are ignored: an orphan does no harm."""
     path = manifest_path(place, number)
     with suppress(OSError):
         if place.store is None:
@@ -94,26 +95,26 @@ def remove_manifest(place: TablePlace, number: int) -> None:
 
 
 def remove_old_manifests(place: TablePlace, current: int | None, before_s: float) -> None:
-    """Remove manifests but one.
+    """Remove all old manifests except the current one.
 
     Args:
-        place: the table of slices.
-        current: the one that stays.
-        before_s: those that were written since then stay too, seconds of 1970.
+        place: Directory of the slice table.
+        current: Number of the manifest to keep.
+        before_s: Manifests written at or after this time, in seconds since 1970, are kept.
     """
     directory = f"{place.path}/{_MANIFESTS}"
-    kept = None if current is None else manifest_path(place, current)
+    current_path = None if current is None else manifest_path(place, current)
     with suppress(OSError):
         if place.store is not None:
             for uri, written_s in files_below(place.store, directory):
-                if uri != kept and written_s < before_s:
+                if uri != current_path and written_s < before_s:
                     remove_file(place.store, uri)
             return
         for entry in os.scandir(directory):
-            if entry.path != kept and entry.stat().st_mtime < before_s:
+            if entry.path != current_path and entry.stat().st_mtime < before_s:
                 os.remove(entry.path)
 
 
 def manifest_path(place: TablePlace, number: int) -> str:
-    """Where the manifest of a number is."""
+    """Return the path of a manifest."""
     return f"{place.path}/{_MANIFESTS}/manifest-{number}.parquet"

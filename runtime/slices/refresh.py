@@ -1,4 +1,4 @@
-"""Bringing a table of slices up to what the files of its base table are now, and compacting it."""
+"""Refresh a slice table from the current files of its base table, and compact it."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ from runtime.slices.tiers import due, is_touched, widened
 from runtime.spec.scan import DEFAULT_BUFFER_BYTES, PartitionValue
 from runtime.spec.slices import LocalForm, Reached
 
-# So often a commit is tried again after somebody else was quicker
+# Maximum number of commit attempts when other writers commit first
 MOST_ATTEMPTS = 20
-# Of so many data files of about the same size one is made
+# Number of similar-sized data files that are compacted into one
 _FILES_PER_LEVEL = 8
-# Files that are as large stay as they are
+# Files of at least this size are not compacted
 _LARGE_BYTES = 128 << 20
 
 
 @dataclass(frozen=True)
 class PlannedRows:
-    """The definition of a materialized table, planned over the files that are there now.
+    """Definition of a materialized table, planned over the current base files.
 
     Attributes:
-        form: what its slices would be.
-        rows: the local stage over all files.
+        form: Form of the slices that the definition yields.
+        rows: Local stage over all files.
     """
 
     form: LocalForm
@@ -60,15 +60,15 @@ class PlannedRows:
 
 @dataclass(frozen=True)
 class Refreshed:
-    """What a refresh has done.
+    """Result of a refresh.
 
     Attributes:
-        version: the version that the table now has.
-        n_added: files that were read for the first time.
-        n_changed: files that are in anew, since they changed.
-        n_gone: files that are no longer in.
-        n_read: rows of base files that were read.
-        n_written: partials that were written.
+        version: Version of the table after the refresh.
+        n_added: Number of files read for the first time.
+        n_changed: Number of changed files that were read again.
+        n_gone: Number of files whose rows were removed.
+        n_read: Number of rows read from base files.
+        n_written: Number of partials written.
     """
 
     version: int
@@ -87,24 +87,24 @@ def refresh(
     jobs_run: JobsRun = nullcontext,
     buffer_bytes: int = DEFAULT_BUFFER_BYTES,
 ) -> Refreshed:
-    """Take in the files that are new; of those that changed or are gone, compute slices anew.
+    """Add the rows of new files, and recompute slices of files that changed or no longer exist.
 
-    Every file counts once, however many refreshes run at once and wherever one is killed: slices
-    and the list of the files in them become visible together, see `runtime.slices.store`. Where
-    another refresh was quicker, this one goes on from there.
+    Every file counts exactly once, with concurrent refreshes and after a crash, because slices and
+    the list of their files become visible together (see `runtime.slices.store`). If another refresh
+    commits first, this one is planned again on the new version.
 
     Args:
-        spark: the session.
-        place: the directory of the table.
-        name: what it is called.
-        plan: plans its definition over the files that are there; called for each attempt.
-        jobs_run: a block in which jobs of Spark's run.
-        buffer_bytes: how much a task may hold of partials before it sends them.
+        spark: Spark session.
+        place: Directory of the table.
+        name: Table name.
+        plan: Plans the definition over the current files. Called for each attempt.
+        jobs_run: Context manager in which Spark jobs run.
+        buffer_bytes: Maximum bytes of partials that a task buffers before it sends them.
 
     Raises:
-        CatalogError: the definition has another meaning by now, as the base table's columns or
-            settings are others.
-        ExecutionError: a file cannot be read or written.
+        CatalogError: The definition now means something else because columns of the base table or
+            settings changed.
+        ExecutionError: A file cannot be read or written.
     """
     done: tuple[Changes, Built, Reached] | None = None
     try:
@@ -117,20 +117,20 @@ def refresh(
             todo = changes(listed, table.manifest, partial(_widened, table))
             if todo.is_nothing:
                 return Refreshed(table.version)
-            gone = [f for f in table.files if overlaps(todo.intervals, f.first_us, f.last_us)]
-            # after a commit of somebody else that has nothing to do with these files
+            replaced = [f for f in table.files if overlaps(todo.intervals, f.first_us, f.last_us)]
+            # the files are still valid after a commit that does not concern them
             if done is not None and (
                 todo.intervals or done[0].added != todo.added or done[2] != table.reached
             ):
                 remove_files(place.path, done[1].mark, place.store)
                 done = None
             if done is None:
-                built = _built(spark, table, planned.rows, todo, gone, buffer_bytes, jobs_run)
+                built = _built(spark, table, planned.rows, todo, replaced, buffer_bytes, jobs_run)
                 done = todo, built, table.reached
             built = done[1]
             manifest = (*todo.kept, *with_ranges(todo.added, dict(built.ranges)))
             try:
-                version = commit(table, built.mark, built.files, gone, manifest)
+                version = commit(table, built.mark, built.files, replaced, manifest)
             except ChangedMeanwhile:
                 continue
             except UnknownOutcome:
@@ -162,12 +162,12 @@ def compact(
     name: str,
     jobs_run: JobsRun = nullcontext,
 ) -> int:
-    """Merge small data files of about the same size where there are many; how many became fewer.
+    """Merge small data files of similar size and return the number of files merged.
 
-    A refresh that runs at the same time goes first: then nothing is done, and the next time it is.
+    If a refresh commits at the same time, nothing is done until the next call.
 
     Raises:
-        ExecutionError: a file cannot be read or written.
+        ExecutionError: A file cannot be read or written.
     """
     table = open_slices(place, name)
     few = small_files(table.files)
@@ -192,36 +192,36 @@ def settle(
     name: str,
     jobs_run: JobsRun = nullcontext,
 ) -> int:
-    """Merge old slices to wider ones and drop the oldest, as the table's rules say; files written.
+    """Merge old slices into wider ones, drop expired ones, and return the number of files written.
 
-    All at once, as one version. Somebody who works on the table at the same time goes first: then
-    nothing is done, and the next time it is.
+    All changes become visible as one version. If another writer commits first, nothing is done
+    until the next call.
 
     Args:
-        spark: the session.
-        place: the directory of the table.
-        name: what it is called.
-        jobs_run: a block in which jobs of Spark's run.
+        spark: Spark session.
+        place: Directory of the table.
+        name: Table name.
+        jobs_run: Context manager in which Spark jobs run.
 
     Raises:
-        ExecutionError: a file cannot be read or written, or a sum overflows its type.
+        ExecutionError: A file cannot be read or written, or a sum overflows its type.
     """
     table = open_slices(place, name)
     if not table.rules or not table.files:
         return 0
     newest_us = max(file.last_us for file in table.files)
-    wanted = due(table.rules, table.form.grid, table.reached, table.files[0].first_us, newest_us)
-    if wanted == table.reached:
+    target = due(table.rules, table.form.grid, table.reached, table.files[0].first_us, newest_us)
+    if target == table.reached:
         return 0
-    touched = [f for f in table.files if is_touched(f.first_us, f.last_us, table.reached, wanted)]
-    since_us = wanted.since_us
+    touched = [f for f in table.files if is_touched(f.first_us, f.last_us, table.reached, target)]
+    since_us = target.since_us
     rest = [file for file in touched if since_us is None or file.last_us > since_us]
     mark = uuid.uuid4().hex
     with _removed_on_error(place, mark):
-        inputs = Inputs(kept=rest, reached=wanted)
+        inputs = Inputs(kept=rest, reached=target)
         built = build(spark, table, inputs, mark, DEFAULT_BUFFER_BYTES, jobs_run)
         try:
-            commit(table, mark, built.files, touched, None, moved=wanted)
+            commit(table, mark, built.files, touched, None, moved=target)
         except ChangedMeanwhile:
             remove_files(place.path, mark, place.store)
             return 0
@@ -233,10 +233,10 @@ def _widened(table: StoredSlices, intervals: Intervals) -> Intervals:
 
 
 def small_files(files: Iterable[SliceFile]) -> list[SliceFile]:
-    """The data files that are to be merged: of a partition all up to a size that many have.
+    """Return the data files to compact: per partition, all files up to a size that many files have.
 
-    Sizes count by powers of `_FILES_PER_LEVEL`, so that a partial is written again as often as
-    the table has such powers, and not with each refresh.
+    Size levels are powers of `_FILES_PER_LEVEL`, so a partial is rewritten once per level and not
+    with each refresh.
     """
     small = [file for file in files if file.n_bytes < _LARGE_BYTES]
     levels = Counter((file.partition, _level(file)) for file in small)
@@ -248,20 +248,20 @@ def small_files(files: Iterable[SliceFile]) -> list[SliceFile]:
 
 
 def check_form(table: StoredSlices, form: LocalForm) -> None:
-    """Check that a definition still means the slices that are kept.
+    """Check that a definition still matches the stored slices.
 
     Raises:
-        CatalogError: it does not.
+        CatalogError: It does not match.
     """
     if form == table.form:
         return
-    kept = table.form
+    stored = table.form
     why = "it keeps something else"
-    if form.time_zone != kept.time_zone:
-        zones = (form.time_zone or "any", kept.time_zone or "any")
+    if form.time_zone != stored.time_zone:
+        zones = (form.time_zone or "any", stored.time_zone or "any")
         why = "the session's time zone is {}, that of the slices {}".format(*zones)
-    elif _types(form) != _types(kept):
-        why = f"the columns of `{kept.base}` are others"
+    elif _types(form) != _types(stored):
+        why = f"the columns of `{stored.base}` are others"
     raise CatalogError(
         f"the slices of materialized table `{table.name}` go no longer with its definition: {why}",
         subjects=(table.name,),

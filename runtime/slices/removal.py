@@ -1,9 +1,9 @@
-"""A table of slices is removed: on this machine at once, in an object store file by file.
+"""Remove a slice table: at once on a local disk, file by file in an object store.
 
-    m/_sqlwin/dropped           is there from the begin of a removal to its end
+    m/_sqlwin/dropped           exists from the start of a removal to its end
 
-The log goes first, so that nobody opens the table any more; whoever makes a table where a removal
-was killed ends it.
+The log is removed first so that the table can no longer be opened. Creating a table where a removal
+was interrupted completes that removal first.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _DROPPED = "_sqlwin/dropped"
 
 
 def remove_slices(place: TablePlace) -> None:
-    """Remove a table of slices with all that is in its directory; nothing, if it is not there.
+    """Remove the directory of a slice table. Does nothing if it does not exist.
 
     Raises:
-        ExecutionError: the store does not remove a file; once more goes on from there.
+        ExecutionError: The store failed to remove a file. Another call continues the removal.
     """
     if place.store is not None:
         _remove_stored(place.store, place.path)
@@ -38,10 +38,10 @@ def remove_slices(place: TablePlace) -> None:
 
 
 def is_half_removed(place: TablePlace) -> bool:
-    """Whether somebody has begun to remove what is there, and did not end it.
+    """Whether a removal at this place was started and not completed.
 
     Raises:
-        OSError: the store does not say.
+        OSError: The store does not answer.
     """
     return place.store is not None and place.files.exists(f"{place.path}/{_DROPPED}")
 
@@ -49,13 +49,13 @@ def is_half_removed(place: TablePlace) -> bool:
 def _remove_stored(store: Store, path: str) -> None:
     mark = f"{path}/{_DROPPED}"
     try:
-        found = [uri for uri, _ in files_below(store, path)]
-        if not found:
+        uris = [uri for uri, _ in files_below(store, path)]
+        if not uris:
             return
         create_file(store, mark).close()
-        in_log = [uri for uri in found if uri.startswith(f"{path}/_delta_log/")]
-        rest = set(found).difference(in_log, (mark,))
-        # the newest version first: whoever opens the table meanwhile sees one that was there
+        in_log = [uri for uri in uris if uri.startswith(f"{path}/_delta_log/")]
+        rest = set(uris).difference(in_log, (mark,))
+        # newest version first: a concurrent reader still sees a consistent older version
         for uri in [*reversed(in_log), *sorted(rest), mark]:
             remove_file(store, uri)
     except OSError as error:

@@ -1,14 +1,14 @@
-"""A table of slices on disk: a Delta table, its definition, and the files of rows that are in it.
+"""Slice table on disk: a Delta table, its definition, and the manifests of its base files.
 
     m/_delta_log/               versions; the definition is among the table's properties
     m/part-<mark>-<id>.parquet  partials by slice, then key
     m/_sqlwin/manifest-<n>.parquet   the files of the base table that are in a version
 
-Partials and the manifest of the files that they are of become visible at once: a version names its
-manifest by number, as the version of the transaction identifier `sqlwin.manifest`, and manifests
-never change. Each commit is of the version right after the one that it was planned on, or fails:
-two that work at once never count a file twice. What is written and not named by a version counts
-for nobody, and is removed when it is a week old.
+Partials and the manifest of their base files become visible together: a version stores the
+manifest's number as the version of the transaction identifier `sqlwin.manifest`, and manifests
+never change. A commit succeeds only directly after the version it was planned on, so two concurrent
+writers never count a file twice. Files that no version refers to have no effect and are removed
+after a week.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ from runtime.spec.slices import SLICE_END, LocalForm, Reached, Tier, form_from_j
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-# The format of what is kept, not that of the Delta table
+# Format version of the stored slices, independent of the Delta format
 _VERSION = "2"
 NO_RULES = TierRules()
 _FORMAT, _DEFINITION, _FORM = "sqlwin.format", "sqlwin.definition", "sqlwin.form"
 _SUSPENDED, _RULES = "sqlwin.suspended", "sqlwin.rules"
 MANIFEST = "sqlwin.manifest"
-# How far old slices are merged and dropped: the times, as versions of transaction identifiers
+# Transaction identifiers whose versions store how far old slices are merged and dropped
 TIER, SINCE = "sqlwin.tier.", "sqlwin.since"
-# What no version names is removed when it is so old: whoever writes longer than that is no more
+# Age at which unreferenced files are removed; longer than any write takes
 RETENTION_HOURS = 168
 
 
@@ -64,12 +64,12 @@ class SliceFile:
     """A data file of a version.
 
     Attributes:
-        path: relative to the table's directory.
-        n_bytes: its size.
-        n_rows: its partials.
-        first_us: the end of its first slice.
-        last_us: the end of its last one.
-        partition: the values of the partition columns.
+        path: Path relative to the table's directory.
+        n_bytes: File size in bytes.
+        n_rows: Number of partials.
+        first_us: End of its first slice.
+        last_us: End of its last slice.
+        partition: Values of the partition columns.
     """
 
     path: str
@@ -82,15 +82,15 @@ class SliceFile:
 
 @dataclass(frozen=True)
 class StoredSlices:
-    """A table of slices, opened at a version.
+    """Slice table opened at a version.
 
     Attributes:
-        place: where its directory is.
-        delta: the Delta table.
-        name: what the materialized table is called.
-        definition: what CREATE said.
-        form: what the slices are.
-        rules: what becomes of old slices.
+        place: Directory of the table.
+        delta: Delta table.
+        name: Name of the materialized table.
+        definition: Definition from CREATE MATERIALIZED TABLE.
+        form: Form of the slices.
+        rules: Rules for merging and dropping old slices.
     """
 
     place: TablePlace
@@ -102,46 +102,46 @@ class StoredSlices:
 
     @property
     def path(self) -> str:
-        """Its directory, on this machine or a URI."""
+        """Local directory or URI of the table."""
         return self.place.path
 
     @cached_property
     def reached(self) -> Reached:
-        """What has become of old slices in this version."""
-        found = [
+        """How far old slices are merged and dropped in this version."""
+        ends = [
             (width_us, self.delta.transaction_version(f"{TIER}{width_us}"))
             for width_us, _ in self.rules.widths
         ]
-        tiers = tuple(Tier(width, until) for width, until in found if until is not None)
+        tiers = tuple(Tier(width, until) for width, until in ends if until is not None)
         since_us = self.delta.transaction_version(SINCE) if self.rules else None
         return Reached(tiers, since_us)
 
     @property
     def version(self) -> int:
-        """The version that was opened."""
+        """Opened version."""
         return int(self.delta.version())
 
     def last_batch(self, stream: str) -> int:
-        """The number of the last micro-batch of a stream whose rows are in it; -1: of none."""
+        """Return the number of the stream's last committed micro-batch, or -1."""
         number = self.delta.transaction_version(stream)
         return -1 if number is None else number
 
     @property
     def is_suspended(self) -> bool:
-        """Whether schedulers pass over it."""
+        """Whether schedulers skip the table."""
         return self.delta.metadata().configuration.get(_SUSPENDED) == "true"
 
     @property
     def partitions(self) -> tuple[str, ...]:
-        """The partition columns."""
+        """Partition columns."""
         return tuple(self.delta.metadata().partition_columns)
 
     @cached_property
     def manifest(self) -> tuple[BaseFile, ...]:
-        """The files of the base table whose rows are in this version.
+        """Base files whose rows are in this version.
 
         Raises:
-            ExecutionError: it cannot be read.
+            ExecutionError: The manifest cannot be read.
         """
         number = self.delta.transaction_version(MANIFEST)
         if number is None:
@@ -150,7 +150,7 @@ class StoredSlices:
 
     @cached_property
     def files(self) -> tuple[SliceFile, ...]:
-        """The data files of this version, by their first slice."""
+        """Data files of this version, ordered by first slice."""
         actions = add_actions(self.delta)
         if actions.num_rows == 0:
             return ()
@@ -163,7 +163,7 @@ class StoredSlices:
             struct = actions["partition"].combine_chunks()
             columns = (plain_values(pc.struct_field(struct, name)) for name in self.partitions)
             values = list(zip(*columns, strict=True))
-        found = zip(
+        fields = zip(
             map(unquote, actions["path"].to_pylist()),
             actions["size_bytes"].to_pylist(),
             actions["num_records"].to_pylist(),
@@ -173,12 +173,12 @@ class StoredSlices:
             strict=True,
         )
         return tuple(
-            sorted((SliceFile(*each) for each in found), key=lambda f: (f.first_us, f.path))
+            sorted((SliceFile(*row) for row in fields), key=lambda f: (f.first_us, f.path))
         )
 
 
 def stored_schema(form: LocalForm) -> StructType:
-    """The columns of the table of slices, as Spark has them."""
+    """Return the columns of a slice table as a Spark schema."""
     types = {key.name: key.type for key in form.keys} | {SLICE_END: "bigint"}
     for partial in form.partials:
         types |= zip(partial.into.columns, partial.types, strict=True)
@@ -187,19 +187,19 @@ def stored_schema(form: LocalForm) -> StructType:
 
 
 def is_table(place: TablePlace, name: str = "") -> bool:
-    """Whether a Delta table is at a place.
+    """Whether a Delta table exists at a place.
 
     Args:
-        place: the place.
-        name: what errors call it.
+        place: Directory to check.
+        name: Table name for error messages.
 
     Raises:
-        ExecutionError: a store does not say.
+        ExecutionError: The store does not answer.
     """
     log = f"{place.path}/_delta_log"
     try:
         if place.store is not None:
-            # an empty directory may stay where files were
+            # the directory may remain, empty, after its files are removed
             return any(place.files.files_below(log))
         return place.files.is_directory(log)
     except OSError as error:
@@ -214,20 +214,20 @@ def create_slices(
     partitions: Sequence[str] = (),
     rules: TierRules = NO_RULES,
 ) -> None:
-    """Make a table without slices: table and definition are there at once, as version 0.
+    """Create an empty slice table. Table and definition become visible together, as version 0.
 
     Args:
-        where: its directory.
-        name: what it is called.
-        definition: what CREATE said.
-        form: what the slices are.
-        partitions: the partition columns.
-        rules: what becomes of old slices.
+        where: Directory of the table.
+        name: Table name.
+        definition: Definition from CREATE MATERIALIZED TABLE.
+        form: Form of the slices.
+        partitions: Partition columns.
+        rules: Rules for merging and dropping old slices.
 
     Raises:
-        CatalogError: something is there, or a column has a type that Delta does not have.
-        ExecutionError: it cannot be written.
-        SetupError: the package is missing.
+        CatalogError: The place is taken, or Delta does not support the type of a column.
+        ExecutionError: The table cannot be written.
+        SetupError: The package deltalake is not installed.
     """
     with package(name):
         from deltalake import DeltaTable, Schema
@@ -274,7 +274,7 @@ def _placed(where: TablePlace | str) -> TablePlace:
 
 
 def _is_taken(place: TablePlace, name: str) -> bool:
-    """Whether anything is at a place, but the rest of a table that is being removed."""
+    """Whether a place holds anything except the rest of an interrupted removal."""
     if place.store is None:
         path = place.path
         return os.path.exists(path) and (not os.path.isdir(path) or bool(os.listdir(path)))
@@ -289,17 +289,17 @@ def _is_taken(place: TablePlace, name: str) -> bool:
 def open_slices(
     where: TablePlace | str, name: str = "", version: int | None = None
 ) -> StoredSlices:
-    """The table at a place.
+    """Open the slice table at a place.
 
     Args:
-        where: its directory.
-        name: what errors call it.
-        version: which one; None: the newest.
+        where: Directory of the table.
+        name: Table name for error messages.
+        version: Version to open. None for the newest.
 
     Raises:
-        CatalogError: there is none, something else is there, or a newer sqlwin has made it.
-        ExecutionError: it cannot be read, or the version is gone.
-        SetupError: the package is missing.
+        CatalogError: There is no table, the place holds something else, or a newer sqlwin wrote it.
+        ExecutionError: The table cannot be read, or the version no longer exists.
+        SetupError: The package deltalake is not installed.
     """
     with package(name or _placed(where).path):
         from deltalake import DeltaTable
@@ -307,7 +307,7 @@ def open_slices(
     called = f"materialized table `{name}`" if name else "materialized table"
     place = _placed(where)
     path, options = place.path, place.delta_options
-    # of a store, to ask first would take as long as to open it
+    # in an object store the check would cost as much as opening the table
     if place.store is None and not is_table(place, name):
         raise _not_there(place, called, name)
     try:
@@ -317,7 +317,7 @@ def open_slices(
             raise broken(name, place, error) from error
         raise _not_there(place, called, name) from error
     except DeltaError as error:
-        # a store that fails says nothing of versions
+        # a store failure does not mean that the version is missing
         if version is not None and place.explained(error) is error:
             raise ExecutionError(
                 f"{called}: version {version} of {path} is gone", subjects=(name,)
@@ -326,14 +326,14 @@ def open_slices(
     except OSError as error:
         raise broken(name, place, error) from error
     metadata = delta.metadata()
-    found = metadata.configuration
-    if _FORM not in found or _DEFINITION not in found:
+    properties = metadata.configuration
+    if _FORM not in properties or _DEFINITION not in properties:
         raise CatalogError(
             f"{called}: the Delta table at {path} is no materialized table",
             subjects=(f"'{path}'", name) if name else (f"'{path}'",),
             hint="read it with CREATE TABLE ... WITH ('connector' = 'delta', 'path' = ...)",
         )
-    format_ = found.get(_FORMAT, "")
+    format_ = properties.get(_FORMAT, "")
     if format_ != _VERSION:
         raise CatalogError(
             f"{called}: {path} has format {format_ or '?'}, and this sqlwin reads format "
@@ -342,19 +342,19 @@ def open_slices(
             hint="read it with the sqlwin that wrote it, or make the table anew",
         )
     try:
-        form = form_from_json(json.loads(found[_FORM]))
-        definition = json.loads(found[_DEFINITION])
-        rules = _rules_from(json.loads(found.get(_RULES, "{}")))
+        form = form_from_json(json.loads(properties[_FORM]))
+        definition = json.loads(properties[_DEFINITION])
+        rules = _rules_from(json.loads(properties.get(_RULES, "{}")))
     except (KeyError, TypeError, ValueError) as error:
         raise broken(name, place, error) from error
     return StoredSlices(place, delta, metadata.name or name, definition, form, rules)
 
 
 def _not_there(place: TablePlace, called: str, name: str) -> CatalogError:
-    """The error for a place without a table.
+    """Return the error for a place without a slice table.
 
     Raises:
-        ExecutionError: a store does not say what is there.
+        ExecutionError: The store does not answer.
     """
     path = place.path
     try:
@@ -369,10 +369,10 @@ def _not_there(place: TablePlace, called: str, name: str) -> CatalogError:
 
 
 def set_suspended(table: StoredSlices, is_suspended: bool) -> None:
-    """Say whether schedulers pass over a table.
+    """Set whether schedulers skip the table.
 
     Raises:
-        ExecutionError: it cannot be written.
+        ExecutionError: The property cannot be written.
     """
     from deltalake.exceptions import DeltaError
 
@@ -385,10 +385,10 @@ def set_suspended(table: StoredSlices, is_suspended: bool) -> None:
 
 
 def remove_leftovers(table: StoredSlices) -> None:
-    """Remove files that no version of the last week has, and manifests that are as old."""
+    """Remove week-old files that no recent version refers to, and week-old manifests."""
     from deltalake.exceptions import DeltaError
 
-    # what cannot be removed is in nobody's way
+    # leftovers that cannot be removed do no harm
     with suppress(DeltaError, OSError):
         table.delta.vacuum(retention_hours=RETENTION_HOURS, dry_run=False, full=True)
     current = table.delta.transaction_version(MANIFEST)

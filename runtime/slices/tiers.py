@@ -1,7 +1,7 @@
-"""Old slices as wide ones, and the oldest as none: which are due, and what that makes of partials.
+"""Tiers: merge old slices into wider ones and drop the oldest.
 
-Times are ends of slices, int64 microseconds on the wall clock of the windows. Ages count from the
-newest slice that is kept, not from a clock: a table that nothing is added to stays as it is.
+Times are slice ends in int64 microseconds on the wall clock of the windows. Ages count from the
+newest stored slice and not from a clock, so a table without new rows does not change.
 """
 
 from __future__ import annotations
@@ -18,40 +18,40 @@ from runtime.slices.changes import Intervals, united
 from runtime.spec.slices import SLICE_END, Reached, SliceGrid, Tier
 from runtime.spec.windows import Tumble
 
-# Slices are merged, or dropped, when this part of their age has gathered: files are not written
-# again for each slice that becomes old
+# Divisor of a tier's age: slices are merged or dropped once that fraction of the age has
+# accumulated, so that files are not rewritten for every slice that expires
 _GATHERED = 8
 
 
 @dataclass(frozen=True)
 class TierRules:
-    """What CREATE says of old slices.
+    """Rules for old slices from CREATE MATERIALIZED TABLE.
 
     Attributes:
-        widths: width and age of each tier but the finest, microseconds: slices that are older
-            than the age are at least as wide; both ascend.
-        retention_us: slices that are older are dropped; None: none are.
+        widths: Width and age of each tier except the finest, in microseconds, both ascending.
+            Slices older than the age are at least as wide.
+        retention_us: Age after which slices are dropped. None to keep all.
     """
 
     widths: tuple[tuple[int, int], ...] = ()
     retention_us: int | None = None
 
     def __bool__(self) -> bool:
-        """Whether anything becomes of old slices."""
+        """Whether there is any rule."""
         return bool(self.widths) or self.retention_us is not None
 
 
 def due(
     rules: TierRules, grid: SliceGrid, reached: Reached, first_us: int, newest_us: int
 ) -> Reached:
-    """How far old slices are to be merged and dropped.
+    """Return how far old slices should be merged and dropped now.
 
     Args:
-        rules: what is wanted.
-        grid: the finest slices.
-        reached: how far they are.
-        first_us: the end of the oldest slice that is kept.
-        newest_us: the end of the newest one, which ages count from.
+        rules: Rules of the table.
+        grid: Finest slices.
+        reached: How far slices are merged and dropped already.
+        first_us: End of the oldest stored slice.
+        newest_us: End of the newest stored slice, from which ages count.
     """
     offset_us = grid.offset_us if isinstance(grid, Tumble) else 0
     widest_us = max((width for width, _ in rules.widths), default=1)
@@ -65,8 +65,8 @@ def due(
         step_us = max(width_us, age_us // _GATHERED)
         return until_us if until_us - from_us >= step_us else from_us
 
-    known = {tier.width_us: tier.until_us for tier in reached.tiers}
-    ends = [(width, moved(known.get(width), width, age)) for width, age in rules.widths]
+    done_us = {tier.width_us: tier.until_us for tier in reached.tiers}
+    ends = [(width, moved(done_us.get(width), width, age)) for width, age in rules.widths]
     tiers = tuple(Tier(width, until) for width, until in ends if until is not None)
     since_us = reached.since_us
     if rules.retention_us is not None:
@@ -75,12 +75,12 @@ def due(
 
 
 def is_touched(first_us: int, last_us: int, before: Reached, after: Reached) -> bool:
-    """Whether slices between two ends become others."""
+    """Whether any slice between two ends is merged or dropped between two states."""
     if after.since_us is not None and first_us <= after.since_us:
         return True
-    known = {tier.width_us: tier.until_us for tier in before.tiers}
+    until_us = {tier.width_us: tier.until_us for tier in before.tiers}
     for tier in after.tiers:
-        done_us = known.get(tier.width_us)
+        done_us = until_us.get(tier.width_us)
         if tier.until_us != done_us and first_us <= tier.until_us:
             if done_us is None or last_us > done_us:
                 return True
@@ -88,7 +88,7 @@ def is_touched(first_us: int, last_us: int, before: Reached, after: Reached) -> 
 
 
 def in_tiers(table: pa.Table, grid: SliceGrid, reached: Reached) -> pa.Table:
-    """Partials with the ends of the slices that theirs are merged to; without those dropped."""
+    """Return partials with the ends of their merged slices, without dropped slices."""
     if not reached or table.num_rows == 0:
         return table
     ends = int64_values(one_chunk(table.column(SLICE_END)))
@@ -101,10 +101,10 @@ def in_tiers(table: pa.Table, grid: SliceGrid, reached: Reached) -> pa.Table:
 
 
 def widened(intervals: Intervals, grid: SliceGrid, reached: Reached) -> Intervals:
-    """Intervals of fine slices, made of whole slices as they are kept; without those dropped."""
+    """Extend intervals of fine slices to whole stored slices, without dropped slices."""
     if not reached or not intervals:
         return intervals
-    firsts, lasts = (np.array(each, np.int64) for each in zip(*intervals, strict=True))
+    firsts, lasts = (np.array(bounds, np.int64) for bounds in zip(*intervals, strict=True))
     if reached.tiers:
         assert isinstance(grid, Tumble)
         for tier in reached.tiers:
@@ -120,7 +120,7 @@ def widened(intervals: Intervals, grid: SliceGrid, reached: Reached) -> Interval
 
 
 def cuts_of(reached: Reached) -> tuple[int, ...]:
-    """Ends of slices behind which files begin anew, so that they are not touched again."""
+    """Return the slice ends after which new files start so that older files stay untouched."""
     return tuple(sorted(tier.until_us for tier in reached.tiers))
 
 
