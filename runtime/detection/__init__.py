@@ -1,1 +1,1 @@
-"""What files are, found from a sample of them, without Spark: format, dialect, columns, types."""
+"""Detect format, dialect, columns and types of files from a sample, without Spark."""

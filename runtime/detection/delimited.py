@@ -1,4 +1,4 @@
-"""Columns of delimited text: names from a header, types from the values of a sample."""
+"""Detect the columns of delimited text: names from a header, types from sampled values."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ from runtime.detection.values import (
 from runtime.errors import CatalogError, ExecutionError
 from runtime.spec.table import TableColumn
 
-# Between words that stand for NULL, in one option
+# Separator of NULL words within one option value
 BETWEEN_WORDS = "|"
 _FITTING = 0.9
 
 
 @dataclass(frozen=True)
 class Delimited:
-    """What delimited text is.
+    """Result of detecting delimited text.
 
     Attributes:
-        columns: with Spark's types.
-        options: of a table, beside those that were given.
-        notes: what the sample does not say.
-        fits: whether most lines have the same number of fields, and more than one.
+        columns: Columns with Spark types.
+        options: Detected table options, in addition to the declared ones.
+        notes: Notes about points that the sample leaves open.
+        fits: Whether most lines have the same number of fields, and more than one.
     """
 
     columns: tuple[TableColumn, ...]
@@ -54,17 +54,17 @@ class Delimited:
 
 
 def find_columns(samples: Sequence[Sample], given: Mapping[str, str]) -> Delimited:
-    """What some files of delimited text are.
+    """Detect the columns and options of files of delimited text.
 
     Args:
-        samples: of the files; the first one counts most.
-        given: what is declared, by Spark's names of options (`sep`, `quote`, `escape`, `header`,
+        samples: Samples of the files. The first one decides about dialect and header.
+        given: Declared options under Spark's names (`sep`, `quote`, `escape`, `header`,
             `nullValue`, `comment`), and `decimal`, `thousands`, `nulls`, `symbols`, `skip`,
             `below`, `repeats`.
 
     Raises:
-        ExecutionError: there is not one line.
-        CatalogError: headers or numbers of fields differ between files.
+        ExecutionError: All samples are empty.
+        CatalogError: Headers or numbers of fields differ between files.
     """
     first = next((sample for sample in samples if sample.text.strip()), None)
     if first is None:
@@ -82,13 +82,13 @@ def find_columns(samples: Sequence[Sample], given: Mapping[str, str]) -> Delimit
             hint="declare the columns in CREATE TABLE",
         )
     skip = _count(given.get("skip", "0"))
-    named = None if "skip" in given else named_delimiter(first.text)
-    if named is not None:
-        skip, delimiter = 1, delimiter or named
+    excel_delimiter = None if "skip" in given else named_delimiter(first.text)
+    if excel_delimiter is not None:
+        skip, delimiter = 1, delimiter or excel_delimiter
     text = without_head(first.text, LineRules(skip))
     quoting = (delimiter, given.get("quote"), given.get("escape"), given.get("comment"))
     dialect = find_dialect(text, *quoting)
-    head = _head(text, dialect, given, is_named=named is not None)
+    head = _head(text, dialect, given, is_named=excel_delimiter is not None)
     if head.skip:
         text = without_head(text, LineRules(head.skip))
         dialect = find_dialect(text, *quoting)
@@ -122,13 +122,13 @@ def find_columns(samples: Sequence[Sample], given: Mapping[str, str]) -> Delimit
     else:
         _check_widths([(sample, _width(rows)) for sample, rows in tables])
         header = []
-        rows = [row for _, found in tables for row in found if len(row) == width]
-    n_rows = sum(len(found) - is_headed for _, found in tables)
+        rows = [row for _, table in tables for row in table if len(row) == width]
+    n_rows = sum(len(table) - is_headed for _, table in tables)
     names = column_names(header, width)
-    # what a value is does not depend on how often it comes
+    # the type depends on the distinct values only
     fields = [list(dict.fromkeys(row[i] for row in rows)) for i in range(width)]
     kinds, habits_options, notes = _kinds(names, fields, given, tables[0][1], is_headed)
-    notes = [*_notes_on_head(head, given, is_named=named is not None), *notes]
+    notes = [*_notes_on_head(head, given, is_named=excel_delimiter is not None), *notes]
     options = {
         **_head_options(head, given),
         **_dialect_options(dialect, given, tables, rows, header),
@@ -138,9 +138,9 @@ def find_columns(samples: Sequence[Sample], given: Mapping[str, str]) -> Delimit
     if first.encoding and "encoding" not in given:
         options["encoding"] = first.encoding
         if first.encoding == "UTF-16":
-            options["multiLine"] = "true"  # Spark cuts files into lines by single bytes
+            options["multiLine"] = "true"  # Spark splits files into lines at single bytes
     if is_headed and names != [cell.strip() for cell in header]:
-        options["enforceSchema"] = "true"  # names are not those of the header
+        options["enforceSchema"] = "true"  # the header has other names
     if not rows:
         notes = [*notes, "there are no rows to take types from: all columns are STRING"]
     columns = tuple(
@@ -179,7 +179,7 @@ def _check_widths(widths: Sequence[tuple[Sample, int]]) -> None:
 
 
 def column_names(header: Sequence[str], width: int) -> list[str]:
-    """Names of columns, as Spark makes them of a header: each once, none empty."""
+    """Return column names as Spark derives them from a header: unique and not empty."""
     if not header:
         return [f"column{i}" for i in range(width)]
     cells = [cell.strip() for cell in header]
@@ -191,12 +191,12 @@ def column_names(header: Sequence[str], width: int) -> list[str]:
 
 
 def _count(text: str) -> int:
-    """A number of lines; 0 if it is none, which the check of options refuses."""
+    """Return a number of lines; 0 for other texts, which option validation rejects."""
     return int(text) if text.strip().isdecimal() else 0
 
 
 def _head(text: str, dialect: Dialect, given: Mapping[str, str], *, is_named: bool) -> Head:
-    """The head of a text, as far as it is not declared."""
+    """Detect those parts of a text's head that are not declared."""
     below = _count(given["below"]) if "below" in given else None
     if given.get("header", "true").lower() == "false":
         return Head()
@@ -235,13 +235,13 @@ def _notes_on_head(head: Head, given: Mapping[str, str], *, is_named: bool) -> l
 def column_types(
     names: Sequence[str], fields: Sequence[Sequence[str]], given: Mapping[str, str], prefix: str
 ) -> tuple[tuple[TableColumn, ...], dict[str, str], tuple[str, ...]]:
-    """The columns of texts that are no CSV, options that say how they are written, and notes.
+    """Return columns, notation options and notes for tables of texts other than CSV.
 
     Args:
-        names: of the columns.
-        fields: their distinct values.
-        given: declared options, see `find_columns`.
-        prefix: of the options: the format.
+        names: Column names.
+        fields: Distinct values of each column.
+        given: Declared options, see `find_columns`.
+        prefix: Prefix of the options: the format.
     """
     kinds, options, notes = _kinds(names, fields, given, (), True)
     columns = tuple(TableColumn(n, kind.type.upper()) for n, kind in zip(names, kinds, strict=True))
@@ -265,20 +265,20 @@ def _kinds(
     lines: Sequence[Sequence[str]],
     is_headed: bool,
 ) -> tuple[list[ValueKind], dict[str, str], list[str]]:
-    """What each column is, the options that say how it is written, and notes.
+    """Return the kind of each column, the options for its notation, and notes.
 
     Args:
-        names: of the columns.
-        fields: their distinct values.
-        given: declared options, see `find_columns`.
-        lines: the fields of the first file's lines, with the header.
-        is_headed: whether the first line is a header.
+        names: Column names.
+        fields: Distinct values of each column.
+        given: Declared options, see `find_columns`.
+        lines: Fields of the first file's lines, including the header.
+        is_headed: Whether the first line is a header.
     """
-    said = [word for word in given.get("nulls", "").split(BETWEEN_WORDS) if word]
-    said += [given["nullValue"]] if given.get("nullValue") else []
+    declared_nulls = [word for word in given.get("nulls", "").split(BETWEEN_WORDS) if word]
+    declared_nulls += [given["nullValue"]] if given.get("nullValue") else []
     symbols = [symbol for symbol in given.get("symbols", "").split(BETWEEN_WORDS) if symbol]
-    null_words = frozenset(said) if "nulls" in given else NULL_WORDS
-    full = [[v for v in values if v.strip() and v not in said] for values in fields]
+    null_words = frozenset(declared_nulls) if "nulls" in given else NULL_WORDS
+    full = [[v for v in values if v.strip() and v not in declared_nulls] for values in fields]
     full = [_numbers(values, symbols, null_words) for values in full]
     habits = habits_of(full)
     given_decimal = given.get("decimal")
@@ -296,16 +296,16 @@ def _kinds(
     for i, kind in enumerate(kinds):
         if kind.note:
             notes.append(kind.note)
-        # a file has one way of writing numbers; columns that have another one stay as they are
+        # a file has one number notation; columns in another one stay text
         differs = (kind.decimal or decimal) != decimal or (kind.group or group) != group
         is_plain = kind.type == "double" and not kind.decimal and decimal != "."
         if differs or is_plain:
             notes.append(f"`{names[i]}` is STRING: other columns write numbers another way")
             kinds[i] = ValueKind("string")
     words = sorted({word for kind in kinds for word in kind.null_words})
-    notes += _notes_on_misfits(names, kinds, [*said, *words], symbols, lines, is_headed)
+    notes += _notes_on_misfits(names, kinds, [*declared_nulls, *words], symbols, lines, is_headed)
     options: dict[str, str] = {}
-    if words and not said:
+    if words and not declared_nulls:
         key = "csv.null-literal" if len(words) == 1 else "csv.null-literals"
         options[key] = BETWEEN_WORDS.join(words)
     elif words and "nulls" not in given:
@@ -321,7 +321,7 @@ def _kinds(
 
 
 def _numbers(values: list[str], symbols: Sequence[str], null_words: frozenset[str]) -> list[str]:
-    """The values of a column without symbols, if they are numbers then."""
+    """Return the values without symbols if that makes all of them numbers."""
     if not symbols:
         return values
     bare = [v if v in null_words else without_symbols(v, symbols) for v in values]
@@ -336,7 +336,7 @@ def _notes_on_misfits(
     lines: Sequence[Sequence[str]],
     is_headed: bool,
 ) -> list[str]:
-    """Why columns stay text, with one value of an option that settles all of them."""
+    """Return why columns stay text, with a single option value that covers all of them."""
     first = lines[0] if lines else ()
     second = lines[1] if is_headed and len(lines) > 1 else ()
     every_symbol = [*symbols, *(s for kind in kinds for s in kind.symbols)]
@@ -377,10 +377,10 @@ def _words(words: Sequence[str]) -> str:
 
 
 def _agreed(decimals: Sequence[str], habits: Habits) -> str:
-    found = Counter(filter(None, decimals))
-    if not found:
+    counts = Counter(filter(None, decimals))
+    if not counts:
         return habits.decimal if habits.is_certain else "."
-    return found.most_common(1)[0][0]
+    return counts.most_common(1)[0][0]
 
 
 def _dialect_options(
@@ -400,7 +400,7 @@ def _dialect_options(
     if dialect.comment and "comment" not in given:
         options["csv.allow-comments"] = "true"
     if "multiLine" not in given and any(
-        "\n" in cell for _, found in tables for row in found for cell in row
+        "\n" in cell for _, table in tables for row in table for cell in row
     ):
         options["multiLine"] = "true"
     cells = [cell for row in (header, *rows) for cell in row]

@@ -1,4 +1,4 @@
-"""What the files at a path are: everything that CREATE TABLE would say of them."""
+"""Detect the table in the files at a path: everything that CREATE TABLE would declare."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from runtime.scan.metadata import spark_type
 from runtime.scan.paths import missing_path
 from runtime.spec.table import TableColumn, TableSpec
 
-# Options of text that are no matter of Spark's reader, by what detection calls them
+# Options of text that Spark's reader does not know, with their names in detection
 _OWN = {
     "csv.decimal-separator": "decimal",
     "csv.thousands-separator": "thousands",
@@ -61,19 +61,19 @@ _OWN = {
 _GLOB = re.compile(r"[*?{\[]")
 Columns = tuple[TableColumn, ...]
 
-# Rows of a Parquet file whose strings are looked at
+# Number of Parquet rows whose strings are sampled
 _ROWS = 2_000
-# Files of these names say nothing of what is in them
+# Suffixes that do not tell the format
 _OPEN_SUFFIXES = ("text", None)
 
 
 @dataclass(frozen=True)
 class Detected:
-    """What files are.
+    """Result of detection.
 
     Attributes:
-        spec: the table that they are, with all its options.
-        notes: what the sample does not say for certain.
+        spec: Table specification with all options.
+        notes: Notes about points that the sample leaves uncertain.
     """
 
     spec: TableSpec
@@ -88,79 +88,83 @@ def detect(
     *,
     keeps_types: bool = False,
 ) -> Detected:
-    """A table of files without columns, with what the files say of themselves.
+    """Complete a table specification without columns from its files.
 
     Args:
-        spec: the table; what its options say is taken as it is.
-        origin: its path, resolved.
-        paths: the files below it, at least one, resolved.
-        files: where they are.
-        keeps_types: whether columns of files that type them stay as they are, strings too.
+        spec: Table specification. Its options take precedence.
+        origin: Resolved path of the table.
+        paths: Resolved paths of the files below it, at least one.
+        files: File system of the paths.
+        keeps_types: Whether columns of self-describing files keep their types, strings included.
 
     Raises:
-        ExecutionError: a file cannot be read, or holds nothing.
-        CatalogError: the files are of several formats, or have different columns.
+        ExecutionError: A file is empty or cannot be read.
+        CatalogError: The files have several formats or different columns.
     """
-    said = {name.lower(): value for name, value in spec.options}
-    file_format = said["format"].lower() if "format" in said else _format(paths, files)
-    chosen = sampled(paths)
-    if "format" not in said and format_of(said) != file_format:
+    declared = {name.lower(): value for name, value in spec.options}
+    file_format = declared["format"].lower() if "format" in declared else _format(paths, files)
+    sample_paths = sampled(paths)
+    if "format" not in declared and format_of(declared) != file_format:
         spec = replace(spec, options=(*spec.options, ("format", file_format)))
-    layout = _layout(origin, paths, said)
+    layout = _layout(origin, paths, declared)
     if file_format in SELF_DESCRIBING:
         if keeps_types:
             return Detected(_with(spec, (), layout.options))
-        return _typed_by_file(spec, file_format, chosen[0], files, layout)
-    is_plain = file_format == "text" and PATTERN not in said
-    if is_plain or "inferschema" in said:
+        return _typed_by_file(spec, file_format, sample_paths[0], files, layout)
+    is_plain = file_format == "text" and PATTERN not in declared
+    if is_plain or "inferschema" in declared:
         return Detected(_with(spec, (), layout.options))
-    given = spark_options(spec, file_format)
-    given = {k: v for k, v in given.items() if k.lower() in _said_names(said)}
+    reader_options = spark_options(spec, file_format)
+    reader_options = {k: v for k, v in reader_options.items() if k.lower() in _said_names(declared)}
     own_options = {f"{file_format}.{k.partition('.')[2]}": name for k, name in _OWN.items()}
-    given |= {name: said[option] for option, name in own_options.items() if option in said}
-    sizes = [FIRST_BYTES, *[OTHER_BYTES] * (len(chosen) - 1)]
+    reader_options |= {
+        name: declared[option] for option, name in own_options.items() if option in declared
+    }
+    sizes = [FIRST_BYTES, *[OTHER_BYTES] * (len(sample_paths) - 1)]
     samples = [
-        read_sample(files, path, size, given.get("encoding", given.get("charset", "")))
-        for path, size in zip(chosen, sizes, strict=True)
+        read_sample(
+            files, path, size, reader_options.get("encoding", reader_options.get("charset", ""))
+        )
+        for path, size in zip(sample_paths, sizes, strict=True)
     ]
     options = dict(layout.options)
     if file_format == "text":
-        columns, text_options, notes = _of_lines(samples, said, given)
+        columns, text_options, notes = _of_lines(samples, declared, reader_options)
         options |= text_options
     elif file_format == "json":
-        if "json.records" in said:
-            given["records"] = said["json.records"]
-        objects = find_fields(samples, given)
+        if "json.records" in declared:
+            reader_options["records"] = declared["json.records"]
+        objects = find_fields(samples, reader_options)
         columns, notes = objects.columns, objects.notes
         options |= dict(objects.options)
     else:
-        found = find_columns(samples, given)
-        if "format" not in said and format_of(said) != "csv" and not found.fits:
-            if not any(path.lower().endswith((".csv", ".tsv", ".csv.gz")) for path in chosen):
+        delimited = find_columns(samples, reader_options)
+        if "format" not in declared and format_of(declared) != "csv" and not delimited.fits:
+            if not any(path.lower().endswith((".csv", ".tsv", ".csv.gz")) for path in sample_paths):
                 plain = tuple(("format", "text") if o[0] == "format" else o for o in spec.options)
                 return Detected(_with(replace(spec, options=plain), (), layout.options))
-        columns, notes = found.columns, found.notes
-        options |= dict(found.options)
-        if len(columns) > int(given.get("maxColumns", MOST_CSV_COLUMNS)):
-            raise too_many_fields(chosen[0], len(columns), given)
+        columns, notes = delimited.columns, delimited.notes
+        options |= dict(delimited.options)
+        if len(columns) > int(reader_options.get("maxColumns", MOST_CSV_COLUMNS)):
+            raise too_many_fields(sample_paths[0], len(columns), reader_options)
     own = {column.name.lower() for column in columns}
     columns = (*columns, *(c for c in layout.columns if c.name.lower() not in own))
-    given_formats = {k: v for k, v in said.items() if k.startswith("fields.")}
+    given_formats = {k: v for k, v in declared.items() if k.startswith("fields.")}
     columns = tuple(_with_format(column, given_formats) for column in columns)
-    kept = {k: v for k, v in options.items() if k.lower() not in said}
-    # how times are written is looked at without the declared patterns
+    detected_options = {k: v for k, v in options.items() if k.lower() not in declared}
+    # times were examined without the declared patterns
     notes = tuple(n for n in notes if not any(f"'{k}'" in n.lower() for k in given_formats))
-    spec = _with(spec, columns, kept, tuple(column.name for column in layout.columns))
+    spec = _with(spec, columns, detected_options, tuple(column.name for column in layout.columns))
     return Detected(spec, notes)
 
 
 def _of_lines(
     samples: Sequence[Sample], said: Mapping[str, str], given: Mapping[str, str]
 ) -> tuple[Columns, dict[str, str], tuple[str, ...]]:
-    """The columns of lines that a pattern takes apart.
+    """Detect the columns of lines that are parsed with a pattern.
 
     Raises:
-        CatalogError: the pattern is none, or no line matches it.
+        CatalogError: The pattern is invalid, or no line matches it.
     """
     pattern = said[PATTERN]
     if (expected := pattern_error(pattern)) is not None:
@@ -205,7 +209,7 @@ def _with(
 
 
 def _with_format(column: TableColumn, formats: Mapping[str, str]) -> TableColumn:
-    """A column that is declared to be a time written in some way, as one."""
+    """Return a column as a time column if its time format is declared."""
     pattern = formats.get(f"fields.{column.name.lower()}.format")
     if pattern is None:
         return column
@@ -216,7 +220,7 @@ def _with_format(column: TableColumn, formats: Mapping[str, str]) -> TableColumn
 
 
 def _said_names(said: Mapping[str, str]) -> set[str]:
-    """Spark's names, in lower case, of the options that are given, in whatever spelling."""
+    """Return Spark's names, in lower case, of the options given in any spelling."""
     renamed = {
         "csv.field-delimiter": "sep",
         "csv.quote-character": "quote",
@@ -230,7 +234,7 @@ def _said_names(said: Mapping[str, str]) -> set[str]:
 
 
 def too_many_fields(path: str, n_fields: int, options: Mapping[str, str]) -> ExecutionError:
-    """The error for a file of CSV with more fields than Spark's reader accepts."""
+    """Return the error for a CSV file with more fields than Spark's reader accepts."""
     most = int(options.get("maxColumns", MOST_CSV_COLUMNS))
     return ExecutionError(
         f"{path} has {n_fields:,} columns, and {most:,} are read",
@@ -244,10 +248,10 @@ def too_many_fields(path: str, n_fields: int, options: Mapping[str, str]) -> Exe
 
 
 def _format(paths: Sequence[str], files: Files) -> str:
-    """The format that the names of files say, or else their first bytes.
+    """Return the format from the file names, or else from the first bytes.
 
     Raises:
-        CatalogError: they are of several.
+        CatalogError: The files have several formats.
     """
     by_format: dict[str | None, str] = {}
     for path in paths:
@@ -276,7 +280,7 @@ def _named_format(path: str) -> str | None:
     lower = path.lower()
     if re.search(r"\.(tsv|tab|psv)(\.\w+)?$", lower):
         return "csv"
-    # a compressed file of Spark's is called part-0.snappy.parquet or part-0.c000.csv.gz
+    # Spark names compressed files part-0.snappy.parquet or part-0.c000.csv.gz
     return format_of({"path": path})
 
 
@@ -290,7 +294,7 @@ class _Directories:
 
 
 def _layout(origin: str, paths: Sequence[str], said: Mapping[str, str]) -> _Directories:
-    """The columns that directories `k=v` name, and what has to be said for Spark to see them."""
+    """Return the columns of `k=v` directories, and the options that make Spark see them."""
     base = _base(origin)
     values: dict[str, dict[str, None]] = {}
     depth = 0
@@ -300,7 +304,10 @@ def _layout(origin: str, paths: Sequence[str], said: Mapping[str, str]) -> _Dire
         depth = max(depth, len(directories))
         for name, value in (part.split("=", 1) for part in directories if "=" in part):
             values.setdefault(name, {})[value] = None
-    columns = tuple(TableColumn(name, partition_type(found)) for name, found in values.items())
+    columns = tuple(
+        TableColumn(name, partition_type(partition_values))
+        for name, partition_values in values.items()
+    )
     options: dict[str, str] = {}
     if columns and base != origin and "basepath" not in said:
         options["basePath"] = as_uri(base)
@@ -310,7 +317,7 @@ def _layout(origin: str, paths: Sequence[str], said: Mapping[str, str]) -> _Dire
 
 
 def _base(origin: str) -> str:
-    """The directory above the first wildcard or `k=v` of a path."""
+    """Return the directory above the first wildcard or `k=v` of a path."""
     if os.path.isdir(origin) and "=" not in origin:
         return origin
     parts = origin.split("/")
@@ -320,13 +327,13 @@ def _base(origin: str) -> str:
     return os.path.dirname(origin) if os.path.isfile(origin) else origin
 
 
-# -- files that type their columns -----------------------------------------------------------------
+# -- self-describing files -------------------------------------------------------------------------
 
 
 def _typed_by_file(
     spec: TableSpec, file_format: str, path: str, files: Files, layout: _Directories
 ) -> Detected:
-    """Columns stay those of the files, unless strings in them are times."""
+    """Keep the columns of self-describing files, except strings that hold times."""
     formats = _string_times(path, files) if file_format == "parquet" else None
     options = dict(layout.options)
     if not formats:
@@ -334,15 +341,15 @@ def _typed_by_file(
     columns, patterns = formats
     own = {column.name.lower() for column in columns}
     columns = (*columns, *(c for c in layout.columns if c.name.lower() not in own))
-    said = {name.lower() for name, _ in spec.options}
-    options |= {k: v for k, v in patterns.items() if k.lower() not in said}
+    declared = {name.lower() for name, _ in spec.options}
+    options |= {k: v for k, v in patterns.items() if k.lower() not in declared}
     return Detected(_with(spec, columns, options, tuple(c.name for c in layout.columns)))
 
 
 def _string_times(path: str, files: Files) -> tuple[Columns, dict[str, str]] | None:
-    """The columns of a Parquet file, those of strings that are times as times.
+    """Return the columns of a Parquet file, with strings that hold times typed as times.
 
-    None: there are no such strings, or only Spark knows the type of some column.
+    None without such strings, or if only Spark can tell the type of a column.
     """
     try:
         with files.open(path) as source:
@@ -351,7 +358,7 @@ def _string_times(path: str, files: Files) -> tuple[Columns, dict[str, str]] | N
             types = {}
             names = {schema.column(i).name.lower() for i in range(len(schema))}
             if len(names) < len(schema):
-                return None  # Spark refuses such columns
+                return None  # Spark rejects such columns
             for i in range(len(schema)):
                 column = schema.column(i)
                 if "." in column.path or (type_ := spark_type(column)) is None:
@@ -372,14 +379,14 @@ def _string_times(path: str, files: Files) -> tuple[Columns, dict[str, str]] | N
         return None
     patterns: dict[str, str] = {}
     for name in texts:
-        # bytes that are no UTF-8 are no time, and Spark reads them
+        # invalid UTF-8 is not a time, but Spark reads it
         raw = batch.column(name).cast(pa.binary()).to_pylist()
         values = [value.decode(errors="replace") for value in raw if value]
-        found = time_format(values) if values else None
-        # dates in strings compare and sort as they are; they are no times to put windows on
-        if found is not None and found.ambiguous is None and found.type != "date":
-            types[name] = found.type
-            patterns[f"fields.{name}.format"] = found.pattern
+        format_ = time_format(values) if values else None
+        # dates stored as strings compare and sort correctly, and cannot be window times
+        if format_ is not None and format_.ambiguous is None and format_.type != "date":
+            types[name] = format_.type
+            patterns[f"fields.{name}.format"] = format_.pattern
     if not patterns:
         return None
     return tuple(TableColumn(name, type_.upper()) for name, type_ in types.items()), patterns

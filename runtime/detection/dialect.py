@@ -1,8 +1,8 @@
-"""The dialect of delimited text: which delimiter and quote make most sense of a sample.
+"""Detect the dialect of delimited text: the delimiter and quote that fit a sample best.
 
-Each candidate cuts the sample into fields. The one wins whose lines have the same number of fields,
-and whose fields look like values; the idea is that of van den Burg et al., "Wrangling messy CSV
-files by detecting row and type patterns" (2019).
+Each candidate splits the sample into fields. The winner gives the lines equal numbers of fields
+that look like values. The idea comes from van den Burg et al., "Wrangling messy CSV files by
+detecting row and type patterns" (2019).
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from runtime.detection.values import is_typed
 
 DELIMITERS = (",", ";", "\t", "|")
 _QUOTES = ('"', "'")
-# A delimiter that is not common has to be better by this factor
+# Factors on the score; an uncommon delimiter has to be clearly better
 _PREFERENCE = {",": 1.0, ";": 1.0, "\t": 1.0, "|": 0.98}
 _SCORED_ROWS = 300
-# What a field counts that is a text: whole, and with another delimiter in it
+# Score of a text field: intact, and containing another delimiter
 _TEXT, _TORN = 0.9, 0.3
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a line is split into fields.
+    """Rules that split a line into fields.
 
     Attributes:
-        delimiter: between fields.
-        quote: around fields that hold a delimiter; empty: fields are not quoted.
-        escape: what makes a quote in a quoted field mean itself: the quote, or a backslash.
-        comment: what a line begins with that is none; empty: all lines count.
+        delimiter: Separator of fields.
+        quote: Character around fields that contain a delimiter. Empty if fields are not quoted.
+        escape: Character before a literal quote in a quoted field: the quote itself or a backslash.
+        comment: Prefix of comment lines. Empty without comments.
     """
 
     delimiter: str = ","
@@ -41,14 +41,14 @@ class Dialect:
     comment: str = ""
 
     def rows(self, text: str) -> list[list[str]]:
-        """The fields of a text, line by line; blank lines are left out."""
+        """Return the fields of a text by line, without blank lines."""
         lines = list(io.StringIO(text, newline=""))
         if self.comment:
             lines = [line for line in lines if not line.startswith(self.comment)]
         return [row for row in self.reader(lines) if row and row != [""]]
 
     def reader(self, lines: Iterable[str]) -> Iterator[list[str]]:
-        """The fields of lines, which may go on from one to the next."""
+        """Yield the fields of each record; a quoted field may span lines."""
         is_doubled = self.escape == self.quote
         return csv.reader(
             lines,
@@ -67,14 +67,14 @@ def find_dialect(
     escape: str | None = None,
     comment: str | None = None,
 ) -> Dialect:
-    """The dialect of a sample.
+    """Detect the dialect of a sample.
 
     Args:
-        text: whole lines.
-        delimiter: as it is declared, if it is.
-        quote: the same; empty: fields are not quoted.
-        escape: the same.
-        comment: the same.
+        text: Complete lines.
+        delimiter: Declared delimiter, if any.
+        quote: Declared quote, if any. Empty if fields are not quoted.
+        escape: Declared escape character, if any.
+        comment: Declared comment prefix, if any.
     """
     if comment is None:
         comment = "#" if text.startswith("#") and "\n" in text else ""
@@ -88,15 +88,15 @@ def find_dialect(
         if escape is None and mark and f"\\{mark}" in text:
             sign = "\\"
         for between in DELIMITERS if delimiter is None else (delimiter,):
-            found = Dialect(between, mark, sign, comment)
-            score = _score(found, text)
+            candidate = Dialect(between, mark, sign, comment)
+            score = _score(candidate, text)
             if score > best_score:
-                best, best_score = found, score
+                best, best_score = candidate, score
     return best
 
 
 def _opens_fields(text: str, quote: str) -> bool:
-    """Whether a character stands where fields begin and end, so that it may be a quote."""
+    """Whether a character occurs at the edges of fields and so may be a quote."""
     return any(f"{d}{quote}" in text and f"{quote}{d}" in text for d in DELIMITERS)
 
 

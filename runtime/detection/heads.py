@@ -1,4 +1,4 @@
-"""Where the header of delimited text is: below a preamble, and above rows of units or types."""
+"""Find the header of delimited text, below a preamble and above rows of units or types."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from runtime.detection.values import NULL_WORDS, UNITS, affixes_of, is_typed
 
 _NAME = re.compile(r"[^\W\d][\w .()/%°€$#:-]*")
 _MOST_BELOW = 2
-# What stands in a row of units above a column of texts, or alone in its row
+# Words that occur in a units row above a column of texts, or as the only word of the row
 _WORDS = UNITS | frozenset(
     "string str text varchar char utf8 int integer int32 int64 long bigint float double real "
     "number numeric decimal bool boolean date datetime timestamp time object factor rn ts smp avg "
@@ -23,11 +23,11 @@ _BRACKETED = re.compile(r"\[.*\]|\(.*\)|<.*>|-+")
 
 @dataclass(frozen=True)
 class Head:
-    """What stands above the records.
+    """Lines above the records.
 
     Attributes:
-        skip: number of lines above the header, or above the first record.
-        below: number of lines of units or types below the header.
+        skip: Number of lines above the header, or above the first record without a header.
+        below: Number of lines of units or types below the header.
     """
 
     skip: int = 0
@@ -35,32 +35,32 @@ class Head:
 
 
 def has_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the first line names the columns: its fields are unlike those below them."""
+    """Whether the first line is a header: its fields differ in kind from those below."""
     cells = [cell.strip() for cell in first]
     if not _are_names(cells):
         return False
-    named = [cell for cell in cells if cell]
-    plain = [cell for cell in named if _NAME.fullmatch(cell)]
+    filled = [cell for cell in cells if cell]
+    plain = [cell for cell in filled if _NAME.fullmatch(cell)]
     if not rows:
-        return plain == named
+        return plain == filled
     if _stands_above_values(cells, rows):
         return True
-    # texts above texts: names are short, of one kind, and come again in no line
+    # above columns of texts: names are short, similar, and do not recur in the rows
     below = {value.strip() for row in rows for value in row}
-    return plain == named and len(set(named)) == len(named) and not below & set(named)
+    return plain == filled and len(set(filled)) == len(filled) and not below & set(filled)
 
 
 def _are_names(cells: Sequence[str]) -> bool:
-    named = [cell for cell in cells if cell]
-    # a header may have some that are no plain names, such as `% of total` or `is ok?`
-    plain = [cell for cell in named if _NAME.fullmatch(cell)]
-    if 2 * len(plain) <= len(named):
+    filled = [cell for cell in cells if cell]
+    # a header may contain a few unusual names such as `% of total` or `is ok?`
+    plain = [cell for cell in filled if _NAME.fullmatch(cell)]
+    if 2 * len(plain) <= len(filled):
         return False
-    return not any(is_typed(cell) for cell in named if cell not in NULL_WORDS)
+    return not any(is_typed(cell) for cell in filled if cell not in NULL_WORDS)
 
 
 def _stands_above_values(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Whether a plain name stands above a column of numbers or times."""
+    """Whether a plain name is above a column of numbers or times."""
     for cell, values in zip(cells, zip(*rows, strict=False), strict=False):
         full = [value for value in values if value]
         if full and _NAME.fullmatch(cell) and all(map(_is_value, full)):
@@ -69,19 +69,19 @@ def _stands_above_values(cells: Sequence[str], rows: Sequence[Sequence[str]]) ->
 
 
 def _is_value(text: str) -> bool:
-    """Whether a text is a number or a time, a number with a unit or a symbol too."""
+    """Whether a text is a time or a number, optionally with a unit or symbol."""
     return is_typed(text) or bool(affixes_of(text.strip()))
 
 
 def find_head(text: str, dialect: Dialect, width: int, *, skips: bool, below: int | None) -> Head:
-    """The head of a text.
+    """Find the head of a text.
 
     Args:
-        text: whole lines.
-        dialect: how a line is split.
-        width: number of fields of most lines.
-        skips: whether there may be a preamble; not if its length is declared.
-        below: declared number of lines below the header; None: not declared.
+        text: Complete lines.
+        dialect: Dialect of the text.
+        width: Number of fields of most lines.
+        skips: Whether to look for a preamble. False if its length is declared.
+        below: Declared number of lines below the header. None if not declared.
     """
     lines = top_lines(text)
     rows = [fields_of(line, dialect.delimiter, dialect.quote) for line in lines]
@@ -125,9 +125,9 @@ def _is_preamble(
     *,
     by_blank: bool,
 ) -> bool:
-    """Whether the lines above a line are no records.
+    """Whether the lines above a line are not records.
 
-    They have other numbers of fields, or with `by_blank` a blank line is below them.
+    They have other numbers of fields or, with `by_blank`, a blank line follows them.
     """
     if dialect.quote and any(line.count(dialect.quote) % 2 for line in lines):
         return False  # a quoted field may span lines
@@ -143,14 +143,14 @@ def _is_preamble(
         if len(row) == width and n_full > 1:
             return False
         if len(row) == width - 1 and n_full > 2:
-            return False  # a header that lacks the name of the first column, as R writes it
+            return False  # a header without a name for the first column, as written by R
     return not all(marks)
 
 
 def _n_single(
     lines: Sequence[str], rows: Sequence[Sequence[str]], marks: Sequence[bool], width: int
 ) -> int:
-    """The number of lines of one field at the top, above lines of `width` fields."""
+    """Return the number of one-field lines at the top, above lines of `width` fields."""
     first = next((i for i, row in enumerate(rows) if len(row) == width and not marks[i]), 0)
     above = [row for row, left_out in zip(rows[:first], marks[:first], strict=True) if not left_out]
     is_quoted = any(line.count('"') % 2 for line in lines[:first])
@@ -158,7 +158,7 @@ def _n_single(
 
 
 def _is_units(row: Sequence[str], values: Sequence[Sequence[str]]) -> bool:
-    """Whether a row has units or types: words above columns of numbers and times."""
+    """Whether a row holds units or types: words above columns of numbers and times."""
     n_words = n_certain = 0
     for cell, column in zip(row, zip(*values, strict=False), strict=False):
         word = cell.strip()

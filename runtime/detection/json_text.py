@@ -1,4 +1,4 @@
-"""JSON as Python reads it, and what in it exceeds the limits of Spark's reader."""
+"""Parse JSON in Python, and find what exceeds the limits of Spark's reader."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from runtime.connectors.options.formats import MOST_JSON_DIGITS
 
-# Levels of arrays and objects that Spark's reader accepts, unless an option says otherwise
+# Default nesting limit of Spark's reader
 MOST_LEVELS = 1000
 # Digits of the widest DECIMAL
 _MOST_DIGITS = 38
@@ -19,17 +19,18 @@ _NUMBER = re.compile(r"\d+")
 
 
 class NestedTooDeepError(ValueError):
-    """Arrays and objects in a JSON text are nested deeper than Python or Spark reads."""
+    """JSON text nested deeper than Python or Spark reads."""
 
 
 def load_json(text: str) -> Any:
-    """Return the value of a JSON text.
+    """Parse a JSON text.
 
-    An integer that no type of SQL holds is a str: Python would refuse one of 5,000 digits.
+    An integer too large for every SQL type becomes a str, because Python refuses integers of 5,000
+    digits.
 
     Raises:
-        NestedTooDeepError: it is nested too deeply.
-        ValueError: it is no JSON.
+        NestedTooDeepError: The text is nested too deeply.
+        ValueError: The text is not JSON.
     """
     try:
         return _DECODER.decode(text)
@@ -38,7 +39,7 @@ def load_json(text: str) -> Any:
 
 
 def load_json_at(text: str, start: int) -> tuple[Any, int]:
-    """Return the value that begins at a place of a text, and where it ends. See `load_json`."""
+    """Parse the JSON value at a position of a text. Return it and its end. See `load_json`."""
     try:
         return _DECODER.raw_decode(text, start)
     except RecursionError as error:
@@ -46,7 +47,7 @@ def load_json_at(text: str, start: int) -> tuple[Any, int]:
 
 
 def excess_of(text: str) -> tuple[str, str] | None:
-    """What a JSON text has more of than Spark's reader accepts, and the option that allows it."""
+    """Return what exceeds the limits of Spark's reader, and the option that allows it."""
     depth = nesting_depth(text)
     if depth > MOST_LEVELS:
         return _too_deep(text), f"'json.maxNestingDepth' = '{depth}'"
@@ -57,7 +58,7 @@ def excess_of(text: str) -> tuple[str, str] | None:
 
 
 def nesting_depth(text: str) -> int:
-    """The most arrays and objects that enclose a place of a JSON text, which may be cut off."""
+    """Return the maximum nesting depth of a JSON text, which may be truncated."""
     depth = deepest = 0
     for token in _BRACKETS.finditer(text):
         if (first := token[0][0]) == '"':

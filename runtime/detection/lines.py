@@ -1,4 +1,4 @@
-"""Which lines of a text file hold records: without a preamble, header, units row and comments.
+"""Select the lines of a text file that are records: no preamble, header, units row or comments.
 
 Spark's readers have no options for these. Detection applies the rules to a sample, and tasks apply
 them to the lines of a file.
@@ -22,17 +22,17 @@ IGNORED = "text.ignore-parse-errors"
 
 @dataclass(frozen=True)
 class LineRules:
-    """How the lines of a file become records.
+    """Rules that turn the lines of a file into records.
 
     Attributes:
-        skip: number of lines above the header, or above the first record.
-        has_header: whether the next line names the columns.
-        skip_below: number of lines below the header that are left out.
-        comment: beginning of lines that are left out; empty: none are.
-        drops_repeated: whether lines equal to the header are left out.
-        quote: character around fields that hold a line end; empty: records are single lines.
-        escape: character that makes a quote mean itself; the quote itself if it is doubled.
-        pattern: regular expression whose groups are the columns; empty: a record is a whole line.
+        skip: Number of lines above the header, or above the first record without a header.
+        has_header: Whether the next line names the columns.
+        skip_below: Number of lines to skip below the header.
+        comment: Prefix of lines to skip. Empty to skip none.
+        drops_repeated: Whether lines equal to the header are skipped.
+        quote: Character around fields that contain a line end. Empty if records are single lines.
+        escape: Character before a literal quote; the quote itself if it is doubled.
+        pattern: Regular expression whose groups are the columns. Empty if a record is a whole line.
     """
 
     skip: int = 0
@@ -45,7 +45,7 @@ class LineRules:
     pattern: str = ""
 
     def is_spark_enough(self) -> bool:
-        """Whether Spark's CSV reader follows the rules without help."""
+        """Whether Spark's CSV reader alone can apply the rules."""
         special = self.skip or self.skip_below or self.drops_repeated or self.pattern
         return not special and len(self.comment) <= 1
 
@@ -58,14 +58,14 @@ def line_rules(
     escape: str = "",
     prefix: str = "csv",
 ) -> LineRules:
-    """The rules that the options of a table give.
+    """Return the rules that the options of a table define.
 
     Args:
-        options: of the table, names in lower case.
-        has_header: whether its files have a header.
-        quote: the quote, if records may span lines.
-        escape: what makes a quote mean itself, then.
-        prefix: of the options: the format.
+        options: Table options with names in lower case.
+        has_header: Whether the files have a header.
+        quote: Quote character if records may span lines.
+        escape: Escape character if records may span lines.
+        prefix: Prefix of the options: the format.
     """
     options = {f"csv.{k.removeprefix(f'{prefix}.')}": v for k, v in options.items()}
     return LineRules(
@@ -81,18 +81,18 @@ def line_rules(
 
 
 def _count(text: str) -> int:
-    """A number of lines; 0 if it is none, which the check of options refuses."""
+    """Return a number of lines; 0 for other texts, which option validation rejects."""
     return int(text) if text.strip().isdecimal() else 0
 
 
 @dataclass
 class FileLines:
-    """The records of one file, whose lines come in order.
+    """Reader of the records of one file. Its lines must come in order.
 
     Attributes:
-        rules: how lines become records.
-        is_start: whether the lines begin where the file begins.
-        header: the header, once it was read; None: there is none, or the lines begin later.
+        rules: Rules that turn lines into records.
+        is_start: Whether the lines start at the beginning of the file.
+        header: Header once it was read. None without a header or if the lines start later.
     """
 
     rules: LineRules
@@ -103,13 +103,13 @@ class FileLines:
     _open: list[str] = field(default_factory=list)
 
     def records(self, lines: Iterable[str]) -> Iterator[str]:
-        """The records that end in these lines."""
+        """Yield the records that end in these lines."""
         for line in lines:
             if (record := self.add(line)) is not None:
                 yield record
 
     def add(self, line: str) -> str | None:
-        """Take the next line; return the record that ends with it, if there is one."""
+        """Add the next line and return the record that it completes, if any."""
         rules = self.rules
         self._n_lines += 1
         if self.is_start and self._n_lines <= rules.skip:
@@ -136,7 +136,7 @@ class FileLines:
         return line
 
     def rest(self) -> Iterator[str]:
-        """The record that the end of the file ends, if its quote was not closed."""
+        """Yield the last record of the file if its quote was never closed."""
         if self._open:
             yield "\n".join(self._open)
             self._open = []
@@ -149,36 +149,36 @@ class FileLines:
 
 
 def without_head(text: str, rules: LineRules) -> str:
-    """A text from the header or the first record on; comments stay."""
+    """Return a text starting at the header or first record. Comments are kept."""
     lines = io.StringIO(text, newline="")
     for _ in range(rules.skip):
         lines.readline()
     return lines.read()
 
 
-# -- what a sample says ----------------------------------------------------------------------------
+# -- samples ---------------------------------------------------------------------------------------
 
-# Excel's first line, which names the delimiter
+# First line in files from Excel that names the delimiter
 _SEPARATOR = re.compile(r'\s*"?sep=(?P<delimiter>.)"?\s*\r?\n?', re.IGNORECASE)
-# Lines at the top that are looked at for a preamble
+# Maximum number of lines searched for a preamble
 _MOST_LINES = 100
 
 
 def named_delimiter(text: str) -> str | None:
-    """The delimiter that Excel's line `sep=;` names; None: the first line is another one."""
+    """Return the delimiter named by a first line such as `sep=;` from Excel, if there is one."""
     first = text.partition("\n")[0]
-    found = _SEPARATOR.fullmatch(first)
-    return None if found is None else found["delimiter"]
+    match = _SEPARATOR.fullmatch(first)
+    return None if match is None else match["delimiter"]
 
 
 def top_lines(text: str) -> list[str]:
-    """The first lines of a text, without their ends."""
+    """Return the first lines of a text without their line ends."""
     stream = io.StringIO(text, newline=None)
     return [line.rstrip("\n") for _, line in zip(range(_MOST_LINES), stream, strict=False)]
 
 
 def fields_of(line: str, delimiter: str, quote: str) -> list[str]:
-    """The fields of a line alone; one field if its quotes do not match."""
+    """Return the fields of a single line; the whole line if its quotes do not match."""
     try:
         reader = csv.reader([line], delimiter=delimiter, quotechar=quote or None, strict=True)
         return next(reader, [])

@@ -1,4 +1,4 @@
-"""Lines of logs as columns: a regular expression with named groups, or a format by its name."""
+"""Parse log lines into columns with a regular expression with named groups, or a named format."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _PAIR = re.compile(r'(?P<key>[^\s="]+)(?:=(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<b
 _ESCAPED = re.compile(r"\\(.)")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 
-# The values of a line by their names; None: it is no such line
+# Returns the values of a line by name, or None if the line does not match
 LineParser = Callable[[str], Mapping[str, str | None] | None]
 
 
 def line_parser(pattern: str) -> LineParser:
-    r"""Return the function that takes lines apart.
+    r"""Return a function that parses lines.
 
     Args:
-        pattern: a regular expression with named groups, `common`, `combined` or `logfmt`.
+        pattern: Regular expression with named groups, or `common`, `combined` or `logfmt`.
 
     Example:
         >>> line_parser(r"(?<level>\w+): (?<text>.*)")("INFO: ready")
@@ -46,27 +46,27 @@ def line_parser(pattern: str) -> LineParser:
     is_named = pattern in _NAMED
 
     def parse(line: str) -> Mapping[str, str | None] | None:
-        found = compiled.search(line)
-        if found is None:
+        match = compiled.search(line)
+        if match is None:
             return None
-        values = found.groupdict()
-        # servers write - where there is nothing
+        values = match.groupdict()
+        # servers write - for a missing value
         return {k: None if v == "-" else v for k, v in values.items()} if is_named else values
 
     return parse
 
 
 def compiled_pattern(pattern: str) -> re.Pattern[str]:
-    """A regular expression in Python's or Java's spelling, or the one of a format's name.
+    """Compile a pattern in Python or Java syntax, or the pattern of a named format.
 
     Raises:
-        re.error: it is none.
+        re.error: The pattern is invalid.
     """
     return re.compile(_JAVA_GROUP.sub("(?P<", _NAMED.get(pattern, pattern)))
 
 
 def group_names(pattern: str) -> tuple[str, ...] | None:
-    """The columns of lines in their order; None: the lines themselves name them."""
+    """Return the column names in order, or None if the lines themselves name them."""
     if pattern == LOGFMT:
         return None
     groups = compiled_pattern(pattern).groupindex
@@ -74,7 +74,7 @@ def group_names(pattern: str) -> tuple[str, ...] | None:
 
 
 def pattern_error(pattern: str) -> str | None:
-    """What a pattern has to be; None: it is that."""
+    """Return a description of valid patterns if the pattern is invalid, or else None."""
     expected = f"a regular expression with named groups such as (?<name>...), or {', '.join(NAMES)}"
     try:
         return None if group_names(pattern) != () else expected
@@ -88,7 +88,7 @@ def _logfmt(line: str) -> Mapping[str, str | None] | None:
         text = pair["bare"]
         if pair["quoted"] is not None:
             text = _ESCAPED.sub(lambda e: _ESCAPES.get(e[1], e[1]), pair["quoted"])
-        # a key alone is a flag
+        # a key without a value is a flag
         values[pair["key"]] = "true" if text is None else text
     return values if "=" in line else None
 
@@ -96,11 +96,11 @@ def _logfmt(line: str) -> Mapping[str, str | None] | None:
 def columns_of_lines(
     pattern: str, lines: Sequence[str]
 ) -> tuple[list[str], list[list[str]], list[str]]:
-    """The names of columns, their values, and the lines that do not fit.
+    """Return column names, their values, and the lines that do not match.
 
     Args:
-        pattern: see `line_parser`.
-        lines: of a sample, without blank ones.
+        pattern: See `line_parser`.
+        lines: Non-blank lines of a sample.
     """
     parse = line_parser(pattern)
     names = dict.fromkeys(group_names(pattern) or ())

@@ -1,4 +1,4 @@
-"""Columns of JSON: one object a line, or an array of objects."""
+"""Detect the columns of JSON files: one object per line, or an array of objects."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from runtime.names import quoted
 from runtime.spec.table import TableColumn
 
 _LONGS = range(-(2**63), 2**63)
-# Of an object with more fields than this, or with one in only a few, the names are values
+# An object with more fields than this is a MAP: its field names are data
 _MOST_FIELDS = 200
-# What lies deeper is STRING, which holds it as JSON
+# Maximum nesting; deeper values become STRING columns that hold JSON
 _MOST_LEVELS = 50
 _LEAVE_OUT = (
     "'json.ignore-parse-errors' = 'true' leaves such lines out, in a CREATE TABLE with columns"
@@ -27,7 +27,7 @@ _LEAVE_OUT = (
 
 @dataclass
 class _SeenValues:
-    """The values of one field."""
+    """Sampled values of one field."""
 
     kinds: set[str] = field(default_factory=set)
     numbers: list[float] = field(default_factory=list)
@@ -36,7 +36,7 @@ class _SeenValues:
     items: _SeenValues | None = None
 
     def add(self, value: Any, level: int = 0) -> None:
-        """Note a value, which `level` arrays and objects enclose."""
+        """Add a value nested in `level` arrays and objects."""
         if level == _MOST_LEVELS and isinstance(value, list | dict):
             self.kinds.add("string")
             return
@@ -65,7 +65,7 @@ class _SeenValues:
                     self.fields.setdefault(name, _SeenValues()).add(inner, level + 1)
 
     def type(self) -> str:
-        """Spark's type of the values as they stand; STRING where they are of several."""
+        """Return the Spark type of the values; STRING if their types differ."""
         if self.kinds == {"bigint", "double"}:
             return "DOUBLE"
         if len(self.kinds) != 1:
@@ -87,7 +87,7 @@ class _SeenValues:
 
 @dataclass(frozen=True)
 class Objects:
-    """What JSON is: columns, options of a table beside those that were given, and notes."""
+    """Result of detecting JSON: columns, table options in addition to declared ones, and notes."""
 
     columns: tuple[TableColumn, ...]
     options: tuple[tuple[str, str], ...]
@@ -95,14 +95,14 @@ class Objects:
 
 
 def find_fields(samples: Sequence[Sample], given: Mapping[str, str]) -> Objects:
-    """What some files of JSON are.
+    """Detect the columns and options of JSON files.
 
     Args:
-        samples: of the files.
-        given: what is declared, by Spark's names of options.
+        samples: Samples of the files.
+        given: Declared options under Spark's names.
 
     Raises:
-        ExecutionError: a line of the first ones is no JSON object, or there is none.
+        ExecutionError: One of the first lines is not a JSON object, or no line is.
     """
     top = _SeenValues()
     options: dict[str, str] = {}
@@ -129,8 +129,8 @@ def find_fields(samples: Sequence[Sample], given: Mapping[str, str]) -> Objects:
         else:
             objects = _values(sample) if is_whole_file else _lines(sample)
         try:
-            for found in objects:
-                top.add(found)
+            for object_ in objects:
+                top.add(object_)
         except NestedTooDeepError as error:
             raise ExecutionError(
                 f"{sample.path} {error}", subjects=(sample.path,), hint="write it less deep"
@@ -170,7 +170,7 @@ def find_fields(samples: Sequence[Sample], given: Mapping[str, str]) -> Objects:
 
 
 def _check_names(names: Iterable[str], path: str) -> None:
-    """Check that no two fields have the same name for SQL."""
+    """Check that field names are distinct in SQL, which ignores case."""
     by_folded: dict[str, str] = {}
     for name in names:
         other = by_folded.setdefault(name.lower(), name)
@@ -183,7 +183,7 @@ def _check_names(names: Iterable[str], path: str) -> None:
 
 
 def _column(name: str, seen: _SeenValues, day_first: bool | None) -> tuple[str, str, str, set[str]]:
-    """Type and pattern of a field, a note, and the words in it that stand for NULL."""
+    """Return type and pattern of a field, a note, and its words for NULL."""
     if seen.kinds <= {"bigint", "double"} and seen.numbers:
         unit = epoch_format(name, seen.numbers)
         return ("TIMESTAMP", unit, "", set()) if unit else (seen.type(), "", "", set())
@@ -194,20 +194,20 @@ def _column(name: str, seen: _SeenValues, day_first: bool | None) -> tuple[str, 
         return "DOUBLE" if "double" in others else "BIGINT", "", "", words
     if seen.kinds != {"string"} or not bare:
         return seen.type(), "", "", set()
-    found = time_format(bare, day_first)
-    if found is None:
+    times = time_format(bare, day_first)
+    if times is None:
         return "STRING", "", "", set()
-    if found.ambiguous is not None:
+    if times.ambiguous is not None:
         note = (
-            f"`{name}` may be {found.pattern} or {found.ambiguous}, by all that the sample shows, "
-            f"and stays STRING: 'fields.{name}.format' = '{found.pattern}' says which"
+            f"`{name}` may be {times.pattern} or {times.ambiguous}, by all that the sample shows, "
+            f"and stays STRING: 'fields.{name}.format' = '{times.pattern}' says which"
         )
         return "STRING", "", note, set()
-    return found.type.upper(), "" if found.pattern == ISO else found.pattern, "", words
+    return times.type.upper(), "" if times.pattern == ISO else times.pattern, "", words
 
 
 def _spans_lines(sample: Sample) -> bool:
-    """Whether the text is no object a line: an array, or an object over several lines."""
+    """Whether a text is not one object per line: an array, or an object that spans lines."""
     text = sample.text.lstrip()
     if not text or text[0] == "[":
         return bool(text)
@@ -224,16 +224,16 @@ def _spans_lines(sample: Sample) -> bool:
 
 
 def records_field(text: str) -> str | None:
-    """The one field of the one object in a text whose value is an array of objects.
+    """Return the only field of a single object whose value is an array of objects.
 
-    None: there is no such field, there are several, or the text holds more than one object.
+    None without exactly one such field, or if the text holds more than one object.
     """
     try:
         fields = list(_fields(text))
     except NestedTooDeepError:
         return None
     if not fields or fields[-1] is None:
-        return None  # more follows the object, or it is none
+        return None  # the object is followed by more, or it is not an object
     arrays = [name for name, value in fields if name and _is_array_of_objects(value)]  # type: ignore[misc]
     return arrays[0] if len(arrays) == 1 else None
 
@@ -243,7 +243,7 @@ def _is_array_of_objects(value: Any) -> bool:
 
 
 def _fields(text: str) -> Iterator[tuple[str, Any] | None]:
-    """The fields of an object, of the last one as much as there is; None if more follows it."""
+    """Yield the fields of an object, the last one maybe truncated; None if more text follows it."""
     at = len(text) - len(text.lstrip())
     if text[at : at + 1] != "{":
         return
@@ -278,7 +278,7 @@ def _after_blanks(text: str, at: int) -> int:
 
 
 def _in_field(sample: Sample, name: str) -> Iterator[Any]:
-    """The objects in a field of the one object of a text, which may be cut off."""
+    """Yield the objects in a field of a single object, which may be truncated."""
     for field_ in _fields(sample.text):
         if field_ is not None and field_[0] == name and isinstance(field_[1], list):
             yield from (value for value in field_[1] if isinstance(value, dict))
@@ -289,7 +289,7 @@ def _lines(sample: Sample) -> Iterator[Any]:
         if not line.strip():
             continue
         try:
-            found = load_json(line)
+            value = load_json(line)
         except NestedTooDeepError as error:
             raise ExecutionError(
                 f"{sample.path}, line {number} {error}", subjects=(sample.path,), hint=_LEAVE_OUT
@@ -300,25 +300,25 @@ def _lines(sample: Sample) -> Iterator[Any]:
                 subjects=(sample.path,),
                 hint=_LEAVE_OUT,
             ) from error
-        if isinstance(found, dict):
-            yield found
+        if isinstance(value, dict):
+            yield value
 
 
 def _values(sample: Sample) -> Iterator[Any]:
-    """The objects of a text as far as it goes: it may be cut off."""
+    """Yield the objects of a text that may be truncated."""
     yield from _objects(sample.text, 0)
 
 
 def _objects(text: str, at: int) -> Iterator[Any]:
-    """The objects of an array, or of a text, from a place on as far as it goes."""
+    """Yield the objects of an array or a text from a position, as far as it parses."""
     while True:
         while at < len(text) and text[at] in " \t\r\n,[":
             at += 1
         try:
-            found, at = load_json_at(text, at)
+            value, at = load_json_at(text, at)
         except NestedTooDeepError:
             raise
         except ValueError:
             return
-        if isinstance(found, dict):
-            yield found
+        if isinstance(value, dict):
+            yield value

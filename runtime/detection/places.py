@@ -1,7 +1,7 @@
-"""Where in a file of text a value stands that is not what its column is declared to be.
+"""Find the line of a text file whose value does not fit the declared column.
 
-Spark's readers count no lines. What fails in a task carries the file and the value with it; the
-line is looked for here, on the driver, in the one file.
+Spark's readers do not count lines. An error in a task carries only the file and the value, so the
+driver searches that one file for the line.
 """
 
 from __future__ import annotations
@@ -25,35 +25,35 @@ from runtime.detection.values import affixes_of
 from runtime.errors import ExecutionError
 from runtime.files import LocalFiles
 
-# Between the parts of a message from a task, of which this is the first
+# Separator of the parts of a task's message, which starts with one of the kinds below
 BETWEEN = "\x1f"
 VALUE, RECORD = "sqlwin:value", "sqlwin:record"
-# Of a value or a record so many characters come with a message
+# Maximum characters of a value or a record in a message
 MOST_CHARACTERS = 1000
 _SHOWN_CHARACTERS = 60
-# So long a file is searched
+# Time limit for searching a file
 _SECONDS = 20.0
 
 
 @dataclass(frozen=True)
 class FileReading:
-    """How the files of a table are read, as messages from tasks say it.
+    """How the files of a table are read, as included in messages from tasks.
 
     Attributes:
-        table: as errors call it.
+        table: Table name for error messages.
         format: `csv`, `json` or `text`.
-        column: the one at fault; empty: a record is.
-        type: of the column, as it is shown.
-        pattern: how its times are written, if that is said.
-        index: of the column in a line; None: its header says.
-        fields: names and types of all columns.
-        delimiter, quote, escape, comment: those of `Dialect`.
-        line_pattern: how lines are taken apart, of format `text`.
-        skip, skip_below: those of `runtime.detection.lines.LineRules`.
-        encoding: Spark's name of it; empty: UTF-8.
-        has_header: whether the first line names the columns.
-        nulls: words that stand for NULL already.
-        by_name: whether the table is files by their path.
+        column: Column at fault. Empty if the whole record is.
+        type: Type of the column for display.
+        pattern: Time pattern of the column, if declared.
+        index: Position of the column in a line. None if the header defines it.
+        fields: Names and types of all columns.
+        delimiter, quote, escape, comment: As in `Dialect`.
+        line_pattern: Pattern that parses lines, for format `text`.
+        skip, skip_below: As in `runtime.detection.lines.LineRules`.
+        encoding: Spark's name of the encoding. Empty for UTF-8.
+        has_header: Whether the first line names the columns.
+        nulls: Words that already stand for NULL.
+        by_name: Whether the table is a path in FROM.
     """
 
     table: str
@@ -76,18 +76,18 @@ class FileReading:
     line_pattern: str = ""
 
     def text(self) -> str:
-        """As it goes into a message."""
+        """Return the JSON form used in messages."""
         return json.dumps(asdict(self))
 
 
 def explained_message(message: str) -> tuple[str, str | None] | None:
-    """What a message from a task says and a hint; None if it is of another kind."""
+    """Return error text and hint for a task's message, or None for other kinds of messages."""
     kind, *parts = message.split(BETWEEN)
     if kind not in (VALUE, RECORD) or len(parts) != 3:
         return None
-    said: dict[str, Any] = json.loads(parts[0])
-    said["fields"] = tuple((name, type_) for name, type_ in said["fields"])
-    reading, path = FileReading(**said), _plain(parts[1])
+    fields: dict[str, Any] = json.loads(parts[0])
+    fields["fields"] = tuple((name, type_) for name, type_ in fields["fields"])
+    reading, path = FileReading(**fields), _plain(parts[1])
     if kind == VALUE:
         return _misfit(reading, path, parts[2], _line_of_value(reading, path, parts[2]))
     line, whole = _line_of_record(reading, path, parts[2])
@@ -101,15 +101,15 @@ def _plain(uri: str) -> str:
 
 
 def _place(path: str, line: int | None) -> str:
-    here = os.getcwd().rstrip("/") + "/"
-    shown = path.removeprefix(here)
+    directory = os.getcwd().rstrip("/") + "/"
+    shown = path.removeprefix(directory)
     return shown if line is None else f"{shown}, line {line}"
 
 
 def _misfit(
     reading: FileReading, path: str, value: str, line: int | None
 ) -> tuple[str, str | None]:
-    """A value that is not of its column's type."""
+    """Return error text and hint for a value that does not fit the type of its column."""
     name = reading.column
     as_written = f" written as {reading.pattern}" if reading.pattern else ""
     message = (
@@ -120,7 +120,7 @@ def _misfit(
 
 
 def _ways_out(reading: FileReading, value: str, line: int | None) -> list[str]:
-    """The options that read a value which is not of its column's type."""
+    """Return the options that would read a value that does not fit its column."""
     name, is_csv = reading.column, reading.format == "csv"
     is_text = reading.format in ("csv", "text")
     is_word = not any(c.isdigit() for c in value)
@@ -156,7 +156,7 @@ def _declared(reading: FileReading) -> str:
 def _broken(
     reading: FileReading, path: str, record: str, line: int | None
 ) -> tuple[str, str | None]:
-    """A record that is no line of its table."""
+    """Return error text and hint for a record that does not fit its table."""
     ignore = f"'{reading.format}.ignore-parse-errors' = 'true'"
     if reading.format == "text":
         return (
@@ -191,14 +191,14 @@ def _broken_object(
         what, option = excess
         return f"{place} {what}", f"{option} reads it, {ignore} leaves it out"
     try:
-        found = load_json(record)
+        object_ = load_json(record)
     except ValueError:
         if len(record) < MOST_CHARACTERS:
             return f"{place}: {_shown(record)} is no JSON", f"{ignore} leaves broken lines out"
-        found = None
-    if not isinstance(found, dict):
+        object_ = None
+    if not isinstance(object_, dict):
         return f"{place}: {_shown(record)} does not fit the columns", ignore + " reads it as NULL"
-    values = {name.lower(): value for name, value in found.items()}
+    values = {name.lower(): value for name, value in object_.items()}
     for name, type_ in reading.fields:
         value = values.get(name.lower())
         if value is not None and not _is_of(value, type_):
@@ -217,7 +217,7 @@ def _broken_object(
 
 
 def _is_of(value: Any, type_: str) -> bool:
-    """Whether Spark reads a value of JSON as a type, as far as it is known here."""
+    """Whether Spark reads a JSON value as a type, as far as this module knows."""
     match type_.partition("(")[0].partition("<")[0].upper():
         case "TINYINT" | "SMALLINT" | "INT" | "BIGINT":
             return isinstance(value, int) and not isinstance(value, bool)
@@ -245,10 +245,10 @@ def _shown(text: str) -> str:
 
 
 class _Lines:
-    """The lines of a file, counted, for as long as there is time.
+    """Lines of a file with their numbers, within a time limit.
 
     Raises:
-        TimeoutError: there is none left.
+        TimeoutError: The time limit has passed.
     """
 
     def __init__(self, reading: FileReading, path: str) -> None:
@@ -269,8 +269,7 @@ class _Lines:
                     yield line
 
 
-# What can go wrong with a file that was there a moment ago: then its line is not known
-# or the dialect is none of Python's
+# Errors of a file that existed a moment ago, or of a dialect that Python lacks: the line is unknown
 _UNKNOWN = (OSError, EOFError, LookupError, TypeError, csv.Error, ExecutionError)
 
 
@@ -279,7 +278,7 @@ def _dialect(reading: FileReading) -> Dialect:
 
 
 def _line_of_value(reading: FileReading, path: str, value: str) -> int | None:
-    """The line in which a column first has a value; None if that cannot be known."""
+    """Return the first line in which a column has a value, or None if it cannot be found."""
     if not path.startswith("/"):
         return None
     try:
@@ -304,7 +303,7 @@ def _line_of_value(reading: FileReading, path: str, value: str) -> int | None:
 
 
 def _rows(reading: FileReading, lines: _Lines) -> Iterator[tuple[int, int, list[str]]]:
-    """The rows of CSV: the line that each begins in, its number from 0 on, and its fields."""
+    """Yield the rows of CSV: first line, row number from 0, and fields."""
     rows = cast("Any", _dialect(reading).reader(lines))
     number = n_lines = 0
     for row in rows:
@@ -323,30 +322,30 @@ def _line_of_field(reading: FileReading, path: str, value: str) -> int | None:
     parse = load_json if reading.format == "json" else line_parser(reading.line_pattern)
     for line in lines:
         try:
-            found = parse(line)
+            values = parse(line)
         except ValueError:
             continue
-        if not isinstance(found, dict):
+        if not isinstance(values, dict):
             continue
-        for name, each in found.items():
-            text = each if isinstance(each, str) else json.dumps(each)
+        for name, value_ in values.items():
+            text = value_ if isinstance(value_, str) else json.dumps(value_)
             if name.lower() == reading.column.lower() and _is_same(text, value):
                 return lines.number
     return None
 
 
 def _line_of_record(reading: FileReading, path: str, record: str) -> tuple[int | None, str | None]:
-    """The line at which a record begins, and its whole text; None if that cannot be known."""
-    wanted = next((line for line in record.splitlines() if line.strip()), "").rstrip("\r\n")
-    if not path.startswith("/") or not wanted:
+    """Return a record's first line and its text, or None for what cannot be found."""
+    first_line = next((line for line in record.splitlines() if line.strip()), "").rstrip("\r\n")
+    if not path.startswith("/") or not first_line:
         return None, None
     try:
         lines = _Lines(reading, path)
         for line in lines:
-            if line.rstrip("\r\n") == wanted or (
-                len(wanted) == MOST_CHARACTERS and line.startswith(wanted)
+            if line.rstrip("\r\n") == first_line or (
+                len(first_line) == MOST_CHARACTERS and line.startswith(first_line)
             ):
-                # a record of CSV may go on in the next lines
+                # a CSV record may continue on the next lines
                 return lines.number, line if reading.format == "json" else None
     except _UNKNOWN:
         return None, None

@@ -1,4 +1,4 @@
-"""The beginnings of files, decompressed and decoded: what detection looks at."""
+"""Read the beginnings of files, decompressed and decoded, as samples for detection."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 from runtime.errors import ExecutionError
 from runtime.files import Files
 
-# Of the first file so many bytes are looked at, of each of some others less; decompressed bytes
+# Decompressed bytes read from the first file, and from each of the others
 FIRST_BYTES = 1 << 18
 OTHER_BYTES = 1 << 15
 MOST_FILES = 8
@@ -31,13 +31,13 @@ _MARKS = {
 
 @dataclass(frozen=True)
 class Sample:
-    """The first lines of a file.
+    """First lines of a file.
 
     Attributes:
-        path: the file.
-        text: whole lines.
-        is_whole: whether that is all there is.
-        encoding: Spark's name of it; empty: UTF-8.
+        path: Path of the file.
+        text: Complete lines.
+        is_whole: Whether the sample is the whole file.
+        encoding: Spark's name of the encoding. Empty for UTF-8.
     """
 
     path: str
@@ -47,7 +47,7 @@ class Sample:
 
 
 def sampled(paths: Sequence[str]) -> list[str]:
-    """The first file, and some of the others, from all over the list, the last one among them."""
+    """Return the files to sample: the first, the last, and some spread evenly between them."""
     if len(paths) <= MOST_FILES:
         return list(paths)
     step = (len(paths) - 1) / (MOST_FILES - 1)
@@ -55,7 +55,7 @@ def sampled(paths: Sequence[str]) -> list[str]:
 
 
 def magic_format(files: Files, path: str) -> str | None:
-    """The binary format that the first bytes of a file say; None: it is text."""
+    """Return the binary format indicated by the first bytes of a file, or None for text."""
     try:
         with _open(files, path) as file:
             head = file.read(4)
@@ -65,16 +65,16 @@ def magic_format(files: Files, path: str) -> str | None:
 
 
 def read_sample(files: Files, path: str, n_bytes: int, encoding: str = "") -> Sample:
-    """The first lines of a file of text.
+    """Read the first lines of a text file.
 
     Args:
-        files: where it is.
-        path: the file.
-        n_bytes: how much of it is looked at, decompressed.
-        encoding: as it is declared, if it is.
+        files: File system of the path.
+        path: Path of the file.
+        n_bytes: Maximum decompressed bytes to read.
+        encoding: Declared encoding, if any.
 
     Raises:
-        ExecutionError: it cannot be read, or is no text.
+        ExecutionError: The file cannot be read or is not text.
     """
     try:
         with open_text_bytes(files, path) as file:
@@ -86,7 +86,7 @@ def read_sample(files: Files, path: str, n_bytes: int, encoding: str = "") -> Sa
     if not is_whole:
         end = max(text.rfind("\n"), text.rfind("\r"))
         if end < 0 and text.lstrip()[:1] in ("{", "["):
-            return Sample(path, text, is_whole, name)  # JSON is looked at as far as it goes
+            return Sample(path, text, is_whole, name)  # JSON is parsed up to where it is cut off
         if end < 0:
             raise ExecutionError(
                 f"the first line of {path} is longer than {n_bytes} bytes",
@@ -98,7 +98,7 @@ def read_sample(files: Files, path: str, n_bytes: int, encoding: str = "") -> Sa
 
 
 def open_text_bytes(files: Files, path: str) -> BinaryIO:
-    """The decompressed bytes of a file, from its start."""
+    """Open a file as decompressed bytes."""
     file = _open(files, path)
     suffix = path.rpartition(".")[2].lower()
     opened = _DECOMPRESSED.get(suffix)
@@ -113,7 +113,7 @@ def _open(files: Files, path: str) -> BinaryIO:
 
 
 def _unreadable(path: str, error: Exception) -> ExecutionError:
-    """The error for a file whose bytes cannot be read."""
+    """Return the error for a file that cannot be read."""
     hint = None
     if isinstance(error, OSError) and error.errno == errno.ELOOP:
         hint = "remove the symbolic link: it leads to itself"
@@ -126,7 +126,7 @@ def _zstd(file: BinaryIO) -> BinaryIO:
 
 
 class _Deflated(io.RawIOBase):
-    """A zlib stream."""
+    """Reader of a zlib stream."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -164,7 +164,7 @@ _DECOMPRESSED: dict[str, Callable[[BinaryIO], BinaryIO]] = {
 
 
 def _decoded(data: bytes, path: str, declared: str) -> tuple[str, str]:
-    """The text of bytes that may end within a character, and Spark's name of its encoding."""
+    """Decode bytes that may end within a character; return text and Spark's encoding name."""
     mark = next((mark for mark in _MARKS if data.startswith(mark)), None)
     name = declared or ("" if mark is None else _MARKS[mark])
     if b"\0" in data[:4096] and not name:

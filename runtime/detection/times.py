@@ -1,7 +1,7 @@
-"""How dates and times are written in a column of text: the pattern that reads all of them.
+"""Find the Spark pattern that reads all dates or times of a text column.
 
-A pattern is one of Spark's. Those that Spark reads without one are ISO 8601: `2025-12-31`,
-`2025-12-31 23:59:59.123`, `2025-12-31T23:59:59Z`.
+Spark reads ISO 8601 without a pattern: `2025-12-31`, `2025-12-31 23:59:59.123`,
+`2025-12-31T23:59:59Z`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from datetime import date
 from functools import lru_cache
 from itertools import chain
 
-# What stands in place of a pattern where Spark needs none
+# Stands for a pattern where Spark needs none
 ISO = "ISO-8601"
 
 _MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
@@ -29,18 +29,19 @@ _BETWEEN = re.compile(r"[T:]|,? +")
 
 @dataclass(frozen=True)
 class _TimeShape:
-    """How one value is written, its numbers left out.
+    """Notation of a single value, without its numbers.
 
     Attributes:
-        order: of the numbers of its date: `ymd`, `dmy`, `mdy`, or `?` for either of these two.
-        separator: between the numbers of the date.
-        has_month_name: whether the month is a word.
+        order: Order of the numbers of the date: `ymd`, `dmy`, `mdy`, or `?` if it can be either of
+            the last two.
+        separator: Text between the numbers of the date.
+        has_month_name: Whether the month is a word.
         year_digits: 2 or 4.
-        between: what stands between date and time; empty: there is no time.
-        seconds: whether the time has seconds.
-        fraction: what stands before a fraction of a second; empty: there is none.
-        half: what stands before AM or PM; None: hours are from 0 to 23.
-        zone: its pattern, with the blank before it; empty: there is none.
+        between: Text between date and time. Empty without a time.
+        seconds: Whether the time has seconds.
+        fraction: Character before a fraction of a second. Empty without a fraction.
+        half: Text before AM or PM. None if hours count from 0 to 23.
+        zone: Zone pattern including a leading space. Empty without a zone.
     """
 
     order: str
@@ -56,12 +57,12 @@ class _TimeShape:
 
 @dataclass(frozen=True)
 class TimeFormat:
-    """How the values of a column are written.
+    """Notation of a column's values.
 
     Attributes:
-        type: `date`, `timestamp_ntz`, or `timestamp` where values say their zone.
-        pattern: Spark's pattern, or `ISO`.
-        ambiguous: the other pattern, where both of day/month and month/day read every value.
+        type: `date`, `timestamp_ntz`, or `timestamp` if the values include a zone.
+        pattern: Spark pattern, or `ISO`.
+        ambiguous: The other pattern if both day/month and month/day read every value.
     """
 
     type: str
@@ -70,11 +71,11 @@ class TimeFormat:
 
 
 def time_format(values: Iterable[str], day_first: bool | None = None) -> TimeFormat | None:
-    """How some values are written, if all of them are dates or all of them are times.
+    """Return the common notation of values that are all dates or all times, or None.
 
     Args:
-        values: at least one; none is empty.
-        day_first: which of day and month stands first, if something else says so.
+        values: At least one value, none empty.
+        day_first: Whether the day precedes the month, if other columns show it.
 
     Example:
         >>> time_format(["31.12.2025 23:59", "1.1.2026 00:00"]).pattern
@@ -92,32 +93,32 @@ def time_format(values: Iterable[str], day_first: bool | None = None) -> TimeFor
 
 
 def orders(values: Iterable[str]) -> set[str]:
-    """The orders of day and month that values of a column say for certain: `dmy`, `mdy`.
+    """Return the orders of day and month, `dmy` or `mdy`, that values show unambiguously.
 
-    A column is one of dates if its first value is a date.
+    The values count as dates if the first one is a date.
     """
     values = iter(values)
     first = next(values, "")
     if _shape(first.strip()) is None:
         return set()
     values = chain([first], values)
-    found = {shape.order for value in values if (shape := _shape(value.strip())) is not None}
-    return found & {"dmy", "mdy"}
+    certain = {shape.order for value in values if (shape := _shape(value.strip())) is not None}
+    return certain & {"dmy", "mdy"}
 
 
 @lru_cache(maxsize=1 << 16)
 def _shape(text: str) -> _TimeShape | None:
     if not text[:1].isdigit():
         return None
-    found = _DATE.match(text)
-    if found is None:
+    match = _DATE.match(text)
+    if match is None:
         return None
-    order = _order(found)
+    order = _order(match)
     if order is None:
         return None
-    year = found["a"] if order == "ymd" else found["c"]
-    head = (order, found["sep"], found["b"][0].isalpha(), 4 if len(year) == 4 else 2)
-    rest = text[found.end() :]
+    year = match["a"] if order == "ymd" else match["c"]
+    head = (order, match["sep"], match["b"][0].isalpha(), 4 if len(year) == 4 else 2)
+    rest = text[match.end() :]
     if not rest:
         return _TimeShape(*head)
     between = _BETWEEN.match(rest)
@@ -144,7 +145,7 @@ def _shape(text: str) -> _TimeShape | None:
 
 
 def _order(found: re.Match[str]) -> str | None:
-    """Which of year, month and day stands where; None if the numbers are no date."""
+    """Return the order of year, month and day, or None if the numbers are not a date."""
     a, b, c = found["a"], found["b"], found["c"]
     if b[0].isalpha():
         if b.title() not in _MONTHS or len(a) > 2:
@@ -156,7 +157,7 @@ def _order(found: re.Match[str]) -> str | None:
         return None
     is_dmy, is_mdy = _is_date(c, b, a), _is_date(c, a, b)
     if found["sep"] == ".":
-        # with dots the day stands first, in every country that writes dots; 1.2.25 is a version
+        # every country that writes dates with dots puts the day first; 1.2.25 is a version
         is_mdy = False
         is_dmy = is_dmy and (len(c) == 4 or len(a) == len(b) == 2)
     if is_dmy and is_mdy:
@@ -185,7 +186,7 @@ def _zone_pattern(zone: str) -> str:
 
 
 def _joined(shapes: Sequence[_TimeShape], day_first: bool | None) -> TimeFormat | None:
-    """The pattern that reads values of all these shapes."""
+    """Return the pattern that reads values of all the shapes."""
     first = shapes[0]
     heads = {(s.separator, s.has_month_name, s.year_digits, s.half) for s in shapes if s.between}
     heads |= {(s.separator, s.has_month_name, s.year_digits, None) for s in shapes if not s.between}
@@ -244,7 +245,7 @@ def _date_pattern(shape: _TimeShape, order: str) -> str:
 
 
 def _rest(shapes: Sequence[_TimeShape]) -> str:
-    """The pattern behind the date."""
+    """Return the part of the pattern that follows the date."""
     first = shapes[0]
     if not first.between:
         return ""

@@ -1,4 +1,4 @@
-"""What the values of a column of text are: numbers, times, truth, and words that stand for NULL."""
+"""Classify the values of a text column: numbers, times, booleans, and words for NULL."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from unicodedata import category
 
 from runtime.detection.times import ISO, orders, time_format
 
-# Words that stand for NULL where all other values of a column are of one type
+# Words that stand for NULL if all other values of the column have one type
 NULL_WORDS = frozenset(
     "- -- --- ? . # * n/a N/A #N/A n.a. N.A. NA na #NA k.A. null NULL Null (null) none None NONE "
     "nil \\N missing undefined unknown nan NAN #NV #VALUE! #DIV/0! #NULL!".split()
@@ -18,7 +18,7 @@ _TRUTH = frozenset({"true", "false"})
 _WHOLE = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 _POINT = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _COMMA = re.compile(r"[+-]?(?:\d+,\d*|,\d+)(?:[eE][+-]?\d+)?", re.ASCII)
-# 1,234 and 1,234,567.8: groups of three
+# Grouped digits such as 1,234 and 1,234,567.8
 _GROUPS = {
     ",": re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(\.\d*)?", re.ASCII),
     ".": re.compile(r"[+-]?\d{1,3}(?:\.\d{3})+(,\d*)?", re.ASCII),
@@ -33,7 +33,7 @@ UNITS = frozenset(
 )
 _CURRENCIES = frozenset("eur usd gbp chf jpy cny inr kr zł us$ a$ c$".split())
 _DOUBLE_WORDS = frozenset({"NaN", "Infinity", "-Infinity"})
-# Names of columns in which whole numbers are times, and in which ranges of them
+# Column names whose integers may be times, and the ranges of such integers
 _TIME_NAME = re.compile(
     r"(?:^|.*[_. -])(?:ts|time|times|timestamp|epoch|date|datetime|at|created|updated|when)"
     r"(?:[_. -]?(?:s|sec|seconds|ms|millis|us|micros|ns|nanos|utc))?",
@@ -46,7 +46,7 @@ _EPOCHS = {
     "epoch-micros": (10**15, 4 * 10**15),
     "epoch-nanos": (10**18, 4 * 10**18),
 }
-# Share of typed values from which on a note names the others
+# Minimum share of typed values for a note that lists the misfits
 _NEARLY = 0.8
 _MOST_SHOWN, _MOST_SYMBOLS = 10, 3
 _WITH_AFFIXES = re.compile(
@@ -60,15 +60,15 @@ class ValueKind:
     """Type and notation of a column's values.
 
     Attributes:
-        type: Spark's type.
-        format: how times are written; empty for ISO 8601 and for other types.
-        null_words: words in the column that stand for NULL.
-        note: why the column stays text although its values could be something else.
-        decimal: decimal separator, if a value shows it.
-        group: thousands separator, if a value shows it.
-        misfits: values that alone keep the column from being `would_be`.
-        would_be: Spark's type of the other values; empty: there are no such misfits.
-        symbols: texts around numbers that keep the column from being numbers.
+        type: Spark type.
+        format: Time pattern. Empty for ISO 8601 and for other types.
+        null_words: Words in the column that stand for NULL.
+        note: Reason why the column stays text although its values look like another type.
+        decimal: Decimal separator, if any value shows it.
+        group: Thousands separator, if any value shows it.
+        misfits: The only values that keep the column from being `would_be`.
+        would_be: Spark type of the other values. Empty without misfits.
+        symbols: Texts around numbers that keep the column from being numeric.
     """
 
     type: str
@@ -84,12 +84,12 @@ class ValueKind:
 
 @dataclass(frozen=True)
 class Habits:
-    """How numbers and dates are written throughout a file.
+    """Notation of numbers and dates throughout a file.
 
     Attributes:
-        decimal: what stands before fractions.
-        is_certain: whether a value says so that cannot be anything else.
-        day_first: which of day and month stands first; None: no value says it.
+        decimal: Decimal separator.
+        is_certain: Whether a value shows the decimal separator unambiguously.
+        day_first: Whether the day precedes the month. None if no value shows it.
     """
 
     decimal: str = "."
@@ -98,17 +98,17 @@ class Habits:
 
 
 def habits_of(columns: Sequence[Sequence[str]]) -> Habits:
-    """How numbers and dates are written in the columns of a file; values are not empty."""
+    """Return the notation used by the columns of a file. Values must not be empty."""
     marks: dict[str, int] = {}
-    said: set[str] = set()
+    date_orders: set[str] = set()
     for values in columns:
         bare = [value.strip() for value in values if value not in NULL_WORDS]
         if not all(map(is_number, bare)):
-            said |= orders(bare)
-            continue  # a column counts for numbers if it is numbers through and through
+            date_orders |= orders(bare)
+            continue  # only purely numeric columns count
         for mark in set(filter(None, map(_certain_decimal, bare))):
             marks[mark] = marks.get(mark, 0) + 1
-    day_first = None if len(said) != 1 else said == {"dmy"}
+    day_first = None if len(date_orders) != 1 else date_orders == {"dmy"}
     if not marks:
         return Habits(day_first=day_first)
     decimal = max(marks, key=lambda mark: marks[mark])
@@ -121,13 +121,13 @@ def value_kind(
     habits: Habits,
     null_words: Collection[str] = NULL_WORDS,
 ) -> ValueKind:
-    """Find the type of a column.
+    """Return type and notation of a column.
 
     Args:
-        name: of the column: it says whether whole numbers may be times.
-        values: the sample's values that are not empty.
-        habits: of its file.
-        null_words: words that may stand for NULL.
+        name: Column name, which tells whether integers may be times.
+        values: Non-empty values of the sample.
+        habits: Notation of the file.
+        null_words: Words that may stand for NULL.
     """
     words = frozenset(values).intersection(null_words)
     bare = [value.strip() for value in values if value not in words]
@@ -140,19 +140,19 @@ def value_kind(
 
 
 def without_symbols(text: str, symbols: Sequence[str]) -> str:
-    """A number without the symbols around it, such as `€` and `%`.
+    """Remove symbols such as `€` and `%` around a number.
 
     Example:
         >>> without_symbols("-€ 1.50", ["€", "%"]), without_symbols("12 %", ["€", "%"])
         ('-1.50', '12')
     """
-    one = "|".join(re.escape(symbol) for symbol in sorted(symbols, key=len, reverse=True))
-    text = re.sub(rf"^\s*([+-]?)\s*(?:{one})\s*", r"\1", text)
-    return re.sub(rf"\s*(?:{one})\s*$", "", text)
+    any_symbol = "|".join(re.escape(symbol) for symbol in sorted(symbols, key=len, reverse=True))
+    text = re.sub(rf"^\s*([+-]?)\s*(?:{any_symbol})\s*", r"\1", text)
+    return re.sub(rf"\s*(?:{any_symbol})\s*$", "", text)
 
 
 def is_typed(text: str) -> bool:
-    """Whether a text is, by itself, more than a text: a number, a time, truth, NULL."""
+    """Whether a text alone is recognizable as a number, a time, a boolean or NULL."""
     return (
         not text
         or text in NULL_WORDS
@@ -163,7 +163,7 @@ def is_typed(text: str) -> bool:
 
 
 def epoch_format(name: str, values: Sequence[float]) -> str:
-    """The unit of numbers that are times since 1970, if the column's name and all of them say so.
+    """Return the unit of integers that are times since 1970, judging by column name and range.
 
     Example:
         >>> epoch_format("created_at", [1735689599])
@@ -182,14 +182,14 @@ def epoch_format(name: str, values: Sequence[float]) -> str:
 def _typed(name: str, values: Sequence[str], habits: Habits) -> ValueKind | None:
     if all(value.lower() in _TRUTH for value in values):
         return ValueKind("boolean")
-    found = time_format(values, habits.day_first)
-    if found is not None and found.ambiguous is None:
-        return ValueKind(found.type, "" if found.pattern == ISO else found.pattern)
-    if found is not None:
+    times = time_format(values, habits.day_first)
+    if times is not None and times.ambiguous is None:
+        return ValueKind(times.type, "" if times.pattern == ISO else times.pattern)
+    if times is not None:
         return ValueKind(
             "string",
-            note=f"`{name}` may be {found.pattern} or {found.ambiguous}, by all that the sample "
-            f"shows, and stays STRING: 'fields.{name}.format' = '{found.pattern}' says which",
+            note=f"`{name}` may be {times.pattern} or {times.ambiguous}, by all that the sample "
+            f"shows, and stays STRING: 'fields.{name}.format' = '{times.pattern}' says which",
         )
     return _number(name, values, habits)
 
@@ -197,7 +197,7 @@ def _typed(name: str, values: Sequence[str], habits: Habits) -> ValueKind | None
 def _number(name: str, values: Sequence[str], habits: Habits) -> ValueKind | None:
     if all(_WHOLE.fullmatch(value) for value in values):
         if any(_has_leading_zero(value) for value in values):
-            return ValueKind("string")  # a code, such as a postcode
+            return ValueKind("string")  # a code such as a postcode
         epoch = epoch_format(name, [int(value) for value in values])
         return ValueKind("timestamp", epoch) if epoch else ValueKind("bigint")
     if not all(map(is_number, values)):
@@ -253,7 +253,7 @@ def _groups_in(text: str) -> list[str]:
 
 
 def _certain_decimal(text: str) -> str:
-    """What stands before the fraction of a number, if it can be nothing else."""
+    """Return the decimal separator of a number if it is unambiguous."""
     if text.isascii() and text.isdigit():
         return ""
     if _POINT.fullmatch(text) and "." in text and not _GROUPS["."].fullmatch(text):
@@ -261,8 +261,8 @@ def _certain_decimal(text: str) -> str:
     if _COMMA.fullmatch(text) and not _GROUPS[","].fullmatch(text):
         return ","
     for mark, other in ((",", "."), (".", ",")):
-        found = _GROUPS[mark].fullmatch(text)
-        if found is not None and (found[1] or text.count(mark) > 1):
+        match = _GROUPS[mark].fullmatch(text)
+        if match is not None and (match[1] or text.count(mark) > 1):
             return other
     if any(_GROUPS[mark].fullmatch(text) for mark in " '"):
         return "," if "," in text else "." if "." in text else ""
@@ -275,7 +275,7 @@ def _has_leading_zero(text: str) -> bool:
 
 
 def listed(values: Sequence[str]) -> str:
-    """Values in words, each once: the first ones, and how many more there are."""
+    """Format distinct values as a list: the first ones, and how many follow."""
     distinct = list(dict.fromkeys(values))
     more = len(distinct) - _MOST_SHOWN
     shown = ", ".join(repr(value) for value in distinct[:_MOST_SHOWN])
@@ -283,7 +283,7 @@ def listed(values: Sequence[str]) -> str:
 
 
 def _nearly(name: str, values: Sequence[str], habits: Habits) -> ValueKind:
-    """A column of texts, and what keeps it from being numbers or times."""
+    """Return a text column's kind, with what keeps it from being numbers or times."""
     others = [value for value in values if not (is_number(value) or time_format([value]))]
     affixes = {affix for value in others for affix in affixes_of(value)}
     if affixes and len(affixes) <= _MOST_SYMBOLS:
@@ -301,12 +301,12 @@ def _nearly(name: str, values: Sequence[str], habits: Habits) -> ValueKind:
 
 
 def affixes_of(text: str) -> list[str]:
-    """The texts before and behind a number; none if the text is no number with such texts."""
-    found = _WITH_AFFIXES.fullmatch(text)
-    if found is None:
+    """Return the texts around a number; empty if the text is not a number with such texts."""
+    match = _WITH_AFFIXES.fullmatch(text)
+    if match is None:
         return []
-    before, behind = found.group("before", "behind")
-    # A17 and 17a are names, HTTP/1.1 is no number
+    before, behind = match.group("before", "behind")
+    # A17 and 17a are names, and HTTP/1.1 is not a number
     fits = not before or _is_symbol(before) or before.lower() in _CURRENCIES
     if behind and not _is_symbol(behind):
         is_apart = text[: -len(behind)][-1:].isspace()
