@@ -1,1 +1,1 @@
-"""Spark itself: its session, JVM, workers, errors and status."""
+"""Spark itself: session, JVM, workers, errors and status."""

@@ -1,7 +1,7 @@
-"""Sessions on a Spark Connect server: reached within seconds, or refused with the address.
+"""Connect to a Spark Connect server within seconds, or fail with its address.
 
-Without this, Spark's client tries for ten minutes to reach a server, and says nothing meanwhile.
-Its private parts were seen in PySpark 4.3.
+Spark's own client retries silently for ten minutes. The private APIs used here were checked with
+PySpark 4.3.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from runtime.errors import SetupError
 from runtime.redaction import remember_settings
 
 _ANSWER_SECONDS = 5.0
-# Settings that are no matter of a server: where it is, and the bar of a driver in this process
+# Settings that do not belong to the server: its address, and the progress bar of a local driver
 _ELSEWHERE = ("spark.remote", "spark.ui.showConsoleProgress")
-# Spark's own policy waits ten minutes for a server that has gone away. This one waits for one.
+# Retry for about one minute. Spark's own policy waits ten for a server that has gone away.
 _RETRIES: Mapping[str, Any] = {"max_retries": 8, "max_backoff": 15_000}
 
 
 def connected_session(remote: str, conf: Mapping[str, str]) -> SparkSession:
-    """A new session on a Spark Connect server.
+    """Return a new session on a Spark Connect server.
 
     Args:
-        remote: `sc://host:port`, with parameters as Spark takes them.
-        conf: settings of the session.
+        remote: `sc://host:port`, with Spark's optional parameters.
+        conf: Settings of the session.
 
     Raises:
-        SetupError: packages are missing, the address is none, no server answers there, or it does
-            not take a setting.
+        SetupError: Packages are missing, the address is invalid, no server answers, or the server
+            rejects a setting.
     """
     if not remote.startswith("sc://"):
         raise SetupError(
@@ -52,16 +52,16 @@ def connected_session(remote: str, conf: Mapping[str, str]) -> SparkSession:
     address = _reached(remote)
     try:
         with warnings.catch_warnings(action="ignore"):
-            # not those that the caller has left in the builder's own options
+            # a new builder has none of the options that the caller left in the shared one
             session = SparkSession.builder.remote(remote).create()
             retries: Any = import_module("pyspark.sql.connect.client.retries")
             client: Any = getattr(session, "client")  # noqa: B009  # a remote session has one
             client.set_retry_policies([retries.DefaultPolicy(**_RETRIES)])
-            found = session.version
+            version = session.version
     except (PySparkException, OSError) as error:
-        said = str(error).strip().partition("\n")[0]
-        raise SetupError(f"the Spark Connect server at {address} refuses: {said}") from error
-    assert found
+        reason = str(error).strip().partition("\n")[0]
+        raise SetupError(f"the Spark Connect server at {address} refuses: {reason}") from error
+    assert version
     for key, value in conf.items():
         if key in _ELSEWHERE:
             continue
@@ -77,34 +77,34 @@ def connected_session(remote: str, conf: Mapping[str, str]) -> SparkSession:
 
 
 def active_remote_session() -> SparkSession | None:
-    """The Spark Connect session that this process uses already, if it does."""
+    """Return this process's Spark Connect session, if there is one."""
     if "SPARK_CONNECT_MODE_ENABLED" not in os.environ:
         return None
     remote: Any = import_module("pyspark.sql.connect.session")
-    found: SparkSession | None = remote.SparkSession.getActiveSession()
-    return found
+    session: SparkSession | None = remote.SparkSession.getActiveSession()
+    return session
 
 
 def _reached(remote: str) -> str:
-    """Wait for an answer from the server; its host and port.
+    """Wait for an answer from the server and return its host and port.
 
     Raises:
-        SetupError: there is none within seconds, or what it takes to ask is missing.
+        SetupError: No answer within seconds, or packages for the connection are missing.
     """
     try:
         grpc: Any = import_module("grpc")
-        # looks for all packages that Spark Connect needs
+        # checks for all packages that Spark Connect needs
         client: Any = import_module("pyspark.sql.connect.client.core")
     except ImportError as error:
-        said = str(error).strip().partition("\n")[0]
+        reason = str(error).strip().partition("\n")[0]
         raise SetupError(
-            f"Spark Connect needs packages that are not installed: {said}",
+            f"Spark Connect needs packages that are not installed: {reason}",
             hint="pip install 'sqlwin[connect]'",
         ) from error
     try:
         builder = client.DefaultChannelBuilder(remote)
     except (PySparkException, ValueError) as error:
-        # parameters behind the semicolon may be a token
+        # parameters after the semicolon may include a token
         raise SetupError(
             f"{remote.partition(';')[0]} is not the address of a Spark Connect server",
             hint="sc://host:15002, and perhaps /;name=value;name=value",

@@ -1,7 +1,7 @@
-"""What Spark raised, as an error that users can act on: no Java or Python trace, ever.
+"""Translate Spark's exceptions into errors that users can act on, without stack traces.
 
-Private API, seen in PySpark 4.3: `_origin` of an exception of the JVM's, and what one about a field
-of JSON knows. Where it is missing, the error's own text counts.
+Uses private APIs, checked with PySpark 4.3: `_origin` of JVM exceptions, and the details of
+exceptions about JSON fields. Without them the exception's text is used.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ _CATALOG = {
     "NESTED_DATABASE_UNSUPPORTED_BY_V1_SESSION_CATALOG",
 }
 _TRACEBACK = "Traceback (most recent call last):"
-# The last lines of a Python traceback: `package.NameError: message`, unindented.
+# Last lines of a Python traceback: `package.NameError: message`, unindented.
 _RAISED = re.compile(r"^((?:\w+\.)*)(\w+)(?:: (.*))?$")
-# What workers need beside what is sent to them, by the name of its modules
+# Packages that workers need, by module name
 _PACKAGES = {"pyarrow": "pyarrow", "numpy": "numpy", "google": "protobuf"}
 WORKERS_HINT = (
     f"pip install {' '.join(_PACKAGES.values())} there, or let PYSPARK_PYTHON name a Python of the "
@@ -82,7 +82,7 @@ _MOST_CAUSES = 20
 
 @dataclass(frozen=True)
 class Fragment:
-    """A piece of SQL that an error points at: Spark's query context."""
+    """Part of the SQL text that an error refers to: Spark's query context."""
 
     start: int
     stop: int
@@ -91,7 +91,7 @@ class Fragment:
 
 @dataclass(frozen=True)
 class Failure:
-    """One link of a chain of causes, outermost first, freed from Java and Python objects."""
+    """Link of a chain of causes, outermost first, as plain data."""
 
     text: str
     condition: str | None = None
@@ -102,17 +102,17 @@ class Failure:
 
 
 _CANCELLED = ErrorText("the query was cancelled")
-# What a thread of the JVM raises that is interrupted while it reads or writes
+# Raised by a JVM thread that is interrupted while it reads or writes
 _INTERRUPTED = ("java.io.InterruptedIOException", "java.nio.channels.ClosedByInterruptException")
 
 
 def translate(error: BaseException, sql: str | None = None) -> SqlwinError:
-    """What `error` means to the user who wrote `sql`.
+    """Translate an exception for the user who wrote `sql`.
 
     Args:
-        error: anything that PySpark, py4j or a source raised; an error of sqlwin's own is kept.
-        sql: the statement, to show the place in it. Spark may have been given another text, so a
-            place counts only where the same words stand in `sql`.
+        error: Exception from PySpark, py4j or a source. sqlwin's own errors are returned unchanged.
+        sql: Statement in which to mark the position. Spark may have received a different text, so a
+            position counts only if the same words are there in `sql`.
     """
     if isinstance(error, SqlwinError):
         return error
@@ -133,7 +133,7 @@ def translate(error: BaseException, sql: str | None = None) -> SqlwinError:
             return _with_position(_as_error(_error_class(error, failure), text), chain, sql)
     for failure in chain:
         if failure.condition and failure.condition not in ("STREAM_FAILED", "TASK_WRITE_FAILED"):
-            # Bugs of Spark's and conditions without a name of their own are unknown.
+            # internal errors of Spark and conditions without a specific name are unknown
             if failure.condition.startswith(("INTERNAL_ERROR", "_LEGACY")):
                 break
             text = first_sentence(failure.text)
@@ -144,7 +144,7 @@ def translate(error: BaseException, sql: str | None = None) -> SqlwinError:
 
 
 def why_unwritable(error: BaseException) -> str | None:
-    """Why what a query writes to cannot be written to, if it failed for that."""
+    """Return why a query's output cannot be written, or None if that is not why it failed."""
     if isinstance(error, SqlwinError):
         return error.message if error.kind is ErrorKind.OUTPUT else None
     if isinstance(error, KeyboardInterrupt):
@@ -152,19 +152,19 @@ def why_unwritable(error: BaseException) -> str | None:
     chain = _chain(error)
     if worker_error(chain) or _machine_error(error, chain) or _file_error(chain):
         return None
-    found = _storage_error(chain)
-    return found.message if found is not None and found.kind is ErrorKind.OUTPUT else None
+    storage = _storage_error(chain)
+    return storage.message if storage is not None and storage.kind is ErrorKind.OUTPUT else None
 
 
 @contextmanager
 def translated_errors(to: Callable[[Exception], SqlwinError] = translate) -> Iterator[None]:
-    """Raise what goes wrong in the block as an error of sqlwin's; those that are one stay as is.
+    """Raise exceptions of the block as sqlwin errors; sqlwin errors pass unchanged.
 
     Args:
-        to: makes one of any other error.
+        to: Converts any other exception.
 
     Raises:
-        SqlwinError: what the block failed with.
+        SqlwinError: The converted exception.
     """
     try:
         yield
@@ -175,9 +175,10 @@ def translated_errors(to: Callable[[Exception], SqlwinError] = translate) -> Ite
 
 
 def is_interruption(error: BaseException | None) -> bool:
-    """Whether an error may come of nothing but that Spark was asked to stop what ran.
+    """Whether an error may result only from a cancellation.
 
-    It means little where nothing was stopped: some file systems call a timeout an interruption.
+    The answer is meaningful only after a cancellation: some file systems report a timeout as an
+    interruption.
     """
     if error is None or isinstance(error, SqlwinError):
         return isinstance(error, QueryCancelled)
@@ -187,7 +188,7 @@ def is_interruption(error: BaseException | None) -> bool:
 
 
 def comes_of_stopped_spark(error: BaseException) -> bool:
-    """Return whether an error comes of a Spark that was stopped.
+    """Return whether an error results from a stopped Spark.
 
     PySpark then calls methods of None.
     """
@@ -200,7 +201,7 @@ def _full_text(chain: Sequence[Failure]) -> str:
 
 
 def _as_error(class_: type[SqlwinError], text: ErrorText) -> SqlwinError:
-    """The error, with what its message names: Spark has that in its text alone."""
+    """Return the error with the names from its message, which Spark provides only as text."""
     names: tuple[str, ...] = ()
     if issubclass(class_, AnalysisError) or "`" in text.message:
         names = names_in(text.message)
@@ -219,7 +220,7 @@ def _error_class(error: BaseException, failure: Failure) -> type[SqlwinError]:
 
 def _unknown_error(error: BaseException, chain: Sequence[Failure]) -> SqlwinError:
     texts = [first_sentence(failure.text).message for failure in chain]
-    # "Job aborted" and the like say nothing: the innermost cause that says something does.
+    # "Job aborted" and the like are uninformative; take the innermost cause that is not
     informative = [text for text in texts if text and "aborted" not in text]
     message = (informative or texts or [type(error).__name__])[-1]
     trace = "".join(traceback.format_exception(error))
@@ -232,7 +233,7 @@ def _unknown_error(error: BaseException, chain: Sequence[Failure]) -> SqlwinErro
 
 
 def worker_error(chain: Sequence[Failure]) -> ErrorText | None:
-    """What a Python function or an operator of sqlwin's raised in a worker."""
+    """Return the error of a Python function or of a sqlwin operator in a worker."""
     for failure in chain:
         text = failure.parameters.get("traceback", "") or failure.text
         if _TRACEBACK not in text:
@@ -241,23 +242,23 @@ def worker_error(chain: Sequence[Failure]) -> ErrorText | None:
         for number, line in enumerate(lines):
             if match := _RAISED.match(line):
                 following = takewhile(_is_of_message, lines[number + 1 :])
-                rest = [each.strip() for each in following]
+                rest = [row.strip() for row in following]
                 return _text_by_python(match[1], match[2], match[3] or "", rest)
     return None
 
 
 def _is_of_message(line: str) -> bool:
-    """Whether a line goes on with a message: for data sources in Python Spark adds its state."""
+    """Whether a line continues a message; Spark appends its own state for Python data sources."""
     return bool(line.strip()) and not _AFTER_TEXT.match(line)
 
 
 def _text_by_python(module: str, name: str, message: str, rest: Sequence[str]) -> ErrorText:
     if module == "runtime.errors.":
         return ErrorText(message, rest[-1] if rest else None)
-    if name.endswith("MemoryError"):  # NumPy and Arrow have kinds of their own
+    if name.endswith("MemoryError"):  # NumPy and Arrow have subclasses of their own
         return ErrorText("a Python worker ran out of memory", _MORE_MEMORY)
-    if found := _VERSIONS.search(message):
-        worker, driver = found.groups()
+    if match := _VERSIONS.search(message):
+        worker, driver = match.groups()
         return ErrorText(
             f"Spark's workers run Python {worker}, but the driver is Python {driver}",
             f"let PYSPARK_PYTHON name a Python {driver} of the workers",
@@ -273,7 +274,7 @@ def _text_by_python(module: str, name: str, message: str, rest: Sequence[str]) -
 
 
 def _machine_error(error: BaseException, chain: Sequence[Failure]) -> ErrorText | None:
-    """What befell the processes, not the query: killed, out of memory, cancelled."""
+    """Return failures of the processes rather than the query: killed, out of memory, cancelled."""
     if isinstance(error, (Py4JNetworkError, ConnectionError)) or (
         isinstance(error, Py4JError)
         and not isinstance(error, Py4JJavaError)
@@ -296,12 +297,12 @@ def _machine_error(error: BaseException, chain: Sequence[Failure]) -> ErrorText 
             "Spark ran out of memory",
             "give it more: --conf spark.driver.memory=8g (spark.executor.memory on a cluster)",
         )
-    if found := _NO_PROGRAM.search(text):
+    if match := _NO_PROGRAM.search(text):
         return ErrorText(
-            f"there is no {found.group(1)} where Spark starts its Python workers",
+            f"there is no {match.group(1)} where Spark starts its Python workers",
             "let PYSPARK_PYTHON name a Python that is on every machine of the cluster",
         )
-    # what YARN and Kubernetes are quoted with
+    # from error messages of YARN and Kubernetes
     if "spark.executor.memoryOverhead" in text or "OOMKilled" in text:
         return ErrorText(
             "the cluster killed an executor that took more memory than was asked for",
@@ -316,7 +317,7 @@ def _machine_error(error: BaseException, chain: Sequence[Failure]) -> ErrorText 
 
 
 def _file_error(chain: Sequence[Failure]) -> ErrorText | None:
-    """A file that cannot be read: which, and what is wrong with it."""
+    """Return the text for a file that cannot be read: path and reason."""
     for number, failure in enumerate(chain):
         condition = failure.condition or ""
         if not condition.startswith("FAILED_READ_FILE"):
@@ -327,7 +328,7 @@ def _file_error(chain: Sequence[Failure]) -> ErrorText | None:
             case "CANNOT_READ_FILE_FOOTER":
                 return ErrorText(f"{path} is not a Parquet or ORC file, or it is corrupt")
             case "FILE_NOT_EXIST" if any("Permission denied" in c.text for c in [failure, *causes]):
-                # to Java that is a file which is not found too
+                # Java reports this as file not found, too
                 return ErrorText(f"cannot read {path}: permission denied")
             case "FILE_NOT_EXIST":
                 return ErrorText(f"{path} was deleted while it was read", "run the query again")
@@ -342,18 +343,18 @@ def _file_error(chain: Sequence[Failure]) -> ErrorText | None:
             ignore = f"'{name}.ignore-parse-errors' = 'true' turns what cannot be read into NULL"
             line = _JSON_LINE.search(causes[-1].text)
             where = path if line is None else f"{path}, line {line[1]},"
-            said = f"{where} has a record that does not fit the columns"
-            return ErrorText(f"{said}: {why}" if why else said, ignore)
+            problem = f"{where} has a record that does not fit the columns"
+            return ErrorText(f"{problem}: {why}" if why else problem, ignore)
         return ErrorText(f"cannot read {path}: {why}")
     return None
 
 
-# What Jackson says of the place of a broken file of JSON that is one whole
+# Position in Jackson's message about a broken JSON file that is a single document
 _JSON_LINE = re.compile(r"\bline: (\d+), column: \d+\]")
-# What Spark throws for a value of JSON that is not of its column's type, without a word
+# Exception without text for a JSON value that does not fit the type of its column
 _JSON_FIELD = "org.apache.spark.sql.catalyst.util.CannotParseJSONFieldException"
 
-# What readers of files say of one that is broken, in their own words
+# Messages of file readers about broken files
 _BROKEN = (
     (re.compile(r"is not a Parquet file|Expected magic number"), "it is no Parquet file"),
     (
@@ -369,13 +370,13 @@ def _why_unreadable(causes: Sequence[Failure]) -> str:
         return "it is corrupt"
     last = causes[-1]
     why = first_sentence(last.text).message
-    # an exception may come without a word
+    # an exception may have no text
     text = last.text or last.java_class
-    return next((said for broken, said in _BROKEN if broken.search(text)), why)
+    return next((plain for broken, plain in _BROKEN if broken.search(text)), why)
 
 
 NO_DIRECTORY = "the directory cannot be made"
-# What says that a place cannot be written to, and why not; the first that fits
+# Texts that mean that a place cannot be written, with the reason; the first match counts
 _STORAGE = {
     "No space left on device": "there is no space left on the device",
     "Disk quota exceeded": "the quota of the disk is used up",
@@ -390,7 +391,7 @@ _STORAGE = {
     "Parent path is not a directory": "a file is where a directory should be",
     "Mkdirs failed to create": NO_DIRECTORY,
 }
-# What of Spark's was at work: the innermost stands first in the stack below the reason
+# Parts of Spark that write; the innermost comes first in the stack after the reason
 _WRITERS = (
     ("spill", ("Spill", "DiskBlock", "DiskStore", "ShuffleExternalSorter", "ShuffleWriter")),
     ("spill", ("IndexShuffleBlockResolver", "blockmgr-", "ShuffleMapOutputWriter")),
@@ -402,7 +403,7 @@ _WRITERS = (
 
 
 def _storage_error(chain: Sequence[Failure]) -> ErrorText | None:
-    """A place that cannot be written to: a table's, the checkpoint's, or Spark's own."""
+    """Return the text for a place that cannot be written: output, checkpoint, or Spark's own."""
     text = "\n".join(f"{f.condition} {f.java_class} {f.text}\n{f.stack}" for f in chain)
     reason = next((mark for mark in _STORAGE if mark in text), None)
     if reason is None:
@@ -426,12 +427,12 @@ def _storage_error(chain: Sequence[Failure]) -> ErrorText | None:
 
 
 def temporary_directory() -> str | None:
-    """Where Spark has its temporary files; None: each executor of a cluster has its own place."""
+    """Return Spark's local temporary directory. None on a cluster: each executor has its own."""
     context = getattr(SparkContext, "_active_spark_context", None)
     if context is None or not str(context.master).startswith("local"):
         return None
     try:
-        # below a directory of this run, which is below that
+        # the root is in a directory of this run, below the temporary directory
         return str(Path(SparkFiles.getRootDirectory()).parents[1])
     except (Py4JError, OSError):
         return None
@@ -444,7 +445,7 @@ def _writer_in(text: str) -> str | None:
     return min(places)[1] if places else None
 
 
-# Where in the SQL --------------------------------------------------------------------------------
+# Positions in the SQL ---------------------------------------------------------------------------
 
 
 def _with_position(error: SqlwinError, chain: Sequence[Failure], sql: str | None) -> SqlwinError:
@@ -471,14 +472,14 @@ def _position(failure: Failure, sql: str) -> Position | None:
         return place_of_word(near, "", sql) if is_syntax else None
     line, column = int(match.group(1)), int(match.group(2))
     lines = sql.splitlines(keepends=True)
-    # Spark repeats its text in the message; the place counts if that is `sql`.
+    # Spark repeats its SQL text in the message; the position counts only if that text is `sql`.
     if line <= len(lines) and lines[line - 1].rstrip("\r\n") in failure.text:
         offset = sum(map(len, lines[: line - 1])) + column
         return Position.at(sql, offset, len(near) if sql.startswith(near, offset) else 1)
     if not is_syntax:
         return None
-    given = failure.text.partition("== SQL ==\n")[2].splitlines()
-    before = [*given[: line - 1], *(row[:column] for row in given[line - 1 : line])]
+    rows = failure.text.partition("== SQL ==\n")[2].splitlines()
+    before = [*rows[: line - 1], *(row[:column] for row in rows[line - 1 : line])]
     return place_of_word(near, "\n".join(before), sql)
 
 
@@ -494,7 +495,7 @@ def _chain(error: BaseException) -> list[Failure]:
         if isinstance(error, PySparkException):
             return [_failure(error)]
     except Exception as secondary:
-        # The JVM that would explain the error may be gone.
+        # the JVM that could explain the error may have died
         traces = [*traceback.format_exception(error), *traceback.format_exception(secondary)]
         append_trace("an error could not be explained", "".join(traces))
     return [Failure(str(error) or type(error).__name__)]
@@ -515,7 +516,7 @@ def _java_chain(throwable: object) -> list[Failure]:
 
 
 def _json_field(thrown: Any) -> str:
-    """What Spark found in a field of JSON, and what it was to be; empty if it does not say."""
+    """Return field, value and expected type of a JSON misfit, or an empty text if unknown."""
 
     def said() -> str:
         type_ = thrown.dataType().sql()
@@ -529,7 +530,7 @@ def _failure(error: PySparkException, java_class: str = "") -> Failure:
     fragments = [
         Fragment(context.startIndex(), context.stopIndex(), context.fragment())
         for context in error.getQueryContext() or []
-        # Contexts of DataFrame calls name a line of Python, not a piece of SQL.
+        # contexts of DataFrame calls refer to lines of Python instead of SQL
         if context.contextType().name == "SQL" and context.startIndex() >= 0
     ]
     return Failure(
@@ -543,10 +544,10 @@ def _failure(error: PySparkException, java_class: str = "") -> Failure:
 
 
 def _stacks(error: BaseException) -> str:
-    """The stacks of an error of Java's and of its causes, as far as PySpark has brought them."""
+    """Return the Java stacks of an error and its causes, as far as PySpark has fetched them."""
     stacks: list[str] = []
-    found: object = error
-    while isinstance(found, CapturedException) and len(stacks) < _MOST_CAUSES:
-        stacks.append(str(found._stackTrace))
-        found = found._cause
+    current: object = error
+    while isinstance(current, CapturedException) and len(stacks) < _MOST_CAUSES:
+        stacks.append(str(current._stackTrace))
+        current = current._cause
     return "\n".join(stacks)

@@ -1,10 +1,10 @@
-"""Where paths lead, and small things with files wherever Spark can write them.
+"""Resolve paths, and basic file operations wherever Spark can write.
 
-A path means what it means to the Spark session: without a scheme it is on the session's default
-file system (`fs.defaultFS`), and credentials are those of the session's configuration.
+Paths mean the same as for the Spark session: without a scheme they are on the session's default
+file system (`fs.defaultFS`), and the session's configuration provides the credentials.
 
-Private APIs, seen in Spark 4.3: `SparkSession._jvm`, `SparkContext._jsc` and `_gateway`, for
-Hadoop's file systems, and `sessionState().newHadoopConf()` for their configuration.
+Uses private APIs, checked with Spark 4.3: `SparkSession._jvm`, `SparkContext._jsc` and `_gateway`
+for Hadoop's file systems, and `sessionState().newHadoopConf()` for their configuration.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from runtime.spark.session import is_remote
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _WEB = re.compile(r"(?:https?|ftp)://", re.IGNORECASE)
 _ROOT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://[^/]*")
-# With an empty authority or none: another machine's is not ours
+# With an empty authority or without one; with another host it would be another machine's path
 _LOCAL = re.compile(r"file:(?:///+|/(?!/))")
-# Read at once: the footer of most files
+# Read-ahead, enough for the footer of most files
 _READ_BYTES = 1 << 16
-# What Hadoop's settings are where nobody says anything
+# Property source of Hadoop's own defaults
 _DEFAULTS = "core-default.xml"
-# What Spark needs beside PySpark's own package to read a store, by its kind
+# Packages that Spark needs in addition to PySpark to read a store, by store kind
 _PACKAGES = {
     "s3": "org.apache.hadoop:hadoop-aws:{}",
     "gs": "com.google.cloud.bigdataoss:gcs-connector:hadoop3-2.2.26",
     "abfs": "org.apache.hadoop:hadoop-azure:{}",
     "hdfs": "org.apache.hadoop:hadoop-hdfs-client:{}",
 }
-# In no path: a name may have a line break
+# Cannot occur in a path, unlike a line break
 _BETWEEN_PATHS = "\0"
 _ERROR_NUMBERS = {
     "FileNotFoundException": errno.ENOENT,
@@ -56,16 +56,16 @@ _ERROR_NUMBERS = {
 
 
 def resolve(spark: SparkSession, path: str) -> str:
-    """The absolute path, of this machine or a URI, that a path of a user's stands for.
+    """Return the absolute local path or URI of a user's path.
 
-    A path without a scheme is on the session's default file system. Where that is this machine's,
-    it starts at the current directory, and `~` is the home directory; elsewhere it starts where
-    that file system says. Over Spark Connect a path is left to the server.
+    A path without a scheme is on the session's default file system. If that is local, relative
+    paths start at the current directory and `~` is the home directory; elsewhere the file system
+    decides. Over Spark Connect the server resolves the path.
 
     Raises:
-        SetupError: there is no such file system, or it cannot be reached.
-        ExecutionError: it is a page of the web, or relative, and Spark Connect's server has another
-            directory.
+        SetupError: The file system does not exist or cannot be reached.
+        ExecutionError: The path is a web address, or relative while the Spark Connect server has
+            another working directory.
     """
     if _WEB.match(path):
         raise ExecutionError(
@@ -88,17 +88,17 @@ def resolve(spark: SparkSession, path: str) -> str:
     if str(conf.get("fs.defaultFS", "file:///")).startswith("file:"):
         return os.path.normpath(os.path.join(os.getcwd(), os.path.expanduser(path)))
     try:
-        found = _jvm(spark).org.apache.hadoop.fs.Path(path)
-        return str(found.getFileSystem(conf).makeQualified(found).toString())
+        hadoop_path = _jvm(spark).org.apache.hadoop.fs.Path(path)
+        return str(hadoop_path.getFileSystem(conf).makeQualified(hadoop_path).toString())
     except (Py4JError, PySparkException) as error:
         raise SetupError(f"{path} cannot be found: {translate(error).message}") from error
 
 
 def refuse_remote_streams(spark: SparkSession) -> None:
-    """Refuse to start a stream over Spark Connect, whose driver is out of reach.
+    """Refuse to start a stream over Spark Connect, which gives no access to the driver.
 
     Raises:
-        SetupError: the session is one of Spark Connect.
+        SetupError: The session uses Spark Connect.
     """
     if is_remote(spark):
         raise SetupError(
@@ -108,10 +108,10 @@ def refuse_remote_streams(spark: SparkSession) -> None:
 
 
 def files_at(spark: SparkSession, path: str) -> Files:
-    """The file system that a resolved path is on.
+    """Return the file system of a resolved path.
 
     Raises:
-        SetupError: what the settings say of an object store does not go together.
+        SetupError: The settings of an object store contradict each other.
     """
     if is_local_path(path):
         return LocalFiles()
@@ -120,10 +120,10 @@ def files_at(spark: SparkSession, path: str) -> Files:
 
 
 def writable_files_at(spark: SparkSession, path: str) -> Files:
-    """The same for a path that is written to.
+    """Return the file system of a resolved path for writing.
 
     Raises:
-        SetupError: Spark has no file system for it.
+        SetupError: Spark has no file system for the path.
     """
     if not spark_reads(spark, path):
         raise SetupError(f"Spark writes to {path} only with {store_package(spark, path)}")
@@ -133,7 +133,7 @@ def writable_files_at(spark: SparkSession, path: str) -> Files:
 def spark_reads(spark: SparkSession, path: str) -> bool:
     """Whether Spark's own readers and writers have a file system for a resolved path.
 
-    Those of object stores are in packages that PySpark does not bring.
+    Object stores need packages that PySpark does not include.
     """
     if is_local_path(path) or is_remote(spark) or kind_of(path) is None:
         return True
@@ -146,10 +146,10 @@ def spark_reads(spark: SparkSession, path: str) -> bool:
 
 
 def store_at(spark: SparkSession, path: str) -> Store | None:
-    """How Arrow opens the store that a resolved path is on; None: it is on none that it knows.
+    """Return the Arrow store of a resolved path, or None if Arrow has none for it.
 
     Raises:
-        SetupError: what the settings say of it does not go together.
+        SetupError: The settings of the store contradict each other.
     """
     if is_local_path(path) or is_remote(spark) or kind_of(path) is None:
         return None
@@ -159,7 +159,7 @@ def store_at(spark: SparkSession, path: str) -> Store | None:
         value = conf.get(name)
         if value is None or not str(value).strip():
             return None
-        # Hadoop has a default for most, which is not what anybody said
+        # Hadoop has defaults for most settings, which no user has chosen
         sources = conf.getPropertySources(name)
         is_default = sources is not None and list(sources)[-1:] == [_DEFAULTS]
         return None if is_default else str(value).strip()
@@ -171,14 +171,14 @@ def store_at(spark: SparkSession, path: str) -> Store | None:
 
 
 def store_package(spark: SparkSession, path: str) -> str:
-    """The package that Spark reads and writes a store with, and how it is asked for."""
+    """Return the package for Spark's access to a store, with the option to load it."""
     hadoop = str(_jvm(spark).org.apache.hadoop.util.VersionInfo.getVersion())
     package = _PACKAGES[kind_of(path) or "hdfs"].format(hadoop)
     return f"a package of its own: start with --conf spark.jars.packages={package}"
 
 
 def hadoop_conf(spark: SparkSession) -> Any:
-    """The configuration of file systems that Spark's readers and writers of a session have."""
+    """Return the Hadoop configuration that the session's readers and writers use."""
     of_session = unless_missing(
         "settings of a session about file systems are not known to sqlwin, those of Spark are",
         lambda: spark._jsparkSession.sessionState().newHadoopConf(),
@@ -188,15 +188,15 @@ def hadoop_conf(spark: SparkSession) -> Any:
 
 
 class HadoopFiles:
-    """A file system of Hadoop's, as the Spark session's driver sees it; paths are URIs.
+    """Hadoop file system as seen by the Spark driver. Paths are URIs.
 
-    A small file is written under another name first. Where a file system cannot replace a file by
-    another one at once, the old one is deleted in between, and the new one lies beside it,
-    complete: whoever reads finishes what was begun.
+    Small files are first written under a temporary name. If the file system cannot replace a file
+    atomically, the old file is deleted before the new one, already complete, gets its name. A
+    reader that finds this half done completes it.
 
     Args:
-        spark: the session.
-        replaces: whether to ask the file system to replace a file at once.
+        spark: Spark session.
+        replaces: Whether to try an atomic replacement.
     """
 
     def __init__(self, spark: SparkSession, *, replaces: bool = True) -> None:
@@ -204,36 +204,36 @@ class HadoopFiles:
         self._jvm: Any = _jvm(spark)
         self._conf: Any = hadoop_conf(spark)
         self._gateway: Any = spark.sparkContext._gateway
-        # py4j asks the JVM about each part of such a name, each time
+        # cached because py4j asks the JVM about each part of the name, each time
         self._path_class: Any = self._jvm.org.apache.hadoop.fs.Path
         self._systems: dict[str, Any] = {}
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or directory."""
+        """Whether a file or directory exists."""
         with _os_errors(path):
             return self._is_there(path) or self._recovered(path)
 
     def is_file(self, path: str) -> bool:
-        """Whether there is a file."""
+        """Whether the path is a file."""
         with _os_errors(path):
             return self._is_there(path) and bool(self._status(path).isFile())
 
     def is_directory(self, path: str) -> bool:
-        """Whether there is a directory."""
+        """Whether the path is a directory."""
         with _os_errors(path):
             return self._is_there(path) and bool(self._status(path).isDirectory())
 
     def make_directory(self, path: str) -> None:
-        """Make a directory, and those above it."""
+        """Create a directory and its parents."""
         with _os_errors(path):
             if not self._system(path).mkdirs(self._path(path)):
                 raise OSError(errno.EIO, f"cannot make the directory {path}")
 
     def make_private(self, path: str) -> None:
-        """Nothing: who may see what is a matter of the file system's own rules."""
+        """Do nothing: the file system's own permissions apply."""
 
     def read_text(self, path: str) -> str:
-        """The UTF-8 text in a small file."""
+        """Return the UTF-8 text of a small file."""
         with _os_errors(path):
             if not self._is_there(path):
                 self._recovered(path)
@@ -244,19 +244,19 @@ class HadoopFiles:
                 stream.close()
 
     def write_text(self, path: str, text: str) -> None:
-        """Write a small file that appears in whole; one that is there is replaced at once."""
+        """Write a small file atomically, replacing an existing one."""
         unfinished = _beside(path, "tmp")
         with _os_errors(path):
             stream = self._system(path).create(self._path(unfinished), True)
             try:
                 stream.write(bytearray(text.encode("utf-8")))
             finally:
-                # an object store takes the file here
+                # an object store accepts the file at this point
                 stream.close()
         self.replace(unfinished, path)
 
     def replace(self, path: str, new: str) -> None:
-        """Give a small file another name; a file of that name goes away."""
+        """Rename a small file, replacing an existing one."""
         with _os_errors(new):
             if not (self._replaces and self._replaced_at_once(path, new)):
                 complete = _beside(new, "new")
@@ -266,34 +266,34 @@ class HadoopFiles:
                 self._finish_replacing(complete, new)
 
     def open(self, path: str) -> BinaryIO:
-        """A file to be read at any place."""
+        """Open a file for random access."""
         with _os_errors(path):
             n_bytes = int(self._status(path).getLen())
             stream = self._system(path).open(self._path(path))
         return io.BufferedReader(_HadoopReader(path, stream, n_bytes), _READ_BYTES)
 
     def rename(self, path: str, new: str) -> None:
-        """Give a file or directory another name, which is free, in a directory that is there."""
+        """Rename a file or directory. The target must not exist, its directory must."""
         with _os_errors(path):
             if not self._system(path).rename(self._path(path), self._path(new)):
                 raise OSError(errno.EIO, f"cannot rename {path} to {new}")
 
     def delete(self, path: str) -> None:
-        """Delete a file, or a directory with all that is in it, if it is there."""
+        """Delete a file, or a directory with its contents, if it exists."""
         with _os_errors(path):
             if not self._system(path).delete(self._path(path), True) and self._is_there(path):
                 raise OSError(errno.EIO, f"cannot delete {path}")
 
     def names_in(self, path: str) -> list[str]:
-        """The names of what is in a directory, in order; none if it is not there."""
+        """Return the sorted names in a directory; empty if it does not exist."""
         with _os_errors(path):
             if not self._is_there(path):
                 return []
-            found = self._system(path).listStatus(self._path(path))
-            return sorted(each.rpartition("/")[2] for each in self._paths(found))
+            statuses = self._system(path).listStatus(self._path(path))
+            return sorted(entry.rpartition("/")[2] for entry in self._paths(statuses))
 
     def files_below(self, path: str) -> Iterator[str]:
-        """The files below a directory, by paths that start with `path`."""
+        """Yield the files below a directory, as paths that start with `path`."""
         with _os_errors(path):
             if not self._is_there(path):
                 return
@@ -303,23 +303,23 @@ class HadoopFiles:
             listed = hadoop.util.functional.RemoteIterators.toList(iterator)
             statuses = self._gateway.new_array(hadoop.fs.FileStatus, n_files := listed.size())
             self._jvm.java.lang.System.arraycopy(listed.toArray(), 0, statuses, 0, n_files)
-            found = self._paths(statuses)
-        for each in found:
-            yield path.rstrip("/") + each.removeprefix(base)
+            uris = self._paths(statuses)
+        for uri in uris:
+            yield path.rstrip("/") + uri.removeprefix(base)
 
     def size(self, path: str) -> int:
-        """The bytes of all files below a directory."""
+        """Return the total size of the files below a directory in bytes."""
         with _os_errors(path):
             return int(self._system(path).getContentSummary(self._path(path)).getLength())
 
     def expand(self, pattern: str) -> list[str]:
-        """The files and directories that a path with wildcards stands for, in order."""
+        """Return the sorted files and directories that match a pattern."""
         with _os_errors(pattern):
-            found = self._system(pattern).globStatus(self._path(pattern))
-            return [] if found is None else sorted(self._paths(found))
+            statuses = self._system(pattern).globStatus(self._path(pattern))
+            return [] if statuses is None else sorted(self._paths(statuses))
 
     def _replaced_at_once(self, path: str, new: str) -> bool:
-        """Rename a file over another one; False where the file system cannot."""
+        """Rename a file over another one atomically. False if the file system cannot."""
         fs = self._jvm.org.apache.hadoop.fs
         try:
             context = fs.FileContext.getFileContext(self._path(new).toUri(), self._conf)
@@ -334,7 +334,7 @@ class HadoopFiles:
         return True
 
     def _recovered(self, path: str) -> bool:
-        """Finish what `replace` was kept from behind its deletion; whether there was anything."""
+        """Complete an interrupted `replace`, and return whether there was one."""
         complete = _beside(path, "new")
         if not self._is_there(complete):
             return False
@@ -342,7 +342,7 @@ class HadoopFiles:
         return True
 
     def _finish_replacing(self, complete: str, path: str) -> None:
-        """Give a complete file its name, unless another process has done so at the same time."""
+        """Rename a complete file to its final name, unless another process has just done so."""
         try:
             self.rename(complete, path)
         except OSError:
@@ -350,12 +350,12 @@ class HadoopFiles:
                 raise
 
     def _paths(self, statuses: Any) -> list[str]:
-        """The paths of a Java array of files, which come over in one call, not in three a file."""
+        """Return the paths of a Java array of files in one call instead of three per file."""
         paths = self._jvm.org.apache.hadoop.fs.FileUtil.stat2Paths(statuses)
         n_paths = len(paths)
         if not n_paths:
             return []
-        # py4j takes no array for one of another class
+        # py4j does not accept an array of a subclass
         objects = self._gateway.new_array(self._jvm.java.lang.Object, n_paths)
         self._jvm.java.lang.System.arraycopy(paths, 0, objects, 0, n_paths)
         joined = self._jvm.org.apache.commons.lang3.StringUtils.join(objects, _BETWEEN_PATHS)
@@ -380,12 +380,12 @@ class HadoopFiles:
 
 
 class _HadoopReader(io.RawIOBase):
-    """The bytes of a file of Hadoop's.
+    """Reader of a Hadoop file.
 
     Args:
-        path: the file.
-        stream: Java's stream of it.
-        n_bytes: its length.
+        path: Path of the file.
+        stream: Java input stream.
+        n_bytes: File size in bytes.
     """
 
     def __init__(self, path: str, stream: Any, n_bytes: int) -> None:
@@ -408,10 +408,10 @@ class _HadoopReader(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         with _os_errors(self._path):
             self._stream.seek(self._position)
-            found = bytes(self._stream.readNBytes(len(buffer)))
-        buffer[: len(found)] = found
-        self._position += len(found)
-        return len(found)
+            data = bytes(self._stream.readNBytes(len(buffer)))
+        buffer[: len(data)] = data
+        self._position += len(data)
+        return len(data)
 
     def close(self) -> None:
         if not self.closed:
@@ -430,7 +430,7 @@ def _jvm(spark: SparkSession) -> Any:
 
 @contextmanager
 def _os_errors(path: str) -> Iterator[None]:
-    """Raise what Java raises about files as what Python does."""
+    """Raise Java's file errors as OSError."""
     try:
         yield
     except (Py4JError, PySparkException) as error:

@@ -1,7 +1,7 @@
-"""Groups of Spark jobs that run side by side, and can be cancelled alone.
+"""Run groups of Spark jobs concurrently, and cancel them separately.
 
-Private API, seen in Spark 4.3: the JVM's `SparkContext.cancelJobGroupAndFutureJobs`. Where it is
-missing, the jobs of a group that run are cancelled, and later ones are not.
+Uses a private API, checked with Spark 4.3: the JVM's `SparkContext.cancelJobGroupAndFutureJobs`.
+Without it only the running jobs of a group are cancelled, and later ones are not.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ T = TypeVar("T")
 
 _JOIN_S = 0.1
 _AGAIN_S = 0.5
-# What the tags of statements begin with
+# Prefix of statement tags
 STATEMENT_TAG = "sqlwin-statement-"
 
 
 def begin_group(spark: Any, group: str) -> None:
-    """Let the jobs that this thread starts from here on belong to `group`.
+    """Assign jobs that this thread starts from now on to `group`.
 
-    Cancelling it interrupts their tasks, so that they end at once and not at their next row.
+    Cancelling the group interrupts its tasks, which end at once and not at their next row.
     """
     context = getattr(spark, "sparkContext", None)
     if context is None:  # Spark Connect
@@ -44,9 +44,9 @@ def begin_group(spark: Any, group: str) -> None:
 
 
 def tag_statement(spark: Any, tag: str) -> None:
-    """Let the jobs that this thread starts from here on carry the tag of a statement, and no other.
+    """Give jobs that this thread starts from now on the tag of a statement, and no other one.
 
-    Nothing happens over Spark Connect, which hands out no figures of jobs.
+    Does nothing over Spark Connect, which provides no job statistics.
     """
     context = getattr(spark, "sparkContext", None)
     if context is None:
@@ -59,28 +59,28 @@ def tag_statement(spark: Any, tag: str) -> None:
 
 
 def statement_tag(spark: Any) -> str:
-    """The tag of the statement that this thread runs; empty if there is none."""
+    """Return the tag of the statement that this thread runs, or an empty text."""
     context = getattr(spark, "sparkContext", None)
     tags = [] if context is None else _job_tags(context)
     return next((tag for tag in tags if tag.startswith(STATEMENT_TAG)), "")
 
 
 def _job_tags(context: Any) -> list[str]:
-    """The tags of this thread's jobs.
+    """Return the tags of this thread's jobs.
 
-    An iteration over Java's set of them ends with an exception of Java's, of which PySpark asks the
-    class sixteen times: one over an array does not.
+    Iterating over the Java set would end with a Java exception about which PySpark queries the
+    class sixteen times. Iterating over an array does not.
     """
     return [str(tag) for tag in context.getJobTags().toArray()]
 
 
 def cancel_group(spark: Any, group: str) -> bool:
-    """Cancel the jobs of `group`, those that would follow too; False if Spark is out of reach."""
+    """Cancel present and future jobs of `group`. False if Spark cannot be reached."""
     context = getattr(spark, "sparkContext", None)
     try:
         if context is None:
             spark.interruptTag(group)
-        elif context._jsc is None:  # it was stopped
+        elif context._jsc is None:  # Spark was stopped
             return False
         elif not unless_missing(
             "later jobs of a cancelled group are not cancelled",
@@ -94,11 +94,10 @@ def cancel_group(spark: Any, group: str) -> bool:
 
 
 def cancel_until(spark: Any, group: str, is_over: Callable[[], bool]) -> None:
-    """Cancel the jobs of `group`, again and again, until what starts them is over.
+    """Cancel the jobs of `group` repeatedly until the code that starts them has ended.
 
-    A query that is still planned when it is interrupted has no job yet, and PySpark waits for its
-    end all the same; a stage of a shuffle that is planned on its own is begun even in a cancelled
-    group.
+    A query that is interrupted during planning has no job yet, and PySpark waits for its end
+    anyway. A separately planned shuffle stage starts even in a cancelled group.
     """
     while cancel_group(spark, group):
         time.sleep(_AGAIN_S)
@@ -107,11 +106,11 @@ def cancel_until(spark: Any, group: str, is_over: Callable[[], bool]) -> None:
 
 
 def run_interruptibly(spark: SparkSession, work: Callable[[], T]) -> T:
-    """Do what starts Spark jobs, in a thread of its own; an interruption of this one cancels them.
+    """Run code that starts Spark jobs in its own thread. Interrupting this thread cancels them.
 
-    What interrupts this thread (Ctrl-C, a signal) is raised when the work has come to its end:
-    Spark then has taken back what it had written, and its answer is not mistaken for that to a
-    later call. See `run_side_by_side`.
+    The interruption (Ctrl-C, a signal) is raised once the work has ended: Spark has then removed
+    what it had written, and a later call cannot receive its answer. See
+    `run_side_by_side`.
     """
     (outcome,) = run_side_by_side(spark, [work], [set()])
     if outcome.error is not None:
@@ -122,12 +121,12 @@ def run_interruptibly(spark: SparkSession, work: Callable[[], T]) -> T:
 
 @dataclass(frozen=True)
 class Outcome(Generic[T]):
-    """What became of work that ran beside other work.
+    """Outcome of a work that ran alongside others.
 
     Attributes:
-        value: what it gave.
-        error: what it failed with; None if it was done, or never begun.
-        begun: whether it was begun.
+        value: Return value.
+        error: Exception that it raised. None if it succeeded or never started.
+        begun: Whether it was started.
     """
 
     value: T | None = None
@@ -136,12 +135,12 @@ class Outcome(Generic[T]):
 
     @property
     def done(self) -> bool:
-        """Whether it came to its end."""
+        """Whether it succeeded."""
         return self.begun and self.error is None
 
     @property
     def failed(self) -> bool:
-        """Whether it failed by itself."""
+        """Whether it failed and was not cancelled."""
         return self.error is not None and not self.cancelled
 
     @property
@@ -156,21 +155,21 @@ def run_side_by_side(
     after: Sequence[Set[int]],
     most_threads: int = 8,
 ) -> list[Outcome[T]]:
-    """Run what starts Spark jobs in several threads.
+    """Run functions that start Spark jobs in several threads.
 
-    The threads have the job group, the description and the tags of this one. When one work fails,
-    the jobs of the others are cancelled and no further work is begun; likewise when this thread is
-    interrupted, which then raises once they have ended. A work whose jobs are cancelled is to raise
-    `QueryCancelled`.
+    The threads inherit job group, description and tags of this thread. When a function fails, the
+    jobs of the others are cancelled and no further function starts. The same happens when this
+    thread is interrupted; the interruption is raised once they have ended. A function whose jobs
+    are cancelled should raise `QueryCancelled`.
 
     Args:
-        spark: the session.
-        works: what to do, in order of preference.
-        after: for each work, the numbers of earlier ones that have to be done before it.
-        most_threads: how many may run at a time.
+        spark: Spark session.
+        works: Functions to run, in order of preference.
+        after: Indexes of earlier functions that must succeed first, for each function.
+        most_threads: Maximum number of concurrent threads.
 
     Returns:
-        An outcome for each work, in their order.
+        Outcome of each function, in order.
     """
     return _SideBySide(spark, works, after).run(most_threads)
 
@@ -199,19 +198,21 @@ class _SideBySide(Generic[T]):
             for thread in threads:
                 thread.start()
             with self._changed:
-                # An exception that is meant for this thread arrives only between two waits. A
-                # thread that Spark has failed before its work is not among those that ended.
-                while self._n_ended < len(threads) and any(each.is_alive() for each in threads):
+                # An exception for this thread arrives only between two waits. A thread that Spark
+                # has failed before its work does not count itself as ended.
+                while self._n_ended < len(threads) and any(
+                    thread_.is_alive() for thread_ in threads
+                ):
                     self._changed.wait(_JOIN_S)
         except BaseException:
             with self._changed:
                 self._stops = True
                 self._changed.notify_all()
             _cancel_tagged(self._spark, self._tag)
-            # Not by `join`: before Python 3.13 a thread whose join an exception has interrupted
-            # counts as ended, and the process would end before what it writes is taken back.
+            # Not `join`: before Python 3.13 a thread counts as ended after an exception has
+            # interrupted its join, and the process would end before its output is removed.
             while self._is_working():
-                # one that was between two jobs has begun the next
+                # a thread that was between two jobs has started the next one
                 _cancel_tagged(self._spark, self._tag)
             raise
         for thread in threads:
@@ -220,7 +221,7 @@ class _SideBySide(Generic[T]):
         return [self._outcomes.get(i, nothing) for i in range(len(self._works))]
 
     def _is_working(self) -> bool:
-        """Whether a thread still works a moment later; one that begins now finds nothing to do."""
+        """Whether a thread still works after a moment. Threads that start now find no work."""
         with self._changed:
             if self._n_ended < self._n_begun:
                 self._changed.wait(_JOIN_S)
@@ -243,7 +244,7 @@ class _SideBySide(Generic[T]):
                 outcome = Outcome(self._works[number]())
             except Exception as error:
                 outcome = Outcome(error=error)
-            # at once, or another thread would begin what is to come after this one
+            # at once, or another thread would start work that depends on this
             with self._changed:
                 self._outcomes[number] = outcome
                 is_first = not outcome.done and not self._stops
@@ -253,7 +254,7 @@ class _SideBySide(Generic[T]):
                 _cancel_tagged(self._spark, self._tag)
 
     def _next(self) -> int | None:
-        """The first work that nothing holds up; None if there is none left."""
+        """Return the first work whose dependencies are done, or None if no work is left."""
         with self._changed:
             while not self._stops and self._waiting:
                 for number in self._waiting:
@@ -265,7 +266,7 @@ class _SideBySide(Generic[T]):
 
 
 def _tag_jobs(spark: SparkSession, tag: str) -> None:
-    """Let what this thread runs carry a tag, and be interrupted when it is cancelled."""
+    """Tag the jobs of this thread, and let cancellation interrupt their tasks."""
     context = getattr(spark, "sparkContext", None)
     if context is None:  # Spark Connect
         spark.addTag(tag)
@@ -276,7 +277,7 @@ def _tag_jobs(spark: SparkSession, tag: str) -> None:
 
 def _cancel_tagged(spark: SparkSession, tag: str) -> None:
     context = getattr(spark, "sparkContext", None)
-    # Where Spark is out of reach, what runs fails by itself.
+    # if Spark cannot be reached, the running jobs fail anyway
     with contextlib.suppress(Py4JError, PySparkException, OSError):
         if context is None:
             spark.interruptTag(tag)

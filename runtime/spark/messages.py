@@ -1,8 +1,7 @@
 """Spark's error conditions in plain words.
 
-Spark names every error by a condition (its error-conditions.json lists them) with parameters.
-Those that users meet often have one line here, with what would be right; the rest keep
-Spark's own first sentence.
+Spark identifies every error by a condition (listed in its error-conditions.json) with parameters.
+Frequent ones have a message and a hint here; for the others Spark's first sentence is used.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from runtime.errors import ErrorKind, nearest
 
 
 class ErrorText(NamedTuple):
-    """What is wrong in plain words.
+    """Plain text of an error.
 
     Attributes:
-        message: what is wrong.
-        hint: what would be right.
-        kind: of the error; None where the condition's class says enough.
-        subject: the name at fault, if it is known apart from the message.
+        message: Description of the error.
+        hint: What to do instead.
+        kind: Kind of the error. None if the condition's class is enough.
+        subject: Name at fault, if known separately from the message.
     """
 
     message: str
@@ -35,9 +34,9 @@ class ErrorText(NamedTuple):
     subject: str | None = None
 
 
-# In names that Spark or sqlwin gives to columns without one: `count(1)`, `w$start`
+# Found in names that Spark or sqlwin gives to unnamed columns: `count(1)`, `w$start`
 _INTERNAL = re.compile(r"[$(]")
-# From this ratio of common letters on, one name is taken for a misspelling of another.
+# Minimum ratio of common letters for a name to count as a misspelling of another
 _ALIKE = 0.5
 _STATE = re.compile(r"\s*SQLSTATE: \w{5}.*", re.DOTALL)
 _CONDITION = re.compile(r"^\s*\[([A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]\s*")
@@ -45,27 +44,27 @@ _CLASS = re.compile(r"^(?:Caused by: )?(?:[\w$]+\.)+[\w$]*(?:Exception|Error|Thr
 _TRY = re.compile(r"\s*Use (?:the SQL function )?[`']([\w()]+)[`'] to [^.]*\.")
 _SINGLE_QUOTED = re.compile(r"(?<!\w)'[^']*'")
 _QUOTED = re.compile(r"`((?:[^`]|``)+)`")
-# The catalog of a session's own tables, as Flink's scripts call it
+# Catalog of a session's own tables in Flink scripts
 _OWN_CATALOG = "default_catalog"
 _ANSI = re.compile(r"\s*If necessary set \S+ to \"false\" to bypass this error\.")
 
 
 def condition_in(text: str) -> str | None:
-    """The condition that a message starts with, `[DIVIDE_BY_ZERO] Division by zero. ...`."""
+    """Return the condition that a message starts with, `[DIVIDE_BY_ZERO] Division by zero. ...`."""
     match = _CONDITION.match(_CLASS.sub("", text))
     return match.group(1) if match else None
 
 
-# Spark's number of a column, as in `k#17` and `v#18L`
+# Spark's column number, as in `k#17` and `v#18L`
 _COLUMN_NUMBER = re.compile(r"(?<=\w)#\d+L?\b")
 
 
-# The setting of Jackson's behind a limit, which nobody can set
+# Reference to the Jackson setting behind a limit, which users cannot change
 _JACKSON = re.compile(r", from `Stream(?:Read|Write)Constraints\.\w+\(\)`")
 
 
 def first_sentence(text: str) -> ErrorText:
-    """A message of Spark's without condition, class name, SQLSTATE and plan, in one line."""
+    """Reduce a Spark message to one line without condition, class name, SQLSTATE and plan."""
     while True:
         bare = _CONDITION.sub("", _CLASS.sub("", text.strip()))
         if bare == text:
@@ -76,14 +75,14 @@ def first_sentence(text: str) -> ErrorText:
     if match := _TRY.search(text):
         hint = f"{match.group(1)} gives NULL instead"
         text = _TRY.sub("", text, count=1)
-    # After the first line come plans, stacks, and advice about Spark's own settings.
+    # later lines hold plans, stacks, and advice about Spark's own settings
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     line = _JACKSON.sub("", _COLUMN_NUMBER.sub("", line.rstrip(".:; ")))
     return ErrorText((line[:1].lower() + line[1:] if line[1:2].islower() else line), hint)
 
 
 def error_text(condition: str, parameters: Mapping[str, str]) -> ErrorText | None:
-    """What `condition` means in plain words; None if Spark's own words must do."""
+    """Return the plain text of `condition`, or None if Spark's own text should be used."""
     names = (condition, condition.split(".")[0])
     try:
         for name in names:
@@ -92,14 +91,14 @@ def error_text(condition: str, parameters: Mapping[str, str]) -> ErrorText | Non
             if name in _WORDS:
                 return _WORDS[name](parameters)
     except KeyError:
-        pass  # parameters come and go between releases of Spark
+        pass  # parameters vary between Spark releases
     return None
 
 
 def names_in(message: str) -> tuple[str, ...]:
-    """What a message of Spark's names, as SQL spells it: first what is in quotes, then names.
+    """Return the names in a Spark message as SQL spells them: quoted texts first, then names.
 
-    Of several options the last one is at fault, and those before it say where.
+    Of several options the last one is at fault; those before it give the context.
     """
     quoted = _SINGLE_QUOTED.findall(message)
     if "option" in message:
@@ -108,7 +107,7 @@ def names_in(message: str) -> tuple[str, ...]:
 
 
 def plain_name(quoted: str) -> str:
-    """A name as users write it: `spark_catalog`.`default`.`t` is `t`."""
+    """Return a name as users write it: `spark_catalog`.`default`.`t` is `t`."""
     parts = _QUOTED.findall(quoted) or [quoted.strip('"')]
     if parts[:2] == ["spark_catalog", "default"] and len(parts) == 3:
         parts = parts[2:]
@@ -116,13 +115,13 @@ def plain_name(quoted: str) -> str:
 
 
 def plain_path(uri: str) -> str:
-    """A file as users name it: file:///a%20b is /a b."""
+    """Return a file URI as a path: file:///a%20b is /a b."""
     match = re.match(r"file:(?://)?(/.*)", uri)
     return unquote(match.group(1)) if match else uri
 
 
 def unquoted_type(quoted: str) -> str:
-    """A type or expression without the double quotes that Spark puts around it."""
+    """Remove the double quotes that Spark puts around a type or expression."""
     return quoted.replace('"', "")
 
 
@@ -131,7 +130,7 @@ def _names(listed: str) -> str:
 
 
 def _did_you_mean(wanted: str, parameters: Mapping[str, str]) -> str | None:
-    """Those of Spark's proposals that are like what was written; all of them if none is."""
+    """Return Spark's proposals that resemble the name; all proposals if none does."""
     proposal = parameters.get("proposal")
     if not proposal:
         return None
@@ -146,12 +145,12 @@ def _did_you_mean(wanted: str, parameters: Mapping[str, str]) -> str | None:
 
 
 def _last(name: str) -> str:
-    """The column itself, without the table before it."""
+    """Return the column name without its table."""
     return name.strip("`").split(".")[-1].strip("`").lower()
 
 
 def _unknown(kind: ErrorKind, what: str, quoted: str, hint: str | None) -> ErrorText:
-    """A name that stands for nothing."""
+    """Return the error text for a name that does not exist."""
     name = plain_name(quoted)
     return ErrorText(f"{what} {name} does not exist", hint, kind, name.strip("`"))
 
@@ -184,11 +183,11 @@ def _catalog(p: Mapping[str, str]) -> ErrorText:
 
 
 def _below_catalog(name: str, in_own: Callable[[], ErrorText]) -> ErrorText:
-    """The first part of a name is no catalog, so Spark asks its own one, and that refuses.
+    """Return the error text for a name whose first part Spark looked up in its own catalog.
 
     Args:
-        name: the name, in backticks.
-        in_own: what is wrong where the catalog is the session's own.
+        name: Name in backticks.
+        in_own: Returns the error text if the catalog is the session's own.
     """
     first = _QUOTED.findall(name)[0]
     if first.lower() == _OWN_CATALOG:
@@ -203,7 +202,7 @@ def _database(p: Mapping[str, str]) -> ErrorText:
     )
 
 
-# Functions of Flink's that Spark has under another name
+# Functions of Flink that Spark has under another name
 _FLINKS_FUNCTIONS = {
     "array_concat": "CONCAT(array, array)",
     "from_base64": "UNBASE64(text)",
@@ -216,18 +215,18 @@ _FLINKS_FUNCTIONS = {
 
 def _function(p: Mapping[str, str]) -> ErrorText:
     name = p["routineName"]
-    known = _FLINKS_FUNCTIONS.get(plain_name(name).strip("`").lower())
-    hint = "SHOW FUNCTIONS lists all" if known is None else f"Spark's is {known}"
+    sparks = _FLINKS_FUNCTIONS.get(plain_name(name).strip("`").lower())
+    hint = "SHOW FUNCTIONS lists all" if sparks is None else f"Spark's is {sparks}"
     return _unknown(ErrorKind.UNKNOWN_FUNCTION, "function", name, hint)
 
 
-# Words that are mistyped where Spark expects one of them
+# Keywords proposed for mistyped words
 _KEYWORDS = (
     *("ALTER", "CREATE", "DELETE", "DESCRIBE", "DROP", "EXPLAIN", "FROM", "GROUP", "HAVING"),
     *("INSERT", "INTO", "JOIN", "LIMIT", "MERGE", "ORDER", "SELECT", "SHOW", "UNION", "UPDATE"),
     *("VALUES", "WHERE", "WINDOW", "WITH"),
 )
-# Words of SQL that are near to one of those and no mistake
+# Keywords similar to those above that are not typing errors
 _ALL_KEYWORDS = frozenset({*_KEYWORDS, *"INT ROLLUP SET SETS USE WHEN".split()})
 
 
@@ -236,13 +235,13 @@ def _syntax(p: Mapping[str, str]) -> ErrorText:
     close = (
         nearest(word, _KEYWORDS) if word.isalpha() and word.upper() not in _ALL_KEYWORDS else None
     )
-    said = f"syntax error at or near {p['error']}{p.get('hint', '')}"
-    return ErrorText(said, f"did you mean {close}?" if close else None)
+    message = f"syntax error at or near {p['error']}{p.get('hint', '')}"
+    return ErrorText(message, f"did you mean {close}?" if close else None)
 
 
 def _overflow(p: Mapping[str, str]) -> ErrorText:
-    found = re.search(r"'(try_\w+)'", p.get("alternative", ""))
-    alternative = found.group(1) if found else None
+    match = re.search(r"'(try_\w+)'", p.get("alternative", ""))
+    alternative = match.group(1) if match else None
     what = p["message"].rstrip(". ")
     return ErrorText(
         "a number overflowed" if what in ("overflow", "Overflow") else what,
@@ -253,12 +252,12 @@ def _overflow(p: Mapping[str, str]) -> ErrorText:
 
 
 def _raised(p: Mapping[str, str]) -> ErrorText:
-    # only where something failed: reading files takes modules of its own
+    # imported only for an error: it reads files and needs more modules
     from runtime.detection.places import explained_message
 
-    said = p["errorMessage"]
-    text = explained_message(said)
-    return ErrorText(said, kind=ErrorKind.RAISED) if text is None else ErrorText(*text)
+    message = p["errorMessage"]
+    text = explained_message(message)
+    return ErrorText(message, kind=ErrorKind.RAISED) if text is None else ErrorText(*text)
 
 
 def _no_provider(p: Mapping[str, str]) -> ErrorText:
@@ -273,7 +272,7 @@ _DIVISION = ErrorText(
     "division by zero", "try_divide, or NULLIF around the divisor, gives NULL instead"
 )
 _STATIC_SETTING = ErrorText("{config} can only be set when Spark starts", "give it as --conf")
-# What needs no more than the parameters; a parameter is spelled by one of _SPELLED
+# Texts that need only the parameters, which are formatted by _SPELLED
 _TEMPLATES = {
     "FIELD_NOT_FOUND": ErrorText(
         "there is no field {fieldName:name}", "the fields are {fields:names}"
@@ -369,7 +368,7 @@ _SPELLED: Mapping[str, Callable[[str], str]] = {
 
 
 class _Filled(Formatter):
-    """Fills templates; what follows the colon says how a parameter is spelled."""
+    """Template formatter. The text after a colon selects the spelling of a parameter."""
 
     def format_field(self, value: Any, format_spec: str) -> str:
         return _SPELLED[format_spec](value)
@@ -381,7 +380,7 @@ def _filled(template: ErrorText, parameters: Mapping[str, str]) -> ErrorText:
     return template._replace(message=fill(template.message), hint=hint)
 
 
-# What needs a closer look
+# Conditions that need code
 _WORDS: Mapping[str, Callable[[Mapping[str, str]], ErrorText]] = {
     "UNRESOLVED_COLUMN": _column,
     "UNRESOLVED_FIELD": _field,

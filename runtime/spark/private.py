@@ -1,4 +1,4 @@
-"""Guards around private APIs of Spark: where one is missing, a figure is missing and no query."""
+"""Guards around private Spark APIs: without one, a figure is missing but queries still work."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from runtime.logs import append_once
 T = TypeVar("T")
 U = TypeVar("U")
 
-# What py4j and Python raise for a class or a method that is not there, or takes something else
+# Raised by py4j and Python for missing classes and methods, or different parameters
 MISSING = (AttributeError, TypeError, Py4JError)
 
 
 def unless_missing(what: str, ask: Callable[[], T], otherwise: U) -> T | U:
-    """What `ask` finds by private APIs; `otherwise`, and a line in the log, if one is missing.
+    """Return the result of `ask`, which uses private APIs, or `otherwise` if one is missing.
 
     Args:
-        what: what there is not without them, for the log; it is logged once.
-        ask: calls them.
-        otherwise: stands in for what it would find.
+        what: Consequence of the missing API, logged once.
+        ask: Calls the APIs.
+        otherwise: Substitute for the result.
     """
     try:
         return ask()

@@ -1,6 +1,6 @@
-"""The Spark session that sqlwin starts where it is given none.
+"""Start the Spark session of a program that does not provide one.
 
-Private APIs, seen in PySpark 4.3: `SparkContext._active_spark_context` and `_gateway`.
+Uses private APIs, checked with PySpark 4.3: `SparkContext._active_spark_context` and `_gateway`.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from runtime.spark.jvm.java import find_java
 from runtime.spark.jvm.process import begin_jvm, running_jvm
 from runtime.spark.jvm.submit import configured_defaults
 
-# What PYSPARK_PYTHON was set to from here, by this process or the one that started it
+# Value that sqlwin, in this process or its parent, has given PYSPARK_PYTHON
 _CHOSEN_PYTHON = "SQLWIN_CHOSEN_PYTHON"
 _NO_CONF: Mapping[str, str] = MappingProxyType({})
-# What spark-submit itself or the JVM reads when it starts
+# Settings that spark-submit or the JVM reads only at start
 _NEEDED_AT_START = re.compile(
     r"spark\.(driver\.(memory|memoryOverhead|cores|\w*JavaOptions|extra\w*Path)$"
     r"|submit\.|jars(\.|$)|(archives|files)$)"
 )
-# What sqlwin chooses for a Spark that serves it alone
+# Settings that sqlwin chooses for a Spark of its own
 _OF_A_PROGRAM = frozenset(
     {
         "spark.driver.memory",
@@ -54,20 +54,20 @@ _OF_A_PROGRAM = frozenset(
 _NOISY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
-# Held by whoever starts or stops Spark, or changes who uses it
+# Held while Spark is started or stopped, or its number of users changes
 spark_lock = threading.RLock()
 
 
-# By SparkContext, or session of Spark Connect, that sqlwin has started for itself: its users
+# Number of users by SparkContext or Spark Connect session, for those started by sqlwin itself
 _n_users: dict[object, int] = {}
 
 
 def own_session(
     master: str | None = None, conf: Mapping[str, str] = _NO_CONF, remote: str | None = None
 ) -> SparkSession:
-    """A session as `start_session` gives it; what was started for it, `end_use` may stop.
+    """Return a session from `start_session` that `end_use` may stop if this call started it.
 
-    What spark-submit has started goes on until its program ends.
+    A Spark started by spark-submit runs until its program ends.
     """
     with spark_lock:
         before = {SparkContext._active_spark_context, _key(active_remote_session())}
@@ -79,7 +79,7 @@ def own_session(
 
 
 def begin_use(spark: SparkSession) -> bool:
-    """Count a user of what `own_session` has started; whether `spark` is on it."""
+    """Count a user of a Spark from `own_session`. Return whether `spark` runs on one."""
     with spark_lock:
         key = _key(spark)
         if key in _n_users:
@@ -88,7 +88,7 @@ def begin_use(spark: SparkSession) -> bool:
 
 
 def end_use(spark: SparkSession) -> None:
-    """Stop Spark when the last one leaves that `begin_use` has counted."""
+    """Stop Spark when the last user counted by `begin_use` leaves."""
     with spark_lock:
         key = _key(spark)
         if key not in _n_users:
@@ -96,7 +96,7 @@ def end_use(spark: SparkSession) -> None:
         _n_users[key] -= 1
         if _n_users[key] <= 0:
             del _n_users[key]
-            # it may have been stopped, and started again, by somebody else
+            # others may have stopped and restarted it
             if is_remote(spark) or key is SparkContext._active_spark_context:
                 spark.stop()
 
@@ -109,7 +109,7 @@ def is_stopped(spark: SparkSession) -> bool:
 
 
 def _key(spark: SparkSession | None) -> object:
-    """What a session runs on; two of Spark Connect have nothing in common."""
+    """Return what identifies the Spark of a session. Spark Connect sessions share nothing."""
     if spark is None:
         return None
     return spark.session_id if is_remote(spark) else spark.sparkContext  # type: ignore[attr-defined]
@@ -118,39 +118,40 @@ def _key(spark: SparkSession | None) -> object:
 def start_session(
     master: str | None = None, conf: Mapping[str, str] = _NO_CONF, remote: str | None = None
 ) -> SparkSession:
-    """A Spark session: quiet, with this Python for its workers, sized by the machine.
+    """Return a quiet Spark session that uses this Python for workers and fits the machine.
 
-    A Spark that runs in this process already is left as it is: the session then is a new one
-    beside those that exist, and `conf` may hold what can be set for a session alone.
+    If Spark already runs in this process it stays unchanged: the result is a new session on it, and
+    `conf` may contain only settings of a session.
 
     Args:
-        master: Spark's master URL; `local[*]` unless spark-defaults.conf, PYSPARK_SUBMIT_ARGS or
-            spark-submit say otherwise.
-        conf: Spark's configuration; it wins over theirs and over what is chosen here.
-        remote: the `sc://host:port` of a Spark Connect server, in place of a master.
+        master: Spark master URL. `local[*]` unless spark-defaults.conf, PYSPARK_SUBMIT_ARGS or
+            spark-submit set it.
+        conf: Spark configuration. It overrides theirs and sqlwin's defaults.
+        remote: `sc://host:port` of a Spark Connect server, instead of a master.
 
     Raises:
-        SetupError: no Java, no such cluster, a bad setting, packages missing.
+        SetupError: There is no Java or no such cluster, a setting is invalid, or packages are
+            missing.
     """
     quiet_python_loggers()
     remote = remote or conf.get("spark.remote")
-    said = conf.get("spark.master")
-    if remote and (master or said):
+    configured = conf.get("spark.master")
+    if remote and (master or configured):
         raise SetupError("master and remote exclude each other", hint="give one of them")
-    if master and said and master != said:
+    if master and configured and master != configured:
         raise SetupError(
-            f"there are two masters: {master}, and {said} in the configuration",
+            f"there are two masters: {master}, and {configured} in the configuration",
             hint="leave one of them out",
         )
-    master = master or said
+    master = master or configured
     with spark_lock:
         if remote:
             return connected_session(remote, conf)
         if SparkContext._active_spark_context is not None:
             return _session_beside(SparkContext._active_spark_context, master, conf)
-        if (there := active_remote_session()) is not None:
+        if (remote_session := active_remote_session()) is not None:
             if not (master or conf):
-                return there
+                return remote_session
             raise SetupError(
                 "this process uses Spark Connect already, which takes no master and no settings",
                 hint="leave them out, or start another process",
@@ -171,36 +172,36 @@ def _not_started(error: Exception) -> SetupError:
 def begin_java(
     master: str | None = None, conf: Mapping[str, str] = _NO_CONF, remote: str | None = None
 ) -> None:
-    """Start Java for a session that `start_session` is about to be asked for; wait for nothing.
+    """Start Java for a following `start_session`, without waiting.
 
-    Where that takes no Java of its own, nothing is done.
+    Does nothing if that session needs no Java of its own.
 
     Args:
-        master: as `start_session` takes it, and will.
-        conf: likewise.
-        remote: likewise.
+        master: As passed to `start_session` later.
+        conf: Likewise.
+        remote: Likewise.
 
     Raises:
-        SetupError: there is no Java.
+        SetupError: There is no Java.
     """
-    named = master or conf.get("spark.master")
+    named_master = master or conf.get("spark.master")
     with spark_lock:
         if SparkContext._gateway is not None or is_submitted() or active_remote_session():
             return
-        if remote or conf.get("spark.remote") or (not named and _remote_of_environment()):
+        if remote or conf.get("spark.remote") or (not named_master and _remote_of_environment()):
             return
-        if named != conf.get("spark.master", named):
-            return  # which start_session will refuse
+        if named_master != conf.get("spark.master", named_master):
+            return  # start_session will reject it
         begin_jvm(find_java(), new_settings(master, conf))
 
 
 def _remote_of_environment() -> str | None:
-    """The Spark Connect server that the user's environment names."""
+    """Return the Spark Connect server named by the user's environment."""
     return os.environ.get("SPARK_REMOTE") or configured_defaults().get("spark.remote")
 
 
 def is_submitted() -> bool:
-    """Whether spark-submit has started this process, and with it Java."""
+    """Whether spark-submit has started this process and Java."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
@@ -214,33 +215,33 @@ def _new_session(master: str | None, conf: Mapping[str, str]) -> SparkSession:
 
 
 def new_settings(master: str | None, conf: Mapping[str, str]) -> dict[str, str]:
-    """Spark's configuration for a Spark that is started here, beside what the user's files say.
+    """Return the settings for a Spark started here, in addition to the user's files.
 
-    The workers' Python is chosen too, in the environment.
+    Also chooses the workers' Python, in the environment.
 
     Args:
-        master: Spark's master URL, or None.
-        conf: what the caller wants.
+        master: Spark master URL, or None.
+        conf: Settings of the caller.
     """
-    chosen = configured_defaults()
-    master = master or chosen.get("spark.master") or "local[*]"
+    configured = configured_defaults()
+    master = master or configured.get("spark.master") or "local[*]"
     ours = {"spark.app.name": "sqlwin", **chosen_settings(master)}
     settings = {
-        **{k: v for k, v in ours.items() if k not in chosen},
-        **memory_of_workers(master, {**chosen, **conf}),
+        **{k: v for k, v in ours.items() if k not in configured},
+        **memory_of_workers(master, {**configured, **conf}),
         **conf,
         "spark.master": master,
     }
-    remember_settings({**chosen, **settings})
-    choose_python(master, {**chosen, **settings}, os.environ)
+    remember_settings({**configured, **settings})
+    choose_python(master, {**configured, **settings}, os.environ)
     return settings
 
 
 def _submitted_session(master: str | None, conf: Mapping[str, str]) -> SparkSession:
-    """The session of a program that spark-submit runs: on its master, with its configuration.
+    """Return the session of a program run by spark-submit, on its master and configuration.
 
     Raises:
-        SetupError: the program asks for another master, or for what Java had to be started with.
+        SetupError: The program asks for another master or for settings that only apply at start.
     """
     SparkContext._ensure_initialized()
     submitted = dict(SparkConf().getAll())
@@ -264,16 +265,16 @@ def _submitted_session(master: str | None, conf: Mapping[str, str]) -> SparkSess
 
 
 def built(settings: Mapping[str, str]) -> SparkSession:
-    """PySpark's session on the Spark that its gateway leads to, which is started if need be."""
+    """Return PySpark's session on the Spark behind its gateway, starting it if necessary."""
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
-    # who names a master means that one; PySpark would take this
+    # PySpark would prefer this variable to an explicit master
     remote = os.environ.pop("SPARK_REMOTE", None)
-    # what a session of Spark Connect has left behind that is closed
+    # left behind by a closed Spark Connect session
     os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
     try:
-        # of an old pandas or an old Arrow, which are no concern of users
+        # about an old pandas or Arrow, which users need not care about
         with warnings.catch_warnings(action="ignore"):
             return builder.getOrCreate()
     finally:
@@ -287,15 +288,15 @@ def is_local_mode(spark: SparkSession) -> bool:
 
 
 def is_remote(spark: SparkSession) -> bool:
-    """Whether `spark` talks to a Spark Connect server: it then has no SparkContext."""
+    """Whether `spark` is a Spark Connect session, which has no SparkContext."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def forget_connection(spark: SparkSession) -> None:
-    """Let this thread talk to Spark on a new connection, after a call that was interrupted.
+    """Open a new connection to Spark for this thread after an interrupted call.
 
-    The answer to that call is still to come on the old one, where the next call would take it for
-    its own.
+    The answer to the interrupted call is still pending on the old connection, where the next call
+    would take it for its own.
     """
     gateway = getattr(getattr(spark, "_sc", None), "_gateway", None)
     client = getattr(gateway, "_gateway_client", None)
@@ -308,8 +309,8 @@ def forget_connection(spark: SparkSession) -> None:
 def quiet_python_loggers() -> None:
     """Keep PySpark from printing a line of JSON for every error that it raises anyway.
 
-    py4j prints the traces of calls and sockets that an interruption has closed, where nobody chose
-    a level, some of them as the root logger's.
+    If no level is configured, also silence py4j, which prints traces of calls and sockets closed by
+    an interruption, partly through the root logger.
     """
     for name in _NOISY_LOGGERS:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
@@ -326,27 +327,27 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 def choose_python(
     master: str, conf: Mapping[str, str], environment: MutableMapping[str, str]
 ) -> None:
-    """Say which Python workers run: PySpark reads PYSPARK_PYTHON when a session starts.
+    """Set the workers' Python in PYSPARK_PYTHON, which PySpark reads when a session starts.
 
-    On this machine it is the one that runs here. On a cluster it is what `spark.pyspark.python` or
-    PYSPARK_PYTHON says, else `python3` there: where this one is on other machines nobody knows.
+    Local workers use this interpreter. On a cluster it is `spark.pyspark.python` or PYSPARK_PYTHON,
+    or else `python3`, because this interpreter's path may not exist there.
 
     Args:
-        master: Spark's master URL.
-        conf: Spark's configuration, that of spark-defaults.conf too.
-        environment: the variables of this process.
+        master: Spark master URL.
+        conf: Spark configuration including spark-defaults.conf.
+        environment: Environment variables of this process.
     """
-    named = conf.get("spark.pyspark.python")
-    if named is None and environment.get("PYSPARK_PYTHON") != environment.get(_CHOSEN_PYTHON):
-        named = environment.get("PYSPARK_PYTHON")
-    if is_local_master(master) or (named is None and master.startswith("local-cluster[")):
-        named = sys.executable
-        environment[_CHOSEN_PYTHON] = named
-    if named is None:
-        # an earlier session of this process was on this machine
+    python = conf.get("spark.pyspark.python")
+    if python is None and environment.get("PYSPARK_PYTHON") != environment.get(_CHOSEN_PYTHON):
+        python = environment.get("PYSPARK_PYTHON")
+    if is_local_master(master) or (python is None and master.startswith("local-cluster[")):
+        python = sys.executable
+        environment[_CHOSEN_PYTHON] = python
+    if python is None:
+        # set by an earlier local session of this process
         environment.pop("PYSPARK_PYTHON", None)
     else:
-        environment["PYSPARK_PYTHON"] = named
+        environment["PYSPARK_PYTHON"] = python
     environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
 
@@ -359,8 +360,8 @@ def _session_beside(
             hint="stop it first, or leave the master out",
         )
     session = SparkSession(context).newSession()
-    chosen = {k: v for k, v in OF_EACH_SESSION.items() if not context.getConf().contains(k)}
-    for key, value in {**chosen, **conf}.items():
+    defaults = {k: v for k, v in OF_EACH_SESSION.items() if not context.getConf().contains(k)}
+    for key, value in {**defaults, **conf}.items():
         try:
             if session.conf.get(key, None) != value:
                 session.conf.set(key, value)

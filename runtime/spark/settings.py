@@ -1,10 +1,10 @@
-"""Settings of a Spark session, asked of Java once for as long as none of them changes.
+"""Settings of a Spark session, read from Java once as long as none of them changes.
 
-A query asks for dozens of settings, and each is a call to Java. All that are set come as one text
-in two calls; while that is the same, so are the values that were read before.
+A query reads dozens of settings, each a call to Java. All explicit settings can be fetched as one
+text in two calls; while that text is unchanged, cached values are valid.
 
-Private API, seen in PySpark 4.3: `RuntimeConfig._jconf`. Where it is missing, each setting is asked
-each time.
+Uses a private API, checked with PySpark 4.3: `RuntimeConfig._jconf`. Without it nothing is cached
+between calls.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from pyspark.sql import SparkSession
 from runtime.spark.private import unless_missing
 from runtime.spark.session import is_remote
 
-# The keys in Java's text of a map; text within a value may be taken for one more
+# Keys in the text of a Java map; text within a value may look like another key
 _KEYS = re.compile(r"(?:^\{|, )([\w.-]+)=")
 
 
 class SparkSettings:
-    """The settings of a session at one time.
+    """Settings of a session at one time.
 
     Args:
-        conf: the session's configuration.
-        text: all settings that are set, as Java writes them; None: that is not known.
+        conf: Configuration of the session.
+        text: All explicit settings as Java prints them. None if unknown.
     """
 
     def __init__(self, conf: Any, text: str | None) -> None:
@@ -38,27 +38,27 @@ class SparkSettings:
         self._facts: dict[str, bool] = {}
 
     def get(self, key: str, default: str | None = None) -> str:
-        """The value of a setting, Spark's own default where it is not set.
+        """Return the value of a setting, or Spark's own default if it is not set.
 
         Args:
-            key: its name.
-            default: the value of one that is not set and has no default.
+            key: Name of the setting.
+            default: Value of a setting that is not set and has no default.
         """
-        asked = key, default
-        if asked not in self._read:
+        key_and_default = key, default
+        if key_and_default not in self._read:
             args = (key,) if default is None else (key, default)
-            self._read[asked] = str(self._conf.get(*args))
-        return self._read[asked]
+            self._read[key_and_default] = str(self._conf.get(*args))
+        return self._read[key_and_default]
 
     def holds(self, fact: str, judge: Callable[[], bool]) -> bool:
-        """Whether a fact about the settings holds; `judge` says it once for all who ask."""
+        """Return a fact derived from the settings; `judge` computes it once."""
         if fact not in self._facts:
             self._facts[fact] = judge()
         return self._facts[fact]
 
     @property
     def keys(self) -> frozenset[str] | None:
-        """All settings that are set, and maybe more; None: that is not known."""
+        """Names of all explicit settings, possibly with others. None if unknown."""
         return None if self._text is None else frozenset(_KEYS.findall(self._text))
 
 
@@ -66,7 +66,7 @@ _last: WeakKeyDictionary[SparkSession, SparkSettings] = WeakKeyDictionary()
 
 
 def settings_of(spark: SparkSession) -> SparkSettings:
-    """The settings of a session as they are now; the same object as long as none has changed."""
+    """Return the current settings of a session; the same object while none has changed."""
     if is_remote(spark):
         return SparkSettings(spark.conf, None)
     text = unless_missing(
@@ -74,7 +74,7 @@ def settings_of(spark: SparkSession) -> SparkSettings:
         lambda: str(spark.conf._jconf.getAllAsJava().toString()),
         None,
     )
-    known = _last.get(spark)
-    if known is None or text is None or known._text != text:
-        known = _last[spark] = SparkSettings(spark.conf, text)
-    return known
+    settings = _last.get(spark)
+    if settings is None or text is None or settings._text != text:
+        settings = _last[spark] = SparkSettings(spark.conf, text)
+    return settings

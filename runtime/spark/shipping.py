@@ -1,6 +1,6 @@
-"""Bringing this package to the workers that do not have it.
+"""Ship this package to workers that do not have it.
 
-Asks the JVM for its environment, which is private, seen in Spark 4.3.
+Reads the environment of the JVM, a private API checked with Spark 4.3.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from runtime.spark.session import is_local_mode, is_remote
 from runtime.temporary import new_directory
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-# What functions of users may name beside this package: `from sqlwin import windows`
+# Modules outside this package that user functions may import: `from sqlwin import windows`
 NAMED_BY_USERS = ("sqlwin/__init__.py", "sqlwin/windows.py")
-# The oldest time that a zip file can hold: the same sources give the same bytes.
+# Earliest time in a zip file; fixed so that equal sources give equal bytes
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
 _PYTHON_ARCHIVES = (".zip", ".egg", ".jar")
 
@@ -31,9 +31,9 @@ _shipped: set[str] = set()
 
 
 def ship_code(spark: SparkSession) -> None:
-    """Make the package `runtime` importable in the Python workers of `spark`, once a session.
+    """Make the package `runtime` importable in the Python workers of `spark`, once per session.
 
-    Nothing is sent where the workers are started here, from an environment that has the package.
+    Nothing is sent if the workers are started here, from an environment that has the package.
     """
     if is_remote(spark):
         session = str(getattr(spark, "session_id", id(spark)))
@@ -50,11 +50,11 @@ def ship_code(spark: SparkSession) -> None:
 
 
 def import_what_was_sent(spark: SparkSession) -> None:
-    """Let Python workers on the driver import what was sent to the executors.
+    """Let Python workers on the driver import the files sent to executors.
 
-    Before a stream runs, Spark has a Python on the driver unpickle its operators, and does not
-    tell that one of files that were sent: PYTHONPATH does. On executors its places are not there.
-    To be called before a stream starts: users send files of their own.
+    Before a stream runs, Spark unpickles its operators in a Python process on the driver that does
+    not know about the files sent. PYTHONPATH provides them; its entries do not exist on executors.
+    Call this before each stream starts, because users may send files of their own.
     """
     if is_remote(spark):
         return
@@ -70,15 +70,17 @@ def import_what_was_sent(spark: SparkSession) -> None:
 
 @cache
 def code_archive() -> Path:
-    """A zip file of the package's Python sources, there until this process ends."""
+    """Return a zip file of the package's Python sources, which exists until this process ends."""
     for place in _PACKAGE.parents:
-        if place.is_file():  # it came in an archive itself
+        if place.is_file():  # the package itself was imported from an archive
             return place
     archive = new_directory("code") / "sqlwin_runtime.zip"
     root = _PACKAGE.parent
-    named = [root / name for name in NAMED_BY_USERS]
+    user_modules = [root / name for name in NAMED_BY_USERS]
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as out:
-        for path in sorted([*_PACKAGE.rglob("*.py"), *(each for each in named if each.is_file())]):
+        for path in sorted(
+            [*_PACKAGE.rglob("*.py"), *(module for module in user_modules if module.is_file())]
+        ):
             entry = zipfile.ZipInfo(path.relative_to(root).as_posix(), _NO_TIME)
             entry.compress_type = zipfile.ZIP_DEFLATED
             out.writestr(entry, path.read_bytes())
@@ -86,7 +88,7 @@ def code_archive() -> Path:
 
 
 def _workers_have_it(spark: SparkSession) -> bool:
-    """Whether another interpreter of this environment, in any directory, imports this very copy."""
+    """Whether another interpreter of this environment imports this copy, in any directory."""
     places = [*site.getsitepackages(), site.getusersitepackages() if site.ENABLE_USER_SITE else ""]
     places += _path_of_workers(spark).split(os.pathsep)
     roots = {Path(place).resolve() for place in places if os.path.isabs(place)}
@@ -94,7 +96,7 @@ def _workers_have_it(spark: SparkSession) -> bool:
 
 
 def _path_of_workers(spark: SparkSession) -> str:
-    """PYTHONPATH of the JVM, which starts the workers; it need not be that of this process."""
+    """Return PYTHONPATH of the JVM, which starts the workers; it may differ from this process's."""
 
     def path() -> str:
         java: Any = spark.sparkContext._jvm

@@ -1,4 +1,4 @@
-"""Starting Python workers before the first query needs them."""
+"""Start Python workers before the first query needs them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ __all__ = ["start_workers"]
 
 
 def start_workers(spark: SparkSession) -> threading.Thread | None:
-    """Have Spark start a Python worker for each core, with our imports done, in the background.
+    """Start a Python worker per core in the background, with sqlwin's modules imported.
 
-    A worker takes a second to come up, and Spark keeps it for the tasks of later jobs. Meanwhile
-    the first statement is parsed and planned.
+    A worker takes a second to start, and Spark keeps it for the tasks of later jobs. Meanwhile the
+    first statement is parsed and planned.
 
     Returns:
-        The thread that waits for the workers; None where they are not on this machine.
+        Thread that waits for the workers. None if they run elsewhere.
     """
     context: SparkContext | None = getattr(spark, "sparkContext", None)
     if context is None or not is_local_mode(spark):
@@ -34,7 +34,7 @@ def start_workers(spark: SparkSession) -> threading.Thread | None:
     cores = context.defaultParallelism
 
     def start() -> None:
-        # The session was closed, or what ails Spark shows in the first statement's own error.
+        # the session was closed, or the first statement will report what is wrong with Spark
         with suppress(Py4JError, PySparkException, OSError):
             context.setJobDescription("start Python workers")
             rows = spark.range(cores, numPartitions=cores)

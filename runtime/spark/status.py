@@ -1,7 +1,8 @@
-"""How far the jobs of statements are, from the status store of Spark's driver.
+"""Progress of statements' jobs, from the status store of Spark's driver.
 
-Private APIs, seen in Spark 4.3: `SparkStatusTracker.getJobIdsForTag`, `AppStatusStore.job` and
-`lastStageAttempt`, `JacksonMessageWriter.mapper`. Where one is missing, there is no progress.
+Uses private APIs, checked with Spark 4.3: `SparkStatusTracker.getJobIdsForTag`,
+`AppStatusStore.job` and `lastStageAttempt`, `JacksonMessageWriter.mapper`. Without them there is no
+progress.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from runtime.spark.private import unless_missing
 
 
 def _unless_gone(ask: Callable[[], Any]) -> Any:
-    """What Spark's records hold of a stage; None if they have let go of it.
+    """Return a record from Spark's status store, or None if it was evicted.
 
-    They keep `spark.ui.retainedStages` of an application, and of more forget skipped ones first,
-    however new they are.
+    The store keeps `spark.ui.retainedStages` stages and evicts skipped ones first, however recent
+    they are.
     """
     try:
         return ask()
@@ -35,21 +36,21 @@ def _unless_gone(ask: Callable[[], Any]) -> Any:
 
 @dataclass(frozen=True)
 class StageProgress:
-    """How far a stage of Spark's is.
+    """Progress of a Spark stage.
 
     Attributes:
-        id: Spark's number.
-        name: where in the program it began, as Spark calls it.
+        id: Stage number in Spark.
+        name: Place in the program where it started, as named by Spark.
         state: `waiting`, `running`, `done`, `failed` or `skipped`.
-        tasks: how many it has.
-        tasks_done: how many of them are complete.
-        rows_read: rows read from sources by Spark.
-        shuffle_read_bytes: bytes read from shuffles.
-        shuffle_write_bytes: bytes written to shuffles.
-        spilled_bytes: bytes that went to disk for lack of memory.
-        task_seconds: run time of its tasks, added up.
-        begun: when its first task began, in seconds since 1970; None before that.
-        ended: when it was over; None before that.
+        tasks: Number of tasks.
+        tasks_done: Number of completed tasks.
+        rows_read: Rows that Spark read from sources.
+        shuffle_read_bytes: Bytes read from shuffles.
+        shuffle_write_bytes: Bytes written to shuffles.
+        spilled_bytes: Bytes spilled to disk.
+        task_seconds: Total run time of its tasks.
+        begun: Start of its first task in seconds since 1970. None before that.
+        ended: End in seconds since 1970. None before that.
     """
 
     id: int
@@ -77,13 +78,13 @@ _OVER = ("done", "failed", "skipped")
 
 
 class TaggedJobs:
-    """Finds the jobs that carry a tag, and how far their stages are.
+    """Finds the jobs with a tag and the progress of their stages.
 
-    Spark writes its records as JSON, as for its REST API: one call for each job and stage that is
-    not over.
+    Spark returns its records as JSON, as in its REST API, with one call for each job and each
+    unfinished stage.
 
     Args:
-        spark: the session, not one of Spark Connect.
+        spark: Spark session, not over Spark Connect.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -92,7 +93,7 @@ class TaggedJobs:
         self._stages_of: dict[int, tuple[int, ...]] = {}
 
     def jobs(self, tag: str) -> tuple[int, ...]:
-        """The numbers of the jobs that carry a tag, in order."""
+        """Return the sorted numbers of the jobs with a tag."""
 
         def numbers() -> tuple[int, ...]:
             tracker = self._context().statusTracker()
@@ -101,12 +102,12 @@ class TaggedJobs:
         return unless_missing("the progress of statements is unknown", numbers, ())
 
     def stages(self, tag: str) -> tuple[StageProgress, ...]:
-        """The stages of the jobs that carry a tag, by number; those that others computed apart."""
+        """Return the sorted stages of the jobs with a tag, including those reused from others."""
 
         def found() -> tuple[StageProgress, ...]:
             ids = sorted({number for job in self.jobs(tag) for number in self._stage_ids(job)})
             stages = [self._stage(number) for number in ids]
-            return tuple(each for each in stages if each is not None)
+            return tuple(stage for stage in stages if stage is not None)
 
         return unless_missing("the progress of statements is unknown", found, ())
 
@@ -119,10 +120,10 @@ class TaggedJobs:
         return jvm.org.apache.spark.status.api.v1.JacksonMessageWriter().mapper()
 
     def _record(self, ask: Callable[[Any], Any]) -> dict[str, Any] | None:
-        found = _unless_gone(lambda: ask(self._context().statusStore()))
-        if found is None:
+        java_record = _unless_gone(lambda: ask(self._context().statusStore()))
+        if java_record is None:
             return None
-        record: dict[str, Any] = json.loads(self._mapper.writeValueAsString(found))
+        record: dict[str, Any] = json.loads(self._mapper.writeValueAsString(java_record))
         return record
 
     def _stage_ids(self, job: int) -> tuple[int, ...]:
@@ -139,14 +140,14 @@ class TaggedJobs:
         record = self._record(lambda store: store.lastStageAttempt(number))
         if record is None:
             return None
-        found = stage_progress(record)
-        if found.state in _OVER:
-            self._over[number] = found
-        return found
+        stage = stage_progress(record)
+        if stage.state in _OVER:
+            self._over[number] = stage
+        return stage
 
 
 def stage_progress(record: Mapping[str, Any]) -> StageProgress:
-    """A stage, from Spark's `StageData` as its REST API writes it."""
+    """Return the progress from `StageData` of Spark's REST API."""
     return StageProgress(
         int(record["stageId"]),
         str(record["name"]),
@@ -164,7 +165,7 @@ def stage_progress(record: Mapping[str, Any]) -> StageProgress:
 
 
 def _moment(text: object) -> float | None:
-    """Seconds since 1970 of a moment of Spark's REST API, such as `2026-01-31T08:05:00.123GMT`."""
+    """Return seconds since 1970 of a REST API time such as `2026-01-31T08:05:00.123GMT`."""
     if not text:
         return None
     return dt.datetime.fromisoformat(str(text).replace("GMT", "+00:00")).timestamp()

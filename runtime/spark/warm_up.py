@@ -1,7 +1,7 @@
 """Make the archive of `runtime.spark.jvm.class_archive`: `python -m runtime.spark.warm_up ARCHIVE`.
 
-Starts Spark, has it do a little of everything that SQL on windows needs, and lets the JVM write
-down at its exit which classes it has loaded. Runs in the background, at the lowest priority.
+Starts Spark, runs a little of everything that window SQL needs, and lets the JVM record the loaded
+classes at exit. Runs in the background at the lowest priority.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from runtime.temporary import process_directory
 
 _MASTER = "local[2]"
 _MEMORY = "1g"
-# What takes longer than this hangs.
+# Anything that takes longer hangs.
 _BASE_SECONDS = 120
 _EXIT_SECONDS = 300
 _ALL_SECONDS = 900
 
 
 def main(archive: Path) -> bool:
-    """Make the archive, unless another process does, or it is for another Java or Spark.
+    """Create the archive, unless another process does or it is for another Java or Spark.
 
     Returns:
-        Whether it was made.
+        Whether it was created.
 
     Raises:
-        OSError: the disk is full, or the cache directory cannot be written.
+        OSError: The disk is full, or the cache directory cannot be written.
         SqlwinError: Spark does not start.
     """
     java = find_java()
@@ -50,7 +50,7 @@ def main(archive: Path) -> bool:
         if not is_alone or class_archive.is_usable(archive):
             return False
         if archive_to_use(java, {"spark.master": _MASTER}) != archive:
-            # Java or Spark was replaced since this process was asked for.
+            # Java or Spark was replaced since this process was started.
             return False
         class_archive.note_try(archive)
         written = class_archive.temporary_path(archive)
@@ -112,7 +112,7 @@ def run_representative_queries(spark: SparkSession, directory: Path) -> None:
 
 
 def _exchanged(bids: DataFrame) -> DataFrame:
-    """Python workers on both sides of an exchange, as window aggregates are run."""
+    """Run Python workers on both sides of an exchange, as window aggregations do."""
 
     def same(batches: Iterator[Any]) -> Iterator[Any]:
         yield from batches
@@ -125,7 +125,7 @@ def _exchanged(bids: DataFrame) -> DataFrame:
 
 
 def _base_options(java: JavaRuntime, archive: Path) -> list[str]:
-    """What the archive builds on: Java's own, or one made here if Java comes without."""
+    """Return options for the base archive: Java's own, or one created here if there is none."""
     if (java.home / "lib" / "server" / "classes.jsa").is_file():
         return []
     base = class_archive.base_path(archive)
@@ -143,7 +143,7 @@ def _base_options(java: JavaRuntime, archive: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    # Its end takes the JVM along, whose standard input is a pipe from here.
+    # The JVM ends with this process, because its standard input is a pipe from here.
     signal.alarm(_ALL_SECONDS)
     os.nice(19)
     try:

@@ -1,1 +1,1 @@
-"""The JVM of Spark's driver: which Java, what it runs, its start and its end."""
+"""JVM of Spark's driver: the Java to use, the command line, start and end."""

@@ -1,16 +1,17 @@
-"""The archive that lets Spark's JVM map its classes instead of loading and checking them.
+"""Archive from which Spark's JVM maps its classes instead of loading and verifying them.
 
-Java calls it a dynamic class data sharing archive. It fits one Java and one class path, to the
-last byte and order, so its name is a hash of both. It is made once, by `runtime.spark.warm_up` in
-a process of its own after a first run of the command line, and only ever used whole: a seal
-beside it holds the size and time of what was written, since Java 17 crashes on a file cut short.
+Java calls it a dynamic class data sharing (CDS) archive. It matches exactly one Java and one class
+path, including the order, so its name is a hash of both. `runtime.spark.warm_up` creates it once,
+in a separate process after the first run of the command line. Java 17 crashes on a truncated
+archive, so a seal next to it records its size and time, and only an archive that matches its seal
+is used.
 
-In the cache directory of the user, for each archive:
+Files in the user's cache directory, for each archive:
 
     spark-<place>-<content>.jsa        the archive
-    spark-<place>-<content>.base.jsa   what it builds on, for a Java that comes without that
+    spark-<place>-<content>.base.jsa   base archive, for a Java that comes without one
     spark-<place>-<content>.seal       written last; touched whenever the archive is used
-    spark-<place>-<content>.tried      when it was begun
+    spark-<place>-<content>.tried      time of the last attempt
 """
 
 from __future__ import annotations
@@ -31,37 +32,37 @@ _DAY = 24 * 3600
 _KEPT_SECONDS = 30 * _DAY
 # Linux allows 128 KiB for one argument.
 _LONGEST_CLASS_PATH = 100_000
-# They would let the new process connect elsewhere, load more, or write to the log of this run.
+# These would make the new process connect elsewhere, load more, or write to this run's log.
 _NOT_PASSED_ON = ("PYSPARK_SUBMIT_ARGS", "SPARK_REMOTE", "SQLWIN_LOG_FILE")
 
-# The archive that the JVM of this process could have used, had it been there.
+# Archive that the JVM of this process would have used, had it existed.
 _missing: Path | None = None
 
 
 def archive_path(java: JavaRuntime, class_path: Sequence[str]) -> Path | None:
-    """Where the archive for this Java and class path is, or will be; the directory may not exist.
+    """Return the path of the archive for this Java and class path. The directory may not exist.
 
     Args:
-        java: what runs the classes.
-        class_path: jar files in their order.
+        java: Java that runs the classes.
+        class_path: Jar files in order.
 
     Returns:
-        None where there can be none: it is switched off, there is no cache directory, or the
-        class path holds more than jar files (Java archives no classes of a directory).
+        None if no archive is possible: it is switched off, there is no cache directory, or the
+        class path holds more than jar files (Java archives no classes from directories).
     """
     directory = _cache_directory()
     if is_off(_SWITCH) or directory is None or sys.platform == "win32":
         return None
-    # Java takes a colon for the end of the path.
+    # Java splits the option at colons.
     if os.pathsep in str(directory) or len(os.pathsep.join(class_path)) > _LONGEST_CLASS_PATH:
         return None
     jars = [Path(place) for place in class_path]
     if not jars or not all(jar.is_file() for jar in jars):
         return None
     home = java.home
-    # An upgrade in place replaces its archive; another environment has one of its own.
+    # An upgrade in place replaces its archive; another environment has its own.
     place = _digest([str(home), *sorted({str(jar.parent) for jar in jars})])
-    # What the JVM compares too: an archive that it would refuse must not keep this name.
+    # Java compares these too: an archive that it would reject must have another name.
     parts = [str(java.version), _text(home / "release"), stamp(home / "lib" / "modules")]
     parts += map(stamp, sorted((home / "lib" / "server").glob("*")))
     parts += map(stamp, jars)
@@ -69,7 +70,7 @@ def archive_path(java: JavaRuntime, class_path: Sequence[str]) -> Path | None:
 
 
 def is_usable(archive: Path) -> bool:
-    """Whether the archive is whole, as it was written, and nobody else's to write."""
+    """Whether the archive is complete, matches its seal, and only this user can write it."""
     try:
         return seal_path(archive).read_text() == seal_of(archive) and all(
             map(_is_ours, (archive, archive.parent))
@@ -79,30 +80,31 @@ def is_usable(archive: Path) -> bool:
 
 
 def use_options(archive: Path) -> list[str]:
-    """What makes a JVM use the archive, and say nothing if it does not fit after all."""
-    with suppress(OSError):  # then it counts as unused, and is made again some day
+    """Return JVM options that use the archive, silently ignoring it if it does not match."""
+    with suppress(OSError):  # on failure it counts as unused and is created again some day
         os.utime(seal_path(archive))
     return [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:cds*=off"]
 
 
 def discard(archive: Path) -> None:
-    """Let no JVM use this archive again."""
+    """Make sure that no JVM uses this archive again."""
     with suppress(OSError):
         seal_path(archive).unlink(missing_ok=True)
 
 
 def note_missing(archive: Path | None) -> None:
-    """Remember what `make_missing` is to make."""
+    """Remember the archive for `make_missing`."""
     global _missing
     _missing = archive
 
 
 def make_missing() -> bool:
-    """Begin to make the archive that this process missed, in a process that outlives it.
+    """Start creating the archive that this process missed, in a process that outlives it.
 
     Returns:
-        Whether a process was started. Not in tests and CI, where homes are short-lived; not
-        twice a day, since what failed once will most likely fail again; not while it is made.
+        Whether a process was started. It is not in tests and CI, where homes are short-lived,
+        within a day of the last attempt, which would probably fail again, or while another process
+        creates the archive.
     """
     archive = _missing
     if archive is None or is_off(_SWITCH) or is_test_or_ci() or not sys.executable:
@@ -119,7 +121,7 @@ def make_missing() -> bool:
         environment = {k: v for k, v in os.environ.items() if k not in _NOT_PASSED_ON}
         start_module("runtime.spark.warm_up", archive, archive.parent, environment)
     except OSError:
-        # Starting slowly is no error.
+        # a slow start is not an error
         return False
     note_missing(None)
     return True
@@ -127,10 +129,10 @@ def make_missing() -> bool:
 
 @contextmanager
 def making_lock(directory: Path) -> Iterator[bool]:
-    """Whether this process is the only one that makes an archive; it ends with the process."""
+    """Whether this process alone creates archives. The lock ends with the process."""
     import fcntl
 
-    # Never removed: whoever waits for a file that is gone would not be alone.
+    # Never removed: a process waiting for a removed file would not exclude others.
     with (directory / "making.lock").open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -144,17 +146,17 @@ def making_lock(directory: Path) -> Iterator[bool]:
 
 
 def note_try(archive: Path) -> None:
-    """Mark the archive as begun, and remove what earlier tries have left behind."""
+    """Record the start of an attempt, and remove leftovers of earlier ones."""
     archive.with_suffix(".tried").touch()
     for path in archive.parent.glob("spark-*.tmp"):
         path.unlink(missing_ok=True)
 
 
 def publish_archive(written: Path, archive: Path) -> None:
-    """Give a complete file its name and its seal, and remove those that it supersedes.
+    """Rename and seal a complete archive, and remove superseded ones.
 
     Raises:
-        OSError: the disk is full, or the directory has gone.
+        OSError: The disk is full, or the directory was removed.
     """
     discard(archive)
     move(written, archive)
@@ -166,31 +168,31 @@ def publish_archive(written: Path, archive: Path) -> None:
 
 
 def move(written: Path, path: Path) -> None:
-    """Rename a file that must be on the disk before its name is."""
+    """Rename a file after its contents are safely on disk."""
     with written.open("rb") as file:
         os.fsync(file.fileno())
     os.replace(written, path)
 
 
 def seal_path(archive: Path) -> Path:
-    """The file that says what the archive has to look like."""
+    """Return the path of the archive's seal."""
     return archive.with_suffix(".seal")
 
 
 def base_path(archive: Path) -> Path:
-    """The archive of Java's own classes that this one builds on, where Java brings none."""
+    """Return the path of the base archive with Java's own classes, for a Java without one."""
     return archive.with_suffix(".base.jsa")
 
 
 def temporary_path(path: Path) -> Path:
-    """Where this process writes what is to be `path`."""
+    """Return this process's temporary path for a file."""
     return path.with_name(f"{path.name}.{os.getpid()}.tmp")
 
 
 def _cache_directory() -> Path | None:
-    named = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if named.is_absolute():
-        return named / "sqlwin"
+    directory = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if directory.is_absolute():
+        return directory / "sqlwin"
     try:
         return Path.home() / ".cache" / "sqlwin"
     except RuntimeError:
@@ -209,14 +211,14 @@ def _text(path: Path) -> str:
 
 
 def seal_of(archive: Path) -> str:
-    """What stands in the seal of an archive that is whole: its size and time, and its base's."""
+    """Return the seal of a complete archive: size and time of it and its base archive."""
     return f"{stamp(archive)}\n{stamp(base_path(archive))}\n"
 
 
 def _is_ours(path: Path) -> bool:
-    """Classes come from there: nobody else may be able to put any in."""
-    found = path.stat()
-    return found.st_uid == os.geteuid() and found.st_mode & 0o022 == 0
+    """Whether only this user can write the path, because Java runs the classes in it."""
+    status = path.stat()
+    return status.st_uid == os.geteuid() and status.st_mode & 0o022 == 0
 
 
 def _was_tried_lately(archive: Path) -> bool:
@@ -227,7 +229,7 @@ def _was_tried_lately(archive: Path) -> bool:
 
 
 def _remove_superseded(archive: Path) -> None:
-    """Remove older archives of the same Java and Spark, and those that nothing uses any more."""
+    """Remove older archives of the same Java and Spark, and unused ones."""
     own = archive.name.split(".")[0]
     place = own.rpartition("-")[0]
     last_used: dict[str, float] = {}

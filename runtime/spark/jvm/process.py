@@ -1,4 +1,4 @@
-"""Starting the JVM that Spark's driver runs in, and ending it.
+"""Start and end the JVM of Spark's driver.
 
 PySpark finds it by PYSPARK_GATEWAY_PORT and PYSPARK_GATEWAY_SECRET, as it does when `spark-submit`
 has started Python.
@@ -27,24 +27,24 @@ from runtime.temporary import new_directory
 
 _START_SECONDS = 120
 _CONNECTION = "connection"
-# The pipe whose end makes the JVM exit: it must live as long as this process.
+# The JVM exits when its standard input, a pipe, closes: the pipe must live as long as this process.
 _jvm: subprocess.Popen[bytes] | None = None
-# A JVM that has been begun, and what for: the Java, and Spark's configuration
+# JVM that was started ahead of time, and its arguments: Java and Spark configuration
 _begun: tuple[tuple[JavaRuntime, dict[str, str]], StartingJvm] | None = None
 
 
 @contextmanager
 def running_jvm(java: JavaRuntime, conf: Mapping[str, str]) -> Iterator[None]:
-    """Start a JVM for PySpark to connect to inside this context.
+    """Start a JVM that PySpark connects to inside this context.
 
     The JVM dies with this process, however that ends: its standard input is a pipe from here.
 
     Args:
-        java: what to run.
-        conf: Spark's configuration, `spark.master` included.
+        java: Java to run.
+        conf: Spark configuration including `spark.master`.
 
     Raises:
-        SetupError: the JVM does not come up.
+        SetupError: The JVM does not start.
     """
     begin_jvm(java, conf)
     starting = _take_begun()
@@ -53,7 +53,7 @@ def running_jvm(java: JavaRuntime, conf: Mapping[str, str]) -> Iterator[None]:
     except SetupError:
         if starting.archive is None or not starting.has_crashed:
             raise
-        # The one thing that can have broken a JVM which worked when the archive was made.
+        # only the archive can have broken a JVM that worked when the archive was created
         class_archive.discard(starting.archive)
         Path(f"hs_err_pid{starting.process.pid}.log").unlink(missing_ok=True)
         gateway = start_jvm(java, conf, maps_archive=False).answer()
@@ -62,24 +62,24 @@ def running_jvm(java: JavaRuntime, conf: Mapping[str, str]) -> Iterator[None]:
 
 
 def begin_jvm(java: JavaRuntime, conf: Mapping[str, str]) -> None:
-    """Start the JVM that `running_jvm` will be asked for, and do not wait for it.
+    """Start the JVM for a later `running_jvm` without waiting for it.
 
-    A program has modules to import that take as long as Java does. Asked once more with the same
-    arguments this does nothing; one that was begun for others is ended.
+    Importing a program's modules takes as long as starting Java. A second call with the same
+    arguments does nothing; a JVM that was started for others is ended.
 
     Args:
-        java: what to run.
-        conf: Spark's configuration, `spark.master` included.
+        java: Java to run.
+        conf: Spark configuration including `spark.master`.
 
     Raises:
-        SetupError: there is nothing to run.
+        SetupError: The command cannot be run.
     """
     global _begun
-    wanted = (java, dict(conf))
-    if _begun is not None and _begun[0] == wanted:
+    arguments = (java, dict(conf))
+    if _begun is not None and _begun[0] == arguments:
         return
     _end_begun()
-    _begun = wanted, start_jvm(java, conf)
+    _begun = arguments, start_jvm(java, conf)
 
 
 def _take_begun() -> StartingJvm:
@@ -91,7 +91,7 @@ def _take_begun() -> StartingJvm:
 
 @atexit.register
 def _end_begun() -> None:
-    """End a JVM that was begun and that nobody came for."""
+    """End a JVM that was started ahead of time and never used."""
     if _begun is not None:
         starting = _take_begun()
         starting.process.kill()
@@ -102,7 +102,7 @@ def _end_begun() -> None:
 @contextmanager
 def connecting_to(port: int, secret: str) -> Iterator[None]:
     """Let PySpark connect to a gateway inside this context."""
-    # Only for the connection: processes started from here later are to get a JVM of their own.
+    # only while connecting: processes started later from here need a JVM of their own
     os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
     os.environ["PYSPARK_GATEWAY_SECRET"] = secret
     try:
@@ -113,13 +113,13 @@ def connecting_to(port: int, secret: str) -> Iterator[None]:
 
 
 def end_jvm(seconds: float) -> int | None:
-    """Let the JVM exit in its own way, as it does when Python ends, and wait for it.
+    """Let the JVM exit as it does when Python ends, and wait for it.
 
     Args:
-        seconds: how long to wait; then it is killed.
+        seconds: Time limit, after which it is killed.
 
     Returns:
-        Its exit code; None if there was no JVM or it had to be killed.
+        Exit code. None if there was no JVM or it had to be killed.
     """
     if _jvm is None or _jvm.stdin is None:
         return None
@@ -133,21 +133,21 @@ def end_jvm(seconds: float) -> int | None:
 
 
 def leave_to_parent() -> None:
-    """In a process that was forked of one with a JVM: take that for the parent's alone."""
+    """Leave the JVM to the parent, in a process forked from one with a JVM."""
     global _jvm
     if _jvm is not None and _jvm.stdin is not None:
         _jvm.stdin.close()
-        _jvm.returncode = 0  # nobody here is to wait for it
+        _jvm.returncode = 0  # so that nobody here waits for it
     _jvm = None
 
 
 def let_jvm_end() -> bool:
-    """Let the JVM exit in its own way, as it does when Python ends, and go on at once.
+    """Let the JVM exit as it does when Python ends, without waiting for it.
 
-    For a process that ends now: Spark stops and cleans up behind its back.
+    For a process that ends now: Spark stops and cleans up in the background.
 
     Returns:
-        Whether there was a JVM started from here.
+        Whether a JVM was started from here.
     """
     if _jvm is None or _jvm.stdin is None or _jvm.poll() is not None:
         return False
@@ -157,13 +157,13 @@ def let_jvm_end() -> bool:
 
 @dataclass(frozen=True)
 class StartingJvm:
-    """A JVM that was started and has not answered yet.
+    """JVM that was started and has not answered yet.
 
     Attributes:
-        process: the JVM.
-        directory: where it puts the connection down.
-        log_bytes: how long the log was before it.
-        archive: the class archive that it maps, if any.
+        process: The JVM.
+        directory: Directory where it writes its connection data.
+        log_bytes: Length of the log before it was started.
+        archive: Class archive that it maps, if any.
     """
 
     process: subprocess.Popen[bytes]
@@ -177,18 +177,18 @@ class StartingJvm:
         return self.process.returncode is not None and self.process.returncode < 0
 
     def answer(self) -> tuple[int, str]:
-        """Wait for the JVM; port and secret of its gateway.
+        """Wait for the JVM and return port and secret of its gateway.
 
         Raises:
-            SetupError: it does not come up.
+            SetupError: The JVM does not start.
         """
         connection = self.directory / _CONNECTION
         try:
             give_up = time.monotonic() + _START_SECONDS
             while not connection.is_file():
                 if self.process.poll() is not None:
-                    said = _complaint(self.log_bytes)
-                    raise SetupError(f"Java did not start: {said}", hint=_hint())
+                    reason = _complaint(self.log_bytes)
+                    raise SetupError(f"Java did not start: {reason}", hint=_hint())
                 if time.monotonic() > give_up:
                     self.process.kill()
                     raise SetupError(
@@ -208,15 +208,15 @@ class StartingJvm:
 def start_jvm(
     java: JavaRuntime, conf: Mapping[str, str], *, maps_archive: bool = True
 ) -> StartingJvm:
-    """Start a JVM as `running_jvm` does, and do not wait for it.
+    """Start a JVM without waiting for it.
 
     Args:
-        java: what to run.
-        conf: Spark's configuration, `spark.master` included.
-        maps_archive: whether it maps the class archive, if that is there.
+        java: Java to run.
+        conf: Spark configuration including `spark.master`.
+        maps_archive: Whether it maps the class archive if that exists.
 
     Raises:
-        SetupError: there is nothing to run.
+        SetupError: The command cannot be run.
     """
     global _jvm
     archive = usable_archive(java, conf) if maps_archive else None
@@ -231,7 +231,7 @@ def start_jvm(
                 stdout=log,
                 stderr=log,
                 env=environment(java, conf, directory / _CONNECTION),
-                # Ctrl-C in the terminal is for Python alone.
+                # Ctrl-C in the terminal is for Python alone
                 process_group=None if os.name == "nt" else 0,
                 creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
             )
@@ -244,11 +244,11 @@ def start_jvm(
 
 
 def _complaint(written_before: int) -> str:
-    """The first line that the JVM wrote that says what is wrong."""
+    """Return the first line of the JVM's output that describes an error."""
     with log_file().open("rb") as log:
         log.seek(written_before)
         lines = log.read(64_000).decode("utf-8", errors="replace").splitlines()
-    # "Error occurred during initialization of VM" is followed by what the error is.
+    # the actual error follows "Error occurred during initialization of VM"
     lines = [line.strip() for line in lines if "occurred during initialization" not in line]
     telling = [line for line in lines if re.search(r"error|exception|invalid", line, re.I)] or lines
     return telling[0].removeprefix('Exception in thread "main" ') if telling else "no output"

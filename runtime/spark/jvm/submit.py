@@ -1,12 +1,11 @@
-"""What to run for Spark's driver: the command line of its JVM, as settings and environment have it.
+"""Build the command line of the JVM for Spark's driver from settings and environment.
 
-PySpark starts it through `bin/spark-submit`, a shell script that runs a second JVM to put the
-command line together, asks for a module that some Java runtimes lack, and lets the JVM write to
-the console. Here the command line is put together in Python and the JVM's output goes to the log
-file.
+PySpark would use `bin/spark-submit`, a shell script that runs a second JVM to build the command
+line, requires a module that some Java runtimes lack, and lets the JVM write to the console. Here
+Python builds the command line, and the JVM's output goes to the log file.
 
-Private APIs, seen in PySpark 4.3: `_find_spark_home`, the variable _PYSPARK_DRIVER_CONN_INFO_PATH
-and the class `SparkSubmit`. Without them no JVM starts.
+Uses private APIs, checked with PySpark 4.3: `_find_spark_home`, the variable
+_PYSPARK_DRIVER_CONN_INFO_PATH and the class `SparkSubmit`. Without them no JVM starts.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from runtime.spark.defaults import is_local_master
 from runtime.spark.jvm import class_archive
 from runtime.spark.jvm.java import JavaRuntime
 
-# What Spark's JavaModuleOptions asks for, without --add-modules=jdk.incubator.vector: it speeds
-# up linear algebra only, and prints a warning.
+# From Spark's JavaModuleOptions, without --add-modules=jdk.incubator.vector, which only speeds up
+# linear algebra and prints a warning.
 _OPENED = (
     "java.base/java.lang",
     "java.base/java.lang.invoke",
@@ -54,12 +53,12 @@ _JVM_FLAGS = (
     "--sun-misc-unsafe-memory-access=allow",
     "--enable-native-access=ALL-UNNAMED",
 )
-# Spark walks through trees by recursion. A condition of 1,000 parts is too deep for the stacks of
-# 1 MB that threads have without this, and a task that runs out of stack ends a local Spark.
+# Spark traverses trees recursively. A condition of 1,000 parts needs a deeper stack than the
+# default 1 MB, and a task that overflows its stack ends a local Spark.
 _DEEP_STACKS = "-Xss8m"
-# HotSpot hands a method to its second, expensive compiler after 5,000 calls. With few cores that
-# compiler takes half of all CPU time in a job of seconds, away from the job. Ten times as many
-# calls: short jobs do without it, and long ones get there a moment later.
+# HotSpot passes a method to its second, expensive compiler after 5,000 calls. With few cores that
+# compiler takes half of the CPU time of a short job. With ten times as many calls short jobs avoid
+# it, and long ones reach it a moment later.
 _FEW_CORES = 4
 _LATE_COMPILATION = (
     "-XX:Tier4InvocationThreshold=50000",
@@ -67,9 +66,9 @@ _LATE_COMPILATION = (
     "-XX:Tier4CompileThreshold=150000",
     "-XX:Tier4BackEdgeThreshold=400000",
 )
-# Whoever sets these has plans of their own.
+# Users who set these manage class sharing themselves.
 _CLASS_SHARING = re.compile(r"-Xshare|SharedArchive|ArchiveClasses|SharedClassList")
-# Options of spark-submit that stand for a setting, and those without a value
+# Options of spark-submit that correspond to a setting, and options without a value
 _SUBMIT_OPTIONS = {
     "--master": "spark.master",
     "--remote": "spark.remote",
@@ -86,7 +85,7 @@ _MAIN_CLASS = "org.apache.spark.deploy.SparkSubmit"
 
 
 def usable_archive(java: JavaRuntime, conf: Mapping[str, str]) -> Path | None:
-    """The class archive for a JVM, if it is there; one that is missing is noted."""
+    """Return the class archive for a JVM if it exists; note a missing one for `make_missing`."""
     archive = archive_to_use(java, conf)
     if archive is not None and not class_archive.is_usable(archive):
         class_archive.note_missing(archive)
@@ -95,9 +94,9 @@ def usable_archive(java: JavaRuntime, conf: Mapping[str, str]) -> Path | None:
 
 
 def archive_to_use(java: JavaRuntime, conf: Mapping[str, str]) -> Path | None:
-    """Where the class archive is that fits this JVM, or will be; None if none can.
+    """Return the path of the class archive for this JVM, or None if there can be none.
 
-    Only for Spark's own jars, which the next start has in common with this one.
+    Only Spark's own jars are archived, because the next start uses them too.
     """
     settings = {**configured_defaults(), **conf}
     if not _is_local(conf) or _has_spark_env(java) or "spark.driver.extraClassPath" in settings:
@@ -112,13 +111,13 @@ def archive_to_use(java: JavaRuntime, conf: Mapping[str, str]) -> Path | None:
 
 
 def configured_defaults() -> dict[str, str]:
-    """What the user's environment says of Spark's configuration, in the order of spark-submit.
+    """Return Spark's configuration from the user's environment, with spark-submit's precedence.
 
-    PYSPARK_SUBMIT_ARGS wins over the file of properties that it names, or else over
-    spark-defaults.conf, and MASTER counts where nothing else names a master.
+    PYSPARK_SUBMIT_ARGS overrides the properties file that it names or else spark-defaults.conf.
+    MASTER applies if nothing else names a master.
 
     Raises:
-        SetupError: PYSPARK_SUBMIT_ARGS cannot be read, or its file.
+        SetupError: PYSPARK_SUBMIT_ARGS or its file cannot be read.
     """
     submitted, file = _submit_arguments()
     settings = {"spark.master": os.environ["MASTER"]} if os.environ.get("MASTER") else {}
@@ -140,7 +139,7 @@ def _properties(path: Path) -> dict[str, str]:
 
 
 def _submit_arguments() -> tuple[dict[str, str], Path | None]:
-    """The settings that PYSPARK_SUBMIT_ARGS has, and the file of properties that it names."""
+    """Return the settings in PYSPARK_SUBMIT_ARGS and the properties file that it names."""
     text = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
     try:
         words = shlex.split(text)
@@ -169,29 +168,29 @@ def _spark_home() -> Path:
 
 
 def _conf_directory() -> Path:
-    named = os.environ.get("SPARK_CONF_DIR")
-    return Path(named) if named else _spark_home() / "conf"
+    directory = os.environ.get("SPARK_CONF_DIR")
+    return Path(directory) if directory else _spark_home() / "conf"
 
 
 def _has_spark_env(java: JavaRuntime) -> bool:
-    """Whether the user's own spark-env.sh decides what runs: it is for spark-submit to read."""
+    """Whether the user's spark-env.sh applies, which only spark-submit reads."""
     return (_conf_directory() / "spark-env.sh").is_file() and not java.bundled
 
 
 def command_line(java: JavaRuntime, conf: Mapping[str, str], archive: Path | None) -> list[str]:
-    """The command that starts the JVM.
+    """Return the command that starts the JVM.
 
     Args:
-        java: the Java runtime.
-        conf: Spark's configuration, `spark.master` included, secrets among it.
-        archive: the class archive to use, if any.
+        java: Java to run.
+        conf: Spark configuration including `spark.master` and secrets.
+        archive: Class archive to use, if any.
     """
     pairs = [f"{key}={value}" for key, value in conf.items()]
     if _has_spark_env(java):
-        # The script has nothing to hide them in. PySpark hands them over later.
+        # The script cannot hide secrets. PySpark passes them later.
         pairs = [pair for pair in pairs if not _is_secret(pair)]
     submit_conf = [part for pair in pairs for part in ("--conf", pair)]
-    asked = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+    submit_arguments = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
     log_flags = [
         f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}",
         f"-Dsqlwin.log.file={log_file()}",
@@ -202,7 +201,7 @@ def command_line(java: JavaRuntime, conf: Mapping[str, str], archive: Path | Non
             [_DEEP_STACKS, *log_flags, settings.get("spark.driver.extraJavaOptions", "")]
         )
         submit = _spark_home() / "bin" / "spark-submit"
-        return [str(submit), *submit_conf, "--driver-java-options", options, *asked]
+        return [str(submit), *submit_conf, "--driver-java-options", options, *submit_arguments]
     return [
         str(java.executable),
         "-cp",
@@ -217,12 +216,12 @@ def command_line(java: JavaRuntime, conf: Mapping[str, str], archive: Path | Non
         *shlex.split(settings.get("spark.driver.extraJavaOptions", "")),
         _MAIN_CLASS,
         *submit_conf,
-        *asked,
+        *submit_arguments,
     ]
 
 
 def _is_local(conf: Mapping[str, str]) -> bool:
-    """Whether Spark's tasks run in the JVM itself: nothing outside this machine connects to it."""
+    """Whether Spark's tasks run in the JVM itself, so that no other machine connects to it."""
     return is_local_master(conf["spark.master"])
 
 
@@ -231,14 +230,14 @@ def _is_secret(argument: str) -> bool:
 
 
 def masked_command(command: list[str], file: Path) -> list[str]:
-    """A command line without what looks secret, for everybody on the machine can read it.
+    """Move secrets from a command line, which everybody on the machine can read, to a file.
 
-    Java takes its arguments from a file too. From the first secret on all stand there, since none
-    that follow the main class can be in a file of their own.
+    Java also reads arguments from a file. The file holds all arguments from the first secret or the
+    main class on, because those after the main class cannot be in a file of their own.
 
     Args:
-        command: the command.
-        file: where to write the arguments, for the owner of this process alone.
+        command: Command line.
+        file: File for the arguments, readable by this user only.
     """
     first = next((i for i, part in enumerate(command) if _is_secret(part)), None)
     if first is None or _MAIN_CLASS not in command:
@@ -252,16 +251,16 @@ def masked_command(command: list[str], file: Path) -> list[str]:
 
 
 def _class_path(settings: Mapping[str, str]) -> list[str]:
-    """The class path that Spark's launcher would make.
+    """Return the class path that Spark's launcher would use.
 
-    It names the jars one by one, since Java 21 finds no class archive to fit a wildcard that
-    repeats one of them. Windows allows no command line as long as that.
+    Jars are listed one by one, because Java 21 matches no class archive to a wildcard that repeats
+    one of them. On Windows such a command line would be too long.
     """
     jars = _spark_home() / "jars"
     all_jars = [jars / "*"] if os.name == "nt" else sorted(jars.glob("*.jar"))
     places = [settings.get("spark.driver.extraClassPath")]
     places += [str(_conf_directory())] if _conf_directory().is_dir() else []
-    # Other jars carry older copies of slf4j, and the order within a wildcard is anyone's guess.
+    # other jars contain older copies of slf4j, and wildcards have no defined order
     places += map(str, dict.fromkeys([*sorted(jars.glob("slf4j-api-*.jar")), *all_jars]))
     places += [
         os.environ.get(name)
@@ -271,11 +270,11 @@ def _class_path(settings: Mapping[str, str]) -> list[str]:
 
 
 def environment(java: JavaRuntime, conf: Mapping[str, str], connection: Path) -> dict[str, str]:
-    """The environment of the JVM, which puts the address of its gateway into `connection`."""
+    """Return the environment of the JVM, which writes its gateway's address to `connection`."""
     variables = dict(os.environ)
     variables["SPARK_HOME"] = str(_spark_home())
     variables["JAVA_HOME"] = str(java.home)
-    # spark-submit's own scripts set it, and executors are not launched without it.
+    # set by spark-submit's own scripts; executors do not start without it
     variables.setdefault("SPARK_SCALA_VERSION", "2.13")
     variables["SPARK_CONNECT_MODE"] = "0"
     variables["_PYSPARK_DRIVER_CONN_INFO_PATH"] = str(connection)
