@@ -22,7 +22,7 @@ from runtime.files import LocalFiles
 from sqlwin.execution.streams.handle import Stream
 from tests.end_to_end.sources.test_file_systems import COUNTS, write_minutes
 from tests.marks import among
-from tests.observing import next_file_time
+from tests.observing import files_below, next_file_time, wait_until
 from tests.runtime.connectors.tables import table
 
 BY_SPARK = "push_local_aggregate_into_scan"
@@ -53,6 +53,12 @@ def await_rows(stream: Stream, directory: Path, n_rows: int) -> None:
         assert time.monotonic() < until, counted(directory)
         assert stream.state.value == "running", stream.failure()
         time.sleep(0.05)
+
+
+def is_planned(checkpoint: Path, name: str) -> bool:
+    """Whether a micro-batch of the stream is planned that reads a file."""
+    entries = (each for each in files_below(checkpoint, "[0-9]*") if "sources" in each.parts)
+    return any(name in each.read_text() for each in entries)
 
 
 def counted(directory: Path) -> int:
@@ -109,8 +115,9 @@ def test_a_file_that_is_still_written_to_loses_no_rows(
     await_rows(stream, tmp_path, 9)
     data = (tmp_path / "b.parquet").read_bytes()
     with (tmp_path / "in" / "b.parquet").open("wb") as file:
+        wait_until(lambda: is_planned(tmp_path / "ck", "b.parquet"))
+        next_file_time(tmp_path)
         for part in (data[:500], data[500:]):
-            time.sleep(1)
             file.write(part)
             file.flush()
     with pytest.raises(ExecutionError) as caught:
