@@ -1,8 +1,8 @@
-"""INSERTs that one stream runs together: the first has the checkpoint, the others are part of it.
+"""INSERTs that one stream runs together: the first owns the checkpoint, the others share it.
 
-Each of the others has a directory with nothing but a file that says where:
+Each of the others has a directory with a single file that names the checkpoint:
 
-    set.json        the directory of the checkpoint that the INSERT is part of
+    set.json        directory of the checkpoint that the INSERT is part of
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from collections.abc import Sequence
 from runtime.errors import ExecutionError
 from runtime.files import Files
 
-# What makes a directory a checkpoint, see `runtime.streaming.checkpoint`
+# The file that makes a directory a checkpoint, see `runtime.streaming.checkpoint`
 FILE = "sqlwin.json"
 ANOTHER = "take another 'execution.checkpointing.dir'"
-# and of a directory that it is one of INSERTs that share another one
+# The file of an INSERT that is part of another directory's checkpoint
 SET_FILE = "set.json"
 
 
 def check_members(files: Files, directory: str, members: Sequence[str]) -> None:
-    """Check that a checkpoint may be that of INSERTs that one stream runs together.
+    """Check that a checkpoint can belong to INSERTs that one stream runs together.
 
-    Otherwise an INSERT would begin anew, and write once more what it has written.
+    Otherwise an INSERT would start over and write its output a second time.
 
     Args:
-        files: the file system.
-        directory: that of the checkpoint.
-        members: the directories that the INSERTs would have by themselves, maybe `directory` too.
+        files: File system.
+        directory: Directory of the checkpoint.
+        members: Directories that the INSERTs would have separately. May include `directory`.
 
     Raises:
-        ExecutionError: one of them has a checkpoint of its own, or is part of another one.
+        ExecutionError: one of them has its own checkpoint, or is part of another one.
     """
     for member in members:
         shared = part_of(files, member)
@@ -47,7 +47,7 @@ def check_members(files: Files, directory: str, members: Sequence[str]) -> None:
 
 
 def mark_members(files: Files, directory: str, members: Sequence[str]) -> None:
-    """Keep in mind that INSERTs are part of a checkpoint; arguments as in `check_members`."""
+    """Record that INSERTs are part of a checkpoint. Arguments as in `check_members`."""
     for member in members:
         if member != directory and not files.exists(f"{member}/{SET_FILE}"):
             files.make_directory(member)
@@ -55,7 +55,7 @@ def mark_members(files: Files, directory: str, members: Sequence[str]) -> None:
 
 
 def check_no_member(files: Files, directory: str) -> None:
-    """Check that an INSERT by itself is not part of a checkpoint that it shares with others.
+    """Check that an INSERT that runs alone is not part of a shared checkpoint.
 
     Raises:
         ExecutionError: it is.
@@ -66,10 +66,10 @@ def check_no_member(files: Files, directory: str) -> None:
 
 
 def part_of(files: Files, directory: str) -> str | None:
-    """The checkpoint that the INSERT of a directory is part of, if that is still there.
+    """Return the checkpoint that a directory's INSERT is part of, or None if it does not exist.
 
     Raises:
-        ExecutionError: what says so cannot be read.
+        ExecutionError: the file that names it cannot be read.
     """
     path = f"{directory}/{SET_FILE}"
     if not files.exists(path):

@@ -1,8 +1,9 @@
-"""Sources of our own beside those of a query: what ends its input, and what brings processing time.
+"""Sources added to a query: one that ends its input, and one that brings processing time.
 
-Spark asks its sources one after the other what is new, and a file can come in between. So operators
-whose windows are joined would see the end in different micro-batches if each had a source: all
-of a query read the same streaming DataFrame, which is one source to Spark however often it is read.
+Spark asks its sources one after the other for new data, and a file can arrive in between. If each
+operator had a source of its own, operators whose windows are joined would see the end of input in
+different micro-batches. So all operators of a query read the same streaming DataFrame, which is one
+source to Spark however often it is read.
 """
 
 from __future__ import annotations
@@ -25,13 +26,12 @@ _END_OF_INPUT_DDL = "watermark_us bigint"
 
 
 class OwnSources:
-    """The sources that all operators of one query have in common.
+    """The sources shared by all operators of a query.
 
     Args:
-        end_of_input: a directory; once a JSON file with `watermark_us` appears in it, all windows
-            close. None: windows never close for want of input.
-        listed_files: a directory for what is known of files of object stores; None: tables are in
-            none.
+        end_of_input: Directory; a JSON file with `watermark_us` in it closes all windows. None
+            means that the end of input closes no windows.
+        listed_files: Directory for lists of files in object stores. None if no table is in one.
     """
 
     def __init__(self, end_of_input: str | None = None, listed_files: str | None = None) -> None:
@@ -42,7 +42,7 @@ class OwnSources:
         self._streams: dict[TableSpec, SplitStream] = {}
 
     def splits(self, spark: SparkSession, table: TableSpec) -> DataFrame:
-        """Return the splits of a table as they arrive, the first column of a streaming DataFrame.
+        """Return a table's splits as they arrive, in the first column of a streaming DataFrame.
 
         Raises:
             ExecutionError: the table's files cannot be listed.
@@ -55,11 +55,11 @@ class OwnSources:
         return self._streams[table].splits
 
     def start(self, failed: Callable[[BaseException], None], is_over: Callable[[], bool]) -> None:
-        """Begin to look for new splits, where Spark does not.
+        """Start to look for new splits, for sources that Spark does not list.
 
         Args:
-            failed: called with the error that ends the search.
-            is_over: whether the stream has ended.
+            failed: Called with the error that ends the search.
+            is_over: Returns whether the stream has ended.
         """
         for stream in self._streams.values():
             stream.start(failed, is_over)
@@ -70,11 +70,11 @@ class OwnSources:
             stream.stop()
 
     def beside(self, rows: DataFrame, *, is_cascade: bool, has_processing_time: bool) -> DataFrame:
-        """Rows with what travels in band, and beside them what comes from these sources.
+        """Add the rows of these sources to rows with control columns.
 
-        That is the end of input when it has come, which a cascade gets from the operator below;
-        and with `has_processing_time`, for which the rows have PROCESSING_TIME, a row in every
-        micro-batch.
+        These are the end of input when it has arrived (a cascade gets it from the operator below),
+        and, with `has_processing_time`, one row in every micro-batch; the rows then have the column
+        PROCESSING_TIME.
         """
         if self._end_of_input is not None and not is_cascade:
             if self._ends is None:
@@ -92,7 +92,7 @@ class OwnSources:
 def _with(
     rows: DataFrame, source: DataFrame, watermark: Column, has_processing_time: bool
 ) -> DataFrame:
-    """Rows, and for each row of a source one with a mark of all sources."""
+    """Add to rows one control row, with a mark for all sources, for each row of a source."""
     marks = source.select(
         F.lit(False).alias(KEEP),
         F.lit(ALL_SOURCES).alias(SOURCE),

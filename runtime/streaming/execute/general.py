@@ -1,4 +1,4 @@
-"""The general window operator over a stream, as a streaming DataFrame."""
+"""Run the general window operator over a stream."""
 
 from __future__ import annotations
 
@@ -45,30 +45,30 @@ def general_stream(
     number: int,
     bounded: Bounded,
 ) -> DataFrame:
-    """What a job gives for a stream: results as they come, nothing is taken back.
+    """Run a window job over a stream. The result is append-only.
 
     Args:
-        spark: the session.
-        step: the rows.
-        keys: the key columns, maybe none.
-        job: what to do; it has to be something that can be pickled.
-        output: the columns of a result.
-        options: how the stream runs.
-        number: that of the operator in the query.
-        bounded: makes DataFrames of the steps that read no stream.
+        spark: Session.
+        step: Input rows.
+        keys: Key columns. May be empty.
+        job: Window job. It must be picklable.
+        output: Columns of a result.
+        options: Options of the stream.
+        number: Number of the operator in the query.
+        bounded: Runs steps that read no stream.
 
     Returns:
         The keys, `window_start` and `window_end` as TIMESTAMP_NTZ (NULL for a window without
-        bounds), the columns of `output`.
+        bounds), and the columns of `output`.
 
     Raises:
-        AnalysisError: the time zone is not known to Python.
+        AnalysisError: Python does not know the time zone.
     """
     may_wait = options.idle_timeout_us is not None and not step.is_cascade
     is_processing_time = any(source.time_type == "proctime" for source in step.sources)
     has_processing_time = is_processing_time or may_wait or job.needs_processing_time
     with temporary_view(spark, streaming_dataframe(spark, step.input, options, bounded)) as source:
-        # nothing is evaluated in rows with nothing but a watermark
+        # do not evaluate expressions in rows that only carry a watermark
         time = "0L" if step.time is None else wall_clock_us_sql(*step.time)
         timed = f"CASE WHEN {quoted(KEEP)} THEN {time} END AS {quoted(TIME)}"
         names = [quoted(name) for name in spark.table(source).columns if name not in _OWN]
@@ -105,7 +105,7 @@ def _to_groups(
     heads: tuple[int, ...],
     n_places: int,
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Rows to the key groups of their keys, and to the heads what the task saw of watermarks."""
+    """Send rows to the key groups of their keys, and the task's watermarks to the head groups."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
@@ -133,14 +133,14 @@ def _to_groups(
 
 
 def check_general_key(name: str, type_: str) -> None:
-    """Refuse a key by which later rows could not be matched.
+    """Refuse a key column whose values cannot be matched exactly.
 
     Args:
-        name: the key column.
-        type_: its type, as Spark's DDL has it.
+        name: Key column.
+        type_: Its type, as in Spark's DDL.
 
     Raises:
-        AnalysisError: it is a floating-point number, or made of several values.
+        AnalysisError: it is a floating-point number, or consists of several values.
     """
     if type_ in ("float", "double") or type_.startswith(
         ("array", "map", "struct", "variant", "interval")

@@ -1,4 +1,4 @@
-"""The local stage of a stream as a DataFrame: of rows that Spark evaluates, or of files."""
+"""Run the local stage of a stream over rows that Spark evaluates, or over files."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ from runtime.spec.stream import FINAL_US, KEEP, LATE_ROW, SOURCE, TIME, WATERMAR
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.source_reads import read_counted
 
-# What a task does with its rows, for `mapInArrow`
+# Function of a task's rows for `mapInArrow`
 Stage = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 @dataclass(frozen=True)
 class RunningStage:
-    """A local stage at work.
+    """A local stage as a DataFrame.
 
     Attributes:
-        messages: what it sends to the key groups, rows of MESSAGE_DDL.
-        plan: what it does.
-        late_row: the type of LATE_ROW; None: rows do not come with it.
+        messages: Messages to the key groups, rows of MESSAGE_DDL.
+        plan: Plan of the stage.
+        late_row: Type of LATE_ROW. None if rows have no such column.
     """
 
     messages: DataFrame
@@ -65,18 +65,18 @@ def stream_local_stage(
     number: int = 0,
     wrap: Wrap = unmeasured,
 ) -> RunningStage:
-    """The local stage of the operator with a number.
+    """Run the local stage of an operator.
 
     Args:
-        spark: the session.
-        local: the stage.
-        child: makes DataFrames of the steps below.
-        options: how the stream runs.
-        number: the operator's.
-        wrap: what the stage is wrapped in, to measure it.
+        spark: Session.
+        local: Local stage.
+        child: Runs the steps below.
+        options: Options of the stream.
+        number: Number of the operator.
+        wrap: Wraps the stage to measure it.
 
     Raises:
-        AnalysisError: a type is not known to the window operator.
+        AnalysisError: the window operator does not know a type.
     """
     if is_local(local, SplitScan, Streaming):
         return _scan_stage(spark, local, options, number, wrap)
@@ -86,7 +86,7 @@ def stream_local_stage(
         sql, columns = local_sql(local, source, has_processing_time)
         rows = spark.sql(sql)
     if not has_processing_time and wrap is unmeasured:
-        # what is measured counts all rows
+        # when measuring, all rows are counted
         rows = rows.where(f"`{KEEP}` OR `{WATERMARK}` IS NOT NULL")
     rows = options.own_sources.beside(
         rows, is_cascade=local.mode.is_cascade, has_processing_time=has_processing_time
@@ -106,13 +106,13 @@ def _scan_stage(
     number: int,
     wrap: Wrap,
 ) -> RunningStage:
-    """The local stage whose tasks read the splits of a table themselves."""
+    """Run a local stage whose tasks read the splits of a table themselves."""
     plan = _local_plan(local, *scan_projection(local.source), options)
     has_processing_time = needs_processing_time(local, options)
     table, columns = local.source.source.table, local.source.columns
-    brought = options.own_sources.splits(spark, table)
-    splits = brought.select(
-        F.col(brought.columns[0]).alias(PATH),
+    new_splits = options.own_sources.splits(spark, table)
+    splits = new_splits.select(
+        F.col(new_splits.columns[0]).alias(PATH),
         F.lit(False).alias(KEEP),
         F.lit(0).alias(SOURCE),
         *(F.lit(None).cast(LongType()).alias(name) for name in (WATERMARK, TIME)),
@@ -133,7 +133,7 @@ def _scan_stage(
 
 
 def needs_processing_time(step: StreamLocalStep, options: StreamOptions) -> bool:
-    """Whether an operator needs processing time, with rows or without."""
+    """Return whether an operator needs processing time, even without rows."""
     if step.mode.is_cascade:
         return False
     is_processing_time = any(source.time_type == "proctime" for source in step.mode.sources)
@@ -151,7 +151,7 @@ def _local_plan(
 
 
 def _run_local(plan: LocalPlan, number: int) -> Stage:
-    """The local stage of an operator: rows to messages for the key groups."""
+    """Return the local stage of an operator: from rows to messages for the key groups."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
@@ -169,7 +169,7 @@ def _run_scan(
     *,
     is_second: bool = False,
 ) -> Stage:
-    """Run a pass of the local stage over splits: to messages for the key groups."""
+    """Return one pass of the local stage over splits: from splits to messages."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()

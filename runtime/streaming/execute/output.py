@@ -1,4 +1,4 @@
-"""What a window operator emits as DataFrames: its query, and its blobs as rows."""
+"""Run a window operator as a streaming DataFrame, and decode its output into rows."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from runtime.streaming.processor import OUTPUT_DDL, OperatorSpec, ProcessorSpec,
 from runtime.streaming.status import STATUS
 from runtime.streaming.watermarks import WatermarkRules
 
-# State on disk; with a log of changes in place of a snapshot each micro-batch ends sooner.
+# State is on local disk; with a changelog instead of snapshots, micro-batches end sooner.
 _STATE_SETTINGS = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
 }
-# What travels in band beside the columns of rows.
+# Control columns of rows
 MARKS = (
     StructField(KEEP, BooleanType()),
     StructField(SOURCE, IntegerType()),
@@ -58,18 +58,18 @@ def operator_output(
     figures: TaskFigures | None = None,
     names: tuple[tuple[str, str], ...] = (),
 ) -> DataFrame:
-    """What an operator emits, as OUTPUT_DDL has it.
+    """Run an operator and return its output, with the columns of OUTPUT_DDL.
 
     Args:
-        messages: rows of MESSAGE_DDL.
-        operator: the operator.
-        step: what makes the messages.
-        options: how the stream runs.
-        figures: where its tasks put what they count; None: nothing is measured.
-        names: what columns of the messages are called in state.
+        messages: Rows of MESSAGE_DDL.
+        operator: Operator.
+        step: Step that produces the messages.
+        options: Options of the stream.
+        figures: Where tasks record their metrics. None means no metrics.
+        names: Column names of the messages and their names in state.
 
     Raises:
-        AnalysisError: a source has instants, and the time zone is known to Java only.
+        AnalysisError: a source has instants, and only Java knows the time zone.
     """
     types = tuple(source.time_type for source in step.sources)
     if any(type_ != "timestamp_ntz" for type_ in types) and not is_known_zone(step.time_zone):
@@ -92,17 +92,17 @@ def operator_output(
 def common_spec(
     step: Streaming | StreamRowsStep, options: StreamOptions, number: int, by: tuple[str, ...]
 ) -> KeyGroupSpec:
-    """What the operator behind a step has in common with all others.
+    """Return the spec shared by all operators.
 
     Args:
-        step: what makes its messages.
-        options: how the stream runs.
-        number: that of the operator in the query.
-        by: the columns by whose values keys are in key groups.
+        step: Step that produces the operator's messages.
+        options: Options of the stream.
+        number: Number of the operator in the query.
+        by: Columns that are hashed into key groups.
     """
     is_bare = step.is_cascade
     if isinstance(step, Streaming):
-        # processing time is never idle, nor does it jump
+        # processing time is never idle and never jumps
         is_bare |= any(source.time_type == "proctime" for source in step.sources)
     rules = WatermarkRules(
         options.watermark_policy,
@@ -116,18 +116,18 @@ def common_spec(
 def decoded_output(
     output: DataFrame, columns: StructType, late: DataType | None = None
 ) -> DataFrame:
-    """The rows in what an operator emits.
+    """Decode the output of an operator into rows.
 
     Args:
-        output: rows with `windows` and `watermark_us`, as OUTPUT_DDL has them, and with STATUS if
-            rows of it are among them.
-        columns: the columns of a result.
-        late: the type of late rows; None: there are none.
+        output: Rows with `windows` and `watermark_us`, as in OUTPUT_DDL, and with STATUS if it
+            includes status rows.
+        columns: Columns of a result.
+        late: Type of late rows. None means that there are no late rows.
 
     Returns:
-        The columns, all nullable, LATE_ROW if there are late rows, MARKS. A late row has the
-        watermark that it missed; a row of a status has nothing but the watermark, which is one of
-        all sources when the input has ended.
+        The columns (all nullable), LATE_ROW if there are late rows, and MARKS. A late row has the
+        watermark that it missed. A status row has only the watermark; at the end of input its
+        source is ALL_SOURCES.
     """
     own = [StructField(field.name, field.dataType) for field in columns]
     if late is not None:

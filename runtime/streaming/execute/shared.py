@@ -1,4 +1,4 @@
-"""Several window aggregations over one source as one streaming query, whose slices they share."""
+"""Run several window aggregations over one source as one streaming query with shared slices."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class SharedWindows:
     """The windows of several readers in one stream.
 
     Attributes:
-        rows: the stream: `reader` INT, `windows` BINARY, NULL in rows without, `watermark_us`
-            BIGINT, not NULL where `windows` are late rows in place of windows.
-        schemas: the columns of each reader's windows, all nullable.
-        late: LATE_ROW, KEEP and WATERMARK; None: late rows are dropped.
+        rows: The stream: `reader` INT; `windows` BINARY, NULL in rows without windows;
+            `watermark_us` BIGINT, not NULL if `windows` holds late rows.
+        schemas: Columns of each reader's windows, all nullable.
+        late: LATE_ROW, KEEP and WATERMARK. None means that late rows are dropped.
     """
 
     rows: DataFrame
@@ -40,24 +40,24 @@ class SharedWindows:
     late: StructType | None
 
     def of(self, rows: DataFrame, reader: int) -> DataFrame:
-        """The windows of a reader among the rows of a micro-batch."""
+        """Return a reader's windows from the rows of a micro-batch."""
         schema = self.schemas[reader]
         own = _blobs(rows, reader).where(F.col("watermark_us").isNull())
         return decoded_output(own, schema).drop(*(mark.name for mark in MARKS))
 
     def late_of(self, rows: DataFrame, reader: int) -> DataFrame:
-        """The late rows of a reader among them, as `late` has them."""
+        """Return a reader's late rows from those of a micro-batch, with the columns of `late`."""
         assert self.late is not None
         own = _blobs(rows, reader).where(F.col("watermark_us").isNotNull())
         late = decoded_output(own, StructType(), self.late[LATE_ROW].dataType)
         return late.select(*self.late.names)
 
     def none_of(self, spark: SparkSession, reader: int) -> DataFrame:
-        """The windows of a micro-batch without any: for what their columns are."""
+        """Return an empty DataFrame with the columns of a reader's windows."""
         return spark.createDataFrame([], self.schemas[reader])
 
     def none_late(self, spark: SparkSession) -> DataFrame:
-        """Late rows of a micro-batch without any."""
+        """Return an empty DataFrame with the columns of late rows."""
         assert self.late is not None
         return spark.createDataFrame([], self.late)
 
@@ -65,12 +65,12 @@ class SharedWindows:
 def shared_windows(
     spark: SparkSession, step: StreamSharedStep, options: StreamOptions, bounded: Bounded
 ) -> SharedWindows:
-    """The stream that computes the windows of all readers. Nothing runs yet.
+    """Return the stream that computes the windows of all readers. Nothing runs yet.
 
-    Arguments as for `streaming_dataframe`.
+    The arguments are those of `streaming_dataframe`.
 
     Raises:
-        AnalysisError: a type or the time zone is not known to the window operator.
+        AnalysisError: the window operator does not know a type or the time zone.
     """
     local = step.input
     assert not options.emits_updates, "what comes more than once is not shared"
@@ -97,7 +97,7 @@ def shared_windows(
 
 
 def of_windows(step: Step, windows: DataFrame, bounded: Bounded) -> DataFrame:
-    """What a step computes of the windows of a micro-batch, which are its one BatchWindowsStep."""
+    """Run a step over the windows of a micro-batch, which stand for its only BatchWindowsStep."""
 
     def child(below: Step) -> DataFrame:
         match below:

@@ -1,4 +1,4 @@
-"""Steps over streams to streaming DataFrames: the twin of `runtime.batch.execute`."""
+"""Run steps over streams as streaming DataFrames. The counterpart of `runtime.batch.execute`."""
 
 from __future__ import annotations
 
@@ -46,21 +46,21 @@ def streaming_dataframe(
     bounded: Bounded,
     meter: Meter | None = None,
 ) -> DataFrame:
-    """The streaming DataFrame that computes `step`. Nothing runs yet.
+    """Return the streaming DataFrame that computes `step`. Nothing runs yet.
 
-    Tables are named in the steps' SQL as Spark knows them: temporary views over streaming
-    DataFrames. The result has the query's columns, and ROW_KIND first if
+    Tables in the steps' SQL are named as Spark knows them: temporary views over streaming
+    DataFrames. The result has the query's columns, preceded by ROW_KIND if
     `options.emits_updates`.
 
     Args:
-        spark: the session.
-        step: the step.
-        options: how it runs.
-        bounded: makes DataFrames of the steps that read no stream.
-        meter: what counts at the operators; None: nothing is measured.
+        spark: Session.
+        step: Step.
+        options: Options of the stream.
+        bounded: Runs steps that read no stream.
+        meter: Counts rows at the operators. None means no metrics.
 
     Raises:
-        AnalysisError: a type or the time zone is not known to the window operator.
+        AnalysisError: the window operator does not know a type or the time zone.
     """
 
     def child(below: Step) -> DataFrame:
@@ -87,7 +87,7 @@ def streaming_dataframe(
 
 
 def with_row_count(dataframe: DataFrame, label: str) -> DataFrame:
-    """The same rows, whose number each micro-batch reports; see `counted_rows`."""
+    """Report the number of rows of each micro-batch as a metric; see `counted_rows`."""
     is_row = F.col(f"`{KEEP}`") if KEEP in dataframe.columns else F.lit(True)
     return dataframe.observe(f"{ROWS_METRIC}{label}", F.count_if(is_row).alias("rows"))
 
@@ -103,7 +103,7 @@ def _windows(
     options: StreamOptions,
     meter: Meter | None,
 ) -> DataFrame:
-    """The rows of a window operator: windows, and one row a key group with its watermark."""
+    """Run a window operator: return its windows, and one row per key group with its watermark."""
     local = step.input
     if isinstance(local.window, SessionWindow) and options.emits_updates:
         raise AnalysisError(
@@ -132,9 +132,9 @@ def _operator_spec(
     options: StreamOptions,
 ) -> SessionSpec | WindowSpec:
     local = step.input
-    # all is under the names that state has; what is emitted goes by the order of its columns
+    # all columns are named as in state; results are matched by position
     names = options.names_of(step.number)
-    aggregation = _in_state(aggregation, names)
+    aggregation = _with_state_names(aggregation, names)
     partials = tuple(_renamed(each, names) for each in merged_partials(plan))
     by = tuple(map(names.of, plan.grouped_by))
     common = common_spec(local.mode, options, step.number, by)
@@ -154,8 +154,8 @@ def _operator_spec(
     )
 
 
-def _in_state(aggregation: WindowAggregation, names: KeptNames) -> WindowAggregation:
-    """An aggregation under the names that its columns have in state."""
+def _with_state_names(aggregation: WindowAggregation, names: KeptNames) -> WindowAggregation:
+    """Return an aggregation whose columns are named as in state."""
     window = aggregation.window
     if isinstance(window, SessionWindow):
         window = replace(window, partition=tuple(map(names.of, window.partition)))
@@ -173,5 +173,5 @@ def _renamed(accumulator: Accumulator, names: KeptNames) -> Accumulator:
 
 
 def merged_partials(plan: LocalPlan) -> tuple[Accumulator, ...]:
-    """The accumulators of a local stage but for the count of rows."""
+    """Return the accumulators of a local stage except the row count."""
     return tuple(each for each in plan.buffer.accumulators if each.columns != (ROW_COUNT,))

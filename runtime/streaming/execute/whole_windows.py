@@ -1,4 +1,4 @@
-"""Steps on whole windows to streaming DataFrames: rows of a window to one task, then Arrow."""
+"""Run steps on whole windows: send the rows of a window to one task, then compute in Arrow."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ Child = Callable[[Step], DataFrame]
 def regroup(
     spark: SparkSession, step: StreamRegroupStep, child: Child, partitions: int, wrap: Wrap
 ) -> DataFrame:
-    """Results of windows grouped once more; see StreamRegroupStep.
+    """Group results of windows again; see StreamRegroupStep.
 
     Args:
-        spark: the session.
-        step: the step.
-        child: makes DataFrames of other steps.
-        partitions: the parallelism.
-        wrap: measures a Python stage.
+        spark: Session.
+        step: Step.
+        child: Runs the steps below.
+        partitions: Parallelism.
+        wrap: Wraps a Python stage to measure it.
 
     Raises:
-        AnalysisError: an argument is of a type that its function does not take.
+        AnalysisError: an argument has a type that its function does not accept.
     """
     local = step.input
     with temporary_view(spark, child(local.source.input)) as source:
@@ -62,22 +62,22 @@ def regroup(
     partials = from_arrow_schema(plan.schema, prefer_timestamp_ntz=True)
     bounds = (step.aggregation.window_start, step.aggregation.window_end)
     fields = [f for f in windows_schema(partials, step.aggregation) if f.name not in bounds]
-    exchanged = _exchanged(rows, step.aggregation.keys, partitions)
+    exchanged = _exchange(rows, step.aggregation.keys, partitions)
     aggregation = with_spark_tables(spark, step.aggregation)
     evaluate = partial(regrouped, plan=plan, aggregation=aggregation)
-    return _evaluated(exchanged, fields, evaluate, wrap)
+    return _evaluate(exchanged, fields, evaluate, wrap)
 
 
 def rank(step: StreamRankStep, child: Child, partitions: int, wrap: Wrap) -> DataFrame:
-    """Results of windows ranked; see StreamRankStep. Arguments as in `regroup`."""
+    """Rank results of windows; see StreamRankStep. Arguments as in `regroup`."""
     rows = child(step.input)
     fields = [*_own_fields(rows), StructField(step.rank_column, IntegerType())]
-    exchanged = rows if step.is_spread else _exchanged(rows, step.by, partitions)
-    return _evaluated(exchanged, fields, partial(ranked, step=step), wrap)
+    exchanged = rows if step.is_spread else _exchange(rows, step.by, partitions)
+    return _evaluate(exchanged, fields, partial(ranked, step=step), wrap)
 
 
 def join(step: StreamJoinStep, child: Child, partitions: int, wrap: Wrap) -> DataFrame:
-    """Results of equal windows joined; see StreamJoinStep. Arguments as in `regroup`."""
+    """Join results of equal windows; see StreamJoinStep. Arguments as in `regroup`."""
     left, right = child(step.left), child(step.right)
     right_fields = _own_fields(right)
     fields = _own_fields(left)
@@ -87,26 +87,26 @@ def join(step: StreamJoinStep, child: Child, partitions: int, wrap: Wrap) -> Dat
     for position, rows in enumerate((left, right)):
         window = F.xxhash64(*(F.col(quoted(pair[position])) for pair in step.window_keys))
         sides.append(rows.withColumn(IS_LEFT, F.lit(position == 0)).withColumn(_WINDOW, window))
-    # the left brings the watermark
+    # the watermark comes from the left side
     needed = F.col(quoted(KEEP))
     if LATE_ROW in right.columns:
         needed |= F.col(quoted(LATE_ROW)).isNotNull()
     both = sides[0].unionByName(sides[1].where(needed), allowMissingColumns=True)
     evaluate = partial(joined_sides, step=step, right_columns=[f.name for f in right_fields])
-    return _evaluated(_exchanged(both, (_WINDOW,), partitions), fields, evaluate, wrap)
+    return _evaluate(_exchange(both, (_WINDOW,), partitions), fields, evaluate, wrap)
 
 
-def _exchanged(rows: DataFrame, by: tuple[str, ...], partitions: int) -> DataFrame:
+def _exchange(rows: DataFrame, by: tuple[str, ...], partitions: int) -> DataFrame:
     return rows.repartition(partitions, *(F.col(quoted(name)) for name in by))
 
 
 def _own_fields(rows: DataFrame) -> list[StructField]:
-    """The columns of a DataFrame without what travels in band, all nullable."""
+    """Return the columns of a DataFrame except control columns and LATE_ROW, all nullable."""
     others = (*(mark.name for mark in MARKS), LATE_ROW)
     return [StructField(f.name, f.dataType) for f in rows.schema if f.name not in others]
 
 
-def _evaluated(
+def _evaluate(
     rows: DataFrame, fields: Sequence[StructField], evaluate: Evaluate, wrap: Wrap
 ) -> DataFrame:
     own = [StructField(field.name, field.dataType) for field in fields]
