@@ -1,11 +1,11 @@
-"""One Spark for processes that come one after another: each attaches to its JVM, and leaves again.
+"""Attach a process to a running JVM with Spark, and detach it again.
 
-The process that starts the JVM never connects to it, so that it has no threads and can be forked.
-What is forked of it attaches: it has a gateway of its own in the JVM, whose objects go away with
-it, a Python SparkContext around the running one, and a Spark session that shares nothing with that
-of the process before: a catalog, cached tables, temporary views and settings of its own.
+The process that starts the JVM never connects to it, so it has no threads and can be forked. Its
+forks attach one after another. Each has its own gateway in the JVM, whose objects disappear with
+it, a Python SparkContext around the running one, and a Spark session with its own catalog, cached
+tables, temporary views and settings.
 
-Private APIs, seen in PySpark 4.3: `SparkContext._ensure_initialized`, `_gateway` and `_jvm`; the
+Private APIs, as of PySpark 4.3: `SparkContext._ensure_initialized`, `_gateway` and `_jvm`; the
 JVM's `Py4JServer`, the gateway that PySpark itself starts, and `SharedState.statusStore`.
 """
 
@@ -25,16 +25,16 @@ from runtime.spark.session import built, forget_connection, quiet_python_loggers
 
 
 class Attached:
-    """This process on a JVM that another one has started.
+    """Connection of this process to a JVM that another process started.
 
     Args:
-        port: the gateway of the JVM.
-        secret: what it expects as proof.
-        settings: Spark's configuration, as the JVM was started with it.
-        is_first: whether Spark itself is to be started.
+        port: Port of the JVM's gateway.
+        secret: Authentication secret of the gateway.
+        settings: Spark configuration that the JVM was started with.
+        is_first: Whether to start Spark in the JVM.
 
     Attributes:
-        spark: the session; other sessions of this process are beside it.
+        spark: Main Spark session of this process.
     """
 
     def __init__(
@@ -56,28 +56,28 @@ class Attached:
         self.spark: SparkSession = built(settings)
 
     def begin(self, directory: Path) -> None:
-        """Let relative paths in Spark's own SQL start at a directory."""
+        """Resolve relative paths in Spark's own SQL against a directory."""
         java: Any = SparkContext._jvm
         hadoop = java.org.apache.hadoop.fs
-        # New file systems start there, and those that Hadoop has opened already are moved
+        # For new file systems, and for those that Hadoop has already opened
         java.java.lang.System.setProperty("user.dir", str(directory))
         files = hadoop.FileSystem.getLocal(self.spark.sparkContext._jsc.hadoopConfiguration())
         files.setWorkingDirectory(hadoop.Path(java.java.io.File(str(directory)).toURI()))
 
     def can_change(self, key: str) -> bool:
-        """Whether a property of Spark's configuration can be set for a session alone."""
+        """Return whether a Spark property can be set for a single session."""
         return self.spark.conf.isModifiable(key)
 
     def stop_all(self) -> None:
-        """Let nothing of this process run on in Spark."""
-        # A call that was interrupted is still to be answered on the connection it was made on
+        """Stop all jobs and streams of this process in Spark."""
+        # The connection may still wait for the answer to an interrupted call
         forget_connection(self.spark)
         self.spark.sparkContext.cancelAllJobs()
         for query in self.spark.streams.active:
             query.stop()
 
     def leave(self) -> None:
-        """Let the JVM forget this process."""
+        """Remove the state of this process from the JVM."""
         java: Any = SparkContext._jvm
         self.spark.catalog.clearCache()
         unless_missing(
@@ -88,7 +88,7 @@ class Attached:
         self._main.detach(self._server)
 
     def _forget_listener(self) -> None:
-        """Take the listener of the session's SQL tab out: Spark never does."""
+        """Remove the listener of the session's SQL tab, which Spark never does."""
         store = self.spark._jsparkSession.sharedState().statusStore()
         if store.listener().isDefined():
             bus = self.spark.sparkContext._jsc.sc().listenerBus()
@@ -96,7 +96,7 @@ class Attached:
 
 
 def _wrap_context() -> None:
-    """Make PySpark's SparkContext of the one that runs in the JVM."""
+    """Wrap the SparkContext that runs in the JVM in PySpark's SparkContext."""
     gateway: Any = SparkContext._gateway
     java: Any = SparkContext._jvm
     running = java.org.apache.spark.SparkContext.getOrCreate()
@@ -105,6 +105,6 @@ def _wrap_context() -> None:
         gateway=gateway,
         jsc=java.JavaSparkContext(running),
     )
-    # The next session is to be one with a catalog of its own
+    # Make the next session a new one with its own catalog
     java.SparkSession.clearDefaultSession()
     java.SparkSession.clearActiveSession()

@@ -1,6 +1,6 @@
-"""A command that is run by the engine: it hands itself over, and passes signals on.
+"""Client of the engine: hands over a command and forwards signals.
 
-What is here is imported by every command, so it imports little.
+Every command imports this module, so it imports little.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from sqlwin.engine.place import (
     sockets,
 )
 
-# It answers at once, even while it starts or is busy; it has PySpark to import before
+# The engine answers at once, even when starting or busy, but has to import PySpark first
 _ANSWER_SECONDS = 30.0
-# A Spark that takes longer to start hangs
+# Spark hangs if it takes longer to start
 _READY_SECONDS = 180.0
-# What the JVM resolves by its own directory, keeps for all its sessions, or takes from its
-# environment, and files that only this process has open
+# SQL that depends on the JVM's own directory or environment, changes all sessions of the JVM, or
+# reads files that only this process has open
 _NEEDS_OWN_SPARK = re.compile(
     r"\bADD\s+(JAR|FILE|ARCHIVE)S?\b|\bUSING\s+(JAR|FILE|ARCHIVE)\b|\$\{(env|system):"
     r"|/dev/(fd/|std|tty)|/proc/self/",
@@ -45,11 +45,11 @@ _CAN_BE_IGNORED = (*ENDING, signal.SIGPIPE)
 
 
 def unfit(options: Mapping[str, Any], texts: Sequence[str]) -> str | None:
-    """Why a command is to start a Spark of its own; None if an engine serves it as well.
+    """Return why a command has to start its own Spark, or None if an engine can serve it.
 
     Args:
-        options: the command's options, by name.
-        texts: the SQL that it is to run.
+        options: Options of the command, by name.
+        texts: SQL to run.
     """
     if sys.platform != "linux":
         return "it is for Linux"
@@ -86,17 +86,17 @@ def run(
     """Run a command in the engine.
 
     Args:
-        arguments: the command line.
-        scripts: the SQL of its files and of standard input, and what errors call them.
-        conf: the properties of Spark's configuration that it sets.
-        waiting: shows the user that an engine is being started; None: none is started.
-        say_left: called when one was started, which stays when the command has ended.
+        arguments: Command line.
+        scripts: SQL of its files and standard input, with their names in error messages.
+        conf: Spark properties that the command sets.
+        waiting: Context that shows the user that an engine is starting. None: start none.
+        say_left: Called if an engine was started that outlives the command.
 
     Returns:
-        The exit code; None where a Spark of its own has to be started.
+        The exit code, or None if the command has to start its own Spark.
 
     Raises:
-        ExecutionError: the engine broke while it ran the command.
+        ExecutionError: The engine broke while it ran the command.
     """
     place = find_place()
     if place is None or place.why_refused() is not None:
@@ -117,7 +117,7 @@ def run(
 
 
 def start() -> str | None:
-    """Start the engine for commands like this one, if there is none; why there can be none."""
+    """Start an engine for commands like this one unless it runs. Return why it cannot run."""
     place = find_place()
     if place is None:
         return "there is no directory for its socket"
@@ -126,7 +126,7 @@ def start() -> str | None:
     if channel is None:
         return place.why_refused() or "it ended at once"
     with channel:
-        # answered when it has a run ready
+        # answered once it has a run ready
         wire.send_message(channel, {"command": "wait", "idle": idle_seconds()})
         channel.settimeout(_READY_SECONDS)
         try:
@@ -137,28 +137,29 @@ def start() -> str | None:
 
 
 def status() -> list[wire.Message]:
-    """What each engine of this user's says of itself, and whether it is the one for commands here.
+    """Return the status of each engine of this user.
 
-    `ours` is added to what `server.py` gives.
+    The field `ours`, whether commands here would use the engine, is added to the answer of
+    `server.py`.
     """
     place = find_place()
-    found = []
+    engines = []
     for path in [] if place is None else sockets(place.directory):
-        said = _request(path, {"command": "status"})
-        if said is not None:
-            found.append({**said, "ours": place is not None and path == place.socket})
-    return found
+        answer = _request(path, {"command": "status"})
+        if answer is not None:
+            engines.append({**answer, "ours": place is not None and path == place.socket})
+    return engines
 
 
 def stop() -> list[wire.Message]:
-    """Let each engine of this user's end, once it has nothing to run; what they said."""
+    """Ask each engine of this user to end once it is idle, and return their answers."""
     place = find_place()
     paths = [] if place is None else sockets(place.directory)
-    return [said for path in paths if (said := _request(path, {"command": "end"})) is not None]
+    return [answer for path in paths if (answer := _request(path, {"command": "end"})) is not None]
 
 
 def _connect(path: Path) -> socket.socket | None:
-    """A connection to an engine; None if there is none."""
+    """Return a connection to the engine at `path`, or None if no engine listens."""
     channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         channel.settimeout(_ANSWER_SECONDS)
@@ -170,7 +171,7 @@ def _connect(path: Path) -> socket.socket | None:
 
 
 def _request(path: Path, message: wire.Message) -> wire.Message | None:
-    """The answer of an engine; None if there is none."""
+    """Return the answer of the engine at `path`, or None if it does not answer."""
     channel = _connect(path)
     if channel is None:
         return None
@@ -183,7 +184,7 @@ def _request(path: Path, message: wire.Message) -> wire.Message | None:
 
 
 def _start_engine(place: EnginePlace) -> socket.socket | None:
-    """Start an engine in place of others that have nothing to do; a connection to it."""
+    """Start an engine, end other idle engines, and return a connection to it."""
     for other in sockets(place.directory):
         if other != place.socket:
             _request(other, {"command": "end"})
@@ -209,9 +210,9 @@ def _submit(
     scripts: Sequence[tuple[str, str | None]],
     conf: Sequence[str],
 ) -> int | None:
-    """Give the engine a command; the process that is ready to run it, None if there will be none.
+    """Send a command to the engine and return the process that is ready to run it, or None.
 
-    Nothing has begun yet.
+    The command has not begun to run yet.
     """
     request = {
         "command": "run",
@@ -234,7 +235,7 @@ def _submit(
 
 
 def _wait_for_exit(channel: socket.socket, pid: int) -> int:
-    """Let the run begin, and wait for its end; its exit code."""
+    """Start the run, wait for its end and return its exit code."""
     channel.settimeout(None)
     with _forward_signals(channel, pid):
         try:
@@ -251,17 +252,17 @@ def _wait_for_exit(channel: socket.socket, pid: int) -> int:
 
 @contextmanager
 def _forward_signals(channel: socket.socket, pid: int) -> Iterator[None]:
-    """Inside, signals are for the run. A second one ends this process, and the run with it."""
+    """Forward signals to the run. A second signal ends this process, and the run with it."""
 
     def forward(number: int, frame: FrameType | None) -> None:
         end_at_next_signal()
-        with suppress(OSError):  # it has ended just now
+        with suppress(OSError):  # it has just ended
             wire.send_message(channel, {"signal": number})
 
     def pause(number: int, frame: FrameType | None) -> None:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGSTOP)
-            os.kill(os.getpid(), signal.SIGSTOP)  # until the shell says go on
+            os.kill(os.getpid(), signal.SIGSTOP)  # until the shell continues it
             os.kill(pid, signal.SIGCONT)
 
     with signals_handled({**dict.fromkeys(ENDING, forward), signal.SIGTSTP: pause}):

@@ -1,14 +1,15 @@
-"""Where the engine of a command is: a socket whose name says what it is started with.
+"""Location of a command's engine: a socket named after what the engine depends on.
 
-The directory is this user's alone, mode 0700: below XDG_RUNTIME_DIR, or in the user's temporary
-directory if there is none or its path is too long for a socket. In it, for each engine:
+The directory belongs to this user alone, mode 0700: below XDG_RUNTIME_DIR, or in the user's
+temporary directory if that variable is unset or its path is too long for a socket. It has for each
+engine:
 
-    engine-<identity>.sock      where it listens
-    engine-<identity>.refused   why none can be had, for a while
+    engine-<identity>.sock      its socket
+    engine-<identity>.refused   why it cannot be started, for a while
 
-The identity is a hash of what an engine cannot change while it runs: the code of sqlwin and the
-packages beside it, Python, the files of Spark's configuration, the environment but for what only
-terminals and desktops use, and the limits and rights of the process.
+The identity is a hash of everything that an engine cannot change while it runs: the code of sqlwin
+and its packages, Python, the files of Spark's configuration, the environment without variables of
+terminals and desktops, and the limits and rights of the process.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from runtime.temporary import user_directory
 SWITCH = "SQLWIN_ENGINE"
 _IDLE = "SQLWIN_ENGINE_IDLE"
 _IDLE_SECONDS = 900.0
-# So long nobody tries again what has failed
+# Seconds before a failed start is tried again
 _REFUSED_SECONDS = 600
-# A path of a socket has 108 bytes on Linux, the last of which is 0
+# A socket path on Linux has 108 bytes, the last of which is 0
 _LONGEST_PATH = 107
 _IDENTITY_LENGTH = 16
-# Variables that differ from terminal to terminal, and that Spark, Java and Python do not read
+# Variables that differ between terminals and that Spark, Java and Python do not read
 _OF_TERMINALS = re.compile(
     r"_|PWD|OLDPWD|SHLVL|TERM|TERM_.*|COLORTERM|COLUMNS|LINES|NO_COLOR|FORCE_COLOR|CLICOLOR.*"
     r"|LS_COLORS|PS\d|PROMPT.*|HIST.*|WINDOW(ID)?|DISPLAY|WAYLAND_.*|XAUTHORITY|XDG_S.*|XDG_VTNR"
@@ -50,23 +51,23 @@ _OF_TERMINALS = re.compile(
 
 @dataclass(frozen=True)
 class EnginePlace:
-    """Where the engine of a command is, if there is one."""
+    """Location of a command's engine, whether or not it runs."""
 
     directory: Path
     identity: str
 
     @property
     def socket(self) -> Path:
-        """Where the engine listens."""
+        """Socket of the engine."""
         return self.directory / f"engine-{self.identity}.sock"
 
     @property
     def refused(self) -> Path:
-        """The file that says why there can be no engine."""
+        """File with the reason why the engine cannot start."""
         return self.directory / f"engine-{self.identity}.refused"
 
     def why_refused(self) -> str | None:
-        """Why an engine could not be had a short while ago; None: it can be tried."""
+        """Return why the engine recently failed to start, or None if it can be tried."""
         with suppress(OSError):  # no such file: nothing was refused
             if time.time() - self.refused.stat().st_mtime < _REFUSED_SECONDS:
                 return self.refused.read_text(encoding="utf-8")
@@ -74,27 +75,30 @@ class EnginePlace:
 
 
 def is_switched_off() -> bool:
-    """Whether the environment says that no engine is to be used: in CI and in tests none is."""
+    """Return whether the environment disables the engine, as in CI and tests."""
     return is_off(SWITCH) or is_test_or_ci()
 
 
 def idle_seconds() -> float:
-    """How long an engine stays without work: a quarter of an hour, or what the environment says.
+    """Return how long an idle engine stays: 15 minutes, or as the environment sets it.
 
     Raises:
-        AnalysisError: that is no length of time.
+        AnalysisError: The environment variable is not a duration.
     """
     text = os.environ.get(_IDLE)
     if not text:
         return _IDLE_SECONDS
-    # only here: most commands need none of it
+    # imported late because most commands do not need it
     from sqlwin.config.values import parse_duration
 
     return parse_duration(_IDLE, text) / 1_000_000
 
 
 def find_place() -> EnginePlace | None:
-    """Where the engine for this process is; None where there can be none, as but on Linux."""
+    """Return the engine's location for this process, or None where there can be none.
+
+    Engines need Linux and a private directory.
+    """
     directory = private_directory() if sys.platform == "linux" else None
     if directory is None:
         return None
@@ -102,31 +106,31 @@ def find_place() -> EnginePlace | None:
 
 
 def private_directory() -> Path | None:
-    """The directory for sockets, made if need be; None where nobody may have one alone."""
+    """Return the directory for sockets, creating it. None if no directory can be private."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     named = [Path(runtime) / "sqlwin"] if os.path.isabs(runtime) else []
     for path in [*named, user_directory() / "engine"]:
         longest = EnginePlace(path, "0" * _IDENTITY_LENGTH).socket
         if len(os.fsencode(longest)) > _LONGEST_PATH:
-            continue  # the next one
+            continue  # try the next one
         try:
             path.mkdir(mode=0o700, exist_ok=True)
-            found = path.lstat()
+            status = path.lstat()
         except OSError:
-            continue  # the next one
-        mode = stat.S_IMODE(found.st_mode)
-        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and mode == 0o700:
+            continue  # try the next one
+        mode = stat.S_IMODE(status.st_mode)
+        if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and mode == 0o700:
             return path
     return None
 
 
 def sockets(directory: Path) -> list[Path]:
-    """The sockets of engines in a directory."""
+    """Return the sockets of engines in a directory."""
     return sorted(directory.glob("engine-*.sock"))
 
 
 def _identity(environment: Mapping[str, str]) -> str:
-    """What an engine cannot change while it runs, as a short name."""
+    """Return a hash of everything that an engine cannot change while it runs."""
     parts = [sys.executable, sys.version]
     parts += _code()
     parts += _configuration(environment)
@@ -145,7 +149,7 @@ def _identity(environment: Mapping[str, str]) -> str:
 
 
 def _code() -> Iterator[str]:
-    """Whatever changes when sqlwin or a package that it needs is installed or edited."""
+    """Yield stamps that change when sqlwin or a package that it needs is installed or edited."""
     for package in ("sqlwin", "planner", "runtime"):
         for directory in _directories(Path(__file__).parents[2] / package):
             with os.scandir(directory) as entries:
@@ -153,9 +157,9 @@ def _code() -> Iterator[str]:
                     if entry.name.endswith(".py"):
                         yield stamp(Path(entry.path))
     for package in ("pyspark", "click"):
-        # Installing something changes the directory beside it
-        found = importlib.util.find_spec(package)
-        for place in (found.submodule_search_locations or ()) if found else ():
+        # Installing a package changes the directory that it is in
+        spec = importlib.util.find_spec(package)
+        for place in (spec.submodule_search_locations or ()) if spec else ():
             yield stamp(Path(place).parent)
 
 
@@ -166,9 +170,9 @@ def _directories(root: Path) -> Iterator[Path]:
 
 
 def _configuration(environment: Mapping[str, str]) -> Iterator[str]:
-    """The files that Spark and Hadoop read when they start."""
-    found = importlib.util.find_spec("pyspark")
-    homes = [environment.get("SPARK_HOME"), *((found and found.submodule_search_locations) or ())]
+    """Yield stamps of the files that Spark and Hadoop read at their start."""
+    spec = importlib.util.find_spec("pyspark")
+    homes = [environment.get("SPARK_HOME"), *((spec and spec.submodule_search_locations) or ())]
     places = [Path(home) / "conf" for home in homes if home]
     named = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
     places += [Path(environment[name]) for name in named if environment.get(name)]

@@ -1,7 +1,6 @@
-"""A run: a fork of the engine that attaches to Spark, waits for a command, and carries it out.
+"""A run: a fork of the engine that attaches to Spark, waits for a command and runs it.
 
-Once it has a command it is what the command would have been: same directory, environment,
-standard streams and ignored signals.
+It takes over the command's directory, environment, standard streams and ignored signals.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ from sqlwin.engine.place import SWITCH
 if TYPE_CHECKING:
     from sqlwin.engine.attached import Attached
 
-# So long a run has to end whose command is gone
+# Seconds for a run to end after its command is gone
 _HANG_UP_SECONDS = 15.0
-# What Python itself exits with where standard output cannot be flushed
+# Exit code of Python if standard output cannot be flushed
 _NOT_FLUSHED = 120
 
 
@@ -37,10 +36,10 @@ class Spark:
     """The JVM of an engine.
 
     Attributes:
-        port: of its gateway.
-        secret: what that expects as proof.
-        settings: Spark's configuration.
-        environment: of the engine when it started.
+        port: Port of its gateway.
+        secret: Authentication secret of the gateway.
+        settings: Spark configuration.
+        environment: Environment of the engine when it started.
     """
 
     port: int
@@ -50,13 +49,13 @@ class Spark:
 
 
 class EngineRun:
-    """What a fork of the engine does.
+    """Work of a fork of the engine.
 
     Args:
-        engine: the channel to the engine.
-        spark: the JVM.
-        is_first: whether Spark is to be started in it.
-        main: runs a command line; raises SystemExit with the exit code.
+        engine: Channel to the engine.
+        spark: The JVM.
+        is_first: Whether to start Spark in the JVM.
+        main: Runs a command line and raises SystemExit with the exit code.
     """
 
     def __init__(
@@ -72,8 +71,8 @@ class EngineRun:
         self._main = main
 
     def execute(self) -> int:
-        """Attach, wait, run; the exit code of this process, which says whether all is clean."""
-        # only here: the engine has it loaded while the JVM starts
+        """Attach, wait and run. Return the exit code, 0 if this process left nothing behind."""
+        # imported late: the engine loads it while the JVM starts
         from sqlwin.engine.attached import Attached
 
         spark = self._spark
@@ -102,7 +101,7 @@ class EngineRun:
     def _accepts(
         self, attached: Attached, command: socket.socket, request: wire.Message, files: list[int]
     ) -> bool:
-        """Become what the command is; whether that is possible, and the command wants to go on."""
+        """Take over the command's state. Return whether that succeeded and the command goes on."""
         try:
             if not all(map(attached.can_change, request["conf"])):
                 wire.send_message(command, {"declined": True})
@@ -127,22 +126,22 @@ class EngineRun:
         try:
             attached.stop_all()
         finally:
-            # where Spark is gone too, which the command has said by then
+            # Spark may be gone too, and the command has reported that already
             ended.set()
             self._report_exit(command, code)
         attached.leave()
 
     def _report_exit(self, command: socket.socket, code: int) -> None:
-        # Whoever reads what was printed is at the end of it now
+        # Close the streams first, so that readers of the output see its end
         for number in (0, 1, 2):
             os.dup2(os.open(os.devnull, os.O_RDWR), number)
-        with suppress(OSError):  # the engine is gone, which the command is not to mind
+        with suppress(OSError):  # the engine is gone, which does not concern the command
             wire.send_message(self._engine, {"over": True})
         with suppress(OSError):  # the command is gone
             wire.send_message(command, {"exit": code})
 
     def _exit_code(self, arguments: Sequence[str]) -> int:
-        """Run the command line; its exit code, as that of a Python that ends."""
+        """Run the command line and return its exit code, as Python itself would exit."""
         try:
             self._main(arguments)
             code: object = 0
@@ -165,12 +164,12 @@ class EngineRun:
 
 
 def _adopt_state_of(request: wire.Message, files: list[int], before: Mapping[str, str]) -> None:
-    """Take the command's directory, environment, streams and signals.
+    """Take over the command's directory, environment, streams and signals.
 
     Args:
-        request: what the command has sent.
-        files: its standard streams.
-        before: the environment of the engine; what PySpark has set since is needed.
+        request: Request of the command.
+        files: Standard streams of the command.
+        before: Environment of the engine at its start. Variables that PySpark set later are kept.
     """
     os.chdir(request["directory"])
     needed = {k: v for k, v in os.environ.items() if before.get(k) != v}
@@ -196,9 +195,9 @@ def _adopt_state_of(request: wire.Message, files: list[int], before: Mapping[str
 
 
 def _receive_signals(command: socket.socket, ended: threading.Event) -> None:
-    """Let signals of the command be this process's; when it is gone, so is this one.
+    """Forward the command's signals to this process, and end it if the command is gone.
 
-    A terminal that hangs up is what a command is most like that is gone.
+    A lost command is treated like a terminal that hangs up.
     """
     main = threading.main_thread().ident
     assert main is not None

@@ -1,7 +1,7 @@
-"""The engine's own process: starts the JVM, forks a run for each command, and ends in time.
+"""Engine process: starts the JVM, forks a run for each command, and ends when idle.
 
-It has all modules loaded and no connection to Spark, so that a fork of it is a Python that is
-ready. In each moment there is one run: it waits for a command, or has one.
+It has all modules loaded and no connection to Spark, so a fork is ready at once. At any time there
+is one run, waiting for a command or running one.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from sqlwin.engine import wire
 from sqlwin.engine.place import idle_seconds
 from sqlwin.engine.run import EngineRun, Spark
 
-# How often it looks whether it is still wanted
+# Seconds between checks whether the engine should end
 _TICK_SECONDS = 2.0
-# What a command sends comes at once
+# A command sends its request at once
 _REQUEST_SECONDS = 5.0
-# What takes longer hangs
+# Preparing a run hangs if it takes longer
 _PREPARE_SECONDS = 150.0
 _END_SECONDS = 20.0
-# What runs need, loaded while the JVM starts
+# Modules that runs need, loaded while the JVM starts
 _LOADED = (
     "sqlwin.session",
     "sqlwin.cli.run",
@@ -53,15 +53,15 @@ _LOADED = (
 
 @dataclass
 class _Child:
-    """The run that there is.
+    """The current run.
 
     Attributes:
-        pid: its process.
-        channel: to it, and back.
-        since: when it was forked.
-        is_ready: whether it has attached to Spark.
-        is_busy: whether it has a command that waits for it.
-        is_done: whether it has said that it leaves nothing behind.
+        pid: Process id.
+        channel: Channel to the run.
+        since: Time of the fork.
+        is_ready: Whether it has attached to Spark.
+        is_busy: Whether a command is waiting for it.
+        is_done: Whether it reported that it leaves nothing behind.
     """
 
     pid: int
@@ -74,14 +74,14 @@ class _Child:
 
 @dataclass
 class _Waiting:
-    """A command that waits for a run to be ready; without files it only wants to know."""
+    """A command that waits for a run to be ready. Without files it only asks for readiness."""
 
     channel: socket.socket
     request: wire.Message
     files: list[int]
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the connection and the files."""
         self.channel.close()
         for file in self.files:
             os.close(file)
@@ -91,9 +91,9 @@ class Engine:
     """The engine, from its socket to its end.
 
     Args:
-        path: where to listen.
-        version: what it says of itself.
-        main: runs a command line, in a fork.
+        path: Path of the socket.
+        version: Version to report.
+        main: Runs a command line in a fork.
     """
 
     def __init__(self, path: Path, version: str, main: Callable[[Sequence[str]], None]) -> None:
@@ -114,7 +114,7 @@ class Engine:
         self._starting: StartingJvm | None = None
 
     def serve(self) -> EngineRun | None:
-        """Listen until it is time to end; in a process that was forked, the run it is to be."""
+        """Listen until the end. In a forked process, return the run to execute."""
         listener = _listening(self._path)
         if listener is None:
             return None  # another one was faster
@@ -141,7 +141,7 @@ class Engine:
         for module in _LOADED:
             importlib.import_module(module)
         spark = Spark(*self._starting.answer(), settings, self._environment)
-        # A collection in a run would copy all that it looks through
+        # A collection in a run would copy all the pages that it visits
         gc.collect()
         gc.freeze()
         while not self._is_over():
@@ -149,9 +149,9 @@ class Engine:
                 run = self._fork(spark)
                 if run is not None:
                     return run
-            found = [key.fileobj for key, _ in self._selector.select(_TICK_SECONDS)]
-            # What the run says first: whether it is busy is asked next
-            for channel in sorted(found, key=lambda channel: channel is self._listener):
+            channels = [key.fileobj for key, _ in self._selector.select(_TICK_SECONDS)]
+            # Handle the run's message first: the next request depends on whether it is busy
+            for channel in sorted(channels, key=lambda channel: channel is self._listener):
                 if channel is self._listener:
                     self._accept()
                 else:
@@ -164,7 +164,7 @@ class Engine:
     # -- the run -------------------------------------------------------------------------------
 
     def _fork(self, spark: Spark) -> EngineRun | None:
-        """Make the next run; in its process, what it is to do."""
+        """Fork the next run. In the new process, return the run to execute."""
         ours, theirs = socket.socketpair()
         is_first, self._n_forks = self._n_forks == 0, self._n_forks + 1
         pid = os.fork()
@@ -182,7 +182,7 @@ class Engine:
         return EngineRun(theirs, spark, is_first, self._main)
 
     def _read_message(self) -> None:
-        """Take what the run has to say."""
+        """Handle a message of the run."""
         child = self._child
         assert child is not None
         try:
@@ -195,7 +195,7 @@ class Engine:
         if "ready" in message:
             child.is_ready = self._is_started = True
         elif "over" in message:
-            # its command has its exit code: who comes now waits for the next run
+            # its command has the exit code, and later commands wait for the next run
             child.is_busy, child.is_ready, child.since = False, False, time.monotonic()
         if "failed" in message:
             self._refuse(message["failed"])
@@ -204,8 +204,8 @@ class Engine:
             self._dispatch(child, waiting)
 
     def _dispatch(self, child: _Child, command: _Waiting) -> None:
-        """Let the run have a command, or let that know that there is a run."""
-        with suppress(OSError):  # the command is gone, or the run, which shows when it is read
+        """Pass a command to the run, or report readiness to a client that waits for it."""
+        with suppress(OSError):  # the command is gone, or the run, which the next read shows
             if command.files:
                 files = [command.channel.fileno(), *command.files]
                 wire.send_message(child.channel, command.request, files)
@@ -216,7 +216,7 @@ class Engine:
         command.close()
 
     def _reap(self, child: _Child) -> None:
-        """Let a run end that closed its channel; the engine ends too unless it was a good end."""
+        """Wait for a run that closed its channel. Unless it ended cleanly, the engine ends too."""
         child.channel.close()
         self._child = None
         self._idle_since = time.monotonic()
@@ -237,7 +237,7 @@ class Engine:
             return channel.close()
         command = _Waiting(channel, request, files)
         child = self._child
-        with suppress(OSError):  # it did not wait for an answer
+        with suppress(OSError):  # the client did not wait for an answer
             match request.get("command"):
                 case "status":
                     wire.send_message(channel, self._status())
@@ -258,7 +258,7 @@ class Engine:
     def _status(self) -> wire.Message:
         now = time.monotonic()
         busy = self._child is not None and self._child.is_busy
-        # between two runs the next one attaches, and a command that comes waits less than a second
+        # between two runs, a command waits less than a second for the next one to attach
         state = "running a command" if busy else "ready" if self._is_started else "starting"
         return {
             "pid": os.getpid(),
@@ -274,7 +274,7 @@ class Engine:
     # -- the end -------------------------------------------------------------------------------
 
     def _is_over(self) -> bool:
-        """Whether the engine ends; never while a command runs."""
+        """Return whether the engine should end. Never while a command runs."""
         child, now = self._child, time.monotonic()
         if child is not None and child.is_busy:
             return False
@@ -287,14 +287,14 @@ class Engine:
         return self._is_ending or is_idle or not self._is_there()
 
     def _is_there(self) -> bool:
-        """Whether its socket and its code are where they were."""
+        """Return whether its socket and its code still exist."""
         try:
             return self._path.stat().st_ino == self._inode and Path(__file__).exists()
         except OSError:
             return False
 
     def _refuse(self, reason: str) -> None:
-        """Say why there is no engine, to those who come, for a while."""
+        """Record for a while why the engine cannot start."""
         with suppress(OSError):  # the directory is gone
             self._path.with_suffix(".refused").write_text(reason, encoding="utf-8")
 
@@ -313,14 +313,14 @@ class Engine:
 
 
 def write_to_log() -> None:
-    """Let what this process and its forks print, while they have no command, go to the log."""
+    """Redirect output of this process, and of forks without a command, to the log."""
     with open_log() as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
 
 
 def _listening(path: Path) -> socket.socket | None:
-    """A socket at a path; None if another process listens there."""
+    """Return a listening socket at a path, or None if another process listens there."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     beside = path.with_suffix(f".{os.getpid()}")
     listener.bind(str(beside))
@@ -329,7 +329,7 @@ def _listening(path: Path) -> socket.socket | None:
         try:
             other.connect(str(path))
         except OSError:
-            # nobody: a socket that is there was left behind
+            # no process listens there: the socket was left behind
             beside.replace(path)
             return listener
     beside.unlink()
@@ -343,11 +343,11 @@ def _is_same_user(channel: socket.socket) -> bool:
 
 
 def _exit_code(pid: int, seconds: float) -> int:
-    """The exit code of a process that is about to end; it is killed when it takes too long."""
+    """Return the exit code of a process that is about to end. Kill it if it takes too long."""
     give_up = time.monotonic() + seconds
     while True:
-        found, status = os.waitpid(pid, os.WNOHANG)
-        if found:
+        ended_pid, status = os.waitpid(pid, os.WNOHANG)
+        if ended_pid:
             return os.waitstatus_to_exitcode(status)
         if time.monotonic() > give_up:
             os.kill(pid, signal.SIGKILL)

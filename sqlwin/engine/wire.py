@@ -1,4 +1,4 @@
-"""Messages between a command, the engine and a run: JSON behind its length, and open files."""
+"""Messages between command, engine and run: JSON with a length prefix, and open files."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _LENGTH = struct.Struct(">I")
 
 
 class Closed(Exception):
-    """The other side is gone."""
+    """The other side has closed the connection."""
 
 
 def send_message(channel: socket.socket, message: Message, files: Sequence[int] = ()) -> None:
-    """Send a message, and files for the other side to have open too.
+    """Send a message, with files to open on the other side.
 
     Raises:
-        OSError: the other side is gone.
+        OSError: The other side has closed the connection.
     """
     data = json.dumps(message).encode()
     head = _LENGTH.pack(len(data))
@@ -31,11 +31,11 @@ def send_message(channel: socket.socket, message: Message, files: Sequence[int] 
 
 
 def receive(channel: socket.socket, n_files: int = 0) -> tuple[Message, list[int]]:
-    """Wait for a message; it, and the files that came with it.
+    """Wait for a message and return it with its files.
 
     Raises:
-        Closed: the other side is gone.
-        OSError: it does not answer in the time that the socket has.
+        Closed: The other side has closed the connection.
+        OSError: The socket's timeout has passed.
     """
     head, files, _, _ = socket.recv_fds(channel, _LENGTH.size, n_files)
     for file in files:

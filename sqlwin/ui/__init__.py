@@ -1,1 +1,1 @@
-"""The page of what runs: a model, a local server, metrics."""
+"""Web page of running streams and statements: model, local server, metrics."""

@@ -1,8 +1,8 @@
 """`/metrics`: a snapshot in Prometheus' text format.
 
-A stream keeps its labels when it goes on after a restart, its counters begin anew, as Prometheus
-expects of counters. Statements have no label of their own, or there would be a series for each:
-those that run are counted, and what they have done so far is added up.
+A stream keeps its labels over a restart, while its counters start at zero, as Prometheus expects.
+Statements have no labels of their own, since each would create a series. Running statements are
+counted, and their progress is added up.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sqlwin.ui.model import ActivitySnapshot, StatementView, StreamView
 
 _STREAM = ("session", "stream", "name", "into")
 _SOURCE = (*_STREAM, "operator", "source")
-# Figures of a stream: the metric's name, its help, where the figure is, whether it only grows
+# Metrics of a stream: name, help, attribute, and whether it is a counter
 _OF_STREAM = (
     ("rows_in", "Rows read in this run.", "rows_in", True),
     ("rows_emitted", "Rows written to the sink in this run.", "rows_out", True),
@@ -40,7 +40,7 @@ _OF_STREAM = (
 
 
 def metrics_text(snapshot: ActivitySnapshot) -> bytes:
-    """The metrics of a snapshot, in Prometheus' text format 0.0.4."""
+    """Return the metrics of a snapshot in Prometheus' text format 0.0.4."""
     registry = CollectorRegistry()
     registry.register(_Collector(snapshot))
     return generate_latest(registry)
@@ -51,14 +51,16 @@ class _Collector(Collector):
         self._snapshot = snapshot
 
     def collect(self) -> Iterable[Metric]:
-        """Called by Prometheus' client."""
+        """Yield the metrics. Called by Prometheus' client."""
         yield from _of_streams(self._snapshot.streams)
         yield from _of_statements(self._snapshot.statements)
 
 
 def _of_streams(streams: Iterable[StreamView]) -> Iterator[Metric]:
-    # one that was started again under the same name has the same labels: the latest counts
-    by_labels = {_labels(each): each for each in sorted(streams, key=lambda each: each.begun)}
+    # a stream restarted under the same name has the same labels: the latest one counts
+    by_labels = {
+        _labels(stream): stream for stream in sorted(streams, key=lambda stream: stream.begun)
+    }
     up = GaugeMetricFamily("sqlwin_stream_up", "Whether the stream runs.", labels=_STREAM)
     for labels, stream in by_labels.items():
         up.add_metric(labels, float(stream.state == "running"))
@@ -130,11 +132,15 @@ def _of_statements(statements: tuple[StatementView, ...]) -> Iterator[Metric]:
         "Statements that are kept in mind, the last ones, by their state.",
         labels=("state",),
     )
-    states = Counter(each.state for each in statements)
+    states = Counter(statement.state for statement in statements)
     for state in ("running", "planned", "done", "failed"):
         count.add_metric((state,), states[state])
-    running = [each for each in statements if each.state == "running" and not each.streams]
-    stages = [stage for each in running for stage in each.stages]
+    running = [
+        statement
+        for statement in statements
+        if statement.state == "running" and not statement.streams
+    ]
+    stages = [stage for statement in running for stage in statement.stages]
     figures = (
         ("tasks", "Tasks of statements that run.", sum(stage.tasks for stage in stages)),
         (
@@ -145,7 +151,8 @@ def _of_statements(statements: tuple[StatementView, ...]) -> Iterator[Metric]:
         (
             "rows_read",
             "Rows that statements that run have read from sources.",
-            sum(stage.rows_read for stage in stages) + sum(each.rows_read for each in running),
+            sum(stage.rows_read for stage in stages)
+            + sum(statement.rows_read for statement in running),
         ),
     )
     yield count

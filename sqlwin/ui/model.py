@@ -1,6 +1,7 @@
-"""What runs in this process, as data: what the page, `/api/state` and `/metrics` are made from.
+"""Data model of the web page, `/api/state` and `/metrics`.
 
-Times are seconds since 1970; `_us` are microseconds of event time. What looks secret is masked.
+Times are in seconds since 1970, fields ending in `_us` in microseconds of event time. Secrets are
+masked.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class SourceView:
-    """How far a source of a window operator has got.
+    """Progress of a source of a window operator.
 
     Attributes:
-        name: the table.
-        watermark_us: its watermark; None before its first row, and at the end of its input.
-        watermark: the same as text.
-        lag_seconds: how far it is behind processing time; None without a watermark.
-        is_idle: whether it is left out because it has been silent.
-        is_done: whether its input has ended.
-        holds_back: whether the operator's watermark waits for it.
+        name: Name of the table.
+        watermark_us: Watermark. None before the first row and after the end of input.
+        watermark: Watermark as text.
+        lag_seconds: Seconds behind processing time. None without a watermark.
+        is_idle: Whether it is idle, so that the watermark does not wait for it.
+        is_done: Whether its input has ended.
+        holds_back: Whether the operator's watermark waits for it.
     """
 
     name: str
@@ -43,7 +44,7 @@ class SourceView:
 
 @dataclass(frozen=True)
 class OperatorView:
-    """How a window operator stands; the fields are those of a source and of `OperatorStatus`."""
+    """Status of a window operator, with the fields of a source and of `OperatorStatus`."""
 
     number: int
     watermark_us: int | None
@@ -59,13 +60,13 @@ class OperatorView:
 
 @dataclass(frozen=True)
 class LatestView:
-    """The rows that were emitted last into a table, those of the latest windows first.
+    """Rows emitted last into a table, those of the latest windows first.
 
     Attributes:
-        into: the table; empty: whoever asked for the rows.
-        columns: the columns' names.
-        numeric: for each column whether it holds numbers.
-        rows: the values as text; None is NULL.
+        into: Name of the table. Empty: the caller who requested the rows.
+        columns: Names of the columns.
+        numeric: For each column, whether it holds numbers.
+        rows: Values as text. None is NULL.
     """
 
     into: str
@@ -79,30 +80,30 @@ class StreamView:
     """A stream.
 
     Attributes:
-        session: the number of its session in this process.
-        number: its number in the session.
-        name: the name it goes by.
-        statement: its text.
+        session: Number of its session in this process.
+        number: Number of the stream in the session.
+        name: Name of the stream.
+        statement: Text of the statement.
         state: `running`, `ended`, `stopped` or `failed`.
-        into: where its rows go.
-        begun: when it was started.
-        batch: the number of the last micro-batch; None before the first is done.
-        batch_seconds: how long it took.
-        rows_per_second: rows that arrived each second, over the last minute.
-        rows_in: rows read in this run.
-        rows_out: rows written in this run; None if the sink does not count them.
-        late: rows in this run that came when all their windows had closed.
-        without_time: rows in this run that have no time.
-        late_table: the table that late rows go to; None: they are dropped.
-        batches: micro-batches of this run.
-        busy_seconds: how long they took.
-        phases: seconds by what they were spent on.
-        waits_for: why nothing is emitted, what it failed with, or how it goes on.
-        operators: its window operators, in the order of the data's way.
-        points: the last micro-batches, oldest first.
-        latest: the rows emitted last.
-        latest_problem: why they cannot be shown; empty if they can.
-        checkpoint: where it keeps what it needs to resume; empty: it cannot be resumed.
+        into: Description of the sink.
+        begun: Start.
+        batch: Number of the last micro-batch. None before the first is done.
+        batch_seconds: Duration of the last micro-batch.
+        rows_per_second: Rows per second over the last minute.
+        rows_in: Rows read in this run.
+        rows_out: Rows written in this run. None if the sink does not count them.
+        late: Late rows in this run.
+        without_time: Rows without a time in this run.
+        late_table: Table that receives late rows. None: they are dropped.
+        batches: Micro-batches of this run.
+        busy_seconds: Total duration of the micro-batches.
+        phases: Seconds per phase.
+        waits_for: Why nothing is emitted, the error, or how to resume.
+        operators: Window operators, in the order of the data flow.
+        points: Latest micro-batches, oldest first.
+        latest: Rows emitted last.
+        latest_problem: Why these cannot be shown. Empty: they can.
+        checkpoint: Path of the checkpoint. Empty: the stream cannot be resumed.
     """
 
     session: int
@@ -132,7 +133,7 @@ class StreamView:
 
     @property
     def dropped(self) -> int:
-        """Rows in this run that went nowhere."""
+        """Rows dropped in this run."""
         return self.without_time + (self.late if self.late_table is None else 0)
 
 
@@ -141,20 +142,20 @@ class StatementView:
     """A statement.
 
     Attributes:
-        session: the number of its session in this process.
-        number: its number in the session.
-        text: what was written.
-        state: `running`, `planned` (its rows were not asked for), `done` or `failed`.
-        kind: the kind of its result.
-        message: what it said in the end, or what it failed with.
-        begun: when it began.
-        ended: when it was over; None: it is not.
-        rows: how many rows it wrote or gave, if known.
-        rows_read: rows that its scans have read, as far as sqlwin counts them.
-        streams: the numbers of the streams that it started.
-        spans: what its time was spent on, outside of Spark's stages.
-        stages: Spark's stages of it; empty for those that lie back too far, and for streams.
-        has_plan: whether there is a page with its plan.
+        session: Number of its session in this process.
+        number: Number of the statement in the session.
+        text: Text of the statement.
+        state: `running`, `planned` (its rows were not requested), `done` or `failed`.
+        kind: Kind of its result.
+        message: Final message or error.
+        begun: Start.
+        ended: End. None: still running.
+        rows: Rows written or returned, if known.
+        rows_read: Rows read by its scans, as far as sqlwin counts them.
+        streams: Numbers of the streams that it started.
+        spans: Parts of its run time outside Spark's stages.
+        stages: Its Spark stages. Empty for old statements, and for streams.
+        has_plan: Whether there is a page with its plan.
     """
 
     session: int
@@ -178,11 +179,11 @@ class SessionView:
     """A session.
 
     Attributes:
-        number: its number in this process.
-        begun: when its making began.
-        start_seconds: how long that took, Spark's start in it.
-        spark: Spark's version and master.
-        spark_ui: the address of Spark's own UI; None where it is off.
+        number: Number of the session in this process.
+        begun: Time of the `connect` call.
+        start_seconds: Time to create the session, including Spark's start.
+        spark: Version and master of Spark.
+        spark_ui: Address of Spark's own UI. None: it is off.
     """
 
     number: int
@@ -194,15 +195,15 @@ class SessionView:
 
 @dataclass(frozen=True)
 class ActivitySnapshot:
-    """What runs at a moment, and what ran.
+    """State of all sessions at one moment.
 
     Attributes:
-        at: the moment.
-        sessions: the sessions that are watched.
-        streams: their streams, those that run first.
-        statements: their statements, the latest first.
-        is_over: whether all of it is over, so that nothing follows.
-        version: of this format.
+        at: Time of the snapshot.
+        sessions: Sessions that are shown.
+        streams: Their streams, running ones first.
+        statements: Their statements, latest first.
+        is_over: Whether everything has ended and no other snapshot follows.
+        version: Version of this format.
     """
 
     at: float
@@ -214,13 +215,13 @@ class ActivitySnapshot:
 
 
 def to_json(value: object) -> Any:
-    """A part of the model as values that `json` writes."""
+    """Convert a part of the model to values that `json` can write."""
     if is_dataclass(value):
-        return {each.name: to_json(getattr(value, each.name)) for each in fields(value)}
+        return {item.name: to_json(getattr(value, item.name)) for item in fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): to_json(each) for key, each in value.items()}
+        return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
-        return [to_json(each) for each in value]
+        return [to_json(item) for item in value]
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, float) and not isfinite(value):

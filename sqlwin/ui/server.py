@@ -1,9 +1,9 @@
-"""The server of the page: on this machine alone, for whoever has the token, and to look only.
+"""Local server of the web page: read-only and protected by a token.
 
-It listens on 127.0.0.1. Every request needs the token that is in the page's address, in `?token=`
-or as `Authorization: Bearer`; one whose Host is not this machine is refused, or a page of the
-internet could ask by a name of its own that it lets point here (DNS rebinding). All there is are
-GET requests that change nothing.
+It listens on 127.0.0.1. Every request needs the token of the page's address, in `?token=` or as
+`Authorization: Bearer`. Requests with a foreign Host are refused, since a web page could otherwise
+reach the server through a domain name that resolves to this machine (DNS rebinding). All requests
+are GET requests that change nothing.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ from sqlwin.ui.snapshot import Watched, plan_of, snapshot
 
 HOST = "127.0.0.1"
 DEFAULT_PORT = 4050
-# Names that this machine has for itself, whatever port is forwarded to it
+# Names of this machine, on any forwarded port
 _OWN_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
-# Whoever asks sooner gets the same snapshot
+# Requests within this time get the same snapshot
 _FRESH_SECONDS = 0.4
-# A page that asked so recently is waited for in the end, so long at most
+# At the end, wait for a page whose last request is at most this old, and for at most as long
 _WATCHED_SECONDS = 3.0
 _LAST_LOOK_SECONDS = 2.5
 _START_SECONDS = 10.0
-# The token in place of one that is made up: for Prometheus, whose configuration is a file
+# Variable with a fixed token instead of a random one, for Prometheus' configuration file
 TOKEN_VARIABLE = "SQLWIN_UI_TOKEN"
-# What the page may load: nothing but what is in it, and its own server
+# The page may load only its own parts and talk only to its own server
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; "
     "connect-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -69,7 +69,7 @@ _HEADERS = {
 
 
 class Watchers:
-    """The sessions that a server shows, and the last snapshot of them."""
+    """Sessions that a server shows, with their last snapshot."""
 
     def __init__(self, sessions: Sequence[Watched] = ()) -> None:
         self.sessions = list(sessions)
@@ -80,34 +80,34 @@ class Watchers:
         self._is_over = False
 
     def add(self, session: Watched) -> None:
-        """Show one more session, if it is not shown yet."""
+        """Show another session, unless it is shown already."""
         if self.find(session.activity.session) is None:
             self.sessions.append(session)
             self._last = None
 
     def remove(self, session: int) -> None:
-        """Show a session no more, by its number."""
+        """Stop showing the session with a number."""
         if not self._is_over:
             self._last = None
         self.sessions = [e for e in self.sessions if e.activity.session != session]
 
     def find(self, session: int) -> Watched | None:
-        """The session of a number."""
+        """Return the session with a number, or None."""
         return next((e for e in self.sessions if e.activity.session == session), None)
 
     def look(self) -> ActivitySnapshot:
-        """A snapshot for a page, not older than a moment."""
+        """Return a recent snapshot for a page."""
         self._asked = time.monotonic()
-        found = self.snapshot()
-        if found.is_over:
+        latest = self.snapshot()
+        if latest.is_over:
             self._end_was_seen.set()
-        return found
+        return latest
 
     def snapshot(self, *, watches: bool = True) -> ActivitySnapshot:
-        """A snapshot, not older than a moment. Where Spark is gone: what was seen last.
+        """Return a recent snapshot. If Spark is gone, return the last one.
 
         Args:
-            watches: whether somebody looks at rows.
+            watches: Whether a user is looking at rows.
         """
         with self._lock:
             last = self._last
@@ -116,17 +116,17 @@ class Watchers:
             ):
                 return last
             try:
-                found = snapshot(self.sessions, watches=watches)
+                latest = snapshot(self.sessions, watches=watches)
             except (PySparkException, Py4JError, OSError):
                 # Spark has ended, or is about to
                 if last is None:
                     last = ActivitySnapshot(time.time(), (), (), ())
-                found = replace(last, is_over=True)
-            self._last = replace(found, is_over=found.is_over or self._is_over)
+                latest = replace(last, is_over=True)
+            self._last = replace(latest, is_over=latest.is_over or self._is_over)
             return self._last
 
     def end(self) -> None:
-        """All is over: a page that is open gets to see the last snapshot."""
+        """Mark everything as over, and let an open page fetch the last snapshot."""
         self._is_over = True
         if time.monotonic() - self._asked < _WATCHED_SECONDS:
             self._end_was_seen.wait(_LAST_LOOK_SECONDS)
@@ -136,24 +136,24 @@ class Watchers:
 
 
 def application(watchers: Watchers, token: str) -> ASGIApp:
-    """The application that a server serves.
+    """Return the application of a server.
 
     Args:
-        watchers: what it shows.
-        token: what a request has to have.
+        watchers: Sessions to show.
+        token: Token that requests need.
     """
 
     async def page(request: Request) -> Response:
         return HTMLResponse(live_page(), headers=_HEADERS)
 
     async def state(request: Request) -> Response:
-        found = await run_in_threadpool(watchers.look)
-        return JSONResponse(to_json(found), headers=_HEADERS)
+        latest = await run_in_threadpool(watchers.look)
+        return JSONResponse(to_json(latest), headers=_HEADERS)
 
     async def metrics(request: Request) -> Response:
-        found = await run_in_threadpool(watchers.snapshot, watches=False)
+        latest = await run_in_threadpool(watchers.snapshot, watches=False)
         return Response(
-            metrics_text(found),
+            metrics_text(latest),
             media_type="text/plain; version=0.0.4; charset=utf-8",
             headers=_HEADERS,
         )
@@ -166,9 +166,9 @@ def application(watchers: Watchers, token: str) -> ASGIApp:
             if session is not None:
                 document = await run_in_threadpool(plan_of, session, number)
         except (PySparkException, Py4JError, OSError):
-            return _said("Spark has ended, and the plan was not asked for before", 410)
+            return _plain_text("Spark has ended, and the plan was not asked for before", 410)
         if document is None:
-            return _said("there is no plan of this statement, or it lies back too far", 404)
+            return _plain_text("there is no plan of this statement, or it lies back too far", 404)
         return HTMLResponse(plan_page(document), headers=_HEADERS)
 
     routes = [
@@ -181,21 +181,21 @@ def application(watchers: Watchers, token: str) -> ASGIApp:
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    """What is said of an error that nobody thought of; the log has it too."""
-    said = DEFAULT.text(f"{type(error).__name__}: {error}")
-    append_once("the page of what runs could not be made", said)
-    return _said(f"this could not be put together: {said}", 500)
+    """Return the response for an unexpected error, and add it to the log."""
+    message = DEFAULT.text(f"{type(error).__name__}: {error}")
+    append_once("the page of what runs could not be made", message)
+    return _plain_text(f"this could not be put together: {message}", 500)
 
 
 class _Guard:
-    """Lets requests through that have the token and come for this machine."""
+    """Filter that accepts requests with the token for this machine."""
 
     def __init__(self, inner: ASGIApp, token: str) -> None:
         self._inner = inner
         self._token = token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # the beginning and the end of the server are nobody's request
+        # start and end of the server are not requests
         if scope["type"] != "lifespan":
             refusal = self._refusal(HTTPConnection(scope))
             if refusal is not None:
@@ -205,13 +205,13 @@ class _Guard:
 
     def _refusal(self, request: HTTPConnection) -> Response | None:
         if not is_own_host(request.headers.get("host", "")):
-            return _said("this page is for 127.0.0.1 and localhost", 421)
+            return _plain_text("this page is for 127.0.0.1 and localhost", 421)
         kind, _, bearer = request.headers.get("authorization", "").partition(" ")
-        given = (
+        token = (
             bearer.strip() if kind.lower() == "bearer" else request.query_params.get("token", "")
         )
-        if not secrets.compare_digest(given.encode(), self._token.encode()):
-            return _said(
+        if not secrets.compare_digest(token.encode(), self._token.encode()):
+            return _plain_text(
                 "the token is missing or wrong: take the address that sqlwin has printed, "
                 "with all that follows ?token=",
                 403,
@@ -220,22 +220,22 @@ class _Guard:
 
 
 def is_own_host(host: str) -> bool:
-    """Whether the Host of a request is this machine, whatever its port."""
+    """Return whether the Host of a request is this machine, on any port."""
     return re.sub(r":\d+$", "", host.strip().lower()) in _OWN_NAMES
 
 
-def _said(text: str, status: int) -> Response:
+def _plain_text(text: str, status: int) -> Response:
     return PlainTextResponse(f"{text}\n", status_code=status, headers=_HEADERS)
 
 
 def live_page() -> str:
-    """The page, with its style and its script in it."""
+    """Return the page with its style and script inlined."""
     own, shared = files("sqlwin.ui") / "page", files("sqlwin.display") / "page"
     parts = {
         "/*style*/": (shared / "style.css", own / "live.css"),
         "/*script*/": (shared / "shared.js", own / "charts.js", own / "live.js"),
     }
-    contents = {mark: "".join(p.read_text("utf-8") for p in each) for mark, each in parts.items()}
+    contents = {mark: "".join(p.read_text("utf-8") for p in paths) for mark, paths in parts.items()}
     return filled((own / "live.html").read_text("utf-8"), contents)
 
 
@@ -243,12 +243,12 @@ def live_page() -> str:
 
 
 class Page:
-    """The page of a session, as long as it is served.
+    """Page of a session while it is served.
 
     Attributes:
-        port: its port.
-        url: its address, with the token.
-        metrics_url: the address of the metrics, likewise.
+        port: Port of the server.
+        url: Address, including the token.
+        metrics_url: Address of the metrics, including the token.
     """
 
     def __init__(self, server: _Server, session: int) -> None:
@@ -260,7 +260,7 @@ class Page:
         self.metrics_url = f"http://{HOST}:{server.port}/metrics?token={token}"
 
     def close(self) -> None:
-        """Serve it no more; a page that is open gets to see the end."""
+        """Stop serving the page. An open page can still fetch the end."""
         self._server.leave(self._session)
 
     def __repr__(self) -> str:
@@ -272,42 +272,46 @@ class Page:
 
 
 def serve(session: Watched, port: int | None = None) -> Page:
-    """Serve the page of a session; sessions of a process share a server where ports let them.
+    """Serve the page of a session. Sessions of a process share a server if their ports allow it.
 
-    Whatever process has sessions can do so: a program, the command line, the prompt.
+    Any process with sessions can do so: a program, the command line, the prompt.
 
     Args:
-        session: what is shown.
-        port: the port; 0: a free one; None: that of the server that there is, or 4050, or a free
-            one where that is taken.
+        session: Session to show.
+        port: Port to listen on, 0 for any free one. None: the port of the running server, else
+            4050, else a free one.
 
     Raises:
-        SetupError: the port is taken by another program, or may not be used.
+        SetupError: Another program uses the port, or it is not permitted.
     """
     with _servers_lock:
         own = session.activity.session
-        found = [each for each in _servers.values() if port is None or each.port == port]
-        # the one that shows the session already, before any other
-        there = next(iter(sorted(found, key=lambda each: each.watchers.find(own) is None)), None)
-        server = there or _Server(_bound(port))
+        servers = [
+            candidate for candidate in _servers.values() if port is None or candidate.port == port
+        ]
+        # prefer the server that shows the session already
+        running = next(
+            iter(sorted(servers, key=lambda candidate: candidate.watchers.find(own) is None)), None
+        )
+        server = running or _Server(_bound(port))
         _servers[server.port] = server
         server.watchers.add(session)
-        if there is None:
+        if running is None:
             server.start()
         return Page(server, own)
 
 
 def _bound(port: int | None) -> socket.socket:
-    """A socket at a port of this machine.
+    """Return a socket bound to a port of this machine.
 
     Raises:
-        SetupError: it is taken, or may not be used.
+        SetupError: The port is in use or not permitted.
     """
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    # a server that has just ended leaves connections behind, which are in nobody's way
+    # allow the port despite closed connections of a server that has just ended
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if port is None:
-        with suppress(OSError):  # it is taken
+        with suppress(OSError):  # it is in use
             listening.bind((HOST, DEFAULT_PORT))
             return listening
     try:
@@ -323,7 +327,7 @@ def _bound(port: int | None) -> socket.socket:
 
 
 class _Server:
-    """A server in a thread of its own, which ends with the process if not before."""
+    """A server in its own thread, which ends with the process at the latest."""
 
     def __init__(self, listening: socket.socket) -> None:
         self.port = int(listening.getsockname()[1])
@@ -337,7 +341,7 @@ class _Server:
             ws="none",
             lifespan="off",
             log_config=None,
-            log_level=logging.CRITICAL,  # whoever asked gets what went wrong as an answer
+            log_level=logging.CRITICAL,  # errors are returned to the client
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=1,
@@ -346,14 +350,14 @@ class _Server:
         self._thread = threading.Thread(target=self._run, name="sqlwin-ui", daemon=True)
 
     def start(self) -> None:
-        """Serve from here on."""
+        """Start serving."""
         self._thread.start()
         until = time.monotonic() + _START_SECONDS
         while not self._server.started and self._thread.is_alive() and time.monotonic() < until:
             time.sleep(0.01)
 
     def leave(self, session: int) -> None:
-        """Show a session no more; without any the server ends."""
+        """Stop showing a session. Without sessions the server ends."""
         with _servers_lock:
             if self.watchers.find(session) is None:
                 return

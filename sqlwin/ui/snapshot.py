@@ -1,4 +1,4 @@
-"""Snapshots of what runs: put together from the records of sessions when somebody asks."""
+"""Snapshots of all sessions, built from their records on request."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ from sqlwin.ui.model import (
     StreamView,
 )
 
-# Spark is asked for the stages of so many statements, the latest ones
+# Maximum statements, latest first, whose stages are requested from Spark
 _MOST_WITH_STAGES = 30
-# So many points a chart gets
+# Maximum points of a chart
 _MOST_POINTS = 240
 _RAN = (StatementState.DONE, StatementState.FAILED)
 
 
 @dataclass(frozen=True)
 class Watched:
-    """A session that is watched.
+    """A session that is shown.
 
     Attributes:
-        activity: its statements.
-        streams: its streams.
-        jobs: Spark's jobs; None where Spark says nothing of them.
-        mask: what looks secret in it.
-        time_zone: its time zone.
-        spark: Spark's version and master.
-        spark_ui: the address of Spark's own UI, or None.
+        activity: Records of its statements.
+        streams: Its streams.
+        jobs: Spark's jobs. None if Spark does not report them.
+        mask: Returns the mask for its secrets.
+        time_zone: Its time zone.
+        spark: Version and master of Spark.
+        spark_ui: Address of Spark's own UI, or None.
     """
 
     activity: Activity
@@ -65,7 +65,7 @@ class Watched:
 def watched_session(
     activity: Activity, streams: Streams, spark: SparkSession, mask: Callable[[], Mask]
 ) -> Watched:
-    """A session as it is watched, of what `Watched` has and its Spark session."""
+    """Return the parts of a session that the page shows."""
     remote = is_remote(spark)
     return Watched(
         activity,
@@ -79,11 +79,11 @@ def watched_session(
 
 
 def snapshot(sessions: Sequence[Watched], *, watches: bool = True) -> ActivitySnapshot:
-    """What runs now in some sessions, and what ran.
+    """Return a snapshot of some sessions.
 
     Args:
-        sessions: the sessions.
-        watches: whether somebody looks at rows, so that those are fetched that tasks write.
+        sessions: Sessions to include.
+        watches: Whether a user is looking at rows, which requires fetching those that tasks write.
     """
     now = time.time()
     streams = [
@@ -100,16 +100,16 @@ def snapshot(sessions: Sequence[Watched], *, watches: bool = True) -> ActivitySn
         now,
         tuple(
             SessionView(
-                each.activity.session,
-                each.activity.begun,
-                each.activity.start_seconds,
-                each.spark,
-                each.spark_ui,
+                watched.activity.session,
+                watched.activity.begun,
+                watched.activity.start_seconds,
+                watched.spark,
+                watched.spark_ui,
             )
-            for each in sessions
+            for watched in sessions
         ),
-        tuple(sorted(streams, key=lambda each: (each.state != "running", -each.begun))),
-        tuple(sorted(statements, key=lambda each: -each.begun)),
+        tuple(sorted(streams, key=lambda stream: (stream.state != "running", -stream.begun))),
+        tuple(sorted(statements, key=lambda statement: -statement.begun)),
     )
 
 
@@ -184,9 +184,9 @@ def _operator(
 def _watermark(
     watermark_us: int | None, has_ended: bool, now: float
 ) -> tuple[int | None, str, float | None]:
-    """A watermark as a time, as text, and the seconds that it is behind a moment.
+    """Return a watermark as a time, as text, and as seconds behind a moment.
 
-    After the end of the input it is no time.
+    After the end of the input the time is None.
     """
     time_us = None if has_ended else watermark_us
     behind = None if time_us is None else now - time_us / 1_000_000
@@ -194,17 +194,17 @@ def _watermark(
 
 
 def thinned(points: Sequence[BatchPoint], most: int) -> tuple[BatchPoint, ...]:
-    """Points of a chart, about so many: one then stands for several micro-batches.
+    """Merge neighbouring points of a chart until there are about `most`.
 
-    It has the sum of the rows that they read, the time of the longest, and what was so after the
-    last of them.
+    A merged point has the sum of the rows read, the duration of the longest micro-batch, and the
+    other figures of the last one.
     """
     size = -(-len(points) // most)
     if size <= 1:
         return tuple(points)
     groups: dict[int, list[BatchPoint]] = {}
     for point in points:
-        # by their numbers, so that a group stays the same as points are added
+        # by batch number, so that groups stay the same as points are added
         groups.setdefault(point.batch // size, []).append(point)
     return tuple(
         replace(
@@ -218,7 +218,7 @@ def thinned(points: Sequence[BatchPoint], most: int) -> tuple[BatchPoint, ...]:
 
 
 def latest_view(into: str, rows: pa.Table) -> LatestView:
-    """Rows as the page shows them."""
+    """Return rows as text for the page."""
     batch = rows.combine_chunks().to_batches()[0]
     columns = [shown_texts(column, uniform=False).to_pylist() for column in batch.columns]
     return LatestView(
@@ -243,7 +243,7 @@ def _statement(
     ]
     stages: tuple[StageProgress, ...] = ()
     if with_stages and session.jobs is not None and not own:
-        # those that Spark skips were computed by another one
+        # skipped stages were computed by another job
         stages = tuple(s for s in session.jobs.stages(record.tag) if s.state != "skipped")
     state, ended = record.state.value, record.ended
     if any(stream.state == "running" for stream in own):
@@ -256,7 +256,7 @@ def _statement(
     elif record.state is StatementState.PLANNED and any(
         stage.begun is None or stage.begun > (ended or 0.0) for stage in stages
     ):
-        # whoever has its DataFrame runs it; what ran before has looked at files for its plan
+        # a user runs its DataFrame; earlier stages only read files for planning
         runs = any(stage.state in ("running", "waiting") for stage in stages)
         state = (StatementState.RUNNING if runs else StatementState.DONE).value
         ended = None if runs else max((s.ended for s in stages if s.ended), default=ended)
@@ -281,9 +281,9 @@ def _statement(
 
 
 def plan_of(session: Watched, number: int) -> dict[str, object] | None:
-    """The plans of a statement as a document of EXPLAIN.
+    """Return the plans of a statement as a document of EXPLAIN.
 
-    None if the statement has none, or is not kept any more.
+    None if the statement has no plan or is no longer kept.
     """
     run = session.activity.find(number)
     if run is None or run.document is not None:
