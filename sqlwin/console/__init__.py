@@ -1,1 +1,1 @@
-"""What the command line and the prompt share."""
+"""Parts shared by the command line and the prompt."""

@@ -1,4 +1,4 @@
-"""How a run ends that does not end well: what is said, and the exit code."""
+"""Error reports, signals and exit codes of the command line."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from runtime.errors import ExecutionError, SetupError, SqlwinError
 from runtime.redaction import DEFAULT
 from runtime.temporary import user_directory
 
-# In the context of a command: the arguments of the program
+# Key in a command's context for the arguments of the program
 SAID_ARGUMENTS = "sqlwin.arguments"
 SQL_IS_WRONG = 1
 FAILED_WHILE_RUNNING = 3
-# What is said of a signal; of SIGHUP nothing, whose terminal is gone
+# Messages for signals; none for SIGHUP, because the terminal is gone
 _SAID: dict[int, str] = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
-# Of a line of SQL in an error that goes to a file or a pipe
+# Maximum width of a line of SQL in an error that goes to a file or a pipe
 _FILE_COLUMNS = 200
 # Signals that ask a process to end
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# As of a program that does not mind the signal, so that `set -o pipefail` sees it
+# Exit code of a program killed by SIGPIPE, so that `set -o pipefail` notices
 READER_LEFT = 128 + signal.SIGPIPE
 
 
@@ -36,7 +36,7 @@ Handler = Callable[[int, FrameType | None], None]
 
 
 class Stopped(KeyboardInterrupt):
-    """The process was asked to end, by Ctrl-C (SIGINT), SIGTERM or SIGHUP."""
+    """A signal asked the process to end: SIGINT (Ctrl-C), SIGTERM or SIGHUP."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -44,29 +44,29 @@ class Stopped(KeyboardInterrupt):
 
 
 class ReportingGroup(click.Group):
-    """A group of commands that reports errors as `reported` does."""
+    """Command group that reports errors with `reported`."""
 
     def make_context(
         self, info_name: str | None, args: list[str], *rest: Any, **extra: Any
     ) -> click.Context:
-        """The context, which knows the arguments as they were given."""
-        said = list(args)
+        """Return the context with the original arguments."""
+        original = list(args)
         context = super().make_context(info_name, args, *rest, **extra)
-        context.meta[SAID_ARGUMENTS] = said
+        context.meta[SAID_ARGUMENTS] = original
         return context
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command that was asked for."""
+        """Run the requested command."""
         with reported(), stopped_by_signals(lambda: None):
             result = super().invoke(ctx)
-            # Here and not at exit, where it would be too late for a good report
+            # Not at exit, which is too late for a good report
             sys.stdout.flush()
             return result
 
 
 @contextmanager
 def stopped_by_signals(before: Callable[[], None]) -> Iterator[None]:
-    """Inside, SIGINT, SIGTERM and SIGHUP raise `Stopped`, after a call of `before`.
+    """Raise `Stopped` on SIGINT, SIGTERM and SIGHUP in the block, after calling `before`.
 
     A second signal ends the process at once.
     """
@@ -82,9 +82,9 @@ def stopped_by_signals(before: Callable[[], None]) -> Iterator[None]:
 
 @contextmanager
 def signals_handled(handlers: Mapping[signal.Signals, Handler]) -> Iterator[None]:
-    """Inside, signals have these handlers, but for signals that the process ignores.
+    """Install signal handlers for the block, except for signals that the process ignores.
 
-    A program started by nohup, or in the background of a script, keeps on ignoring them.
+    A program started by nohup, or in the background of a script, goes on ignoring them.
     """
     replaced = {n: signal.getsignal(n) for n in handlers if signal.getsignal(n) != signal.SIG_IGN}
     for number in replaced:
@@ -93,13 +93,13 @@ def signals_handled(handlers: Mapping[signal.Signals, Handler]) -> Iterator[None
         yield
     finally:
         for number, handler in replaced.items():
-            # After `end_at_next_signal` the default stays, for what is still to be cleaned up.
+            # After `end_at_next_signal` the default stays during cleanup.
             if signal.getsignal(number) == handlers[number]:
                 signal.signal(number, handler)
 
 
 def end_at_next_signal() -> None:
-    """Let the next signal that asks the process to end do so at once, unless it is ignored."""
+    """Make the next signal end the process at once, unless the signal is ignored."""
     for number in ENDING:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
@@ -107,11 +107,11 @@ def end_at_next_signal() -> None:
 
 @contextmanager
 def reported() -> Iterator[None]:
-    """Turn an error that is raised inside into a message on stderr and an exit code.
+    """Turn an error of the block into a message on stderr and an exit code.
 
-    1 for an error in the SQL, 3 for one while it ran, 130 after Ctrl-C (128 and the number of
-    the signal). Nothing is said when the reader of a pipe has gone. Where none of this fits, the
-    trace goes to a file; with `SQLWIN_DEBUG=1` in the environment it is raised.
+    The code is 1 for an error in the SQL, 3 for one at run time, 130 after Ctrl-C (128 and the
+    number of the signal). A closed pipe is not reported. The trace of any other error goes to a
+    file. With `SQLWIN_DEBUG=1` in the environment errors are raised.
     """
     try:
         yield
@@ -125,14 +125,14 @@ def reported() -> Iterator[None]:
 
 
 def _report(error: BaseException, stop: KeyboardInterrupt | None) -> int:
-    """Say what happened; the exit code."""
+    """Print the error and return the exit code."""
     if stop is not None:
         number = stop.number if isinstance(stop, Stopped) else signal.SIGINT
         if number in _SAID:
             print(_SAID[number], file=sys.stderr)
         return 128 + number
     if isinstance(error, BrokenPipeError):
-        # What is still in the buffer must not be tried again at exit.
+        # Discard the buffer, so that it is not flushed again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return READER_LEFT
     say_failure(error)
@@ -142,40 +142,40 @@ def _report(error: BaseException, stop: KeyboardInterrupt | None) -> int:
 
 
 def _stop_behind(error: BaseException) -> KeyboardInterrupt | None:
-    """The interruption that led to `error`.
+    """Return the interruption that caused an error, or None.
 
-    A call to Spark that is interrupted raises what Spark says of the cancelled job, and the
-    interruption is only found in that error's context.
+    An interrupted call to Spark raises the error of the cancelled job, with the interruption in its
+    context.
     """
     seen: list[BaseException] = []
     waiting: list[BaseException | None] = [error]
     while waiting:
-        found = waiting.pop()
-        if isinstance(found, KeyboardInterrupt):
-            return found
-        if found is not None and found not in seen:
-            seen.append(found)
-            waiting += [found.__cause__, found.__context__]
+        cause = waiting.pop()
+        if isinstance(cause, KeyboardInterrupt):
+            return cause
+        if cause is not None and cause not in seen:
+            seen.append(cause)
+            waiting += [cause.__cause__, cause.__context__]
     return None
 
 
 def report_text(error: SqlwinError) -> str:
-    """Return the report of an error, whose line of SQL fits on the screen.
+    """Return the report of an error, with its line of SQL fitted to the screen.
 
-    Otherwise the screen would break the line, and carets would not stand below what they mark.
+    On a longer line, the terminal would wrap it and misplace the carets below.
     """
     return error.report(_width_of_errors())
 
 
 def _width_of_errors() -> int:
-    """Return the columns of the terminal that shows errors; of a file, as many as are readable."""
+    """Return the width of the terminal that shows errors, or a readable width for a file."""
     named = os.environ.get("COLUMNS", "")
     if named.isdigit() and int(named):
         return int(named)
     try:
-        # standard output, where `shutil.get_terminal_size` looks, may go elsewhere
+        # `shutil.get_terminal_size` would look at standard output, which may go elsewhere
         return os.get_terminal_size(sys.stderr.fileno()).columns or _FILE_COLUMNS
-    except (OSError, ValueError):  # no terminal, or no file at all
+    except (OSError, ValueError):  # not a terminal, or no file at all
         return _FILE_COLUMNS
 
 
@@ -190,13 +190,13 @@ def say_error(text: str) -> None:
 
 
 def say_failure(error: BaseException) -> None:
-    """Say on stderr what went wrong; of an error that nobody thought of, where its trace is."""
+    """Print an error on stderr. For an unexpected error, name the file with its trace."""
     if isinstance(error, SqlwinError):
         say_error(report_text(error))
         return
-    said = str(error).strip().splitlines() or ["no message"]
+    message = str(error).strip().splitlines() or ["no message"]
     say_error(
-        f"unexpected {type(error).__name__}: {DEFAULT.text(said[0])[:300]}\n"
+        f"unexpected {type(error).__name__}: {DEFAULT.text(message[0])[:300]}\n"
         f"  the full trace is in {write_trace(error)}"
     )
 
@@ -206,7 +206,7 @@ def _debugging() -> bool:
 
 
 def write_trace(error: BaseException) -> str:
-    """Write the trace of an error to a new file, which stays for a week; return its name."""
+    """Write the trace of an error to a new file, kept for a week, and return its name."""
     with tempfile.NamedTemporaryFile(
         "w", encoding="utf-8", prefix="error-", suffix=".log", delete=False, dir=user_directory()
     ) as log:

@@ -1,6 +1,6 @@
-"""How results are written: the formats by name and by suffix of a file, and numbers about them.
+"""Result formats, by name and by file suffix.
 
-Light to load: what writes a format is imported when rows are there.
+Imports little: the writer of a format is imported when there are rows.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ EXPLAIN_FORMAT_OF_SUFFIX = {
 
 
 def writer_of(format: str, to_file: bool, *, has_header: bool = True) -> Writer:
-    """What writes rows in a format other than `table`, to a file or to the screen.
+    """Return the writer of a format other than `table`.
 
     Args:
-        format: one of `FORMATS`.
-        to_file: whether the rows go to a file.
-        has_header: whether CSV begins with the names of the columns.
+        format: One of `FORMATS`.
+        to_file: Whether the rows go to a file instead of the screen.
+        has_header: Whether CSV begins with the names of the columns.
     """
     from sqlwin.display.charts.text import write_chart
     from sqlwin.display.formats import write_csv, write_json, write_json_lines, write_markdown
@@ -58,5 +58,5 @@ def writer_of(format: str, to_file: bool, *, has_header: bool = True) -> Writer:
 
 
 def elapsed(started: float) -> str:
-    """The time since `started`, of `time.monotonic`."""
+    """Return the time since `started`, a value of `time.monotonic`."""
     return seconds_text(time.monotonic() - started)

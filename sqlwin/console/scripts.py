@@ -1,4 +1,4 @@
-"""The SQL that the command line names: files, -e, standard input."""
+"""SQL of the command line: files, -e, standard input."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Script:
     """A text with SQL statements.
 
     Attributes:
-        text: the text.
-        file: what errors call it, None for one of -e.
-        params: the values of its parameters by name.
+        text: SQL text.
+        file: Name in error messages. None for a text of -e.
+        params: Values of its parameters by name.
     """
 
     text: str
@@ -27,49 +27,53 @@ class Script:
     params: Mapping[str, object] | None = None
 
 
-# What the command has read already that this process runs
+# Scripts that the client read for this run in the engine
 _given: list[Script] = []
 
 
 def give_scripts(scripts: Sequence[Script]) -> None:
-    """Let `read_scripts` give these: in the engine, whose command has read them."""
+    """Make `read_scripts` return these. In the engine, the client has already read them."""
     _given[:] = scripts
 
 
 def read_scripts(
     files: Sequence[str], expressions: Sequence[str], params: Sequence[tuple[str, str]] = ()
 ) -> list[Script]:
-    """The scripts in the order given; standard input if none is given and it is no terminal.
+    """Return the scripts in order, or standard input if none is given and it is not a terminal.
 
     Args:
-        files: their names.
-        expressions: those of -e.
-        params: names and values of parameters.
+        files: Names of files.
+        expressions: Texts of -e.
+        params: Names and values of parameters.
 
     Raises:
-        click.UsageError: both files and -e are given, or nothing is.
-        SqlwinError: a file is not UTF-8; a parameter has no value, or a value no parameter.
+        click.UsageError: Both files and -e are given, or nothing is.
+        SqlwinError: A file is not UTF-8, a parameter has no value, or a value has no parameter.
     """
     scripts = _read_all(files, expressions)
     return _with_params(scripts, params) if params else scripts
 
 
 def _with_params(scripts: list[Script], params: Sequence[tuple[str, str]]) -> list[Script]:
-    """The scripts with values: checked now, before anything is started."""
+    """Add parameter values to the scripts, checked before anything starts."""
     from sqlwin.statements.literals import read_value
     from sqlwin.statements.parameters import check_parameters, parameters, refuse_unused, used_in
 
     values = {name: read_value(text) for name, text in params}
-    found = [replace(script, params=used_in(script.text, values)) for script in scripts]
+    with_values = [replace(script, params=used_in(script.text, values)) for script in scripts]
     used: set[str] = set()
-    for script in found:
+    for script in with_values:
         try:
-            used |= {each.name for each in parameters(script.text) if each.name is not None}
+            used |= {
+                parameter.name
+                for parameter in parameters(script.text)
+                if parameter.name is not None
+            }
             check_parameters(script.text, script.params)
         except SqlwinError as error:
             raise error.with_source(script.text, script.file) from error
     refuse_unused(values, used)
-    return found
+    return with_values
 
 
 def _read_all(files: Sequence[str], expressions: Sequence[str]) -> list[Script]:

@@ -1,4 +1,4 @@
-"""Streams that `sqlwin run` has started: waiting for them, and stopping them at Ctrl-C."""
+"""Streams that `sqlwin run` started: waiting for them, and stopping them on Ctrl-C."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _POLL_SECONDS = 0.2
 
 
 def wait_for_streams(session: Session) -> None:
-    """Wait for the streams that INSERTs have left running, with a line on the terminal."""
+    """Wait for the streams that INSERTs left running, with a status line on the terminal."""
     while running := session.streams.running():
         names = ", ".join(f"{s.number} (`{s.setup.name}`)" for s in running)
         click.echo(f"running until Ctrl-C: stream {names}", err=True)
@@ -34,7 +34,7 @@ def wait_for_streams(session: Session) -> None:
 
 
 def stop_streams(session: Session) -> None:
-    """Stop all streams after the micro-batches that are running, and say how to go on."""
+    """Stop all streams after their running micro-batches, and print how to resume."""
     forget_connection(session.spark)
     apart(lambda: _stop_streams(session))
 

@@ -1,1 +1,1 @@
-"""How results reach a screen or a file: tables, CSV, JSON, JSON lines, Markdown, progress."""
+"""Output of results: tables, CSV, JSON, JSON lines, Markdown, progress."""

@@ -1,7 +1,7 @@
-"""Results as CSV, JSON, JSON lines and Markdown, written batch by batch.
+"""Writers for CSV, JSON, JSON lines and Markdown, batch by batch.
 
-Each writer takes the column names, the batches (columns in the same order) and a function that
-takes text; it holds one piece of `PIECE_ROWS` rows at a time and returns the number of rows.
+A writer takes the column names, the batches (columns in the same order) and a function that
+receives text. It holds `PIECE_ROWS` rows at a time and returns the number of rows.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _MARKDOWN_SUBSTITUTES = {
 
 
 def cut_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The batches cut to at most `PIECE_ROWS` rows, without the empty ones."""
+    """Split batches into pieces of at most `PIECE_ROWS` rows, without empty ones."""
     for batch in batches:
         for start in range(0, batch.num_rows, PIECE_ROWS):
             yield batch.slice(start, PIECE_ROWS)
 
 
 def first_rows(batches: Iterable[pa.RecordBatch], max_rows: int | None) -> pa.Table | None:
-    """The first `max_rows` rows and, if there are more, at least one of them; None: no batch."""
+    """Return the first `max_rows` rows, and at least one more if there are more. None: no batch."""
     taken: list[pa.RecordBatch] = []
     n_rows = 0
     for batch in batches:
@@ -50,7 +50,7 @@ def first_rows(batches: Iterable[pa.RecordBatch], max_rows: int | None) -> pa.Ta
             break
     if not taken:
         return None
-    # Names may repeat, and a schema may say less of nullability than another
+    # Names may repeat, and batches may differ in nullability
     schema = taken[0].schema
     return pa.Table.from_batches([pa.record_batch(b.columns, schema=schema) for b in taken])
 
@@ -62,12 +62,12 @@ def write_csv(
     *,
     has_header: bool = True,
 ) -> int:
-    r"""CSV as in RFC 4180, but lines end in `\n`: a header, if any, then a line for each row.
+    r"""Write CSV (RFC 4180, but with `\n` at line ends): an optional header and a line per row.
 
-    A field is quoted where it holds a comma, a quote or a line break, and where it is the empty
-    string; NULL is nothing at all.
+    A field is quoted if it contains a comma, a quote or a line break, or is the empty string. NULL
+    is an empty field.
     """
-    # not by Arrow: the first array of Python values imports pandas
+    # not with Arrow, whose first array of Python values imports pandas
     if has_header:
         write(",".join(map(_csv_field, columns)) + "\n")
     n_rows = 0
@@ -98,7 +98,7 @@ def _csv_fields(text: pa.Array) -> pa.Array:
 
 
 def write_json(columns: Sequence[str], batches: Iterable[pa.RecordBatch], write: Write) -> int:
-    """A JSON array of objects, one a line."""
+    """Write a JSON array of objects, one per line."""
     n_rows = 0
     for objects in _json_pieces(columns, batches):
         write(("[\n" if n_rows == 0 else ",\n") + ",\n".join(objects))
@@ -110,7 +110,7 @@ def write_json(columns: Sequence[str], batches: Iterable[pa.RecordBatch], write:
 def write_json_lines(
     columns: Sequence[str], batches: Iterable[pa.RecordBatch], write: Write
 ) -> int:
-    """A JSON object on each line."""
+    """Write a JSON object per line."""
     n_rows = 0
     for objects in _json_pieces(columns, batches):
         write("\n".join(objects) + "\n")
@@ -124,7 +124,7 @@ def _json_pieces(columns: Sequence[str], batches: Iterable[pa.RecordBatch]) -> I
 
 
 def write_markdown(columns: Sequence[str], batches: Iterable[pa.RecordBatch], write: Write) -> int:
-    """A table as GitHub's Markdown has it; numbers stand at the right."""
+    """Write a table in GitHub's Markdown, with numbers aligned to the right."""
     n_rows = 0
     header_written = False
     for piece in cut_batches(batches):
@@ -151,5 +151,5 @@ def _markdown_row(cells: Iterable[str | None]) -> str:
 
 
 def _markdown_escape(match: re.Match[str]) -> str:
-    found = match.group()
-    return _MARKDOWN_SUBSTITUTES.get(found, "\\" + found)
+    character = match.group()
+    return _MARKDOWN_SUBSTITUTES.get(character, "\\" + character)

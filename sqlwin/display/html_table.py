@@ -1,4 +1,4 @@
-"""Results as a table in a notebook."""
+"""HTML tables of results for notebooks."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _STYLE = (
 def html_table(
     columns: Sequence[str], batches: Iterable[pa.RecordBatch], count: str | None = None
 ) -> str:
-    """The first rows as HTML that suits a light and a dark notebook; numbers stand at the right.
+    """Return the first rows as HTML for light and dark notebooks, with numbers aligned right.
 
     Args:
-        columns: names of the columns.
-        batches: the rows; one more than `MOST_ROWS` shows that there are more.
-        count: what stands below; None: how many rows there are.
+        columns: Names of the columns.
+        batches: Rows of the result. One more than `MOST_ROWS` shows that there are more.
+        count: Text below the table. None: the number of rows.
     """
     cells: list[list[str | None]] = [[] for _ in columns]
     numeric = [False] * len(columns)

@@ -1,4 +1,4 @@
-"""Any Arrow array as text, in the three notations of the result formats.
+"""Text of Arrow arrays, in the three notations of the result formats.
 
 | value | to read (table, Markdown) | CSV | JSON |
 | --- | --- | --- | --- |
@@ -31,14 +31,14 @@ _NEEDS_ESCAPE = r'["\\\x00-\x1f]'
 
 
 def is_number(data_type: pa.DataType) -> bool:
-    """Whether values of `data_type` are numbers, which stand at the right of a column."""
+    """Return whether values of a type are numbers, which are aligned right."""
     return bool(
         types.is_integer(data_type) or types.is_floating(data_type) or types.is_decimal(data_type)
     )
 
 
 def is_text(data_type: pa.DataType) -> bool:
-    """Whether values of `data_type` are strings."""
+    """Return whether values of a type are strings."""
     return bool(
         types.is_string(data_type)
         or types.is_large_string(data_type)
@@ -47,7 +47,7 @@ def is_text(data_type: pa.DataType) -> bool:
 
 
 def is_binary(data_type: pa.DataType) -> bool:
-    """Whether values of `data_type` are bytes."""
+    """Return whether values of a type are bytes."""
     return bool(
         types.is_binary(data_type)
         or types.is_large_binary(data_type)
@@ -57,7 +57,7 @@ def is_binary(data_type: pa.DataType) -> bool:
 
 
 def shown_texts(array: pa.Array, *, uniform: bool = False) -> pa.Array:
-    """`array` as it is shown to users; `uniform` gives its times the same number of digits."""
+    """Return values as shown to users. `uniform` gives times the same number of digits."""
     data_type = array.type
     if types.is_dictionary(data_type):
         return shown_texts(array.dictionary_decode(), uniform=uniform)
@@ -74,7 +74,7 @@ def shown_texts(array: pa.Array, *, uniform: bool = False) -> pa.Array:
 
 
 def csv_texts(array: pa.Array) -> pa.Array:
-    """`array` as it stands in a CSV field, before quoting."""
+    """Return values as CSV fields before quoting."""
     data_type = array.type
     if types.is_dictionary(data_type):
         return csv_texts(array.dictionary_decode())
@@ -84,12 +84,12 @@ def csv_texts(array: pa.Array) -> pa.Array:
 
 
 def json_texts(array: pa.Array) -> pa.Array:
-    """`array` as JSON values. No NULL is left: it is `null`."""
+    """Return values as JSON. NULL becomes `null`."""
     return pc.fill_null(_json_texts(array), text_scalar("null"))
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
-    """`names` with a number behind each repeated one: a JSON object has a key only once.
+    """Return the names with a number appended to repeated ones, as JSON keys must be unique.
 
     Example:
         >>> unique_names(["a", "b", "a", "a_2"])
@@ -109,7 +109,7 @@ def unique_names(names: Sequence[str]) -> list[str]:
 
 
 def json_objects(names: Sequence[str], arrays: Sequence[pa.Array], n_rows: int) -> pa.Array:
-    """One JSON object a row, with a member for every column."""
+    """Return a JSON object per row, with a member for every column."""
     if not arrays:
         return pa.array(["{}"] * n_rows, TEXT)
     parts: list[pa.Array | pa.Scalar] = []
@@ -120,14 +120,14 @@ def json_objects(names: Sequence[str], arrays: Sequence[pa.Array], n_rows: int) 
 
 
 def is_variant(data_type: pa.DataType) -> bool:
-    """Whether `data_type` is how PySpark ships a VARIANT: a struct with a marked field."""
+    """Return whether a type is PySpark's form of VARIANT: a struct with a marked field."""
     return bool(types.is_struct(data_type)) and any(
         (field.metadata or {}).get(b"variant") == b"true" for field in data_type
     )
 
 
 def _flat_texts(array: pa.Array, *, iso: bool, uniform: bool = False) -> pa.Array:
-    """Values that are not nested, their times as in ISO 8601 or as SQL writes them."""
+    """Return the texts of flat values, with times in ISO 8601 or in SQL's form."""
     data_type = array.type
     if types.is_timestamp(data_type):
         return scalars.timestamp_texts(array, iso=iso, uniform=uniform)
@@ -147,7 +147,7 @@ def _flat_texts(array: pa.Array, *, iso: bool, uniform: bool = False) -> pa.Arra
 
 
 def _shown_element(array: pa.Array) -> pa.Array:
-    """Elements of nested values: strings in SQL's quotes, so that they differ from NULL."""
+    """Return elements of nested values. Strings are quoted, so that they differ from NULL."""
     text = shown_texts(array)
     if is_text(array.type):
         text = concatenated(
@@ -174,7 +174,7 @@ def _json_texts(array: pa.Array) -> pa.Array:
         return _quoted(scalars.base64_texts(array))
     text = csv_texts(array)
     if types.is_floating(data_type):
-        # The words NaN and Infinity are no JSON numbers
+        # NaN and Infinity are not JSON numbers
         return pc.if_else(pc.match_substring_regex(text, "[Ny]$"), _quoted(text), text)
     if types.is_boolean(data_type) or is_number(data_type):
         return text
@@ -182,7 +182,7 @@ def _json_texts(array: pa.Array) -> pa.Array:
 
 
 def _json_keys(array: pa.Array) -> pa.Array:
-    """Map keys, which JSON wants as strings."""
+    """Return map keys, which JSON requires to be strings."""
     text = _json_texts(array)
     if pc.all(pc.starts_with(text, '"')).as_py():
         return text
@@ -193,7 +193,7 @@ def _json_keys(array: pa.Array) -> pa.Array:
 
 
 def _quoted(text: pa.Array) -> pa.Array:
-    """JSON strings."""
+    """Return JSON strings."""
     if pc.any(pc.match_substring_regex(text, _NEEDS_ESCAPE)).as_py():
         values = text.to_pylist()
         return pa.array(
@@ -211,7 +211,7 @@ def _is_list(data_type: pa.DataType) -> bool:
 
 
 def _list_texts(array: pa.Array, element: Render, separator: str) -> pa.Array:
-    elements = element(array.flatten()).to_pylist()  # without those of NULL lists
+    elements = element(array.flatten()).to_pylist()  # excludes elements of NULL lists
     texts: list[str | None] = []
     start = 0
     for length in pc.list_value_length(array).to_pylist():
@@ -251,8 +251,8 @@ def _struct_texts(
 
 
 def _variant_texts(array: pa.Array) -> pa.Array:
-    """VARIANT values as the JSON they hold."""
-    # Only a Spark result holds such values, so PySpark is there
+    """Return VARIANT values as JSON."""
+    # Only results of Spark contain VARIANT, so PySpark is loaded already
     from pyspark.sql.types import VariantVal
 
     return pa.array(

@@ -1,4 +1,4 @@
-"""Where results are written: a file that appears only when it is complete."""
+"""Output files that appear only when complete."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from runtime.errors import ExecutionError, SetupError
 
 
 class AtomicFile:
-    """A UTF-8 text file that takes its name when `commit` is called, and not before.
+    """UTF-8 text file that gets its name only on `commit`.
 
-    Until then the text is in a hidden file in the same directory, which is removed if there is no
-    commit. What stood under the name stays as it was; its permissions are kept. Something that is
-    no regular file, such as a pipe or `/dev/stdout`, is written to directly.
+    Until then the text is in a hidden file in the same directory, which is removed without a
+    commit. An existing file stays unchanged until then, and its permissions are kept. Anything but
+    a regular file, such as a pipe or `/dev/stdout`, is written to directly.
 
     Raises:
-        SetupError: the file cannot be made.
-        ExecutionError: it cannot be written, for instance since the disk is full.
+        SetupError: The file cannot be created.
+        ExecutionError: The file cannot be written, for example because the disk is full.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        # The link stays a link, and the file that it leads to is replaced.
+        # A symbolic link stays, and its target is replaced.
         self._target = Path(os.path.realpath(path))
         try:
             mode = self._target.stat().st_mode
@@ -53,16 +53,16 @@ class AtomicFile:
         return self
 
     def write(self, text: str) -> None:
-        """Append `text`."""
+        """Append text."""
         with writing(self.path):
             self.stream.write(text)
 
     def commit(self) -> None:
-        """Give the file its name, with all that was written."""
+        """Give the complete file its name."""
         with writing(self.path):
             self.stream.flush()
             if self._temporary is not None:
-                # Else a crash of the machine could leave an empty file under the name.
+                # Without this, a system crash could leave an empty file under the name.
                 os.fsync(self.stream.fileno())
             self.stream.close()
             if self._temporary is not None:
@@ -70,12 +70,12 @@ class AtomicFile:
         self._temporary = None
 
     def __exit__(self, *_: object) -> None:
-        """Remove what was written, unless it was committed."""
+        """Remove the file unless it was committed."""
         try:
             with writing(self.path):
                 self.stream.close()
         except ExecutionError:
-            # The text that could not be flushed is thrown away in any case; a pipe's is not.
+            # The unflushed text of a file is discarded anyway, that of a pipe is not.
             if self._temporary is None:
                 raise
         finally:
@@ -86,10 +86,10 @@ class AtomicFile:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Raise what goes wrong with a file inside, such as a full disk, as an error of sqlwin's.
+    """Translate operating system errors of a block, such as a full disk.
 
     Raises:
-        ExecutionError: the file cannot be written.
+        ExecutionError: The file cannot be written.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""A progress bar for what Spark is doing, on a terminal, gone when it is done."""
+"""Progress bar for Spark jobs on a terminal, removed when they are done."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from runtime.spec.figures import counted
 from sqlwin.display.status_line import T, waiting_for
 
-# Before so much is done, the time left is anybody's guess
+# Completed tasks before the time left can be estimated
 LEAST_TASKS = 2
 LEAST_SECONDS = 2.0
-# Bars for single stages, where several run at once
+# Maximum bars for single stages, if several run at once
 MOST_STAGES = 4
 
 
 @dataclass(frozen=True)
 class StageCounts:
-    """Tasks of a stage that runs, and how many rows they have read from sources."""
+    """Tasks of a running stage, and the rows that they have read from sources."""
 
     id: int
     tasks_done: int
@@ -33,15 +33,15 @@ class StageCounts:
 
 @dataclass(frozen=True)
 class TaskCounts:
-    """Stages and tasks of the Spark jobs that run at the moment.
+    """Stages and tasks of the running Spark jobs.
 
     Attributes:
-        stages_done: how many stages are complete.
-        stages: how many there are, those that wait included.
-        tasks_done: how many tasks of all stages that have begun are complete.
-        tasks: how many those stages have.
-        rows_read: rows read from sources; by the Arrow scan, those of tasks that are complete.
-        running: the stages that run.
+        stages_done: Completed stages.
+        stages: All stages, including waiting ones.
+        tasks_done: Completed tasks of stages that have begun.
+        tasks: All tasks of stages that have begun.
+        rows_read: Rows read from sources. The Arrow scan counts completed tasks only.
+        running: Running stages.
     """
 
     stages_done: int = 0
@@ -56,9 +56,9 @@ Counts = Callable[[], TaskCounts | None]
 
 
 class TimeLeft:
-    """How long tasks will take, from how fast they were lately: since the number of them changed.
+    """Estimate of the time left, from the rate since the number of tasks last changed.
 
-    A guess: it counts the stages that have begun, and takes their tasks for alike.
+    It covers the stages that have begun, and assumes that their tasks are alike.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class TimeLeft:
         self._done = 0
 
     def seconds(self, counts: TaskCounts, now: float) -> float | None:
-        """Seconds left at the time `now`; None as long as too little is known."""
+        """Return the seconds left at the time `now`, None if too little is known."""
         if counts.tasks != self._tasks or counts.tasks_done < self._done:
             self._tasks, self._since, self._done = counts.tasks, now, counts.tasks_done
         done = counts.tasks_done - self._done
@@ -77,17 +77,17 @@ class TimeLeft:
 
 
 class ProgressBar:
-    """Shows a bar whenever the program waits for a while.
+    """Progress bar shown while the program waits.
 
-    The bar is on the screen only inside of `waiting` (or while `watched` fetches an item), so
-    results and messages never mix with it. A thread draws it and asks Spark; the caller's thread
-    never waits for an answer of Spark.
+    The bar is on the screen only within `waiting` (or while `watched` fetches an item), so it never
+    mixes with results and messages. A thread draws it and queries Spark, so the caller never waits
+    for Spark's answer.
 
     Args:
-        console: where to draw; nothing is drawn if it is no terminal.
-        enabled: False draws nothing either.
-        delay_seconds: what is over sooner needs no bar.
-        poll_seconds: how often it is drawn.
+        console: Console to draw on. Nothing is drawn unless it is a terminal.
+        enabled: Whether to draw at all.
+        delay_seconds: Wait before the bar appears.
+        poll_seconds: Interval between drawings.
     """
 
     def __init__(
@@ -120,15 +120,15 @@ class ProgressBar:
     def __exit__(self, *_: object) -> None:
         self._closed.set()
         self._erase()
-        # The thread is not joined: it may be in a call to a Spark that no longer answers.
+        # Do not join the thread: it may be calling a Spark that no longer answers.
 
     def restart_clock(self) -> None:
-        """Count the elapsed time from now on."""
+        """Restart the elapsed time."""
         self._started = time.monotonic()
 
     @contextmanager
     def waiting(self, label: str) -> Iterator[None]:
-        """Show the bar, with `label` at its left, until the block is left."""
+        """Show the bar, with `label` on its left, during the block."""
         with self._lock:
             self._since = time.monotonic()
             self._started = self._started or self._since
@@ -139,7 +139,7 @@ class ProgressBar:
             self._erase()
 
     def watched(self, items: Iterator[T], label: str) -> Iterator[T]:
-        """The same items, with the bar shown while the next one is being made."""
+        """Yield the items, showing the bar while the next one is computed."""
         return waiting_for(items, lambda: self.waiting(label))
 
     def _erase(self) -> None:
@@ -198,7 +198,7 @@ class ProgressBar:
         progress.refresh()
 
     def _draw_stages(self, progress: Progress, running: tuple[StageCounts, ...]) -> None:
-        """A bar for each stage, where several run at once."""
+        """Draw a bar per stage if several run at once."""
         shown = running[:MOST_STAGES] if len(running) > 1 else ()
         for stage_id in set(self._stages) - {stage.id for stage in shown}:
             progress.remove_task(self._stages.pop(stage_id))
@@ -220,7 +220,7 @@ def _clock(seconds: float) -> str:
 
 
 def _rows(count: int) -> list[str]:
-    """`12,345 rows`, `1.2 M rows`; nothing where no rows are counted."""
+    """Return a text such as `12,345 rows` or `1.2 M rows`, empty if no rows are counted."""
     if not count:
         return []
     for size, unit in ((10**9, "G"), (10**6, "M")):

@@ -1,7 +1,7 @@
-"""Values of Arrow as Python's, for `Result.rows`.
+"""Python values of Arrow arrays, for `Result.rows`.
 
-A TIMESTAMP_LTZ is a datetime in the time zone of its type, a TIMESTAMP one without a zone. Python's
-dates end with the years 1 and 9999; a date or time outside of them is its text, as it is shown.
+A TIMESTAMP_LTZ becomes a datetime in the time zone of its type, a TIMESTAMP one without a zone.
+Dates and times outside Python's years 1 to 9999 become text, as in shown results.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def python_rows(batch: pa.RecordBatch) -> Iterator[Row]:
-    """The rows of a batch as PySpark's rows, by name and by position."""
-    named = Row(*batch.schema.names)  # two columns may have one name
+    """Yield the rows of a batch as PySpark rows, with access by name and by position."""
+    named = Row(*batch.schema.names)  # two columns may have the same name
     columns = [python_values(column) for column in batch.columns]
     for values in zip(*columns, strict=True):
         yield named(*values)
 
 
 def leaves_calendar(array: pa.Array) -> bool:
-    """Whether Arrow fails to make Python's values: dates, or nested times, outside its years."""
+    """Return whether Arrow cannot convert the array: it has dates or nested times out of range."""
     type_ = array.type
     if types.is_date32(type_):
         return not _in_calendar(array.cast(pa.int32()))
@@ -47,7 +47,7 @@ def leaves_calendar(array: pa.Array) -> bool:
 
 
 def python_values(array: pa.Array) -> list[Any]:
-    """The values of an array; structs are rows, maps dictionaries."""
+    """Return the values of an array. Structs become rows, maps become dictionaries."""
     type_ = array.type
     if types.is_timestamp(type_):
         return _timestamps(array)
@@ -73,13 +73,13 @@ def python_values(array: pa.Array) -> list[Any]:
 
 
 def _texts(array: pa.Array) -> list[str | None]:
-    """The texts of an array, with U+FFFD for bytes that are no UTF-8: Spark does not check them."""
+    """Return strings, with U+FFFD for bytes that are not UTF-8, which Spark does not check."""
     raw = array.cast(pa.large_binary()).to_pylist()
     return [None if each is None else each.decode(errors="replace") for each in raw]
 
 
 def _sliced(array: pa.Array, elements: list[Any], make: Any) -> list[Any]:
-    """The elements of each row of a list or a map; None where the row is NULL."""
+    """Return the elements per row of a list or map array, None where the row is NULL."""
     ends = array.offsets.to_pylist()
     valid = array.is_valid().to_pylist()
     return [

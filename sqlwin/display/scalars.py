@@ -1,7 +1,7 @@
-"""Arrow arrays of flat types as text, exactly, a whole array at a time.
+"""Exact text of flat Arrow arrays, for whole arrays at a time.
 
-Every function takes an array of its type and returns a `large_string` array of the same length
-with NULL where the input has NULL.
+Every function takes an array of its type and returns a `large_string` array of the same length with
+NULL where the input has NULL.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TEXT = pa.large_string()
 
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# Instants that datetime can hold whatever the zone: 0001-01-02 to 9999-12-30
+# Instants that datetime can represent in any zone: 0001-01-02 to 9999-12-30
 _FIRST_SECOND, _LAST_SECOND = -62_135_510_400, 253_402_128_000
 _FIRST_DAY, _LAST_DAY = _FIRST_SECOND // 86_400, _LAST_SECOND // 86_400
 # The calendar repeats every 400 years
@@ -29,19 +29,19 @@ _FIXED_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2})(?::?(\d{
 
 
 def text_scalar(text: str) -> pa.Scalar:
-    """`text` as a scalar that joins with the arrays made here."""
+    """Return a scalar of the type that the functions here return."""
     return pa.scalar(text, TEXT)
 
 
 def concatenated(*parts: pa.Array | pa.Scalar) -> pa.Array:
-    """The parts put together row by row; NULL where one of them is NULL."""
+    """Concatenate the parts row by row. NULL if a part is NULL."""
     return pc.binary_join_element_wise(*parts, text_scalar(""))
 
 
 def float_texts(array: pa.Array) -> pa.Array:
-    """The shortest text that reads back as the same number, always recognisable as a double.
+    """Return the shortest text that reads back as the same number, recognisable as a double.
 
-    1.0 for 1; NaN, Infinity and -Infinity are spelled as Spark spells them.
+    For example 1.0 for 1. NaN, Infinity and -Infinity are spelled as in Spark.
     """
     if pa.types.is_float16(array.type):
         array = array.cast(pa.float32())
@@ -55,7 +55,7 @@ def float_texts(array: pa.Array) -> pa.Array:
 
 
 def decimal_texts(array: pa.Array) -> pa.Array:
-    """All digits of the scale, never an exponent."""
+    """Return all digits of the scale, without an exponent."""
     text = array.cast(TEXT)
     if pc.any(pc.match_substring(text, "E")).as_py():
         text = pa.array([None if t is None else f"{Decimal(t):f}" for t in text.to_pylist()], TEXT)
@@ -63,14 +63,14 @@ def decimal_texts(array: pa.Array) -> pa.Array:
 
 
 def timestamp_texts(array: pa.Array, *, iso: bool, uniform: bool = False) -> pa.Array:
-    """Date and time: `2013-01-01T05:15:00+01:00` if `iso`, else `2013-01-01 05:15:00`.
+    """Return date and time: `2013-01-01T05:15:00+01:00` if `iso`, else `2013-01-01 05:15:00`.
 
     Args:
-        array: timestamps of any unit, with or without a time zone.
-        iso: with a T in between, and the offset from UTC where the type has a time zone. Where
-            that zone is unknown here, the offset is shown anyway, and the time is in UTC.
-        uniform: the same number of fraction digits in all rows; else as many as each row needs.
-            Digits come in threes.
+        array: Timestamps of any unit, with or without a time zone.
+        iso: Whether to write a T in between, and the offset from UTC if the type has a time zone.
+            If the zone is unknown here, the time is in UTC.
+        uniform: Whether all rows have the same number of fraction digits. Otherwise each row has as
+            many as it needs, in groups of three.
     """
     per_second = _PER_SECOND[array.type.unit]
     seconds, fraction = _floor_divide(array.cast(pa.int64()).fill_null(0), per_second)
@@ -89,7 +89,7 @@ def timestamp_texts(array: pa.Array, *, iso: bool, uniform: bool = False) -> pa.
 
 
 def date_texts(array: pa.Array) -> pa.Array:
-    """Dates, `2013-01-01`, in years of any number of digits."""
+    """Return dates such as `2013-01-01`, for years of any number of digits."""
     days = array.cast(pa.date32()).cast(pa.int32())
     extremes = pc.min_max(days).as_py()
     if extremes["min"] is None or (_FIRST_DAY <= extremes["min"] <= extremes["max"] <= _LAST_DAY):
@@ -100,7 +100,7 @@ def date_texts(array: pa.Array) -> pa.Array:
 
 
 def time_texts(array: pa.Array, *, uniform: bool = False) -> pa.Array:
-    """Times of day, `05:15:00` or `05:15:00.500`."""
+    """Return times of day, `05:15:00` or `05:15:00.500`."""
     per_second = _PER_SECOND[array.type.unit]
     storage = pa.int32() if per_second <= 1_000 else pa.int64()
     values = array.cast(storage).cast(pa.int64()).fill_null(0)
@@ -111,7 +111,7 @@ def time_texts(array: pa.Array, *, uniform: bool = False) -> pa.Array:
 
 
 def duration_texts(array: pa.Array, *, iso: bool) -> pa.Array:
-    """Day-time intervals: `P1DT2H3M4.500S` if `iso`, else SQL's `1 02:03:04.500`."""
+    """Return day-time intervals: `P1DT2H3M4.500S` if `iso`, else SQL's `1 02:03:04.500`."""
     per_second = _PER_SECOND[array.type.unit]
     values = array.cast(pa.int64()).to_pylist()
     return pa.array([None if v is None else _duration(v, per_second, iso) for v in values], TEXT)
@@ -134,18 +134,18 @@ def _duration(value: int, per_second: int, iso: bool) -> str:
 
 
 def hex_texts(array: pa.Array) -> pa.Array:
-    """Binary values as upper-case hexadecimal digits, as in Spark's `hex` and `X'..'`."""
+    """Return binary values as upper-case hexadecimal digits, as in Spark's `hex` and `X'..'`."""
     return pa.array([None if v is None else v.hex().upper() for v in array.to_pylist()], TEXT)
 
 
 def base64_texts(array: pa.Array) -> pa.Array:
-    """Binary values in base 64 (RFC 4648, padded)."""
+    """Return binary values in base 64 (RFC 4648, padded)."""
     values = array.to_pylist()
     return pa.array([None if v is None else base64.b64encode(v).decode() for v in values], TEXT)
 
 
 def other_texts(array: pa.Array) -> pa.Array:
-    """Integers, booleans and strings; Python's text for a type that Arrow cannot cast."""
+    """Return integers, booleans and strings, or Python's text if Arrow cannot cast the type."""
     try:
         return array.cast(TEXT)
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
@@ -154,7 +154,7 @@ def other_texts(array: pa.Array) -> pa.Array:
 
 @lru_cache(maxsize=64)
 def zone_of(name: str) -> tzinfo | None:
-    """The zone that Spark calls `name`, a region or a fixed offset; None if it is unknown here."""
+    """Return Spark's time zone, a region or a fixed offset. None if it is unknown here."""
     if name in ("Z", "UTC", "GMT"):
         return UTC
     if fixed := _FIXED_OFFSET.fullmatch(name):
@@ -168,7 +168,7 @@ def zone_of(name: str) -> tzinfo | None:
 
 
 def _floor_divide(values: pa.Array, divisor: int) -> tuple[pa.Array, pa.Array]:
-    """Quotients rounded down, and the rests, which are not negative."""
+    """Return quotients rounded down, and the non-negative remainders."""
     quotient = pc.divide(values, divisor)  # rounds towards zero
     rest = pc.subtract(values, pc.multiply(quotient, divisor))
     borrows = pc.less(rest, 0).cast(pa.int64())
@@ -176,11 +176,11 @@ def _floor_divide(values: pa.Array, divisor: int) -> tuple[pa.Array, pa.Array]:
 
 
 def _clock_texts(seconds: pa.Array) -> pa.Array:
-    """Seconds since 1970 as `2013-01-01 05:15:00`, in years of any number of digits."""
+    """Return seconds since 1970 as `2013-01-01 05:15:00`, for years of any number of digits."""
     extremes = pc.min_max(seconds).as_py()
     if len(seconds) == 0 or (_FIRST_SECOND <= extremes["min"] and extremes["max"] <= _LAST_SECOND):
         return seconds.cast(pa.timestamp("s")).cast(TEXT)
-    # Arrow's text ends at the year 32767, Spark's calendar goes further.
+    # Arrow's text ends at the year 32767, Spark's calendar continues.
     cycles, rest = _floor_divide(seconds, _CYCLE_SECONDS)
     texts = []
     for cycle, text in zip(cycles.to_pylist(), _clock_texts(rest).to_pylist(), strict=True):
@@ -190,7 +190,7 @@ def _clock_texts(seconds: pa.Array) -> pa.Array:
 
 
 def _utc_offsets(seconds: pa.Array, zone: tzinfo) -> tuple[pa.Array, pa.Array]:
-    """Seconds east of UTC at each of the instants `seconds`, as numbers and as `+01:00`."""
+    """Return the offsets east of UTC at some instants, in seconds and as `+01:00`."""
     encoded = seconds.dictionary_encode()
     offsets, names = [], []
     for instant in encoded.dictionary.to_pylist():
@@ -216,7 +216,7 @@ def _with_fraction(text: pa.Array, fraction: pa.Array, per_second: int, uniform:
 
 
 def _digits(fraction: int, per_second: int) -> int:
-    """Digits that `fraction` needs: 0, 3, 6 or 9."""
+    """Return the number of digits that a fraction needs: 0, 3, 6 or 9."""
     digits = 0
     while fraction % per_second:
         fraction *= 1_000
@@ -225,5 +225,5 @@ def _digits(fraction: int, per_second: int) -> int:
 
 
 def _fraction(fraction: int, width: int, digits: int) -> str:
-    """`fraction`, a number of `width` digits, cut to its first `digits`."""
+    """Return the first `digits` digits of a fraction with `width` digits."""
     return f".{fraction:0{width}d}"[: digits + 1] if digits else ""

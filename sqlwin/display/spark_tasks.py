@@ -1,7 +1,7 @@
-"""How far the jobs of Spark that run at the moment have got.
+"""Progress of the running Spark jobs.
 
-Private API, seen in Spark 4.3: `SparkContext.statusStore` with `lastStageAttempt`. Where it is
-missing, a statement runs without its progress.
+Private API, as of Spark 4.3: `SparkContext.statusStore` with `lastStageAttempt`. Without it,
+statements run without progress.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from sqlwin.display.progress import Counts, StageCounts, TaskCounts
 
 
 def spark_task_counts(spark: Any, rows_scanned: Callable[[], int] = lambda: 0) -> Counts | None:
-    """A function that asks `spark` for its running jobs; None over Spark Connect, which has none.
+    """Return a function that counts Spark's running tasks, None over Spark Connect.
 
     Args:
-        spark: the session of Spark's.
-        rows_scanned: how many rows have been read that Spark knows nothing of.
+        spark: Spark session.
+        rows_scanned: Returns the number of rows read that Spark does not count.
 
-    The function returns None when nothing runs, or when Spark can no longer be asked.
+    The function returns None if nothing runs or Spark no longer answers.
     """
     context = getattr(spark, "sparkContext", None)
     if context is None:
@@ -29,27 +29,27 @@ def spark_task_counts(spark: Any, rows_scanned: Callable[[], int] = lambda: 0) -
 
 
 class _SparkTasks:
-    """Counts tasks.
+    """Counter of tasks.
 
-    A query runs as several jobs, and each names the stages of those before it among its own. They
-    are not run again, and would stay at no task done for ever; but they read the same data as a
-    stage that is complete, which distinguishes them from stages that still wait.
+    A query runs as several jobs, and each job lists the stages of the jobs before it. These stages
+    are not run again, and would stay at zero tasks. They read the same data as a complete stage,
+    which distinguishes them from stages that still wait.
 
     Args:
-        context: knows which jobs and stages there are, and what becomes of them.
-        rows_scanned: how many rows have been read that Spark knows nothing of.
+        context: SparkContext, which knows the jobs and stages.
+        rows_scanned: Returns the number of rows read that Spark does not count.
     """
 
     def __init__(self, context: Any, rows_scanned: Callable[[], int]) -> None:
         self._context = context
         self._tracker = context.statusTracker()
         self._rows_scanned = rows_scanned
-        # what each stage computes, those that are complete apart
+        # what each stage computes, and the complete ones
         self._data: dict[int, str] = {}
         self._complete: dict[int, str] = {}
 
     def counts(self) -> TaskCounts | None:
-        """What runs; None if nothing does, or if Spark can no longer be asked."""
+        """Return the counts, None if nothing runs or Spark no longer answers."""
         from runtime.spark.private import unless_missing
 
         try:
@@ -86,17 +86,17 @@ class _SparkTasks:
         return TaskCounts(stages_done, stages, tasks_done, tasks, rows_read, tuple(running))
 
     def _stages(self) -> Iterator[int]:
-        """The stages of all jobs that run, in the order of their numbers."""
+        """Yield the stages of all running jobs, ordered by number."""
         jobs = [self._tracker.getJobInfo(job) for job in self._tracker.getActiveJobsIds()]
-        found = sorted({stage for job in jobs if job is not None for stage in job.stageIds})
-        for stage_id in found:
+        stage_ids = sorted({stage for job in jobs if job is not None for stage in job.stageIds})
+        for stage_id in stage_ids:
             if stage_id not in self._data:
                 data = self._store.lastStageAttempt(stage_id).rddIds()
                 self._data[stage_id] = str(data.mkString(","))
-        yield from found
+        yield from stage_ids
 
     def _is_there_already(self, stage_id: int) -> bool:
-        """Whether a stage that does nothing need not run: another one has computed the same."""
+        """Return whether a stage need not run because another one computed the same."""
         for other, data in self._data.items():
             if other < stage_id and data == self._data[stage_id] and other not in self._complete:
                 if str(self._store.lastStageAttempt(other).status()) == "COMPLETE":

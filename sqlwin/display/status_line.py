@@ -1,4 +1,4 @@
-"""A line at the bottom of a terminal with the state of streams, gone when it is not needed."""
+"""Status line for streams at the bottom of a terminal."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ T = TypeVar("T")
 
 POLL_SECONDS = 0.5
 
-# Between what a line says of one stream, and between streams
+# Separators between the figures of a stream, and between streams
 _PARTS, _STREAMS = " · ", "  |  "
-# No stream is called by fewer letters
+# Names are not shortened below this length
 _SHORTEST_NAME = 8
-# What a line that is too long goes without, in this order; the watermark and `dropped` stay
+# Figures to drop from a line that is too long, in this order; the watermark and `dropped` stay
 _LEAST = (
     re.compile(r" · state [^·|]*?(?= ·|$)"),
     re.compile(r" · batch [^·|]*?(?= ·|$)"),
@@ -31,15 +31,15 @@ _LEAST = (
 
 
 def fitted(status: str, width: int) -> str:
-    """How streams stand, cut to a width: what tells least goes first.
+    """Shorten the status of streams to a width, dropping the least important figures first.
 
     Example:
         >>> fitted("t: 9 rows/s · batch 7 0.5 s · watermark 12:00 · state 3 kB · dropped 2", 45)
         't: 9 rows/s · watermark 12:00 · dropped 2'
     """
     streams = status.split(_STREAMS)
-    each = (width - len(_STREAMS) * (len(streams) - 1)) // len(streams)
-    return _STREAMS.join(_fitted(stream, each) for stream in streams)
+    width_each = (width - len(_STREAMS) * (len(streams) - 1)) // len(streams)
+    return _STREAMS.join(_fitted(stream, width_each) for stream in streams)
 
 
 def _fitted(status: str, width: int) -> str:
@@ -52,7 +52,7 @@ def _fitted(status: str, width: int) -> str:
     if 0 < surplus < len(name) - _SHORTEST_NAME:
         return _PARTS.join([f"{name[: len(name) - surplus - 1]}…", *parts])
     if surplus > 0:
-        # without its name, and what was dropped first
+        # drop the name, and move `dropped` to the front
         status = _PARTS.join(sorted(parts or [name], key=lambda part: "dropped " not in part))
     if cell_len(status) <= width:
         return status
@@ -62,7 +62,7 @@ def _fitted(status: str, width: int) -> str:
 def waiting_for(
     items: Iterator[T], waiting: Callable[[], AbstractContextManager[None]]
 ) -> Iterator[T]:
-    """The same items; the next one is made within a block of `waiting`."""
+    """Yield the items. Each is computed within a block of `waiting`."""
     while True:
         with waiting():
             try:
@@ -73,11 +73,11 @@ def waiting_for(
 
 
 class StatusLine:
-    """Shows a line while something is waited for; never mixes with what is printed in between.
+    """Status line shown while waiting, which never mixes with other output.
 
     Args:
-        console: where to draw; nothing is drawn if it is no terminal.
-        text: what to show, asked for every half second; None shows nothing.
+        console: Console to draw on. Nothing is drawn unless it is a terminal.
+        text: Returns the text, every half second. None: show nothing.
     """
 
     def __init__(self, console: Console, text: Callable[[], str | None]) -> None:
@@ -98,11 +98,11 @@ class StatusLine:
     def __exit__(self, *_: object) -> None:
         self._closed.set()
         self._erase()
-        # The thread is not joined: it may be in a call to a Spark that no longer answers.
+        # Do not join the thread: it may be calling a Spark that no longer answers.
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Show the line until the block is left."""
+        """Show the line during the block."""
         with self._lock:
             self._is_waiting = True
             if self._last is not None and not self._closed.is_set():
@@ -113,7 +113,7 @@ class StatusLine:
             self._erase()
 
     def watched(self, items: Iterator[T]) -> Iterator[T]:
-        """The same items, with the line shown while the next one is being made."""
+        """Yield the items, showing the line while the next one is computed."""
         return waiting_for(items, self.waiting)
 
     def _erase(self) -> None:

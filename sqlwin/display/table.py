@@ -1,4 +1,4 @@
-"""Results to read: as a table fitted to the terminal, row by row, or a line for each value."""
+"""Tables for people: fitted to the terminal, row by row, or with a line per value."""
 
 from __future__ import annotations
 
@@ -19,34 +19,33 @@ from sqlwin.display.notation import is_binary, is_number, is_text, shown_texts
 
 DEFAULT_MAX_ROWS = 40
 
-# Between two columns: a space, a line, a space
+# Width between two columns: a space, a line, a space
 GAP = 3
-# A text column is not made narrower than this, unless it is alone in the terminal
+# Minimum width of a text column, unless it is the only column
 MIN_TEXT_WIDTH = 12
 MIN_HEADER_WIDTH = 6
-# The widest cell where there is no terminal that would set a limit
+# Maximum width of a cell without a terminal
 MAX_CELL_WIDTH = 120
-# In a table of a stream: room for values that are longer than the first ones
+# Minimum column width in a table of a stream, for values longer than the first ones
 _STREAM_WIDTH = 10
-# From so many columns on, a list that is too wide is shown a line for each value
+# Lists with at least this many columns are shown with a line per value if they are too wide
 _MANY_COLUMNS = 8
-# No more of a cell is looked at; far wider than any terminal
+# Maximum characters of a cell, far wider than any terminal
 _MAX_CELL_LENGTH = 2_000
 
-# Characters that would move the cursor, change colours or turn the reading direction
+# Characters that move the cursor, change colours or the reading direction
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _CONTROL_NAMES = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Which columns are shown, and how wide.
+    """Columns that are shown, and their widths.
 
     Attributes:
-        shown: indices of the columns, ascending.
-        widths: their widths in terminal cells.
-        break_at: how many of them stand before the gap that stands for the columns left out;
-            None if none is left out.
+        shown: Indexes of the columns, ascending.
+        widths: Widths in terminal cells.
+        break_at: Number of columns before the gap that marks omitted ones. None: none is omitted.
     """
 
     shown: tuple[int, ...]
@@ -64,19 +63,19 @@ def print_table(
     null: str = "NULL",
     more: str = "use --max-rows or --output",
 ) -> tuple[int, bool]:
-    """Print the first rows of a result as a table; a single value of several lines as it is.
+    """Print the first rows of a result as a table. A single multi-line value is printed as text.
 
     Args:
-        columns: names of the columns.
-        batches: the result. No more is taken from it than shows whether there are more rows.
-        console: where to; its width is kept to if it is a terminal.
-        max_rows: the most rows shown; None shows all.
-        total_rows: rows in all, if known.
-        null: what stands for NULL.
-        more: how to see the rows that are not shown.
+        columns: Names of the columns.
+        batches: Rows of the result. Consumed only until it is clear whether there are more rows.
+        console: Console to print on. The table fits its width if it is a terminal.
+        max_rows: Maximum rows to show. None: all.
+        total_rows: Number of all rows, if known.
+        null: Text for NULL.
+        more: Hint how to see the other rows.
 
     Returns:
-        How many rows were shown, and whether there are more.
+        Number of rows shown, and whether there are more.
     """
     taken = first_rows(batches, max_rows)
     has_more = max_rows is not None and taken is not None and taken.num_rows > max_rows
@@ -122,9 +121,9 @@ def print_table(
 def is_better_vertical(
     columns: Sequence[str], rows: Iterable[pa.RecordBatch], width: int, null: str = "NULL"
 ) -> bool:
-    """Whether rows about the session have many columns and are wider than the terminal.
+    """Return whether rows about the session have many columns and are wider than the terminal.
 
-    A table would leave out columns, or cut what is there to be copied, such as a path.
+    A table would omit columns, or cut values that users copy, such as paths.
     """
     if len(columns) < _MANY_COLUMNS:
         return False
@@ -138,7 +137,7 @@ def is_better_vertical(
 
 
 def _print_lines(column: pa.ChunkedArray, console: Console) -> bool:
-    """Print a single value if it has several lines: it is there to be read and copied."""
+    """Print a single value if it has several lines, so that it can be read and copied."""
     if not is_text(column.type):
         return False
     text = column[0].as_py() or ""
@@ -150,10 +149,10 @@ def _print_lines(column: pa.ChunkedArray, console: Console) -> bool:
 
 
 def fit_columns(natural: Sequence[int], floors: Sequence[int], available: int) -> Layout:
-    """Widths that fit columns into `available` terminal cells.
+    """Fit columns into `available` terminal cells.
 
-    The widest columns give way first, none below its floor. If that is not enough, columns are
-    left out from the middle: the first and the last ones usually are the keys and the results.
+        The widest columns shrink first, none below its floor. If that is not enough, columns in the
+            middle are omitted, since the first and last ones usually are the keys and the results.
 
     Example:
         >>> fit_columns([5, 40, 10], [5, 12, 10], 40)
@@ -164,7 +163,7 @@ def fit_columns(natural: Sequence[int], floors: Sequence[int], available: int) -
     order = range(len(natural))
     if sum(floors) + GAP * (len(floors) - 1) <= available:
         return Layout(tuple(order), _shrink(natural, floors, available - GAP * (len(floors) - 1)))
-    # The mark for the columns left out is one cell wide and has a gap of its own.
+    # The mark for omitted columns is one cell wide and has its own gap.
     room = available - 1 - GAP
     left, right = [0], list[int]()
     used = floors[0]
@@ -185,7 +184,7 @@ def fit_columns(natural: Sequence[int], floors: Sequence[int], available: int) -
 
 
 def _shrink(natural: Sequence[int], floors: Sequence[int], available: int) -> tuple[int, ...]:
-    """Natural widths, the widest cut to one level so that they fit; what is left over is used."""
+    """Cut the widest columns to one level so that all fit, and distribute the remaining cells."""
 
     def at(level: int) -> list[int]:
         return [max(f, min(n, level)) for n, f in zip(natural, floors, strict=True)]
@@ -206,14 +205,14 @@ def _shrink(natural: Sequence[int], floors: Sequence[int], available: int) -> tu
 
 def _column_cells(column: pa.ChunkedArray) -> list[str | None]:
     array = column.combine_chunks()
-    # What is too large for one array stays in chunks
+    # Arrow keeps values in chunks if they are too large for one array
     chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
     texts = [text for chunk in chunks for text in shown_texts(chunk, uniform=True).to_pylist()]
     return [None if text is None else one_line(text) for text in texts]
 
 
 def one_line(text: str) -> str:
-    """The beginning of `text` in one line, without characters that act on the terminal."""
+    """Return the beginning of a text in one line, without control characters."""
     return _printable(text[:_MAX_CELL_LENGTH])
 
 
@@ -232,7 +231,7 @@ def _width(cell: str | None, null: str) -> int:
 
 
 def _shrinks(data_type: pa.DataType) -> bool:
-    """Whether a cut cell of this type still says something; half a number misleads."""
+    """Return whether a cut cell of this type is still useful. Half a number would mislead."""
     return bool(is_text(data_type) or is_binary(data_type) or pa.types.is_nested(data_type))
 
 
@@ -302,15 +301,15 @@ def _notes(
 def write_stream_table(
     columns: Sequence[str], batches: Iterable[pa.RecordBatch], console: Console
 ) -> int:
-    """Print rows as they come; the header is repeated when a column has to get wider.
+    """Print rows as they arrive. The header is repeated when a column gets wider.
 
     Args:
-        columns: names of the columns.
-        batches: the rows, in the order of the columns.
-        console: where to; lines are cut at its width if it is a terminal.
+        columns: Names of the columns.
+        batches: Rows, with columns in the same order.
+        console: Console to print on. Lines are cut at its width if it is a terminal.
 
     Returns:
-        How many rows there were.
+        Number of rows.
     """
     headers = [one_line(name) for name in columns]
     widths = [0] * len(headers)
@@ -358,18 +357,18 @@ def write_vertical(
     null: str = "NULL",
     more: str = "use --max-rows or --output",
 ) -> tuple[int, bool]:
-    """Print rows as blocks of lines `column │ value`, long values over several lines.
+    """Print rows as blocks of lines `column │ value`, wrapping long values.
 
     Args:
-        columns: names of the columns.
-        batches: the result, its columns in the same order.
-        console: where to; its width is kept to if it is a terminal.
-        max_rows: the most rows shown; None shows all.
-        null: what stands for NULL.
-        more: how to see the rows that are not shown.
+        columns: Names of the columns.
+        batches: Rows of the result, with columns in the same order.
+        console: Console to print on. Values fit its width if it is a terminal.
+        max_rows: Maximum rows to show. None: all.
+        null: Text for NULL.
+        more: Hint how to see the other rows.
 
     Returns:
-        How many rows were shown, and whether there are more.
+        Number of rows shown, and whether there are more.
     """
     headers = [one_line(name) for name in columns]
     name_width = max((cell_len(header) for header in headers), default=0)

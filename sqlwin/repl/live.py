@@ -171,7 +171,7 @@ def _width(line: str) -> int:
 
 
 class _LastRows:
-    """The last rows of a stream. Keeps more than a screen, in case the screen grows."""
+    """Last rows of a stream. Keeps more than a screen, in case the screen grows."""
 
     def __init__(self) -> None:
         self._batches: list[pa.RecordBatch] = []

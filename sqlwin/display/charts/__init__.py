@@ -1,1 +1,1 @@
-"""Results as charts: for a terminal, and as SVG."""
+"""Charts of results, for a terminal and as SVG."""

@@ -1,4 +1,4 @@
-"""What a chart of a result shows: lines by key over time, bars where there is a single time."""
+"""Data of charts: lines by key over time, or bars if there is a single time."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from runtime.spec.figures import timestamp_text
 from sqlwin.display.formats import first_rows
 from sqlwin.display.notation import is_number, shown_texts
 
-# More lines, bars and charts than these are hard to distinguish
+# More lines, bars and charts are hard to tell apart
 MOST_LINES = 8
 MOST_BARS = 30
 MOST_CHARTS = 4
-# Rows that are looked at: no chart has room for more points
+# Maximum rows in a chart, which has no room for more points
 MOST_ROWS = 200_000
 
 _TIME_NAMES = ("window_end", "window_start", "window_time")
@@ -31,10 +31,10 @@ class LineChart:
     """A numeric column over time.
 
     Attributes:
-        title: the column's name.
-        lines: the points of each key, seconds since 1970 and value, in the order of times; the
-            keys of the largest values, in order.
-        note: how many keys have no line; empty if all have one.
+        title: Name of the column.
+        lines: Points of each key (seconds since 1970 and value), ordered by time. Keys with the
+            largest values, ordered.
+        note: How many keys have no line. Empty: all have one.
     """
 
     title: str
@@ -43,7 +43,7 @@ class LineChart:
 
     @property
     def points(self) -> list[tuple[float, float]]:
-        """All points."""
+        """Return all points."""
         return [point for line in self.lines.values() for point in line]
 
 
@@ -52,11 +52,11 @@ class BarChart:
     """A numeric column by key.
 
     Attributes:
-        title: the column's name.
-        bars: the totals by key, the largest first.
-        low: where the axis begins, at most 0.
-        high: where it ends, at least 0.
-        note: how many keys have no bar; empty if all have one.
+        title: Name of the column.
+        bars: Totals by key, largest first.
+        low: Start of the axis, at most 0.
+        high: End of the axis, at least 0.
+        note: How many keys have no bar. Empty: all have one.
     """
 
     title: str
@@ -71,9 +71,9 @@ class Charts:
     """The charts of a result.
 
     Attributes:
-        charts: one for each numeric column, `MOST_CHARTS` at most.
-        n_rows: how many rows are drawn.
-        notes: what is not drawn.
+        charts: One chart per numeric column, at most `MOST_CHARTS`.
+        n_rows: Number of rows drawn.
+        notes: Notes on columns and rows that are not drawn.
     """
 
     charts: tuple[LineChart | BarChart, ...]
@@ -82,23 +82,23 @@ class Charts:
 
 
 def charts_of(columns: Sequence[str], batches: Iterable[pa.RecordBatch]) -> Charts:
-    """What there is to draw of rows: each numeric column over time, a line for each key.
+    """Return the charts of rows: each numeric column over time, with a line per key.
 
-    Time is `window_end`, else another window column, else the first timestamp. What is neither
-    time nor number is the key. Rows of a single time, or without any, become bars. NULL and NaN
-    leave no point.
+    Time is `window_end`, else another window column, else the first timestamp. Columns that are
+    neither time nor numbers form the key. Rows with a single time, or without any, become bars.
+    NULL and NaN leave no point.
 
     Args:
-        columns: names of the columns.
-        batches: the result, of which at most `MOST_ROWS` rows are drawn.
+        columns: Names of the columns.
+        batches: Rows of the result, of which at most `MOST_ROWS` are drawn.
 
     Raises:
-        AnalysisError: there is no numeric column.
+        AnalysisError: The result has no numeric column.
     """
     taken = first_rows(batches, MOST_ROWS)
     if taken is None or not taken.num_rows:
         return Charts((), 0, ("no rows to draw",))
-    # names may occur twice, places do not
+    # names may repeat, so use positions
     table = taken.slice(0, MOST_ROWS).rename_columns(list(columns))
     time = _time_column(table)
     numbers = [i for i, field in enumerate(table.schema) if is_number(field.type)]
@@ -164,15 +164,15 @@ def _note(count: int, what: str) -> str:
 def _time_column(table: pa.Table) -> int | None:
     names = [name.lower() for name in table.column_names]
     stamps = [i for i, field in enumerate(table.schema) if pa.types.is_timestamp(field.type)]
-    for wanted in _TIME_NAMES:
+    for time_name in _TIME_NAMES:
         for i in stamps:
-            if names[i] == wanted:
+            if names[i] == time_name:
                 return i
     return stamps[0] if stamps else None
 
 
 def _seconds(column: pa.ChunkedArray) -> list[float | None]:
-    """Seconds since 1970 of the wall clock that the column shows."""
+    """Return seconds since 1970 of the local time that the column shows."""
     if column.type.tz is not None:
         column = pc.local_timestamp(column)
     micros = column.cast(pa.timestamp("us")).cast(pa.int64()).to_pylist()
@@ -201,12 +201,12 @@ _TICK_SECONDS = (
 
 
 def time_ticks(first: float, last: float, most: int) -> tuple[list[float], list[str]]:
-    """Places on an axis of time, at round times, and their texts.
+    """Return positions on a time axis, at round times, and their labels.
 
     Args:
-        first: seconds since 1970.
-        last: seconds since 1970.
-        most: how many there may be.
+        first: Start, in seconds since 1970.
+        last: End, in seconds since 1970.
+        most: Maximum number of positions.
     """
     fitting = (step for step in _TICK_SECONDS if (last - first) / step < most)
     step = next(fitting, math.ceil((last - first) / most / 86400) * 86400)
@@ -221,17 +221,17 @@ def time_ticks(first: float, last: float, most: int) -> tuple[list[float], list[
 def _tick_text(seconds: float, form: str) -> str:
     try:
         return (_EPOCH + timedelta(seconds=seconds)).strftime(form)
-    except OverflowError:  # Python's dates end with the years 1 and 9999
+    except OverflowError:  # Python's dates cover the years 1 to 9999
         return timestamp_text(int(seconds) * 1_000_000).removesuffix(".000000")
 
 
 def number_ticks(low: float, high: float, most: int) -> tuple[list[float], list[str]]:
-    """Places on an axis of numbers, at round numbers, and their texts.
+    """Return positions on a number axis, at round numbers, and their labels.
 
     Args:
-        low: the least number.
-        high: the largest.
-        most: how many there are at most, and one more.
+        low: Smallest number.
+        high: Largest number.
+        most: Maximum number of intervals between positions.
 
     Example:
         >>> number_ticks(3532, 10457, 6)[1]
@@ -242,12 +242,12 @@ def number_ticks(low: float, high: float, most: int) -> tuple[list[float], list[
         ['7']
     """
     least = (high - low) / most
-    # below that, the powers of ten are beyond the range of floats
+    # for smaller values, the powers of ten are beyond the range of floats
     if not 1e-300 < least < math.inf:
         return [low], [f"{low:,.6g}"]
     power = math.floor(math.log10(least))
     step = next(n for n in (1, 2, 5, 10) if n * 10.0**power >= least * (1 - 1e-9))
-    # by whole numbers of steps: 0.1 cannot be added up
+    # use integer multiples of the step, because adding up 0.1 is inexact
     scale = 10.0**-power / step
     numbers = range(math.ceil(low * scale - 1e-9), math.floor(high * scale + 1e-9) + 1)
     places = [number / scale for number in numbers]

@@ -1,4 +1,4 @@
-"""Results as charts for a notebook: SVG that suits a light page and a dark one."""
+"""SVG charts of results for notebooks, for light and dark pages."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from runtime.spec.figures import timestamp_text
 from sqlwin.display.charts.data import BarChart, LineChart, charts_of, number_ticks, time_ticks
 
 _WIDTH, _HEIGHT = 720, 260
-# Left, top, right, bottom: what stands beside the axes
+# Left, top, right, bottom: space for labels of the axes
 _MARGINS = (64, 26, 16, 24)
 _BAR_HEIGHT = 22
-_CHARACTER = 6.4  # a letter of the axes, about
+_CHARACTER = 6.4  # approximate width of a letter
 _LABEL_CHARACTERS = 24
-# Of one lightness, so that none is lost on white or on black; distinct without red and green
+# Equal lightness, visible on white and black; distinct without red and green
 _COLORS = (
     "#3b82d0", "#e08214", "#2a9d6f", "#d1495b", "#9467bd", "#00a3b4", "#8c8c8c", "#b8960b",
 )  # fmt: skip
-# Points that say their value when the mouse is over them
+# Maximum points that show their value on hover
 _MOST_MARKS = 600
 
 
 def svg_charts(columns: Sequence[str], batches: Iterable[pa.RecordBatch]) -> str:
-    """What `charts_of` finds in rows, as HTML with a drawing for each numeric column.
+    """Return `charts_of` the rows as HTML, with a drawing per numeric column.
 
     Raises:
-        AnalysisError: there is no numeric column.
+        AnalysisError: The result has no numeric column.
     """
-    found = charts_of(columns, batches)
+    charts = charts_of(columns, batches)
     drawings = [
         _line_drawing(chart) if isinstance(chart, LineChart) else _bar_drawing(chart)
-        for chart in found.charts
+        for chart in charts.charts
     ]
-    notes = [_note(note) for note in found.notes]
+    notes = [_note(note) for note in charts.notes]
     return "".join([*drawings, *notes])
 
 
@@ -65,10 +65,10 @@ def _line_drawing(chart: LineChart) -> str:
             'stroke-linejoin="round"/>'
         )
         for t, v in line if has_marks else ():
-            said = ", ".join(filter(None, [key, f"{_clock(t)}: {v:,.6g}"]))
+            label = ", ".join(filter(None, [key, f"{_clock(t)}: {v:,.6g}"]))
             parts.append(
                 f'<circle cx="{x(t):.1f}" cy="{y(v):.1f}" r="3" fill="{color}">'
-                f"<title>{html.escape(said)}</title></circle>"
+                f"<title>{html.escape(label)}</title></circle>"
             )
     return _drawing(parts, _HEIGHT, chart.title) + _note(chart.note)
 
@@ -92,7 +92,7 @@ def _bar_drawing(chart: BarChart) -> str:
 
 
 def _scale(low: float, high: float, begin: float, end: float) -> Callable[[float], float]:
-    """From numbers between `low` and `high` to places between `begin` and `end`."""
+    """Return a function from numbers in [low, high] to positions in [begin, end]."""
     factor = (end - begin) / (high - low) if high > low else 0.0
     return lambda value: begin + (value - low) * factor
 

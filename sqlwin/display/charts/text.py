@@ -1,4 +1,4 @@
-"""Results as charts for a terminal: lines by key over time, bars where there is a single time."""
+"""Terminal charts of results: lines by key over time, or bars if there is a single time."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ def write_chart(
     size: tuple[int, int] | None = None,
     color: bool | None = None,
 ) -> int:
-    """Draw what `charts_of` finds in rows.
+    """Draw `charts_of` the rows.
 
     Args:
-        columns: names of the columns.
-        batches: the result.
-        write: takes the text.
-        size: columns and rows of a chart; None for what the terminal has.
-        color: whether lines differ by colour, and not by their marks; None: on a terminal.
+        columns: Names of the columns.
+        batches: Rows of the result.
+        write: Receives the text.
+        size: Columns and rows of a chart. None: those of the terminal.
+        color: Whether lines differ by colour instead of marker. None: True on a terminal.
 
     Returns:
-        How many rows were drawn.
+        Number of rows drawn.
 
     Raises:
-        AnalysisError: there is no numeric column.
+        AnalysisError: The result has no numeric column.
     """
-    found = charts_of(columns, batches)
+    charts = charts_of(columns, batches)
     columns_and_rows = size or _terminal_size()
     is_colored = _is_terminal() if color is None else color
-    for position, chart in enumerate(found.charts):
+    for position, chart in enumerate(charts.charts):
         if position:
             write("\n")
         if isinstance(chart, LineChart):
@@ -57,13 +57,13 @@ def write_chart(
             write(_bars(chart, columns_and_rows[0], is_colored))
         if chart.note:
             write(f"{chart.note}\n")
-    for note in found.notes:
+    for note in charts.notes:
         write(f"{note}\n")
-    return found.n_rows
+    return charts.n_rows
 
 
 def _lines(chart: LineChart, size: tuple[int, int], is_colored: bool) -> str:
-    # takes a while to import, and few runs draw
+    # slow to import, and rarely needed
     import plotext
 
     if not chart.lines:
