@@ -1,1 +1,1 @@
-"""Aggregate functions: how each is computed from slices."""
+"""Aggregate functions and how they are computed from slices."""

@@ -1,8 +1,8 @@
-"""Aggregates whose results are estimates: APPROX_COUNT_DISTINCT and APPROX_PERCENTILE.
+"""Approximate aggregates: APPROX_COUNT_DISTINCT and APPROX_PERCENTILE.
 
-The registers of Spark's own sketch are kept by slice. A register and its rank are one number, and
-what Catalyst collects of a slice is a set of such numbers. For percentiles the values of a slice
-are collected, and thinned out before they travel where there are many.
+APPROX_COUNT_DISTINCT keeps the registers of Spark's own sketch for each slice. One integer encodes
+a register and its rank, and Catalyst collects the set of these integers. APPROX_PERCENTILE collects
+the values of a slice; long lists are thinned out before the exchange.
 """
 
 from __future__ import annotations
@@ -26,20 +26,21 @@ from planner.sql.build import (
 from runtime.spec.aggregates import ApproxCountDistinct, ApproxPercentile
 from runtime.spec.table import Column
 
-# The relative standard deviation that Spark aims at unless the second argument says another
+# Spark's default relative standard deviation, overridden by the second argument
 _DEVIATION = 0.05
 _PRECISIONS = range(4, 19)
 _RANK_BITS = 6
-# What Spark divides 1 by for the relative error of ranks unless the third argument says another
+# Spark's default accuracy, overridden by the third argument. The relative rank error is 1 /
+# accuracy.
 _ACCURACY = 10_000
 _RANKED = frozenset("tinyint smallint int bigint float double date timestamp timestamp_ntz".split())
 
-# Spark's hash of the argument, which distinguishes partials of registers from other sets
+# Spark's hash of the argument. It distinguishes partials with registers from other sets.
 HASH = "XXHASH64"
 
 
 def approx_count_distinct(call: AggregateCall) -> AggregatePlan:
-    """APPROX_COUNT_DISTINCT(x [, deviation]): Spark's HyperLogLog++ registers, slice by slice."""
+    """Plan APPROX_COUNT_DISTINCT(x [, deviation]) with Spark's HyperLogLog++ registers."""
     if not call.arg_types or not is_flat_type(call.arg_types[0]):
         raise NotMergeable(f"{call.text} has no accumulator")
     precision = _precision(call)
@@ -57,8 +58,8 @@ def approx_count_distinct(call: AggregateCall) -> AggregatePlan:
 
 
 def approx_percentile(call: AggregateCall) -> AggregatePlan:
-    """APPROX_PERCENTILE(x, percentage or array of them [, accuracy]), from values of slices."""
-    # The result is one of the values, so their type is the result's
+    """Plan APPROX_PERCENTILE(x, percentage or array [, accuracy]) from the values of slices."""
+    # The result is one of the values and therefore has their type.
     type_ = call.type.removeprefix("array<").removesuffix(">")
     if len(call.args) not in (2, 3) or not _has_percentile(type_):
         raise NotMergeable(f"{call.text} has no accumulator")
@@ -80,13 +81,13 @@ def _has_percentile(type_: str) -> bool:
 
 
 def _percentages(argument: exp.Expr) -> tuple[float, ...]:
-    """The percentages of a call; none if they are not plain numbers from 0 to 1."""
+    """Return the percentages of a call, or () unless all are literals from 0 to 1."""
     is_array = isinstance(argument, exp.Array) or (
         isinstance(argument, exp.Anonymous) and argument.name.upper() == "ARRAY"
     )
-    numbers = [_number(each) for each in (argument.expressions if is_array else [argument])]
-    found = tuple(number for number in numbers if number is not None and 0 <= number <= 1)
-    return found if len(found) == len(numbers) else ()
+    numbers = [_number(item) for item in (argument.expressions if is_array else [argument])]
+    percentages = tuple(number for number in numbers if number is not None and 0 <= number <= 1)
+    return percentages if len(percentages) == len(numbers) else ()
 
 
 def _number(argument: exp.Expr) -> float | None:
@@ -94,14 +95,14 @@ def _number(argument: exp.Expr) -> float | None:
 
 
 def hashed_value(partial: exp.Expr) -> exp.Expr:
-    """The argument of APPROX_COUNT_DISTINCT in its partial."""
+    """Return the argument of APPROX_COUNT_DISTINCT from its partial."""
     hashes = (node for node in partial.find_all(exp.Anonymous) if node.name.upper() == HASH)
     argument: exp.Expr = next(hashes).expressions[0]
     return argument
 
 
 def _precision(call: AggregateCall) -> int | None:
-    """With how many bits of the hash Spark picks a register; None where that cannot be known."""
+    """Return the number of hash bits that select a register, or None if it cannot be determined."""
     deviation = _number(call.args[1]) if len(call.args) > 1 else _DEVIATION
     if deviation is None or deviation <= 0:
         return None
@@ -110,7 +111,10 @@ def _precision(call: AggregateCall) -> int | None:
 
 
 def register_of(value: exp.Expr, precision: int) -> exp.Expr:
-    """`register << 6 | rank`, INT: rank is the place of the first one bit behind the register's."""
+    """Return the INT `register << 6 | rank`.
+
+    The rank is the position of the first 1 after the register bits.
+    """
     hashed = function_call(HASH, value)
     register = function_call("SHIFTRIGHTUNSIGNED", hashed, literal(64 - precision))
     rest = exp.BitwiseOr(

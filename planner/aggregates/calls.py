@@ -1,4 +1,4 @@
-"""Aggregate calls in a SELECT: where they stand, and what they say."""
+"""Find and read the aggregate calls of a SELECT."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from runtime.spec.aggregates import filtered_name
 
 
 def aggregates_in(clause: exp.Expr) -> list[exp.Expr]:
-    """The outermost aggregate calls in a clause, those of OVER and of subqueries left out."""
-    found: list[exp.Expr] = []
+    """Return the outermost aggregate calls in a clause, except in OVER and in subqueries."""
+    aggregates: list[exp.Expr] = []
     rest = [clause]
     while rest:
         node = rest.pop()
         if isinstance(node, exp.Query):
             continue
         if not isinstance(node, exp.Window) and is_call(node):
-            found.append(node)
+            aggregates.append(node)
         else:
             rest += reversed(computed_from(node))
-    return found
+    return aggregates
 
 
 def computed_from(node: exp.Expr) -> list[exp.Expr]:
-    """The expressions that a node computes its value from; of OVER, not the function itself."""
+    """Return the operands of a node. For OVER, these exclude the function itself."""
     children = list(node.iter_expressions())
     if not isinstance(node, exp.Window):
         return children
@@ -42,20 +42,20 @@ def computed_from(node: exp.Expr) -> list[exp.Expr]:
 
 
 def is_call(node: exp.Expr) -> bool:
-    """Whether a node is an aggregate call, with what is wrapped around it."""
+    """Return whether a node is an aggregate call, including its FILTER or NULLS wrappers."""
     if isinstance(node, exp.Filter | exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
         return is_call(node.this)
     return is_aggregate(node)
 
 
 def skip_nulls(calls: Sequence[exp.Expr]) -> None:
-    """Let calls leave NULLs out in Spark too: `FIRST_VALUE(x)` becomes `FIRST_VALUE(x, TRUE)`."""
+    """Make calls ignore NULLs in Spark too: `FIRST_VALUE(x)` becomes `FIRST_VALUE(x, TRUE)`."""
     for call in calls:
         replace_call(call, function_call(call.name, *call.expressions, exp.true()))
 
 
 def calls_that_skip_nulls(select: exp.Select) -> list[exp.Expr]:
-    """The FIRST_VALUE and LAST_VALUE of a grouping that do not say what becomes of NULLs."""
+    """Return the FIRST_VALUE and LAST_VALUE calls of a grouping that have no NULLS clause."""
     clauses = [select.args.get(key) for key in ("having", "order", "qualify")]
     functions = (
         call.this if isinstance(call, exp.Filter) else call
@@ -67,7 +67,7 @@ def calls_that_skip_nulls(select: exp.Select) -> list[exp.Expr]:
 
 
 def _skips_nulls(call: exp.Expr) -> bool:
-    """Whether a call leaves NULLs out in Flink and keeps them in Spark."""
+    """Return whether a call ignores NULLs in Flink and keeps them in Spark."""
     return (
         isinstance(call, exp.Anonymous)
         and call.name.upper() in SKIPS_NULLS
@@ -77,12 +77,12 @@ def _skips_nulls(call: exp.Expr) -> bool:
 
 
 def canonical(expr: exp.Expr) -> str:
-    """A text that is equal for expressions that mean the same column by column."""
+    """Return a text that is equal for expressions with the same meaning."""
     return to_sql(_folded(expr.unnest().copy()))
 
 
 def _folded(expr: exp.Expr) -> exp.Expr:
-    """A tree, changed in place, in which names are spelled alike that mean the same."""
+    """Normalise in place the names that differ only in spelling."""
 
     def folded(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Identifier):
@@ -90,41 +90,42 @@ def _folded(expr: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Anonymous) and isinstance(node.this, str):
             node.set("this", node.this.upper())
         if isinstance(node, UserAggregateCall):
-            node.set("aggregate", None)  # an object of a user's, which may have no hash
+            node.set("aggregate", None)  # a user's object, which may be unhashable
         return node
 
     return expr.transform(folded, copy=False)
 
 
 def canonical_hash(expr: exp.Expr) -> int:
-    """A number that is equal where canonical texts are; other expressions hardly ever have it."""
+    """Return a hash that is equal if the canonical texts are equal. Collisions are unlikely."""
     return hash(_folded(expr.unnest().copy()))
 
 
 def canonical_hashes(expr: exp.Expr) -> dict[int, int]:
-    """`canonical_hash` of each node of a tree, by the node's `id`.
+    """Return the `canonical_hash` of every node of a tree by the node's `id`.
 
-    They cost as much as the tree is large; texts of all its nodes would have its depth as a factor.
+    Linear in the size of the tree. Building a text per node would multiply that by the depth.
     """
     folded = _folded(expr.copy())
-    hash(folded)  # those of all nodes below are computed with it
+    hash(folded)  # computes the hashes of all nodes below as well
     pairs = zip(expr.dfs(), folded.dfs(), strict=True)
     return {id(node): hash(like.unnest()) for node, like in pairs}
 
 
 def read_call(node: exp.Expr, name: str, time_column: str) -> AggregateCall:
-    """The call that a node is, under the name of its output column; types are not known yet."""
+    """Read an aggregate call into an `AggregateCall` whose types are still unknown."""
     text = to_sql(node)
     inner, condition = node, None
-    ignore_nulls: bool | None = None  # None: the call does not say
-    # FILTER stands before IGNORE NULLS or inside it
+    ignore_nulls: bool | None = None  # None: not specified in the call
+    # FILTER may come before IGNORE NULLS or inside it.
     while isinstance(inner, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
         if isinstance(inner, exp.Filter):
             condition = inner.expression.this
         else:
             ignore_nulls = isinstance(inner, exp.IgnoreNulls)
         inner = inner.this
-    wrapped = not isinstance(inner, exp.Anonymous)  # WITHIN GROUP and the like: Spark's alone
+    # WITHIN GROUP and the like: only Spark runs these
+    wrapped = not isinstance(inner, exp.Anonymous)
     function = inner.this.name.upper() if wrapped else inner.name.upper()
     args = tuple(inner.expressions)
     distinct = len(args) == 1 and isinstance(args[0], exp.Distinct)
@@ -133,7 +134,7 @@ def read_call(node: exp.Expr, name: str, time_column: str) -> AggregateCall:
     if len(args) == 1 and isinstance(args[0], exp.IgnoreNulls | exp.RespectNulls):
         ignore_nulls, args = isinstance(args[0], exp.IgnoreNulls), (args[0].this,)
     by_time = function in TIME_ORDERED and not wrapped
-    if by_time and len(args) == 2:  # first(x, true) is first(x) IGNORE NULLS
+    if by_time and len(args) == 2:  # first(x, true) means first(x) IGNORE NULLS
         if not isinstance(args[1], exp.Boolean):
             by_time = False
         else:
@@ -166,17 +167,17 @@ def read_call(node: exp.Expr, name: str, time_column: str) -> AggregateCall:
 
 
 def _picking(call: AggregateCall) -> exp.Expr:
-    """A call that picks a value, as Spark computes it on rows: deterministic also among ties."""
+    """Return Spark SQL that picks a value from rows, deterministically even with ties."""
     kind = TIME_ORDERED.get(call.function, "first" if call.function == "MIN_BY" else "last")
     pair = exp.Paren(this=picked(call, kind))
     return exp.Dot(this=pair, expression=exp.to_identifier("v"))
 
 
-# -- user-defined ones ---------------------------------------------------------------------------
+# -- user-defined aggregates ---------------------------------------------------------------------
 
 
 def mark_user_aggregates(query: exp.Expr, catalog: Catalog) -> None:
-    """Make calls of user-defined aggregate functions nodes of their own, in place."""
+    """Replace calls of user-defined aggregate functions, in place, by nodes of their own type."""
     for call in list(query.find_all(exp.Anonymous)):
         if isinstance(call, UserAggregateCall) or not isinstance(call.this, str):
             continue
@@ -191,16 +192,16 @@ def mark_user_aggregates(query: exp.Expr, catalog: Catalog) -> None:
 
 
 def with_filters_inside(query: exp.Query) -> exp.Query:
-    """The query as Spark can run it: user-defined aggregates take no FILTER but as an argument.
+    """Move the FILTER of user-defined aggregates into an argument, as Spark requires.
 
     Returns:
-        The query itself if there is nothing to change; else a copy.
+        The query itself if nothing changes, else a modified copy.
     """
     if not has_user_filters(query):
         return query
     query = query.copy()
     for select in query.find_all(exp.Select):
-        # a column without a name has its text for a name
+        # Spark names an unnamed column by its text: keep the original one.
         items = [
             alias(item, to_sql(item).replace("`", ""))
             if not isinstance(item, exp.Alias) and has_user_filters(item)
@@ -208,15 +209,15 @@ def with_filters_inside(query: exp.Query) -> exp.Query:
             for item in select.expressions
         ]
         select.set("expressions", items)
-    for each in _user_filters(query):
-        call = each.this
-        arguments = [each.expression.this.copy(), *(arg.copy() for arg in call.expressions)]
-        each.replace(exp.Anonymous(this=filtered_name(call.name), expressions=arguments))
+    for filter_ in _user_filters(query):
+        call = filter_.this
+        arguments = [filter_.expression.this.copy(), *(arg.copy() for arg in call.expressions)]
+        filter_.replace(exp.Anonymous(this=filtered_name(call.name), expressions=arguments))
     return query
 
 
 def has_user_filters(query: exp.Expr) -> bool:
-    """Whether a user-defined aggregate in it has a FILTER."""
+    """Return whether the query filters a user-defined aggregate."""
     return bool(_user_filters(query))
 
 

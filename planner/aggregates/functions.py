@@ -1,7 +1,7 @@
 """Aggregate functions: how Spark SQL pre-aggregates them in a slice and how partials merge.
 
-One entry of `_RECIPES` a function. A function without a recipe cannot be merged from partial
-results; it runs in one phase, over rows copied into their windows.
+`_RECIPES` has one entry per function. A function without a recipe cannot be merged from partials.
+It runs in one phase, over rows copied into their windows.
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ from runtime.spec.aggregates import (
 )
 from runtime.spec.table import Column
 
-# Every aggregate of Spark 4.x, as its function registry lists them: what is to be recognised as
-# an aggregate at all.
+# Every aggregate in Spark 4.x's function registry, so that they are recognised as aggregates.
 SPARK_AGGREGATES = frozenset(
     """
     any any_value approx_count_distinct approx_percentile approx_top_k approx_top_k_accumulate
@@ -58,7 +57,7 @@ SPARK_AGGREGATES = frozenset(
     """.upper().split()
 )
 
-# Aggregates that pick a value by the row's time; the others know no order of rows.
+# Aggregates that pick a value by the row's time. All others ignore the order of rows.
 TIME_ORDERED = {
     "FIRST": "first",
     "FIRST_VALUE": "first",
@@ -67,23 +66,23 @@ TIME_ORDERED = {
     "LAST_VALUE": "last",
 }
 
-# Those that leave NULLs out unless RESPECT NULLS keeps them, as in Flink. FIRST, LAST and ANY_VALUE
-# keep them, as in Spark; Flink does not have these.
+# Functions that ignore NULLs by default, as in Flink; RESPECT NULLS keeps them. FIRST, LAST and
+# ANY_VALUE keep NULLs, as in Spark; Flink does not have them.
 SKIPS_NULLS = frozenset({"FIRST_VALUE", "LAST_VALUE"})
 
 
 def is_aggregate(call: exp.Expr) -> bool:
-    """Whether a function call is one of Spark's aggregate functions, or user-defined."""
+    """Return whether a function call is a Spark aggregate or a user-defined one."""
     if isinstance(call, UserAggregateCall):
         return True
     return isinstance(call, exp.Anonymous) and call.name.upper() in SPARK_AGGREGATES
 
 
 def plan_aggregate(call: AggregateCall) -> AggregatePlan:
-    """The two-phase form of `call`.
+    """Return the two-phase form of `call`.
 
     Raises:
-        NotMergeable: it has none.
+        NotMergeable: The call has no two-phase form.
     """
     if call.user is not None:
         return _user(call, call.user)
@@ -93,11 +92,11 @@ def plan_aggregate(call: AggregateCall) -> AggregatePlan:
 
 
 def _of_intervals(call: AggregateCall) -> AggregatePlan:
-    """The form of a call whose arguments, or whose result, are intervals: in microseconds."""
+    """Return the form, in microseconds, of a call with an interval argument or result."""
     types = call.arg_types or (call.type,)
     is_interval = [is_day_interval(type_) for type_ in types]
     is_interval += [False] * (len(call.args) - len(is_interval))
-    # AVG divides the interval, as Spark does
+    # AVG divides the interval, as Spark does.
     is_divided = call.function in ("AVG", "MEAN")
     has_number = is_day_interval(call.type) and not is_divided
     plan = _plan(
@@ -138,7 +137,7 @@ def _double(value: exp.Expr) -> exp.Expr:
 
 
 def _single(op: MergeOp, function: str | None = None, *, types: Callable[[str], bool]) -> Recipe:
-    """An aggregate whose partial is the same aggregate, merged by one accumulator."""
+    """Build a recipe for an aggregate that is its own partial and is merged by one accumulator."""
 
     def recipe(call: AggregateCall) -> AggregatePlan:
         _check_type(call, types(call.type))
@@ -150,7 +149,7 @@ def _single(op: MergeOp, function: str | None = None, *, types: Callable[[str], 
 
 
 def _average(call: AggregateCall) -> AggregatePlan:
-    """AVG as SUM and COUNT; in doubles unless the argument is a decimal, as Spark does it."""
+    """Plan AVG as SUM and COUNT. Like Spark, use doubles unless the argument is a decimal."""
     _check_type(call, _has_average(call.type))
     (value,) = call.args
     total, count = f"{call.name}$sum", f"{call.name}$count"
@@ -163,7 +162,7 @@ def _average(call: AggregateCall) -> AggregatePlan:
             Partial(count, call_of("COUNT", call, value)),
         ),
         (Merge((total,), MergeOp.SUM), Merge((count,), MergeOp.COUNT)),
-        _divided(total, count, call.type),
+        _divide(total, count, call.type),
     )
 
 
@@ -171,45 +170,45 @@ def _has_average(type_: str) -> bool:
     return type_ == "double" or type_.startswith("decimal") or is_day_interval(type_)
 
 
-def _divided(total: str, count: str, type_: str) -> exp.Expr:
-    """The average of `type_` from the columns with the sum and the count."""
+def _divide(total: str, count: str, type_: str) -> exp.Expr:
+    """Divide the sum column by the count column, returning `type_`."""
     divisor: exp.Expr = column(count)
     is_enough = exp.GT(this=column(count), expression=literal(0))
     if is_day_interval(type_):
         interval = from_microseconds(column(total), type_)
         return _when(is_enough, exp.Div(this=interval, expression=divisor))
     if type_ != "double":
-        # Spark divides by the count as DECIMAL(20,0) and rounds half up to the result's scale
+        # Spark divides by the count as DECIMAL(20,0) and rounds half up to the scale of the result.
         divisor = exp.Cast(this=divisor, to=exp.DataType.build("decimal(20,0)"))
     divided = exp.Div(this=column(total), expression=divisor)
     return _when(is_enough, exp.Cast(this=divided, to=exp.DataType.build(type_)))
 
 
 def _count_distinct(call: AggregateCall) -> AggregatePlan:
-    """COUNT(DISTINCT) of one value or of several; rows where any of them is NULL do not count."""
+    """Plan COUNT(DISTINCT) of one or more values. Rows with a NULL among them do not count."""
     values = _value_set(call)
     count = _distinct(MergeOp.COUNT, call, values, "bigint")
     return AggregatePlan(call, (values,), (count,), column(f"{call.name}$count"))
 
 
 def _sum_distinct(call: AggregateCall) -> AggregatePlan:
-    """SUM(DISTINCT), which adds each distinct value once."""
+    """Plan SUM(DISTINCT), which adds each distinct value once."""
     values = _number_set(call)
     total = _distinct(MergeOp.SUM, call, values, call.type)
     return AggregatePlan(call, (values,), (total,), column(f"{call.name}$sum"))
 
 
 def _average_distinct(call: AggregateCall) -> AggregatePlan:
-    """AVG(DISTINCT) as SUM and COUNT of one set of values."""
+    """Plan AVG(DISTINCT) as SUM and COUNT of one set of values."""
     values = _number_set(call)
     type_ = "bigint" if is_day_interval(call.type) else "double"
     if call.type.startswith("decimal"):
-        # as SUM has it: ten more digits before the point, as far as there is room
+        # As in SUM: ten more digits before the point, up to Spark's maximum.
         digits, scale = call.arg_types[0].removeprefix("decimal(").removesuffix(")").split(",")
         type_ = f"decimal({min(int(digits) + 10, 38)},{scale})"
     total = _distinct(MergeOp.SUM, call, values, type_)
     count = _distinct(MergeOp.COUNT, call, values, "bigint")
-    finish = _divided(f"{call.name}$sum", f"{call.name}$count", call.type)
+    finish = _divide(f"{call.name}$sum", f"{call.name}$count", call.type)
     return AggregatePlan(call, (values,), (total, count), finish)
 
 
@@ -218,11 +217,14 @@ def _distinct(op: MergeOp, call: AggregateCall, values: Partial, type_: str) -> 
 
 
 def _number_set(call: AggregateCall) -> Partial:
-    """The distinct numbers of a slice. What is neither integer nor decimal is added as DOUBLE."""
+    """Collect the distinct numbers of a slice.
+
+    Types other than integers and decimals become DOUBLE.
+    """
     if not (_is_summable(call.type) or _has_average(call.type)):
         raise NotMergeable(f"{call.function}(DISTINCT) of {call.type} has no accumulator")
     if call.type == "double" and not all(map(_is_exact_or_double, call.arg_types)):
-        # before the distinct values are found, as Spark does it: '1' and '1.0' are the same number
+        # Cast before removing duplicates, as Spark does: '1' and '1.0' are the same number.
         args = tuple(_double(arg) for arg in call.args)
         call = replace(call, args=args, arg_types=("double",))
     return _value_set(call)
@@ -233,7 +235,7 @@ def _is_exact_or_double(type_: str) -> bool:
 
 
 def _value_set(call: AggregateCall) -> Partial:
-    """The distinct values of a slice, NULLs left out; of several arguments as structs."""
+    """Collect the distinct non-NULL values of a slice; several arguments become structs."""
     if not call.arg_types:
         raise NotMergeable(f"{call.text} cannot be merged from partial results")
     for type_ in call.arg_types:
@@ -248,12 +250,12 @@ def _value_set(call: AggregateCall) -> Partial:
 
 
 def _operand(expr: exp.Expr) -> exp.Expr:
-    """The expression, in parentheses unless it is a column."""
+    """Wrap the expression in parentheses unless it is a column."""
     return expr.copy() if isinstance(expr, exp.Column) else exp.Paren(this=expr.copy())
 
 
 def _user(call: AggregateCall, aggregate: UserAggregate) -> AggregatePlan:
-    """A user-defined one: its partial columns are the fields of its state."""
+    """Plan a user-defined aggregate. Its partial columns are the fields of its state."""
     if call.distinct:
         raise NotMergeable(f"{call.function}(DISTINCT) cannot be merged from partial results")
     fields = tuple(f"{call.name}${field}" for field in aggregate.state)
@@ -264,14 +266,17 @@ def _user(call: AggregateCall, aggregate: UserAggregate) -> AggregatePlan:
 
 
 def _moments(divisor: int, root: bool) -> Recipe:
-    """VAR and STDDEV from count, mean and M2; `divisor` is 0 for POP and 1 for SAMP."""
+    """Build the recipe of VAR and STDDEV from count, mean and M2.
+
+    `divisor` is 0 for POP and 1 for SAMP.
+    """
 
     def recipe(call: AggregateCall) -> AggregatePlan:
         (value,) = call.args
         _check_type(call, call.type == "double")
         names = tuple(f"{call.name}${part}" for part in ("count", "mean", "m2"))
         x = _double(value)
-        # Spark merges (count, mean, M2) itself, by the same formula, but shows only the end of it
+        # Spark merges (count, mean, M2) with the same formula but exposes only the final value.
         m2 = exp.Mul(this=call_of("VAR_POP", call, x), expression=call_of("COUNT", call, x))
         partials = (
             Partial(names[0], call_of("COUNT", call, x)),
@@ -291,10 +296,10 @@ def _moments(divisor: int, root: bool) -> Recipe:
 
 
 def _pick(kind: str) -> Recipe:
-    """A value from the row that comes first or last in an order; ties go by the value itself.
+    """Build a recipe that picks a value from the first or last row; the value breaks ties.
 
-    MIN_BY and MAX_BY have the order as an argument and pass over rows where it is NULL; the
-    FIRST and LAST family is ordered by the row's time.
+    MIN_BY and MAX_BY take the order as an argument and skip rows where it is NULL. The FIRST and
+    LAST family orders by the row's time.
     """
 
     def recipe(call: AggregateCall) -> AggregatePlan:
@@ -309,7 +314,7 @@ def _pick(kind: str) -> Recipe:
 
 
 def picked(call: AggregateCall, kind: str) -> exp.Expr:
-    """The first or the last struct of order `o` and value `v`, of rows whose order is not NULL."""
+    """Return the first or last struct of order `o` and value `v`, skipping NULL orders."""
     order = call.args[1] if call.order is None else column(call.order)
     extreme = function_call(
         "MIN" if kind == "first" else "MAX", named_struct(o=order, v=call.args[0])
@@ -366,7 +371,7 @@ _DISTINCT_RECIPES: dict[str, Recipe] = {
     **dict.fromkeys(TEXT_FUNCTIONS, listagg),
 }
 
-# Aggregates to which it is the same how often a value occurs
+# Aggregates that ignore how often a value occurs
 _SAME_WITH_DISTINCT = frozenset("MIN MAX BOOL_AND EVERY BOOL_OR SOME ANY BIT_AND BIT_OR".split())
 
 MERGEABLE_FUNCTIONS = frozenset(_RECIPES)

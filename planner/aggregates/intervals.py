@@ -1,7 +1,7 @@
-"""INTERVAL DAY TO SECOND as whole microseconds, which every key and accumulator can be.
+"""INTERVAL DAY TO SECOND as BIGINT microseconds, which every key and accumulator supports.
 
-Spark holds such an interval as a 64-bit number of microseconds. As that number it merges, travels
-and is kept in state like any BIGINT; the interval is made again where results are computed.
+Spark stores such an interval as a 64-bit number of microseconds. sqlwin merges, exchanges and
+stores that number and converts it back to an interval in the results.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ _WIDEST = "interval day to second"
 
 
 def is_day_interval(type_: str) -> bool:
-    """Whether a Spark type is an interval of days and smaller units, not of months."""
+    """Return whether a Spark type is a day-time interval, as opposed to a year-month interval."""
     return type_.startswith("interval") and "month" not in type_ and "year" not in type_
 
 
 def in_microseconds(value: exp.Expr) -> exp.Expr:
-    """BIGINT microseconds of an interval."""
+    """Convert an interval to BIGINT microseconds."""
     return exp.IntDiv(
         this=exp.Paren(this=value.unnest().copy()), expression=exp.Var(this=_MICROSECOND)
     )
 
 
 def from_microseconds(value: exp.Expr, type_: str) -> exp.Expr:
-    """The interval of this type from its microseconds."""
+    """Convert microseconds to an interval of the given type."""
     interval = exp.Mul(this=exp.Var(this=_MICROSECOND), expression=exp.Paren(this=value.copy()))
     if type_ == _WIDEST:
         return exp.Paren(this=interval)

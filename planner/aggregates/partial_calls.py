@@ -1,4 +1,4 @@
-"""Partial columns as aggregates of arguments, for local stages that are not Catalyst's."""
+"""Partial columns as aggregate calls, for local stages that Catalyst does not run."""
 
 from __future__ import annotations
 
@@ -24,36 +24,40 @@ from runtime.spec.local import PartialColumns
 
 
 def partial_calls(plans: tuple[AggregatePlan, ...]) -> tuple[PartialColumns[exp.Expr], ...]:
-    """One for each accumulator, in order, but only one for all that read the same set of values."""
-    # what distinct accumulators read may be another plan's
+    """Return one entry per accumulator, in order.
+
+    Accumulators over the same set share one entry.
+    """
+    # A distinct accumulator may read the column of another plan.
     by_column = partials_by_column(plans)
-    found: list[PartialColumns[exp.Expr]] = []
+    partials: list[PartialColumns[exp.Expr]] = []
     for plan in plans:
         for accumulator in plan.accumulators:
             call = _partial(plan, accumulator, by_column[accumulator.columns[0]])
-            same = [place for place, each in enumerate(found) if each.columns == call.columns]
+            same = [place for place, other in enumerate(partials) if other.columns == call.columns]
             if not isinstance(accumulator, OfValues) or not same:
-                found.append(call)
+                partials.append(call)
                 continue
-            into, before = call.into, found[same[0]].into
+            into, before = call.into, partials[same[0]].into
             if (
                 isinstance(into, Summaries)
                 and isinstance(before, Summaries)
                 and into.accuracy > before.accuracy
             ):
-                found[same[0]] = call
-    return tuple(found)
+                partials[same[0]] = call
+    return tuple(partials)
 
 
 def row_partials(plans: tuple[AggregatePlan, ...]) -> tuple[PartialColumns[str], ...]:
-    """The same with Spark SQL of arguments and conditions."""
+    """Return the same as `partial_calls`, with arguments and conditions as Spark SQL."""
     return tuple(map(_in_sql, partial_calls(plans)))
 
 
 def _in_sql(partial: PartialColumns[exp.Expr]) -> PartialColumns[str]:
     args = partial.args
     if isinstance(partial.into, CollectRegisters):
-        # Spark hashes, so that values of any type have the registers of its own function
+        # Let Spark compute the hash, so that values of any type get the registers of Spark's
+        # function.
         args = tuple(register_of(arg, partial.into.precision) for arg in args)
     condition = None if partial.condition is None else to_sql(partial.condition)
     return PartialColumns(partial.into, tuple(map(to_sql, args)), condition, partial.text)
@@ -67,7 +71,7 @@ def _partial(
         call, condition = call.this, call.expression.this
     into = _collected(accumulator)
     if isinstance(into, MergeMoments):
-        # count, mean and M2 of one argument, the first of them as a call
+        # Count, mean and M2 share an argument. The first one represents the call.
         return PartialColumns(into, tuple(call.expressions), condition, text)
     if isinstance(into, CollectRegisters):
         return PartialColumns(into, (hashed_value(partial.expr),), condition, text)
@@ -86,7 +90,7 @@ def _partial(
 
 
 def _collected(accumulator: Accumulator) -> Accumulator:
-    """What brings rows to the partial columns that an accumulator reads."""
+    """Return the accumulator that fills the partial columns that `accumulator` reads."""
     columns = accumulator.columns
     match accumulator:
         case ApproxCountDistinct():

@@ -1,4 +1,4 @@
-"""How an aggregate call is computed in two phases, and what recipes for it are made of."""
+"""Building blocks for the two-phase forms of aggregate calls."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from planner.nodes.logical import AggregateCall
 
 
 class NotMergeable(Exception):
-    """A call has no two-phase form; the text says why."""
+    """A call has no two-phase form. The message says why."""
 
 
-# The two-phase form of a call; raises NotMergeable where it has none
+# Builds the two-phase form of a call, or raises NotMergeable
 Recipe = Callable[[AggregateCall], AggregatePlan]
 
 
 def call_of(function: str, call: AggregateCall, *args: exp.Expr) -> exp.Expr:
-    """`function(args) FILTER (WHERE the call's condition)`."""
+    """Build `function(args) FILTER (WHERE the call's condition)`."""
     aggregate: exp.Expr = exp.Anonymous(this=function, expressions=[arg.copy() for arg in args])
     return filtered(aggregate, call.condition)
 
 
 def filtered(aggregate: exp.Expr, condition: exp.Expr | None) -> exp.Expr:
-    """`aggregate FILTER (WHERE condition)`, if there is a condition."""
+    """Build `aggregate FILTER (WHERE condition)`; without a condition, return the aggregate."""
     if condition is None:
         return aggregate
     return exp.Filter(this=aggregate, expression=exp.Where(this=condition.copy()))

@@ -1,4 +1,4 @@
-"""Partials that several aggregates need, computed and carried once."""
+"""Share partials between aggregates, so that each is computed and exchanged once."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from planner.sql.build import column, to_sql
 from runtime.spec.aggregates import Accumulator, CollectSet, OfValues, WithResult
 from runtime.spec.table import Column
 
-# (name of a column among the partials of all, the name that one aggregate gave it)
+# (column among the shared partials, name in one aggregate)
 Columns = tuple[tuple[str, str], ...]
 
 
 def _texts(plans: Iterable[AggregatePlan]) -> dict[str, str]:
-    """By partial column a text that is equal where the columns hold the same."""
+    """Map each partial column to a text that is equal for columns with equal content."""
     return {
         name: f"{to_sql(partial.expr)}.{position}"
         for plan in plans
@@ -27,7 +27,7 @@ def _texts(plans: Iterable[AggregatePlan]) -> dict[str, str]:
 
 
 def _meaning(accumulator: Accumulator, texts: Mapping[str, str]) -> Accumulator:
-    """The accumulator over the texts of its partials, whatever its columns are called."""
+    """Return the accumulator over the texts of its partials, independent of column names."""
     columns = tuple(texts[name] for name in accumulator.columns)
     if isinstance(accumulator, WithResult):
         output = Column("", accumulator.output.type)
@@ -35,19 +35,19 @@ def _meaning(accumulator: Accumulator, texts: Mapping[str, str]) -> Accumulator:
     return replace(accumulator, columns=columns)
 
 
-# -- among the aggregates of one window aggregation ----------------------------------------------
+# -- within one window aggregation ---------------------------------------------------------------
 
 
 def share_partials(plans: tuple[AggregatePlan, ...]) -> tuple[AggregatePlan, ...]:
-    """The plans with equal accumulators named alike; AVG(x) and SUM(x) share a count, say.
+    """Give equal accumulators the same name; for example, AVG(x) and SUM(x) share a sum.
 
-    A plan whose accumulator another plan before it has already keeps only the reference to it in
-    its `finish`. Accumulators with an output column of their own also share what they read:
-    COUNT(DISTINCT x) and SUM(DISTINCT x) the set of values.
+    A plan whose accumulator already exists in an earlier plan only refers to it in its `finish`.
+    Accumulators with their own output column also share their input: COUNT(DISTINCT x) and
+    SUM(DISTINCT x) read one set of values.
     """
-    # what an accumulator computes of which partials -> its output columns
+    # accumulator over the meaning of its partials -> its output columns
     merged: dict[Accumulator, tuple[str, ...]] = {}
-    # a partial that accumulators read without replacing it -> its column
+    # partial that accumulators read without replacing it -> its column
     read: dict[str, str] = {}
     return tuple(_shared(plan, merged, read) for plan in plans)
 
@@ -57,7 +57,7 @@ def _shared(
 ) -> AggregatePlan:
     texts = _texts([plan])
     renamed: dict[str, str] = {}
-    kept: list[Accumulator] = []
+    accumulators: list[Accumulator] = []
     for accumulator in plan.accumulators:
         names = accumulator.output_columns
         before = merged.setdefault(_meaning(accumulator, texts), names)
@@ -69,7 +69,7 @@ def _shared(
             columns = tuple(renamed.get(name, name) for name in accumulator.columns)
             accumulator = replace(accumulator, columns=columns)
         if before == names:
-            kept.append(accumulator)
+            accumulators.append(accumulator)
         else:
             renamed.update(zip(names, before, strict=True))
     partials = tuple(p for p in plan.partials if renamed.keys().isdisjoint(p.columns))
@@ -79,25 +79,25 @@ def _shared(
         return column(renamed[node.name]) if is_renamed else node
 
     finish = plan.finish.copy().transform(rename, copy=False)
-    return replace(plan, partials=partials, accumulators=tuple(kept), finish=finish)
+    return replace(plan, partials=partials, accumulators=tuple(accumulators), finish=finish)
 
 
-# -- among several window aggregations -----------------------------------------------------------
+# -- across window aggregations ------------------------------------------------------------------
 
 
 def union_partials(
     aggregates: Sequence[tuple[AggregatePlan, ...]],
 ) -> tuple[tuple[AggregatePlan, ...], list[Columns]]:
-    """Plans that compute the partials of all of `aggregates`.
+    """Return plans that compute the partials of all `aggregates`.
 
-    Accumulators of one kind over the same partials are there once, whatever their names. A column
-    keeps its name unless another one has it already.
+    Accumulators of the same kind over the same partials appear once, whatever they are called. A
+    column keeps its name unless the name is already taken.
 
     Returns:
-        (one plan for each accumulator, for each of `aggregates` the columns that it reads).
+        One plan per accumulator, and for each of `aggregates` the columns that it reads.
     """
     united: list[AggregatePlan] = []
-    known: dict[Accumulator, tuple[str, ...]] = {}
+    columns_of: dict[Accumulator, tuple[str, ...]] = {}
     taken: set[str] = set()
     columns: list[Columns] = []
     for plans in aggregates:
@@ -107,21 +107,21 @@ def union_partials(
             for accumulator in plan.accumulators:
                 meaning = _meaning(accumulator, texts)
                 if isinstance(meaning, OfValues):
-                    # lists are joined, whatever reads them
+                    # Lists are concatenated in the same way for every reader.
                     meaning = CollectSet(meaning.columns)
-                if meaning not in known:
+                if meaning not in columns_of:
                     partials = dict.fromkeys(computed[name] for name in accumulator.columns)
-                    united.append(_renamed(plan, accumulator, partials, taken))
-                    known[meaning] = united[-1].accumulators[0].columns
-                own |= zip(accumulator.columns, known[meaning], strict=True)
+                    united.append(_rename(plan, accumulator, partials, taken))
+                    columns_of[meaning] = united[-1].accumulators[0].columns
+                own |= zip(accumulator.columns, columns_of[meaning], strict=True)
         columns.append(tuple((shared, name) for name, shared in own.items()))
     return tuple(united), columns
 
 
-def _renamed(
+def _rename(
     plan: AggregatePlan, accumulator: Accumulator, partials: Iterable[Partial], taken: set[str]
 ) -> AggregatePlan:
-    """A plan of one accumulator under names that are not taken yet."""
+    """Return a plan with a single accumulator, with names that are not taken yet."""
     names = {name: _free(name, taken) for name in accumulator.columns}
     renamed = []
     for partial in partials:
@@ -133,7 +133,7 @@ def _renamed(
 
 
 def _free(name: str, taken: set[str]) -> str:
-    """The name, with a number behind it if it is taken; the result is taken from then on."""
+    """Return the name, with a number appended if it is taken, and mark it as taken."""
     free, number = name, 1
     while free.lower() in taken:
         number += 1

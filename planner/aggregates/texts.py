@@ -1,4 +1,4 @@
-"""LISTAGG and STRING_AGG: texts of a window's rows by time, from lists of the rows of slices."""
+"""LISTAGG and STRING_AGG: texts of a window ordered by time, from the lists of its slices."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TEXT_FUNCTIONS = frozenset({"LISTAGG", "STRING_AGG"})
 
 
 def listagg(call: AggregateCall) -> AggregatePlan:
-    """LISTAGG([DISTINCT] x [, separator]), of the texts that are not NULL."""
+    """Plan LISTAGG([DISTINCT] x [, separator]), which skips NULLs."""
     separator = _separator(call)
     if call.type != "string" or call.order is None:
         raise NotMergeable(f"{call.text} has no accumulator")
@@ -35,16 +35,16 @@ def listagg(call: AggregateCall) -> AggregatePlan:
 
 
 def texts_by_time(call: AggregateCall) -> exp.Expr:
-    """The call as Spark computes it on rows, in the order of time.
+    """Return the call as Spark SQL over rows, ordered by time.
 
-    Not by WITHIN GROUP: beside aggregates of DISTINCT values Spark 4.3 fails at it, with a
-    ClassCastException in ListAgg.
+    Avoids WITHIN GROUP: combined with DISTINCT aggregates, ListAgg in Spark 4.3 fails with a
+    ClassCastException.
     """
     rows = exp.Paren(this=_rows(call))
     ordered = function_call("SORT_ARRAY", rows)
     texts: exp.Expr = exp.Dot(this=ordered, expression=exp.to_identifier("v"))
     if call.distinct:
-        # of equal ones the first stays
+        # keeps the first of equal texts
         texts = function_call("ARRAY_DISTINCT", texts)
     separator = call.args[1] if len(call.args) > 1 else literal("")
     has_rows = exp.GT(this=function_call("SIZE", rows), expression=literal(0))
@@ -53,7 +53,7 @@ def texts_by_time(call: AggregateCall) -> exp.Expr:
 
 
 def _rows(call: AggregateCall) -> exp.Expr:
-    """Times and texts of the rows that count, in a list."""
+    """Return a list of times and texts of the rows that count."""
     assert call.order is not None
     text = exp.Cast(this=call.args[0].copy(), to=exp.DataType.build("string", dialect="spark"))
     row = named_struct(o=column(call.order), v=text)
