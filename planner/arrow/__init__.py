@@ -1,1 +1,1 @@
-"""What the Arrow scan can evaluate in place of Spark."""
+"""Translation of Spark SQL into expressions that the Arrow scan evaluates."""

@@ -1,7 +1,7 @@
-"""Typed calls of the Arrow scan, with the implicit casts that Spark's ANSI mode puts in.
+"""Typed calls of the Arrow scan, with the implicit casts of Spark's ANSI mode.
 
-What the scan cannot evaluate as Spark does is refused: `NotEvaluated`, with the reason.
-`time_zone` is always `spark.sql.session.timeZone`, for timestamps that are written as text.
+Raises `NotEvaluated`, with the reason, for anything that the scan would evaluate differently from
+Spark. `time_zone` is always `spark.sql.session.timeZone` and applies to timestamps in text.
 """
 
 from __future__ import annotations
@@ -26,49 +26,49 @@ from planner.arrow.types import (
 )
 from runtime.spec.expressions import Call, Constant, Expression
 
-# What a bare NULL has before it meets an operand with a type
+# Type of a bare NULL before it meets a typed operand
 VOID = "void"
 _TIMES = frozenset({"date", "timestamp", "timestamp_ntz"})
 
 
 class NotEvaluated(Exception):
-    """The scan does not evaluate an expression; the text says why."""
+    """The scan cannot evaluate an expression. The message says why."""
 
 
 def refuse(reason: str) -> NoReturn:
-    """Leave an expression to Spark, for `reason`."""
+    """Leave an expression to Spark because of `reason`."""
     raise NotEvaluated(reason)
 
 
 def cast(value: Expression, target: str, time_zone: str) -> Expression:
-    """`CAST(value AS target)`; written strings and numbers are cast at once if they fit."""
+    """Build `CAST(value AS target)`. Literals that fit are cast right away."""
     text = value.value if isinstance(value, Constant) else None
     if not isinstance(text, str) or target == "string":
         return _convert(value, target)
-    known = cast_string(text, target, time_zone)
-    if known is None:
+    literal = cast_string(text, target, time_zone)
+    if literal is None:
         refuse(f"{text!r} as {target.upper()} is left to Spark")
-    return Constant(known, target)
+    return Constant(literal, target)
 
 
 def _convert(value: Expression, target: str) -> Expression:
     if value.type == target:
         return value
     if isinstance(value, Constant):
-        known = cast_number(value.value, value.type, target)
-        if value.value is None or known is not None:
-            return Constant(known, target)
+        constant = cast_number(value.value, value.type, target)
+        if value.value is None or constant is not None:
+            return Constant(constant, target)
     if isinstance(value, Call) and value.function == "cast" and target == "date":
         (inner,) = value.args
         if inner.type == "date":
-            return inner  # at midnight and back
+            return inner  # a date becomes midnight and then a date again
     if not can_cast(value.type, target):
         refuse(f"the cast from {value.type.upper()} to {target.upper()} is left to Spark")
     return Call("cast", (value,), target)
 
 
 def with_one_type(values: Iterable[Expression]) -> tuple[Expression, ...]:
-    """The operands, cast to the type that Spark finds for all of them; `VOID` for NULLs alone."""
+    """Cast the operands to the common type that Spark finds, or `VOID` if all are NULL."""
     operands = tuple(values)
     target = VOID
     for operand in operands:
@@ -80,7 +80,7 @@ def with_one_type(values: Iterable[Expression]) -> tuple[Expression, ...]:
 
 
 def to_compare(values: Sequence[Expression], time_zone: str) -> tuple[Expression, ...]:
-    """As `with_one_type`; a written string next to dates or timestamps is one of them."""
+    """Cast operands as `with_one_type` does; string literals adopt a date or timestamp type."""
     types = {value.type for value in values} - {"string", VOID}
     texts = [value for value in values if value.type == "string"]
     if len(types) == 1 and types <= _TIMES and all(isinstance(v, Constant) for v in texts):
@@ -95,7 +95,7 @@ def to_compare(values: Sequence[Expression], time_zone: str) -> tuple[Expression
 
 
 def _as_instant(value: Expression, time_zone: str) -> Expression:
-    """A written TIMESTAMP_NTZ beside instants as the instant that Spark reads in it."""
+    """Convert a TIMESTAMP_NTZ literal compared with instants into Spark's instant for it."""
     if not isinstance(value, Constant) or value.type != "timestamp_ntz":
         return value
     if not isinstance(value.value, int):
@@ -107,9 +107,9 @@ def _as_instant(value: Expression, time_zone: str) -> Expression:
 
 
 def _on_wall_clock(value: Expression, time_zone: str) -> Expression:
-    """An instant that is written, as a TIMESTAMP_NTZ that compares as it does; others as they are.
+    """Convert an instant literal into a TIMESTAMP_NTZ that compares alike; return others unchanged.
 
-    Spark reads the TIMESTAMP_NTZ beside it on the session's clock, so that it is an instant too.
+    Spark converts the TIMESTAMP_NTZ operand into an instant with the session time zone.
     """
     if not isinstance(value, Constant) or value.type != "timestamp":
         return value
@@ -122,7 +122,7 @@ def _on_wall_clock(value: Expression, time_zone: str) -> Expression:
 
 
 def arithmetic(function: str, left: Expression, right: Expression) -> Expression:
-    """`left function right` for one of `+ - * / % div`."""
+    """Build `left function right` for one of `+ - * / % div`."""
     types = {left.type, right.type} - {VOID}
     if not types or not all(map(is_numeric, types)):
         names = " and ".join(value.type.upper() for value in (left, right))
@@ -141,19 +141,19 @@ def arithmetic(function: str, left: Expression, right: Expression) -> Expression
 
 
 def negative(value: Expression) -> Expression:
-    """`-value`."""
+    """Build `-value`."""
     if not is_numeric(value.type):
         refuse(f"- of {value.type.upper()} is not evaluated by the scan")
     return Call("neg", (value,), value.type)
 
 
 def absolute(value: Expression) -> Expression:
-    """`ABS(value)`."""
+    """Build `ABS(value)`."""
     if not is_numeric(value.type):
         refuse(f"ABS of {value.type.upper()} is not evaluated by the scan")
     zero: Expression = Constant(0, "int")
     if value.type in ("float", "double"):
-        # 0.0 - x makes 0.0 of -0.0, which neither x nor -x does for both zeros.
+        # 0.0 - x turns -0.0 into 0.0; neither x nor -x does that for both zeros.
         zero = _convert(zero, value.type)
         opposite: Expression = Call("-", (zero, value), value.type)
         return choose([Call("<=", (value, zero), "boolean")], [opposite, value])
@@ -162,7 +162,7 @@ def absolute(value: Expression) -> Expression:
 
 
 def from_epoch(value: Expression, unit_us: int) -> Expression:
-    """The instant so many units of microseconds after 1970."""
+    """Return the instant `value` units of `unit_us` microseconds after 1970."""
     if not is_integer(value.type):
         refuse(f"an instant of {value.type.upper()} is not evaluated by the scan")
     units = _convert(value, "bigint")
@@ -170,7 +170,7 @@ def from_epoch(value: Expression, unit_us: int) -> Expression:
 
 
 def as_condition(value: Expression) -> Expression:
-    """`value` where a BOOLEAN is asked for."""
+    """Return `value` where a BOOLEAN is expected."""
     if value.type == VOID:
         return Constant(None, "boolean")
     if value.type != "boolean":
@@ -179,22 +179,22 @@ def as_condition(value: Expression) -> Expression:
 
 
 def negation(value: Expression) -> Expression:
-    """`NOT value`."""
+    """Build `NOT value`."""
     return Call("not", (as_condition(value),), "boolean")
 
 
 def is_null(value: Expression) -> Expression:
-    """`value IS NULL`."""
+    """Build `value IS NULL`."""
     if value.type == VOID:
         return Constant(True, "boolean")
     return Call("is_null", (value,), "boolean")
 
 
 def compare(function: str, left: Expression, right: Expression, time_zone: str) -> Expression:
-    """`left function right` for one of `= <> < <= > >= <=>`."""
+    """Build `left function right` for one of `= <> < <= > >= <=>`."""
     for value, other in ((left, right), (right, left)):
         if is_integer(value.type) and _is_beyond_bigint(other):
-            # Spark's answer is the same for all rows, those with NULL among them.
+            # Spark returns the same result for all rows, even for those with NULL.
             refuse(f"{value.type.upper()} against a number beyond BIGINT is left to Spark")
     left, right = to_compare((left, right), time_zone)
     if left.type == VOID:
@@ -209,7 +209,7 @@ def _is_beyond_bigint(value: Expression) -> bool:
 
 
 def choose(conditions: Sequence[Expression], values: Sequence[Expression]) -> Expression:
-    """CASE WHEN; `values` has one more than `conditions`, the ELSE."""
+    """Build CASE WHEN. `values` has one more element than `conditions`: the ELSE."""
     *branches, default = with_one_type(values)
     if default.type == VOID:
         refuse("a CASE of nothing but NULLs is left to Spark")
@@ -220,7 +220,7 @@ def choose(conditions: Sequence[Expression], values: Sequence[Expression]) -> Ex
 
 
 def coalesce(args: Sequence[Expression]) -> Expression:
-    """`COALESCE(args)`."""
+    """Build `COALESCE(args)`."""
     values = with_one_type(args)
     if values[0].type == VOID:
         refuse("a COALESCE of nothing but NULLs is left to Spark")
@@ -228,7 +228,7 @@ def coalesce(args: Sequence[Expression]) -> Expression:
 
 
 def nullif(value: Expression, other: Expression, time_zone: str) -> Expression:
-    """`NULLIF(value, other)`, of the type of `value`."""
+    """Build `NULLIF(value, other)` with the type of `value`."""
     if value.type == VOID:
         return value
     nothing = Constant(None, value.type)

@@ -1,4 +1,4 @@
-"""Scalar SQL as expressions of the Arrow scan, or the reason why Spark has to evaluate it."""
+"""Translate scalar SQL into Arrow scan expressions, or say why Spark has to evaluate it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from planner.sql.render import RAW
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression
 
 _LONGEST_QUOTE = 60
-# What is evaluated by recursion for every batch is kept small. Constants do not count.
+# Limits expressions that are evaluated recursively for every batch. Constants do not count.
 _MOST_PARTS = 1_000
 _DEEPEST = 100
 
@@ -36,18 +36,18 @@ _Translator = Callable[[exp.Expr, _Scope], Expression]
 def to_arrow_expression(
     expr: exp.Expr, schema: Schema, session_time_zone: str, *, has_tables: bool = True
 ) -> Expression | str:
-    """`expr` with the types and implicit casts of Spark's ANSI mode.
+    """Translate `expr`, with the types and implicit casts of Spark's ANSI mode.
 
     Args:
-        expr: a tree as the parser `SqlWinQueries` reads it: functions are `exp.Anonymous`. Spark
-            has analysed the query that it is part of, so what Spark refuses does not occur here.
-        schema: the columns that `expr` reads.
-        session_time_zone: `spark.sql.session.timeZone`, for timestamps written as text.
-        has_tables: whether what stands before a point may be a table.
+        expr: Tree from the parser `SqlWinQueries`, which reads functions as `exp.Anonymous`. Spark
+            has analysed its query, so `expr` contains nothing that Spark rejects.
+        schema: Columns that `expr` reads.
+        session_time_zone: `spark.sql.session.timeZone`, for timestamps in text.
+        has_tables: Whether the name before a point may be a table.
 
     Returns:
-        The expression, its type Spark's; else the reason why the scan does not evaluate it, a
-        phrase in one line.
+        The expression with Spark's type, or a one-line phrase that says why the scan cannot
+        evaluate it.
 
     Example:
         >>> from runtime.spec.table import Column
@@ -93,8 +93,8 @@ def _translate(node: exp.Expr, scope: _Scope) -> Expression:
 
 
 def _quote(node: exp.Expr) -> str:
-    # A long chain leans to the left. An operator adds two characters at least, so that the text of
-    # the lowest ones is as much as is shown
+    # Long chains lean to the left. Each operator adds at least two characters, so the text of the
+    # lowest ones fills the part of a message that is shown.
     spine = [node]
     while isinstance(spine[-1], exp.Binary | exp.Paren):
         spine.append(spine[-1].this)
@@ -124,11 +124,11 @@ def _column(node: exp.Expr, scope: _Scope) -> Expression:
 
 
 def _field(node: exp.Column, scope: _Scope) -> Expression:
-    """`column.field` of a struct."""
+    """Translate `column.field` of a struct."""
     names = [part.name for part in node.parts]
     column = column_named(scope.schema, names[0])
     field = None if column is None else field_type(column.type, names[-1])
-    # what stands before the point is a table, if there is one of that name
+    # The name before the point is a table, if one of that name exists.
     may_be_table = scope.has_tables and column_named(scope.schema, names[1]) is not None
     if column is None or field is None or len(names) > 2 or may_be_table:
         refuse(f"{_quote(node)} may be a field of a column")
@@ -155,14 +155,14 @@ def _cast(node: exp.Expr, scope: _Scope) -> Expression:
     if target is None or any(node.args.get(key) for key in ("format", "safe", "action")):
         refuse(f"{_quote(node)} is not evaluated by the scan")
     if target == "float" and is_number_literal(node.this) and not str(node.this.this).isdecimal():
-        # `0.1F` is rounded once, CAST(0.1D AS FLOAT) twice; both are this one tree.
+        # `0.1F` is rounded once, CAST(0.1D AS FLOAT) twice. sqlglot parses both to the same tree.
         refuse(f"{_quote(node)} is left to Spark")
     return calls.cast(_translate(node.this, scope), target, scope.time_zone)
 
 
 def _negation_of_number(node: exp.Expr, scope: _Scope) -> Expression:
     operand = node.this
-    # The sign belongs to the number, so that the smallest of each type can be written.
+    # The sign is part of the number, so that the minimum of each type can be written.
     if is_number_literal(operand):
         return _number(f"-{operand.this}")
     if isinstance(operand, exp.Cast) and is_number_literal(operand.this):
@@ -171,7 +171,8 @@ def _negation_of_number(node: exp.Expr, scope: _Scope) -> Expression:
             signed.set("this", exp.Literal(this=f"-{operand.this.this}", is_string=False))
             return _cast(signed, scope)
         if not isinstance(_cast(operand, scope), Constant):
-            # -128::TINYINT casts -128, and -CAST(128 AS TINYINT) casts 128: one tree for both
+            # -128::TINYINT casts -128, while -CAST(128 AS TINYINT) casts 128. Both parse to the
+            # same tree.
             refuse(f"{_quote(node)} is left to Spark")
     return calls.negative(_translate(operand, scope))
 
@@ -214,9 +215,10 @@ def _comparison(node: exp.Expr, scope: _Scope) -> Expression:
 
 
 def _check_grouping(node: exp.Expr) -> None:
-    """Refuse `a = b IN (c)` and its like, which Spark and sqlglot group differently.
+    """Reject expressions such as `a = b IN (c)`, which Spark and sqlglot group differently.
 
-    To Spark all comparisons bind alike, from the left, and closer than IS, IN, BETWEEN and LIKE.
+    In Spark all comparisons have one precedence, associate to the left and bind more tightly than
+    IS, IN, BETWEEN and LIKE.
     """
     left, right = node.this, node.expression
     is_chain = type(left) in _COMPARISONS
@@ -227,7 +229,7 @@ def _check_grouping(node: exp.Expr) -> None:
 
 
 def _connector(node: exp.Expr, scope: _Scope) -> Expression:
-    # A long chain leans to the left, deeper than Python's stack.
+    # Long chains lean to the left and are deeper than Python's recursion limit.
     operands: list[exp.Expr] = []
     kind, rest = type(node), node
     while isinstance(rest, kind):
@@ -300,7 +302,7 @@ def _case(node: exp.Expr, scope: _Scope) -> Expression:
 
 _Build = Callable[[Sequence[Expression], str], Expression]
 
-# Functions: how many arguments they take, at least and at most, and what they come to
+# By function: minimum and maximum number of arguments, and the builder
 _FUNCTIONS: dict[str, tuple[int, int | None, _Build]] = {
     "ABS": (1, 1, lambda args, zone: calls.absolute(args[0])),
     "COALESCE": (1, None, lambda args, zone: calls.coalesce(args)),
@@ -326,11 +328,11 @@ _FUNCTIONS: dict[str, tuple[int, int | None, _Build]] = {
 
 def _function(node: exp.Expr, scope: _Scope) -> Expression:
     name = node.name.upper()
-    known = _FUNCTIONS.get(name)
+    signature = _FUNCTIONS.get(name)
     n_args = len(node.expressions)
-    if known is None or n_args < known[0] or n_args > (known[1] or n_args):
+    if signature is None or n_args < signature[0] or n_args > (signature[1] or n_args):
         refuse(f"{name} is not evaluated by the scan")
-    return known[2]([_translate(arg, scope) for arg in node.expressions], scope.time_zone)
+    return signature[2]([_translate(arg, scope) for arg in node.expressions], scope.time_zone)
 
 
 _TRANSLATORS: dict[type[exp.Expr], _Translator] = {

@@ -1,4 +1,4 @@
-"""Literals, and strings that stand for dates and timestamps, as constants of the Arrow scan."""
+"""Constants of the Arrow scan, from literals and from strings with dates and timestamps."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LONGEST_OFFSET = timedelta(hours=18)
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # a wall clock, as TIMESTAMP_NTZ is
 _MICROSECOND = timedelta(microseconds=1)
 
-# An instant is compared on the wall clock if its offset holds for so long before and after it
+# Instants are compared on the wall clock only if the offset is constant this long around them
 _STEADY = timedelta(days=2)
 _UTC = frozenset(("UTC", "Z", "GMT", "UT", "Etc/UTC", "Etc/GMT"))
 
@@ -36,10 +36,10 @@ _SPECIAL_DOUBLES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.in
 
 
 def number_constant(text: str) -> Constant | None:
-    """A number as it is written, sign included; None if the scan has no type for it.
+    """Return a number literal, including its sign, as a constant.
 
-    As `AstBuilder` types them: INT, else BIGINT, else DECIMAL for whole numbers; DECIMAL with a
-    point; DOUBLE with an exponent.
+    The type follows Spark's `AstBuilder`: INT, else BIGINT, else DECIMAL for whole numbers; DECIMAL
+    with a point; DOUBLE with an exponent. None if the scan has no such type.
 
     Example:
         >>> number_constant("-0.10")
@@ -55,14 +55,14 @@ def number_constant(text: str) -> Constant | None:
         return _decimal_constant(Decimal(text))
     if _EXPONENT.fullmatch(text):
         number = float(text)
-        # Spark refuses what is out of range.
+        # Spark rejects numbers out of range.
         return Constant(number, "double") if math.isfinite(number) else None
     return None
 
 
 def _decimal_constant(value: Decimal) -> Constant | None:
     _, digits, exponent = value.as_tuple()
-    assert isinstance(exponent, int)  # a written number is finite
+    assert isinstance(exponent, int)  # literals are finite
     scale = -exponent
     precision = max(len(str(int("".join(map(str, digits))))), scale)
     if precision > MAX_DECIMAL_DIGITS:
@@ -71,9 +71,10 @@ def _decimal_constant(value: Decimal) -> Constant | None:
 
 
 def cast_number(value: Value, source: str, target: str) -> Value:
-    """`CAST(value AS target)` of an integer or a decimal, where that is exact or correctly rounded.
+    """Return `CAST(value AS target)` of an integer or decimal if it is exact or correctly rounded.
 
-    None for all else, such as an integer that does not fit: an error only in rows that get there.
+    Otherwise None, for example for an integer that does not fit: Spark raises an error only for
+    rows that evaluate the cast.
     """
     digits = decimal_digits(target)
     if isinstance(value, Decimal):
@@ -90,9 +91,9 @@ def cast_number(value: Value, source: str, target: str) -> Value:
 
 
 def cast_string(text: str, target: str, session_time_zone: str) -> Value:
-    """`CAST(text AS target)`: decimals, dates, timestamps, doubles that are no numbers.
+    """Return `CAST(text AS target)` for decimals, dates, timestamps, NaN and Infinity.
 
-    None for all else, and for spellings that are left to Spark to read.
+    None for other targets and for spellings that only Spark reads.
     """
     match target:
         case "double":
@@ -110,17 +111,17 @@ def cast_string(text: str, target: str, session_time_zone: str) -> Value:
 
 
 def _is_decimal_text(text: str) -> bool:
-    # `1.5e2BD` is a cast of the string '1.5e2'; exponents are kept small enough to write out
+    # `1.5e2BD` casts the string '1.5e2'. Only exponents small enough to write out are accepted.
     if _EXPONENT.fullmatch(text):
         return abs(int(re.split("[eE]", text)[1])) <= MAX_DECIMAL_DIGITS
     return _DECIMAL.fullmatch(text) is not None
 
 
 def _fits(value: Decimal, precision: int, scale: int) -> bool:
-    """Whether `value` is a DECIMAL(precision, scale) as it is, without rounding."""
+    """Return whether `value` is a DECIMAL(precision, scale) without rounding."""
     _, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
-    # Zeros at the end need no place behind the point.
+    # Trailing zeros need no decimal place.
     whole = int("".join(map(str, digits)))
     while whole and exponent < -scale and whole % 10 == 0:
         whole, exponent = whole // 10, exponent + 1
@@ -130,7 +131,7 @@ def _fits(value: Decimal, precision: int, scale: int) -> bool:
 
 
 def _days(text: str) -> int | None:
-    """Days since 1970 of `yyyy-[m]m-[d]d`; None for Spark's other forms, and for no date."""
+    """Return the days since 1970 of `yyyy-[m]m-[d]d`, or None for other text."""
     match = _DATE.fullmatch(text)
     if match is None:
         return None
@@ -142,14 +143,14 @@ def _days(text: str) -> int | None:
 
 
 def _microseconds(text: str, session_time_zone: str | None) -> int | None:
-    """Microseconds since 1970 of `yyyy-[m]m-[d]d[ [h]h:[m]m:[s]s[.u]][zone]`.
+    """Return the microseconds since 1970 of `yyyy-[m]m-[d]d[ [h]h:[m]m:[s]s[.u]][zone]`.
 
-    Without a session time zone the text is a wall clock and may name no zone. As in java.time, a
-    local time that occurs twice is the earlier instant, and one that is skipped moves on by what
-    was skipped: both follow from the offset that was in force before.
+    Without a session time zone the text is a wall-clock time and must not contain a zone. As in
+    java.time, an ambiguous local time means the earlier instant, and a skipped one moves forward by
+    the length of the gap: both use the offset before the transition.
 
     Returns:
-        None for Spark's other forms, and where this Python's time zones might not be Java's.
+        None for Spark's other formats, and where Python's time zones may differ from Java's.
     """
     match = _TIMESTAMP.fullmatch(text)
     if match is None:
@@ -167,11 +168,11 @@ def _microseconds(text: str, session_time_zone: str | None) -> int | None:
 
 
 def instant_of_wall_clock_us(time_us: int, session_time_zone: str) -> int | None:
-    """The instant that Spark reads in a TIMESTAMP without a zone, as in `_microseconds`.
+    """Return the instant that Spark assigns to a TIMESTAMP without a zone; see `_microseconds`.
 
     Args:
-        time_us: microseconds since 1970 on the wall clock.
-        session_time_zone: the zone of the wall clock.
+        time_us: Microseconds since 1970 on the wall clock.
+        session_time_zone: Time zone of the wall clock.
     """
     try:
         local = _EPOCH + time_us * _MICROSECOND
@@ -183,7 +184,7 @@ def instant_of_wall_clock_us(time_us: int, session_time_zone: str) -> int | None
 def _instant_us(local: datetime, zone_name: str) -> int | None:
     zone = time_zone(zone_name)
     if zone is None or (isinstance(zone, ZoneInfo) and local < _EPOCH):
-        # What is known of zones before 1970 differs from one distribution to the next.
+        # Time zone data before 1970 differs between distributions.
         return None
     offset = local.replace(tzinfo=zone, fold=0).utcoffset()
     assert offset is not None
@@ -191,7 +192,7 @@ def _instant_us(local: datetime, zone_name: str) -> int | None:
 
 
 def time_zone(name: str) -> tzinfo | None:
-    """The zone that Spark means by `name`; None if it may mean another than Python does."""
+    """Return the zone that Spark means by `name`, or None if Python may read it differently."""
     if name in ("Z", "UTC", "GMT", "Etc/UTC"):
         return UTC
     match = _OFFSET.fullmatch(name)
@@ -200,7 +201,7 @@ def time_zone(name: str) -> tzinfo | None:
         if int(match[3]) >= 60 or offset > _LONGEST_OFFSET:
             return None
         return timezone(offset if match[1] == "+" else -offset)
-    # Java has abbreviations of its own, such as IST and EST.
+    # Java defines abbreviations of its own, such as IST and EST.
     if "/" not in name:
         return None
     try:
@@ -210,22 +211,22 @@ def time_zone(name: str) -> tzinfo | None:
 
 
 def wall_clock_bound_us(time_us: int, zone: str) -> int | None:
-    """An instant on the wall clock, such that what is before and after it is so there too.
+    """Convert an instant to a wall-clock bound that separates the same earlier and later times.
 
     Args:
-        time_us: microseconds since 1970.
-        zone: the time zone.
+        time_us: Microseconds since 1970.
+        zone: Time zone of the wall clock.
 
     Returns:
-        Microseconds on the wall clock; None where clocks change within two days, so that times of
-        the wall clock before it may be after it, and where the zone is not known here.
+        Microseconds on the wall clock. None if the clock changes within two days, so that the order
+        of wall-clock times may differ, or if the zone is unknown.
     """
     if zone in _UTC:
         return time_us
     try:
-        known = ZoneInfo(zone)
+        zone_info = ZoneInfo(zone)
         at = _EPOCH.replace(tzinfo=UTC) + time_us * _MICROSECOND
-        offsets = {(at + apart).astimezone(known).utcoffset() for apart in (-_STEADY, _STEADY)}
+        offsets = {(at + apart).astimezone(zone_info).utcoffset() for apart in (-_STEADY, _STEADY)}
     except (ZoneInfoNotFoundError, ValueError, OverflowError):
         return None
     (offset, *others) = offsets

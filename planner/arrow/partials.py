@@ -1,4 +1,4 @@
-"""Partials of the local stage as the Arrow scan computes them, or the reason why it cannot."""
+"""Partials of the local stage as Arrow scan expressions, where the scan can compute them."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _MOST_LONG_DIGITS = 18
 
 @dataclass(frozen=True)
 class LocalExpressions:
-    """What a local window aggregate evaluates, over the columns of a table.
+    """Expressions that a local window aggregate evaluates over the columns of a table.
 
     Attributes:
-        rows: the rows that it aggregates, and their conditions.
-        keys: name and expression of each group key.
-        partials: the partials of its accumulators.
-        time: the time column.
+        rows: Input rows and their conditions.
+        keys: Name and expression of each group key.
+        partials: Partials of the accumulators.
+        time: The time column.
     """
 
     rows: RowsOfScan
@@ -42,21 +42,21 @@ class LocalExpressions:
     @property
     def read(self) -> tuple[Expression, ...]:
         """All expressions."""
-        found = [*self.rows.filters, *(key for _, key in self.keys), self.time]
+        expressions = [*self.rows.filters, *(key for _, key in self.keys), self.time]
         for partial in self.partials:
-            found += [*partial.args, *([partial.condition] if partial.condition else [])]
-        return tuple(found)
+            expressions += [*partial.args, *([partial.condition] if partial.condition else [])]
+        return tuple(expressions)
 
     @property
     def columns(self) -> Schema:
-        """The columns of the files that they read, or fields of them, in the table's order."""
+        """File columns, or fields of them, that the expressions read, in the table's order."""
         places = {name: place for place, name in enumerate(self.rows.of_table)}
 
         def order(ref: ColumnRef) -> tuple[int, str]:
             return places[ref.name.partition(".")[0].lower()], ref.name
 
-        found = {each for expression in self.read for each in column_refs(expression)}
-        return tuple(Column(ref.name, ref.type) for ref in sorted(found, key=order))
+        refs = {reference for expression in self.read for reference in column_refs(expression)}
+        return tuple(Column(ref.name, ref.type) for ref in sorted(refs, key=order))
 
 
 def local_expressions(
@@ -67,32 +67,32 @@ def local_expressions(
     catalog: Catalog,
     time_zone: str,
 ) -> LocalExpressions:
-    """What a local window aggregate evaluates of the rows of `node`.
+    """Return the expressions of a local window aggregate over the rows of `node`.
 
     Args:
-        node: its input.
-        keys: the group keys.
-        plans: the aggregates in two phases.
-        time_column: the column that windows are on.
-        catalog: knows computed columns.
-        time_zone: the session's.
+        node: Input of the aggregate.
+        keys: The group keys.
+        plans: Two-phase forms of the aggregates.
+        time_column: Time column of the windows.
+        catalog: Catalog, for computed columns.
+        time_zone: The session's time zone.
 
     Raises:
-        NotEvaluated: Arrow does not evaluate it; the text says why.
+        NotEvaluated: Arrow cannot evaluate an expression. The message says why.
     """
     rows = rows_of_scan(node, catalog, time_zone)
-    found = tuple((key.name, rows.expression(key.expr)) for key in keys)
+    expressions = tuple((key.name, rows.expression(key.expr)) for key in keys)
     time = rows.expression(column(time_column))
-    return LocalExpressions(rows, found, arrow_partials(plans, rows), time)
+    return LocalExpressions(rows, expressions, arrow_partials(plans, rows), time)
 
 
 def arrow_partials(
     plans: tuple[AggregatePlan, ...], rows: RowsOfScan
 ) -> tuple[PartialColumns[Expression], ...]:
-    """The partials of all accumulators over some rows, as `partial_calls` has them.
+    """Return the partials of all accumulators over `rows`, like `partial_calls`.
 
     Raises:
-        NotEvaluated: Catalyst has to compute one; the text says why.
+        NotEvaluated: Only Catalyst can compute a partial. The message says why.
     """
     return tuple(_arrow_partial(call, rows) for call in partial_calls(plans))
 
@@ -113,6 +113,6 @@ def _arrow_partial(call: PartialColumns[exp.Expr], rows: RowsOfScan) -> PartialC
 
 
 def _is_hashed(type_: str) -> bool:
-    """Whether the scan hashes values as Spark does: decimals only where they fit 64 bits."""
+    """Return whether the scan hashes a type as Spark does. Decimals must fit into 64 bits."""
     digits = decimal_digits(type_)
     return digits is None or digits[0] <= _MOST_LONG_DIGITS

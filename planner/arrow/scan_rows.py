@@ -1,6 +1,6 @@
-"""What lies above a table or windows, as expressions over the columns of the files or windows.
+"""Filters and projections as expressions over the columns of files or windows.
 
-Rows of windows that are fetched or written as files need not pass the JVM then.
+With them, windows that are fetched or written to files do not pass through the JVM.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from runtime.spec.exchange import WindowProjection
 from runtime.spec.expressions import Call, ColumnRef, Expression, columns_of
 from runtime.spec.table import Column
 
-# What a column is made of, or why the scan cannot make it
+# Expression that computes a column, or the reason why the scan cannot
 _Made = Expression | str
 
 _TOO_MUCH = "a query that does more than filter and project stands between it and the table"
 
-# What a node, or a table of a query, is the source of; None: it is none
+# Returns the source rows of a node or of a table in a query, or None
 Source = Callable[[Node | exp.Table], "RowsOfScan | None"]
 
 
 @dataclass(frozen=True)
 class RowsOfScan:
-    """The rows of a node, each column an expression over those of the files.
+    """Rows of a node whose columns are expressions over the columns of the files.
 
     Attributes:
-        table: the table that is read.
-        of_table: what its columns are made of, by their names in lower case.
-        schema: the columns of the node.
-        columns: what they are made of, likewise.
-        filters: conditions of which all must be true for a row to count.
-        conditions: the same as the query says it, for EXPLAIN.
-        zone: the session's time zone, for timestamps written as text.
+        table: The table that is read.
+        of_table: Expressions for the table's columns, by lower-case name.
+        schema: Columns of the node.
+        columns: Expressions for the node's columns, by lower-case name.
+        filters: Conditions that a row must all satisfy.
+        conditions: The conditions as written in the query, for EXPLAIN.
+        zone: The session's time zone, for timestamps in text.
     """
 
     table: tuple[str, ...]
@@ -53,23 +53,23 @@ class RowsOfScan:
     zone: str
 
     def expression(self, expr: exp.Expr, *, has_tables: bool = True) -> Expression:
-        """An expression over the node's columns.
+        """Translate an expression over the node's columns.
 
         Args:
-            expr: the expression.
-            has_tables: whether what stands before a point in it may be a table.
+            expr: The SQL expression.
+            has_tables: Whether the name before a point may be a table.
 
         Raises:
-            NotEvaluated: the scan does not evaluate it; the text says why.
+            NotEvaluated: The scan cannot evaluate it. The message says why.
         """
-        found = to_arrow_expression(expr, self.schema, self.zone, has_tables=has_tables)
-        return refuse(found) if isinstance(found, str) else self.over_files(found)
+        expression = to_arrow_expression(expr, self.schema, self.zone, has_tables=has_tables)
+        return refuse(expression) if isinstance(expression, str) else self.over_files(expression)
 
     def over_files(self, expression: Expression) -> Expression:
-        """The same over the files' columns of what is over the node's.
+        """Rewrite an expression over the node's columns as one over the files' columns.
 
         Raises:
-            NotEvaluated: it reads a column that the scan cannot make.
+            NotEvaluated: It reads a column that the scan cannot compute.
         """
         if isinstance(expression, Call):
             args = tuple(self.over_files(arg) for arg in expression.args)
@@ -90,23 +90,24 @@ class RowsOfScan:
 
 
 def rows_of_scan(node: Node, catalog: Catalog, zone: str) -> RowsOfScan:
-    """The rows of a node that filters and projects those of a table.
+    """Return the rows of a node that only filters and projects a table.
 
     Args:
-        node: the node.
-        catalog: knows computed columns.
-        zone: the session's time zone.
+        node: The node.
+        catalog: Catalog, for computed columns.
+        zone: The session's time zone.
 
     Raises:
-        NotEvaluated: anything else stands in between, or the scan does not evaluate a filter.
+        NotEvaluated: There is another kind of node in between, or the scan cannot evaluate a
+            filter.
     """
 
-    def source(found: Node | exp.Table) -> RowsOfScan | None:
-        if isinstance(found, TableScan):
-            return _of_table(tuple(found.table.split(".")), found.schema, catalog, zone)
-        if isinstance(found, exp.Table):
-            name = tuple(part.name for part in found.parts)
-            plain = exp.Table(**{key: found.args.get(key) for key in ("this", "db", "catalog")})
+    def source(relation: Node | exp.Table) -> RowsOfScan | None:
+        if isinstance(relation, TableScan):
+            return _of_table(tuple(relation.table.split(".")), relation.schema, catalog, zone)
+        if isinstance(relation, exp.Table):
+            name = tuple(part.name for part in relation.parts)
+            plain = exp.Table(**{key: relation.args.get(key) for key in ("this", "db", "catalog")})
             return _of_table(name, catalog.analyze(select_all_from(plain), {}), catalog, zone)
         return None
 
@@ -114,21 +115,21 @@ def rows_of_scan(node: Node, catalog: Catalog, zone: str) -> RowsOfScan:
 
 
 def rows_above(node: Node, source: Source) -> RowsOfScan:
-    """The rows of a node that filters and projects those of a source.
+    """Return the rows of a node that only filters and projects a source.
 
     Args:
-        node: the node.
-        source: knows the sources.
+        node: The node.
+        source: Function that returns the rows of a source.
 
     Raises:
-        NotEvaluated: anything else stands in between, or Arrow does not evaluate a filter.
+        NotEvaluated: There is another kind of node in between, or Arrow cannot evaluate a filter.
     """
-    found = source(node)
-    if found is not None:
-        return found
+    rows = source(node)
+    if rows is not None:
+        return rows
     match node:
         case Filter():
-            return _filtered(rows_above(node.input, source), node.conjuncts)
+            return _filter(rows_above(node.input, source), node.conjuncts)
         case Project():
             below = rows_above(node.input, source)
             made = {item.name.lower(): _made(item.expr, below) for item in node.items}
@@ -149,7 +150,7 @@ def _of_table(name: tuple[str, ...], schema: Schema, catalog: Catalog, zone: str
 
 
 def _of_query(node: SqlQuery, source: Source) -> RowsOfScan:
-    """The rows of a text that filters and projects those of one source."""
+    """Return the rows of a query that only filters and projects one source."""
     named = table = only_source(node.query)
     while isinstance(table, exp.Subquery) and _is_all_rows(table.this):
         table = only_source(table.this)
@@ -172,7 +173,7 @@ def _of_query(node: SqlQuery, source: Source) -> RowsOfScan:
 
     own = node.query.unnest().transform(unqualified)
     where = own.args.get("where")
-    below = _filtered(below, tuple(conjuncts(where and where.this)), has_tables=False)
+    below = _filter(below, tuple(conjuncts(where and where.this)), has_tables=False)
     items = [item.unalias() for item in own.expressions]
     if len(items) == 1 and is_whole_star(items[0]):
         return replace(below, schema=node.schema)
@@ -180,21 +181,21 @@ def _of_query(node: SqlQuery, source: Source) -> RowsOfScan:
         refuse(_TOO_MUCH)
     made: dict[str, _Made] = {}
     for column, item in zip(node.schema, items, strict=True):
-        found = _made(item, below, False)
-        # what is not known may be an aggregate, or make several rows of one
-        if isinstance(found, str) and not isinstance(item, exp.Column):
-            refuse(found)
-        made[column.name.lower()] = found
+        value = _made(item, below, False)
+        # An untranslated expression may be an aggregate or return several rows per row.
+        if isinstance(value, str) and not isinstance(item, exp.Column):
+            refuse(value)
+        made[column.name.lower()] = value
     return replace(below, schema=node.schema, columns=made)
 
 
 def _is_all_rows(query: exp.Expr) -> bool:
-    """Whether a query is `SELECT * FROM ...`, without a condition."""
+    """Return whether a query is `SELECT * FROM ...` without a condition."""
     items = query.expressions
     return not query.args.get("where") and len(items) == 1 and is_whole_star(items[0])
 
 
-def _filtered(
+def _filter(
     rows: RowsOfScan, conditions: tuple[exp.Expr, ...], *, has_tables: bool = True
 ) -> RowsOfScan:
     filters = []
@@ -212,7 +213,7 @@ def _filtered(
 
 def _made(expr: exp.Expr, rows: RowsOfScan, has_tables: bool = True) -> _Made:
     if isinstance(expr, exp.Column) and not expr.table:
-        # of any type: it may only be handed on, or a field of it be read
+        # Accept any type: the column may be passed on as a whole, or one of its fields read.
         return rows.columns.get(expr.name.lower(), f"{to_sql(expr)} is no column of the scan")
     try:
         return rows.expression(expr, has_tables=has_tables)
@@ -226,23 +227,23 @@ def _made(expr: exp.Expr, rows: RowsOfScan, has_tables: bool = True) -> _Made:
 def window_projection(
     node: Node, zone: str, bounds: Mapping[str, str], types: Mapping[str, str]
 ) -> WindowProjection | None:
-    """What is made of the merged windows below a node; None: Spark has to do it.
+    """Return the projection of the merged windows below a node, or None if Spark has to compute it.
 
     Args:
-        node: a physical plan without a sink.
-        zone: the session's time zone.
-        bounds: what the columns of merged windows are called by role: start, end, time.
-        types: Spark's types of the columns of merged windows, by name.
+        node: Physical plan without a sink.
+        zone: The session's time zone.
+        bounds: Names of the merged windows' columns by role: start, end, time.
+        types: Spark types of the merged windows' columns by name.
     """
     try:
         rows = rows_of_windows(node, zone, bounds, types)
         if len(node.column_names) < len(node.schema):
             refuse("two columns have one name")
-        columns = tuple((column.name, _projected(rows, column)) for column in node.schema)
+        columns = tuple((column.name, _project(rows, column)) for column in node.schema)
     except NotEvaluated:
         return None
-    read = {name for _, each in columns for name in columns_of(each)}
-    read.update(name for each in rows.filters for name in columns_of(each))
+    read = {name for _, expression in columns for name in columns_of(expression)}
+    read.update(name for expression in rows.filters for name in columns_of(expression))
     time = bounds["time"]
     return WindowProjection(columns, rows.filters, time if time in read else None)
 
@@ -250,17 +251,19 @@ def window_projection(
 def rows_of_windows(
     node: Node, zone: str, bounds: Mapping[str, str], types: Mapping[str, str]
 ) -> RowsOfScan:
-    """The rows of a node that filters and projects windows; arguments as of `window_projection`.
+    """Return the rows of a node that only filters and projects windows.
+
+    Takes the arguments of `window_projection`.
 
     Raises:
-        NotEvaluated: anything else stands in between, or Arrow does not evaluate a filter.
+        NotEvaluated: There is another kind of node in between, or Arrow cannot evaluate a filter.
     """
 
-    def source(found: Node | exp.Table) -> RowsOfScan | None:
-        if not isinstance(found, GlobalWindowAggregate):
+    def source(relation: Node | exp.Table) -> RowsOfScan | None:
+        if not isinstance(relation, GlobalWindowAggregate):
             return None
-        roles = {key.name: key.role for key in found.window_keys}
-        schema = tuple(replace(c, type=types.get(c.name, c.type)) for c in found.schema)
+        roles = {key.name: key.role for key in relation.window_keys}
+        schema = tuple(replace(c, type=types.get(c.name, c.type)) for c in relation.schema)
         made: dict[str, Expression | str] = {}
         for column in schema:
             if column.name not in roles:
@@ -274,7 +277,7 @@ def rows_of_windows(
     return rows_above(node, source)
 
 
-def _projected(rows: RowsOfScan, column: Column) -> Expression:
+def _project(rows: RowsOfScan, column: Column) -> Expression:
     made = rows.columns[column.name.lower()]
     if isinstance(made, str):
         refuse(made)

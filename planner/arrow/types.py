@@ -1,4 +1,4 @@
-"""Spark's numeric types, and the casts between flat types that the Arrow scan does."""
+"""Spark's numeric types, and the casts between flat types that the Arrow scan supports."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _FLOATING = ("float", "double")
 _PRECEDENCE = (*_INTEGER_DIGITS, *_FLOATING)
 
 MAX_DECIMAL_DIGITS = 38
-# An integer below 10^15 and a power of ten up to 10^22 are doubles, so that one division rounds
-# their quotient as it should be rounded.
+# Integers below 10^15 and powers of ten up to 10^22 are exact doubles, so a single division rounds
+# their quotient correctly.
 _EXACT_DOUBLE_DIGITS = 15
 
 _FIELD = re.compile(r"`((?:[^`]|``)*)`: (.*)", re.DOTALL)
-# names in quotes, and one character of all else
+# A quoted name, or one other character
 _TYPE_PARTS = re.compile(r"`(?:[^`]|``)*`|.", re.DOTALL)
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
-# CHAR and VARCHAR are not here: how they compare depends on padding.
+# CHAR and VARCHAR are missing because their comparison depends on padding.
 _SPARK_NAMES = {
     exp.DType.TINYINT: "tinyint",
     exp.DType.SMALLINT: "smallint",
@@ -41,9 +41,9 @@ _SPARK_NAMES = {
 
 
 def field_type(type_: str, name: str) -> tuple[str, str] | None:
-    """Name and type of a field of a struct type, as the catalog spells it; case does not matter.
+    """Return the name and type of a struct field, spelled as in the catalog; case is ignored.
 
-    None if the type is no struct, or it has no such field or several.
+    None if the type is not a struct, or the name matches no field or several.
 
     Example:
         >>> field_type("struct<`id`: bigint, `at`: struct<`x`: int, `y`: decimal(3,1)>>", "AT")
@@ -61,39 +61,39 @@ def field_type(type_: str, name: str) -> tuple[str, str] | None:
         else:
             field += part
     own.append(_named(field))
-    found = [each for each in own if each[0].lower() == name.lower()]
-    return found[0] if len(found) == 1 else None
+    matches = [struct_field for struct_field in own if struct_field[0].lower() == name.lower()]
+    return matches[0] if len(matches) == 1 else None
 
 
 def _named(field: str) -> tuple[str, str]:
-    found = _FIELD.fullmatch(field.strip())
-    return (found[1].replace("``", "`"), found[2]) if found else ("", "")
+    match = _FIELD.fullmatch(field.strip())
+    return (match[1].replace("``", "`"), match[2]) if match else ("", "")
 
 
 def is_integer(type_: str) -> bool:
-    """Whether this is one of the four integer types."""
+    """Return whether the type is one of the four integer types."""
     return type_ in _INTEGER_BITS
 
 
 def is_numeric(type_: str) -> bool:
-    """Whether this is an integer, floating-point or decimal type."""
+    """Return whether the type is an integer, floating-point or decimal type."""
     return type_ in _PRECEDENCE or decimal_digits(type_) is not None
 
 
 def decimal_digits(type_: str) -> tuple[int, int] | None:
-    """Precision and scale of a decimal type; None for any other."""
+    """Return precision and scale of a decimal type, or None for other types."""
     match = _DECIMAL.fullmatch(type_)
     return (int(match[1]), int(match[2])) if match else None
 
 
 def integer_fits(value: int, type_: str) -> bool:
-    """Whether `value` is a value of the integer type `type_`."""
+    """Return whether `value` is in the range of the integer type `type_`."""
     half = 1 << (_INTEGER_BITS[type_] - 1)
     return -half <= value < half
 
 
 def cast_type(node: exp.Expr | None) -> str | None:
-    """Spark's DDL spelling of the type in a cast; None if it is none the scan knows.
+    """Return Spark's DDL name of a cast's target type, or None if the scan does not support it.
 
     Example:
         >>> cast_type(exp.DataType.build("decimal(10)", dialect="spark"))
@@ -111,11 +111,11 @@ def cast_type(node: exp.Expr | None) -> str | None:
 
 
 def common_type(left: str, right: str) -> str | None:
-    """The type that Spark, in ANSI mode, casts two operands to; None where the scan has none.
+    """Return the type to which Spark casts two operands in ANSI mode, or None.
 
-    After `AnsiTypeCoercion.findTightestCommonType` and `DecimalPrecision.widerDecimalType`. Where
-    Spark would round decimals to keep within 38 digits, and where it would parse strings or mix
-    dates and timestamps, the answer is None. `void` is the type of a bare NULL.
+    Follows `AnsiTypeCoercion.findTightestCommonType` and `DecimalPrecision.widerDecimalType`. None
+    if Spark would round decimals to stay within 38 digits, parse strings, or mix dates and
+    timestamps. `void` is the type of a bare NULL.
     """
     if left == right or right == "void":
         return left
@@ -123,7 +123,7 @@ def common_type(left: str, right: str) -> str | None:
         return right
     if left in _PRECEDENCE and right in _PRECEDENCE:
         wider = max(left, right, key=_PRECEDENCE.index)
-        # 24 bits would not do for an integer
+        # 24 bits are too few for an integer.
         return "double" if wider == "float" else wider
     digits = [_as_decimal(type_) for type_ in (left, right)]
     if None not in digits:
@@ -141,12 +141,12 @@ def _as_decimal(type_: str) -> tuple[int, int] | None:
 
 
 def can_cast(source: str, target: str) -> bool:
-    """Whether the scan casts `source` to `target` with Spark's results, errors included."""
+    """Return whether the scan casts `source` to `target` with Spark's results, errors included."""
     if source == target:
         return True
     from_digits, to_digits = decimal_digits(source), decimal_digits(target)
     if to_digits is not None:
-        # To fewer digits behind the point would mean to round.
+        # Fewer decimal places would require rounding.
         return is_integer(source) or (from_digits is not None and from_digits[1] <= to_digits[1])
     if from_digits is not None:
         return target == "double" and from_digits[0] <= _EXACT_DOUBLE_DIGITS
