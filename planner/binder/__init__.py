@@ -1,1 +1,1 @@
-"""SQL trees to logical plans."""
+"""Binding of SQL trees to logical plans."""

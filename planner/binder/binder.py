@@ -1,8 +1,8 @@
-"""AST to logical plan: window blocks become nodes, everything else stays SQL for Spark.
+"""Bind a query: window blocks become nodes, everything else stays SQL for Spark.
 
-A window block is a SELECT over one window table function. The binder walks a query from the
-inside out; what it turns into a node is replaced in the text around it by a placeholder relation,
-so that the text that is left, whatever it does, can be handed to Spark as it stands.
+A window block is a SELECT over one window table function. The binder walks a query from the inside
+out. It replaces each block that becomes a node by a placeholder relation, so that Spark can run the
+surrounding text unchanged.
 """
 
 from __future__ import annotations
@@ -94,9 +94,9 @@ class BoundQuery:
     """A bound query.
 
     Attributes:
-        plan: the logical plan.
-        notes: why window blocks were left to Spark, where they were.
-        is_rewritten: False if Spark can be given the text as the user wrote it.
+        plan: The logical plan.
+        notes: Reasons why window blocks were left to Spark.
+        is_rewritten: False if Spark can run the user's text unchanged.
     """
 
     plan: Node
@@ -105,30 +105,30 @@ class BoundQuery:
 
 
 def bind(query: exp.Query, sql: str, catalog: Catalog, strict: bool = False) -> BoundQuery:
-    """The logical plan of a query.
+    """Bind a query to a logical plan.
 
     Args:
-        query: the tree, in sqlwin's dialect; it is not changed.
-        sql: the text it was parsed from, for positions in errors.
-        catalog: where names are looked up.
-        strict: whether to refuse what Flink does not take.
+        query: Tree in sqlwin's dialect. It is not modified.
+        sql: Text from which the tree was parsed, for error positions.
+        catalog: Catalog that resolves names.
+        strict: Whether to reject SQL that Flink rejects.
 
     Raises:
-        AnalysisError: a name, a type or a window does not fit.
+        AnalysisError: A name, a type or a window is invalid.
     """
     binder = _Binder(sql, catalog, strict)
     if strict:
         check_query(query, sql)
     original, query = query, query.copy()
     has_hints = any(LEFT_OUT_HINTS in select.meta for select in query.find_all(exp.Select))
-    # Spark takes no alias in double quotes, and sqlwin does
+    # sqlwin accepts aliases in double quotes, Spark does not.
     binder.rewritten = _rewrite(query, sql, strict) or has_hints or '"' in sql
     binder.mark_aggregates(query)
     watermark = current_watermark_in(original)
     try:
         plan = binder.bind_query(query, {})
     except AnalysisError as error:
-        # Spark refuses a subquery over a stream as it refuses what is wrong: all of it at once
+        # Spark rejects subqueries over streams with one general error: check for them first.
         refused = refused_subquery(original, lambda t: stream_named(t, catalog) is not None)
         if refused is not None and error.kind is ErrorKind.SUBQUERY:
             raise refused.placed_in(sql) from error
@@ -140,10 +140,10 @@ def bind(query: exp.Query, sql: str, catalog: Catalog, strict: bool = False) -> 
 
 
 def _rewrite(query: exp.Query, sql: str | None, strict: bool) -> bool:
-    """Write what Spark does not have, or means otherwise, as Spark has it, in place.
+    """Rewrite, in place, syntax that Spark lacks or interprets differently.
 
     Returns:
-        Whether there was any.
+        Whether anything was rewritten.
     """
     is_respelled = any(RESPELLED in cast.meta for cast in query.find_all(exp.Cast))
     has_meanings = strict and rewrite_meanings(query)
@@ -161,23 +161,23 @@ class _Binder(Relations):
         super().__init__(sql, catalog)
         self.strict = strict
         self.notes: list[LeftToSpark] = []
-        self._views: list[str] = []  # the views whose texts are being bound
+        self._views: list[str] = []  # names of the views being bound
         self.views_ask_watermark = False
         self._checks_quotes = True
 
     def mark_aggregates(self, query: exp.Query) -> None:
-        """Mark the user-defined aggregates of a text, with all queries in it, once."""
+        """Mark the user-defined aggregates of a query and its subqueries, once."""
         mark_user_aggregates(query, self.catalog)
         self.rewritten = self.rewritten or has_user_filters(query)
 
     # -- queries -------------------------------------------------------------------------------
 
     def bind_query(self, query: exp.Query, scope: Scope) -> Node:
-        """A query in the scope of some CTEs, as a node."""
+        """Bind a query, with the CTEs in scope, to a node."""
         return self.node_of(self.lift(query, scope), scope)
 
     def lift(self, query: exp.Query, scope: Scope) -> exp.Query:
-        """The query with every window block in it replaced by a placeholder."""
+        """Replace every window block in the query by a placeholder."""
         if isinstance(query, exp.Subquery):
             query.set("this", self.lift(query.this, scope))
             return query
@@ -199,7 +199,7 @@ class _Binder(Relations):
         if not isinstance(query, exp.Select):
             return query
         unnest_maps(query, lambda value: self._type_of(value, query, scope) or "")
-        for call in reversed(rounded_times(query)):  # the inner ones first
+        for call in reversed(rounded_times(query)):  # inner calls first
             self.rewritten = True
             type_ = self._type_of(call.expressions[0], query, scope)
             round_time(call, type_ or "timestamp", self.sql)
@@ -215,20 +215,20 @@ class _Binder(Relations):
         return self._lift_joins_and_ranks(query, scope)
 
     def _check_double_quotes(self, query: exp.Query, scope: Scope) -> None:
-        """Refuse text in double quotes that may be meant as a name."""
+        """Reject text in double quotes that may be meant as a name."""
         sql = "" if self._views else self.sql
         check_names(query, sql)
         whole: exp.Query = operands_alone(query)
         parts: list[exp.Query] = []
         if isinstance(query, exp.Select):
             whole = select_from_same(query, [exp.Star()])
-            # a source that reads the others, such as LATERAL, cannot be bound without them
+            # A source that reads other sources, such as LATERAL, cannot be bound alone.
             parts = [select_all_from(source.copy()) for source in sources_of(query)]
         names = self._names_of([whole], scope) or self._names_of(parts, scope)
         check_texts(query, names, sql)
 
     def _names_of(self, queries: Iterable[exp.Query], scope: Scope) -> frozenset[str]:
-        """The column names of queries; those that cannot be bound alone have none."""
+        """Return the column names of the queries, skipping those that cannot be bound alone."""
         names: set[str] = set()
         self._checks_quotes = False  # the originals are checked when they are lifted
         for query in queries:
@@ -238,7 +238,7 @@ class _Binder(Relations):
         return frozenset(names)
 
     def _lift_joins_and_ranks(self, query: exp.Select, scope: Scope) -> exp.Select:
-        """The query with joins of windows and rankings inside windows as nodes of their own."""
+        """Turn joins of windows and rankings inside windows into nodes."""
         before = query
         for bind_one in (bind_join, bind_semi_join, bind_rank):
             with self._noted(query):
@@ -254,7 +254,7 @@ class _Binder(Relations):
         return query
 
     def _skip_nulls_in_windows(self, query: exp.Select, scope: Scope) -> None:
-        """Let Spark aggregate the rows of windows as sqlwin does, see `skip_nulls`."""
+        """Make Spark aggregate rows of windows as sqlwin does; see `skip_nulls`."""
         calls = calls_that_skip_nulls(query)
         if not calls:
             return
@@ -265,33 +265,33 @@ class _Binder(Relations):
 
     @contextmanager
     def _noted(self, query: exp.Select) -> Iterator[None]:
-        """A block that ends, with a note, at what stays with Spark."""
+        """Record a note if the block raises because something stays with Spark."""
         try:
             yield
         except NotBound as left:
             self.notes.append(left.note)
         except AnalysisError as error:
-            # what is no column of the query around it either is found when that is bound
+            # Binding the outer query reports a name that is not a column of that query either.
             if error.kind is not ErrorKind.UNKNOWN_COLUMN or not query.find_ancestor(exp.Select):
                 raise
             reason = f"`{error.subject}` is read from the query around it"
             self.notes.append(LeftToSpark(reason, "Spark aggregates the rows of the windows"))
 
     def _all_of(self, node: Node, query: exp.Select) -> exp.Select:
-        """`SELECT * FROM placeholder` in the place of a query, with its CTEs."""
+        """Replace a query by `SELECT * FROM placeholder`, keeping its CTEs."""
         lifted = self.select([exp.Star()], node)
         lifted.set("with_", query.args.get("with_"))
         return lifted
 
     def _without_qualify(self, query: exp.Select, scope: Scope) -> exp.Select:
-        """The query with QUALIFY as a condition around it, where it has one."""
+        """Return the query with QUALIFY turned into a condition around it."""
 
         def input_names() -> set[str]:
             read = select_from_same(query, [exp.Star()])
             try:
                 return {c.name.lower() for c in self.bind_query(read, scope).schema}
             except AnalysisError:
-                return set()  # Spark will say what is wrong
+                return set()  # Spark reports the error
 
         qualify = query.args.get("qualify")
         if self.strict and qualify is not None and not qualify.find(exp.Window):
@@ -304,34 +304,34 @@ class _Binder(Relations):
         return unfold_qualify(query, input_names) or query
 
     def _join_laterals(self, query: exp.Select, scope: Scope) -> None:
-        """Write LATERAL subqueries over streams as joins where they are no more than that."""
+        """Rewrite LATERAL subqueries over streams as joins if they only filter."""
 
         def names_of(select: exp.Select) -> frozenset[str] | None:
             try:
                 return frozenset(c.name.lower() for c in self.bind_query(select, scope).schema)
             except AnalysisError:
-                return None  # Spark will say what is wrong
+                return None  # Spark reports the error
 
         if join_laterals(query, names_of, lambda t: stream_named(t, self.catalog) is not None):
             self.rewritten = True
 
     def _type_of(self, expr: exp.Expr, select: exp.Select, scope: Scope) -> str | None:
-        """Spark's type of an expression over the rows of a SELECT; None if it is unknown."""
+        """Return Spark's type of an expression over the rows of a SELECT, or None if unknown."""
         return self._type_of_item(select_from_same(select, [expr.copy()]), scope)
 
     def _type_of_item(self, read: exp.Select, scope: Scope) -> str | None:
-        """Spark's type of the only item of a SELECT; None if it is unknown."""
+        """Return Spark's type of the only item of a SELECT, or None if unknown."""
         for function in list(read.find_all(WindowFunctionCall)):
             self._replace_window_function(function, scope)
         try:
             return self.sql_query(read, scope).schema[0].type
         except AnalysisError:
-            return None  # Spark will say what is wrong, or it is a column from outside
+            return None  # Spark reports the error, or it is a column of an outer query
 
     def _type_in(self, expr: exp.Expr, select: exp.Select, scope: Scope) -> str | None:
-        """Spark's type of an expression in any clause of a SELECT; None if it is unknown.
+        """Return Spark's type of an expression in any clause of a SELECT, or None if unknown.
 
-        Beside aggregates stand keys, and in ORDER BY and HAVING the names of items.
+        Accounts for keys and aggregates, and for item names in ORDER BY and HAVING.
         """
         items = {item.alias.lower(): item.this for item in select.selects if item.alias}
 
@@ -363,8 +363,8 @@ class _Binder(Relations):
     def _lift_block(
         self, query: exp.Select, function: WindowFunctionCall, scope: Scope
     ) -> exp.Query:
-        """A window block as `SELECT * FROM placeholder`, or left as it is over its windows."""
-        node, date = self._windowed(function, scope)
+        """Bind a window block to `SELECT * FROM placeholder`, or leave it over bound windows."""
+        node, date = self._bind_window(function, scope)
         grouped = distinct_as_grouping(query, window_properties(node))
         if grouped is None and not is_aggregation(query):
             self._put_placeholder(function, with_date(node, date))
@@ -382,7 +382,7 @@ class _Binder(Relations):
     # -- tables, views, CTEs -------------------------------------------------------------------
 
     def _expand_view(self, table: exp.Table, scope: Scope) -> None:
-        """Put a view's query in the place of its name, so that its windows are seen."""
+        """Replace a view by its query, so that windows in it are found."""
         if not table.db and (table.name.lower() in scope or self.is_placeholder(table.name)):
             refuse_options(table, "the name of a query", self.sql)
             return
@@ -399,7 +399,7 @@ class _Binder(Relations):
         _replace_relation(table, exp.Subquery(this=lifted, alias=alias))
 
     def _show_to_spark(self, table: exp.Table, name: tuple[str, ...]) -> None:
-        """A session table under the name by which Spark knows it."""
+        """Refer to a session table by the name under which Spark reads it."""
         if self.strict:
             check_table(table, self.sql)
         shown = self.catalog.relation(name)
@@ -414,7 +414,7 @@ class _Binder(Relations):
 
     def _view(self, name: tuple[str, ...]) -> exp.Query | None:
         if ".".join(name).lower() in self._views:
-            return None  # inside a view's own text its name means the table below it
+            return None  # inside a view, its own name refers to the table it hides
         query = self.catalog.view(name)
         if query is not None:
             self.views_ask_watermark |= current_watermark_in(query) is not None
@@ -431,7 +431,7 @@ class _Binder(Relations):
             self._views.pop()
 
     def scan(self, table: exp.Table, scope: Scope) -> Node:
-        """The relation that `TABLE name` means in a window function."""
+        """Return the relation that `TABLE name` refers to in a window function."""
         name = name_parts(table)
         if not table.db and table.name.lower() in scope:
             refuse_options(table, "the name of a query", self.sql)
@@ -459,7 +459,7 @@ class _Binder(Relations):
         table = relation(self.placeholder(node))
         alias = function.args.get("alias")
         if alias is not None:
-            # the columns were renamed below already
+            # The columns have been renamed below.
             table.set("alias", exp.TableAlias(this=alias.this))
         elif isinstance(function.args["data"], exp.Table):
             name = name_of_columns(function.args["data"])
@@ -467,15 +467,15 @@ class _Binder(Relations):
         _replace_relation(function, table)
 
     def window_function(self, function: WindowFunctionCall, scope: Scope) -> Node:
-        """Return the node of a window function, its columns as the data has them."""
-        return with_date(*self._windowed(function, scope))
+        """Return the node of a window function, with the columns of its data."""
+        return with_date(*self._bind_window(function, scope))
 
-    def _windowed(
+    def _bind_window(
         self, function: WindowFunctionCall, scope: Scope
     ) -> tuple[WindowTableFunction, str | None]:
-        """Return the node of a window function, and the time column if the data has it as a DATE.
+        """Return the node of a window function, and the name of its time column if that is a DATE.
 
-        The node has the midnights of such a column under its name.
+        In the node, that column holds the midnights of the dates.
         """
         window = window_of(function, self.sql)
         if self.strict:
@@ -523,7 +523,7 @@ class _Binder(Relations):
 
 
 def _replace_relation(old: exp.Expr, new: exp.Expr) -> None:
-    """Put a relation in the place of another, with what stands behind it in FROM."""
+    """Replace a relation in FROM, keeping its alias and joins."""
     for key in BESIDE:
         if old.args.get(key):
             new.set(key, old.args[key])
@@ -531,5 +531,5 @@ def _replace_relation(old: exp.Expr, new: exp.Expr) -> None:
 
 
 def name_parts(table: exp.Table) -> tuple[str, ...]:
-    """The parts of a table's name."""
+    """Return the parts of a table's name."""
     return tuple(part.name for part in table.parts) or (to_sql(table),)

@@ -1,7 +1,7 @@
-"""Group window functions, `GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)`: into window table functions.
+"""Rewrite group window functions as window table functions.
 
-This is the style of Flink before 1.13. The tree is rewritten before names are bound, so that both
-spellings have one plan:
+`GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)` is the syntax of Flink before 1.13. The tree is rewritten
+before names are bound, so both spellings get the same plan:
 
     SELECT k, TUMBLE_END(ts, i), COUNT(*) FROM t GROUP BY TUMBLE(ts, i), k
 
@@ -26,10 +26,10 @@ from planner.sql.nodes import GROUP_WINDOW_COLUMNS, WindowFunctionCall, error_at
 from planner.sql.parts import has_beside, select_from_same
 from runtime.errors import AnalysisError
 
-# The parameters after the time column, in order
+# Parameters after the time column, in order
 _PARAMETERS = {"TUMBLE": ("size",), "HOP": ("slide", "size"), "SESSION": ("gap",)}
 
-# What follows the kind and `_`, and what an unnamed column is called that holds it
+# Function name after the kind and `_`, and the default name of a column that holds it
 _PROPERTIES = {
     "START": "window_start",
     "END": "window_end",
@@ -38,7 +38,7 @@ _PROPERTIES = {
 }
 _AUXILIARIES = {f"{kind}_{prop}": (kind, prop) for kind in _PARAMETERS for prop in _PROPERTIES}
 
-# What Azure Stream Analytics calls them; their arguments are others
+# Names in Azure Stream Analytics; their arguments differ
 _AZURE_NAMES = {"TUMBLINGWINDOW": "TUMBLE", "HOPPINGWINDOW": "HOP", "SESSIONWINDOW": "SESSION"}
 
 ROWTIME = "$rowtime"
@@ -47,11 +47,11 @@ _CLAUSES = ("having", "order", "sort", "qualify", "distribute", "cluster")
 
 
 def rewrite_group_windows(select: exp.Select, sql: str) -> None:
-    """Put a window table function in the place of a group window function, in the tree itself.
+    """Replace, in place, a group window function by a window table function.
 
     Raises:
-        AnalysisError: there are two of them, one has the wrong arguments, or an auxiliary function
-            such as TUMBLE_START has none that it belongs to.
+        AnalysisError: There are two of them, one has the wrong arguments, or an auxiliary function
+            such as TUMBLE_START has no matching window.
     """
     group = select.args.get("group")
     calls = [key for key in (group.expressions if group else []) if isinstance(key, exp.Anonymous)]
@@ -81,31 +81,31 @@ def _usage(kind: str) -> str:
 
 
 def _looks_like_window(call: exp.Anonymous) -> bool:
-    """Whether a call outside of GROUP BY is meant as a window, not as a function of that name."""
+    """Return whether a call outside GROUP BY is meant as a window, not as another function."""
     time, *others = call.expressions or [None]
     has_interval = any(arg.find(exp.Interval) is not None for arg in others)
     return call.name.upper() in _PARAMETERS and isinstance(time, exp.Column) and has_interval
 
 
 def _parts_of(select: exp.Select, clauses: tuple[str, ...]) -> list[exp.Expr]:
-    """The trees in some clauses, in the order of the clauses."""
+    """Return the trees in some clauses, in the order of the clauses."""
     parts = [part for part in select.iter_expressions() if part.arg_key in clauses]
     return sorted(parts, key=lambda part: clauses.index(part.arg_key or ""))
 
 
 def _calls_in(select: exp.Select, clauses: tuple[str, ...]) -> Iterator[exp.Anonymous]:
-    """Function calls in some clauses, those of subqueries left out."""
+    """Yield the function calls in some clauses, except in subqueries."""
     for part in _parts_of(select, clauses):
-        found = part.walk(prune=lambda node: isinstance(node, exp.Query))
-        yield from [node for node in found if isinstance(node, exp.Anonymous)]
+        nodes = part.walk(prune=lambda node: isinstance(node, exp.Query))
+        yield from [node for node in nodes if isinstance(node, exp.Anonymous)]
 
 
 def _refuse_misplaced(select: exp.Select, window: exp.Anonymous | None, sql: str) -> None:
-    """An error for group window functions that stand where they mean nothing."""
+    """Raise an error for group window functions outside GROUP BY."""
     for call in _calls_in(select, ("expressions", "where", *_CLAUSES)):
-        known = _AUXILIARIES.get(call.name.upper())
-        if known is not None and window is None:
-            kind, _ = known
+        auxiliary = _AUXILIARIES.get(call.name.upper())
+        if auxiliary is not None and window is None:
+            kind, _ = auxiliary
             usage = ", ".join(("ts", *(f"<{p}>" for p in _PARAMETERS[kind])))
             message = f"{call.name.upper()} belongs to a {kind} in GROUP BY, and there is none"
             hint = f"add GROUP BY {kind}({usage}), or group by the columns of TABLE({kind}(...))"
@@ -119,7 +119,7 @@ def _refuse_misplaced(select: exp.Select, window: exp.Anonymous | None, sql: str
 
 @dataclass
 class _Rewrite:
-    """One SELECT and the window in its GROUP BY."""
+    """Rewrite of one SELECT and the window in its GROUP BY."""
 
     select: exp.Select
     window: exp.Anonymous
@@ -138,7 +138,7 @@ class _Rewrite:
         start, end, time = GROUP_WINDOW_COLUMNS
         keys = [start, end, *([time] if uses_time else [])]
         function = self._function(self._other_keys)
-        # those of a join have got new names by now
+        # The keys of a join have new names by now.
         others = self._other_keys
         self.select.args["group"].set("expressions", [*map(column, keys), *others])
         self.select.set("from_", exp.From(this=function))
@@ -146,7 +146,7 @@ class _Rewrite:
             for clause in ("joins", "laterals", "where"):
                 self.select.set(clause, None)
         elif where is not None:
-            # a row that is left out is in no session either, so that WHERE is in the data then
+            # WHERE moves into the data: a row it drops must not extend a session.
             self.select.set("where", None if self.kind == "SESSION" else where)
 
     @property
@@ -154,7 +154,7 @@ class _Rewrite:
         return [key for key in self.select.args["group"].expressions if key is not self.window]
 
     def _error(self, message: str, hint: str, call: exp.Expr | None = None) -> AnalysisError:
-        """An error about the window, or about a call that belongs to it."""
+        """Return an error about the window, or about a call that belongs to it."""
         return error_at(self.sql, message, call, self.window, hint=hint)
 
     def _check_arguments(self) -> None:
@@ -175,7 +175,7 @@ class _Rewrite:
     # -- auxiliary functions -------------------------------------------------------------------
 
     def _replace_auxiliaries(self) -> bool:
-        """Window columns for TUMBLE_START and the like; True if the window's time is one."""
+        """Replace TUMBLE_START and the like by window columns; True if one is the window's time."""
         uses_time = False
         roles = dict(zip(("START", "END", "ROWTIME"), GROUP_WINDOW_COLUMNS, strict=True))
         for item in list(self.select.expressions):
@@ -183,20 +183,20 @@ class _Rewrite:
                 call.name.upper() in _AUXILIARIES for call in item.find_all(exp.Anonymous)
             ):
                 is_call = isinstance(item, exp.Anonymous)
-                known = _AUXILIARIES.get(item.name.upper() if is_call else "")
-                name = _PROPERTIES[known[1]] if known else to_sql(item)
+                auxiliary = _AUXILIARIES.get(item.name.upper() if is_call else "")
+                name = _PROPERTIES[auxiliary[1]] if auxiliary else to_sql(item)
                 item.replace(alias(item, name))
         for call in list(_calls_in(self.select, ("expressions", *_CLAUSES))):
-            known = _AUXILIARIES.get(call.name.upper())
-            if known is None:
+            auxiliary = _AUXILIARIES.get(call.name.upper())
+            if auxiliary is None:
                 continue
-            self._check_match(call, known[0])
-            if known[1] == "PROCTIME":
-                # PROCTIME(), which functions of Flink's have become by now
+            self._check_match(call, auxiliary[0])
+            if auxiliary[1] == "PROCTIME":
+                # PROCTIME() was rewritten to this before.
                 call.replace(exp.Anonymous(this="CURRENT_TIMESTAMP"))
                 continue
-            uses_time = uses_time or known[1] == "ROWTIME"
-            new = column(roles[known[1]])
+            uses_time = uses_time or auxiliary[1] == "ROWTIME"
+            new = column(roles[auxiliary[1]])
             placed_like(new.this, call)
             call.replace(new)
         return uses_time
@@ -219,7 +219,7 @@ class _Rewrite:
         return any(self.select.args.get(key) for key in ("joins", "laterals"))
 
     def _function(self, others: list[exp.Expr]) -> WindowFunctionCall:
-        """The window table function over what stands in FROM."""
+        """Return the window table function over the relation in FROM."""
         time = self.window.expressions[0]
         data, name, computed = self._data(time, others)
         this = exp.Var(this=self.kind)
@@ -231,7 +231,7 @@ class _Rewrite:
             names=[identifier(column_name) for column_name in GROUP_WINDOW_COLUMNS],
         )
         if self.kind == "SESSION" and others:
-            # sessions of this style are those of a group, not of the whole table
+            # Sessions of a group window are per group, not global.
             function.set("partition", [exp.Column(this=key.copy()) for key in computed[1:]])
         for parameter, value in zip(
             _PARAMETERS[self.kind], self.window.expressions[1:], strict=True
@@ -244,13 +244,13 @@ class _Rewrite:
     def _data(
         self, time: exp.Expr, others: list[exp.Expr]
     ) -> tuple[exp.Expr, str | None, list[exp.Identifier]]:
-        """The data, the name of it, and the names of the time column and of session keys."""
+        """Return the data, its name, and the names of the time column and of session keys."""
         source = self.select.args["from_"].this
-        wanted = [time, *(others if self.kind == "SESSION" else [])]
+        columns = [time, *(others if self.kind == "SESSION" else [])]
         if self._has_several_sources:
-            return self._joined(source, wanted)
+            return self._join_columns(source, columns)
         name = source.alias_or_name or None
-        plain = [_plain_name(expr, name) for expr in wanted]
+        plain = [_plain_name(expr, name) for expr in columns]
         is_versioned = source.args.get("when") or source.args.get("version")
         is_plain = not (has_beside(source) or is_versioned or source.alias_column_names)
         is_named = isinstance(source, exp.Subquery) or (
@@ -265,7 +265,7 @@ class _Rewrite:
         items: list[exp.Expr] = [exp.Star()]
         items += [
             alias(expr, new.name)
-            for expr, old, new in zip(wanted, plain, names, strict=True)
+            for expr, old, new in zip(columns, plain, names, strict=True)
             if old is None
         ]
         inner = exp.Select(expressions=items, from_=exp.From(this=source.copy()))
@@ -273,15 +273,15 @@ class _Rewrite:
             inner.set("where", where.copy())
         return exp.Subquery(this=inner), name, names
 
-    def _joined(
-        self, source: exp.Expr, wanted: list[exp.Expr]
+    def _join_columns(
+        self, source: exp.Expr, columns: list[exp.Expr]
     ) -> tuple[exp.Expr, str | None, list[exp.Identifier]]:
-        """A join as a subquery of the columns that are read above it, each under one name."""
+        """Return a join as a subquery of the columns read above it, each under a unique name."""
         sources = [source, *(join.this for join in self.select.args.get("joins") or [])]
         sources += self.select.args.get("laterals") or []
         relations = {s.alias_or_name.lower() for s in sources}
-        names = [f"{ROWTIME}{i or ''}" for i in range(len(wanted))]
-        items = [alias(expr, name) for expr, name in zip(wanted, names, strict=True)]
+        names = [f"{ROWTIME}{i or ''}" for i in range(len(columns))]
+        items = [alias(expr, name) for expr, name in zip(columns, names, strict=True)]
         self.window.set("expressions", [column(ROWTIME), *self.window.expressions[1:]])
         taken: dict[str, exp.Expr] = {}
         aliases = {i.alias.lower() for i in self.select.expressions if isinstance(i, exp.Alias)}
@@ -312,7 +312,7 @@ class _Rewrite:
 
 
 def _plain_name(expr: exp.Expr, relation: str | None) -> exp.Identifier | None:
-    """The column's name, if the expression is one column of the relation and nothing else."""
+    """Return the column's name if the expression is a plain column of the relation."""
     expr = expr.unnest()
     if not isinstance(expr, exp.Column) or not isinstance(expr.this, exp.Identifier):
         return None
@@ -321,19 +321,19 @@ def _plain_name(expr: exp.Expr, relation: str | None) -> exp.Identifier | None:
 
 
 def _unique(name: str, base: exp.Expr, taken: dict[str, exp.Expr]) -> str:
-    """A name for a column of a join that no other column has; the same column has one name."""
-    for known, expr in taken.items():
+    """Return a unique name for a column of a join. The same column always gets the same name."""
+    for taken_name, expr in taken.items():
         if canonical(expr) == canonical(base):
-            return known
+            return taken_name
     candidate, number = name, 1
-    while candidate.lower() in {known.lower() for known in taken}:
+    while candidate.lower() in {taken_name.lower() for taken_name in taken}:
         candidate, number = f"{name}${number}", number + 1
     taken[candidate] = base
     return candidate
 
 
 def _same_argument(a: exp.Expr, b: exp.Expr) -> bool:
-    """Whether two arguments mean the same: by text, a column's table aside, or as intervals."""
+    """Return whether two arguments are equal as text without table names, or as intervals."""
     if canonical(a) == canonical(b):
         return True
     if isinstance(a, exp.Column) and isinstance(b, exp.Column):

@@ -1,4 +1,4 @@
-"""A SELECT with GROUP BY as keys, aggregate calls, and what is computed around them."""
+"""A SELECT with GROUP BY, split into keys, aggregate calls and the expressions around them."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from planner.sql.nodes import placed_like
 
 
 class GroupingBlock:
-    """One SELECT, its select list resolved against keys and aggregate calls.
+    """One SELECT whose select list is resolved against keys and aggregate calls.
 
-    `check`, `keys`, `calls` and `around` are called in this order; where the block stays with Spark
-    they raise NotBound.
+    Call `check`, `keys`, `calls` and `around` in this order. They raise NotBound if the block stays
+    with Spark.
 
     Args:
-        select: the block.
-        source_alias: what it calls the relation that it reads.
-        windowed: that relation.
-        time_column: the column of it that FIRST_VALUE and LAST_VALUE go by.
-        schema: the columns of the block's result.
+        select: The block.
+        source_alias: The block's alias for its input relation.
+        windowed: The input relation.
+        time_column: Column of the input that orders FIRST_VALUE and LAST_VALUE.
+        schema: Columns of the block's result.
 
     Attributes:
-        groupings: the grouping sets, where GROUP BY has them.
-        key_names: the names of the keys, by their canonical texts.
-        bits: by the same texts, whether grouping sets leave a key out of a row.
+        groupings: The grouping sets, if GROUP BY has any.
+        key_names: Names of the keys by canonical text.
+        bits: By canonical text of a key, the expression of its GROUPING bit.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class GroupingBlock:
         self.groupings: Groupings | None = None
         self.key_names: dict[str, str] = {}
         self._call_names: dict[str, str] = {}
-        self._known: set[int] = set()  # the hashes of keys and calls
+        self._known: set[int] = set()  # hashes of keys and calls
         self.bits: dict[str, exp.Expr] = {}
         self.items = [self.plain(item.unalias()) for item in select.expressions]
         self.aliases = {
@@ -81,7 +81,7 @@ class GroupingBlock:
             raise NotBound("the select list holds an expression that yields several columns")
 
     def plain(self, expr: exp.Expr) -> exp.Expr:
-        """The expression with columns named without the relation they come from."""
+        """Return the expression with unqualified columns."""
 
         def bare(node: exp.Expr) -> exp.Expr:
             if (
@@ -99,7 +99,7 @@ class GroupingBlock:
         return expr.copy().transform(bare, copy=False)
 
     def keys(self) -> list[NamedExpr]:
-        """The group keys, each under a name of its own."""
+        """Return the group keys, each under a unique name."""
         group = self.select.args.get("group")
         if group is None:
             return []
@@ -114,15 +114,15 @@ class GroupingBlock:
         for expr in exprs:
             if expr.find(exp.Query):
                 raise NotBound("a subquery stands in GROUP BY")
-            known = column_named(self.windowed.schema, bare_column(expr) or "")
-            name = known.name if known else f"$f{len(keys)}"
+            column = column_named(self.windowed.schema, bare_column(expr) or "")
+            name = column.name if column else f"$f{len(keys)}"
             keys.setdefault(canonical(expr), NamedExpr(name, expr))
         self.key_names = {text: key.name for text, key in keys.items()}
         self._known |= {canonical_hash(key.expr) for key in keys.values()}
         return list(keys.values())
 
     def _resolved_key(self, expr: exp.Expr) -> exp.Expr:
-        """GROUP BY 1 and GROUP BY alias mean the select list's expression."""
+        """Resolve an ordinal or alias in GROUP BY to the select list's expression."""
         expr = expr.unnest()
         place = item_place(expr)
         if place is not None:
@@ -133,7 +133,7 @@ class GroupingBlock:
         return expr
 
     def calls(self, keys: list[NamedExpr]) -> list[AggregateCall]:
-        """The distinct aggregate calls of the block; named by their alias where they have one."""
+        """Return the distinct aggregate calls of the block, named by their aliases if present."""
         taken = {key.name.lower() for key in keys}
         calls: dict[str, AggregateCall] = {}
         clauses = [self.select.args.get(clause) for clause in ("having", "order", "sort")]
@@ -153,8 +153,8 @@ class GroupingBlock:
         return list(calls.values())
 
     def around(self, aggregate: Aggregate, relations: Relations, scope: Scope) -> Node:
-        """The SELECT around the aggregate: its items, HAVING, ORDER BY, LIMIT."""
-        known = aggregate.column_names
+        """Return the SELECT around the aggregate: items, HAVING, ORDER BY, LIMIT."""
+        names = aggregate.column_names
         items = [
             alias(self._post(item), column_.name)
             for item, column_ in zip(self.items, self.schema, strict=True)
@@ -170,13 +170,13 @@ class GroupingBlock:
         for clause in ("limit", "offset", "distinct", "hint"):
             if self.select.args.get(clause):
                 outer.set(clause, self.select.args[clause].copy())
-        unknown = _unknown_columns(outer, known | {c.name.lower() for c in self.schema})
+        unknown = _unknown_columns(outer, names | {c.name.lower() for c in self.schema})
         if unknown:
             raise NotBound(f"`{unknown}` is read outside of the aggregates that are known here")
         return relations.sql_query(outer, scope, self.schema)
 
     def _post(self, expr: exp.Expr) -> exp.Expr:
-        """The expression over the aggregate's output columns."""
+        """Rewrite the expression over the aggregate's output columns."""
         root = exp.Tuple(expressions=[expr.copy()])
         hashes = canonical_hashes(root)
         rest = [root.expressions[0]]
@@ -191,7 +191,7 @@ class GroupingBlock:
         return result
 
     def _post_column(self, node: exp.Expr, *, may_be_known: bool) -> exp.Expr | None:
-        """The output column of the aggregate that a node is, or its bit of the grouping set."""
+        """Return the aggregate's output column, or grouping bit, that a node corresponds to."""
         if isinstance(node, exp.Anonymous) and node.name.upper() == "GROUPING" and self.bits:
             bit = self.bits.get(canonical(node.expressions[0]) if node.expressions else "")
             if bit is not None:
@@ -206,7 +206,7 @@ class GroupingBlock:
         return None
 
     def _with_aliases(self, expr: exp.Expr) -> exp.Expr:
-        """HAVING may use the names of the select list, WHERE may not."""
+        """Expand names of the select list, which HAVING may use and WHERE may not."""
 
         def spelled_out(node: exp.Expr) -> exp.Expr:
             name = bare_column(node) if isinstance(node, exp.Column) else None
@@ -218,17 +218,17 @@ class GroupingBlock:
 
 
 def _only_counted_stars(item: exp.Expr) -> bool:
-    """Whether every * in an expression is the argument of a function, as in COUNT(*)."""
+    """Return whether every * in an expression is a function argument, as in COUNT(*)."""
     return all(isinstance(star.parent, exp.Anonymous) for star in item.find_all(exp.Star))
 
 
-def _unknown_columns(outer: exp.Select, known: frozenset[str]) -> str | None:
-    """A column of the outer SELECT that neither the aggregate nor the select list provides."""
+def _unknown_columns(outer: exp.Select, names: frozenset[str]) -> str | None:
+    """Return a column of the outer SELECT that neither aggregate nor select list provides."""
     for col in outer.find_all(exp.Column):
         if col.parent_select is not outer or col.is_star:
-            continue  # in a subquery, or no column
+            continue  # in a subquery, or not a column
         first = col.parts[0].name.lower()
-        if first not in known and not _is_lambda_variable(col):
+        if first not in names and not _is_lambda_variable(col):
             return col.name
     return None
 

@@ -1,4 +1,4 @@
-"""GROUPING SETS, CUBE and ROLLUP: from the clause to sets of keys."""
+"""Parse GROUPING SETS, CUBE and ROLLUP into sets of keys."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ from planner.sql.build import (
 from planner.sql.nodes import TextSpan, span_of
 from runtime.errors import AnalysisError
 
-# Names the id of a grouping set, as in Flink; no column of a user's begins with a dollar sign
+# Column with the id of a grouping set, as in Flink. User columns never begin with a dollar sign.
 GROUPING_ID = "$e"
 
-# A row is copied once for each; CUBE of 12 columns is 4,096
+# A row is copied once per set. CUBE of 12 columns has 4,096.
 _MOST_SETS = 2**14
 
 _GROUPINGS = (exp.GroupingSets, exp.Cube, exp.Rollup)
-# In Hive's form they are clauses behind the keys
+# Hive writes these clauses after the keys
 _HIVE_CLAUSES = ("grouping_sets", "cube", "rollup")
 
 _Set = tuple[exp.Expr, ...]
 
 
 def item_place(key: exp.Expr) -> int | None:
-    """The place in the select list, from 1, that a key of GROUP BY names by its number."""
+    """Return the 1-based position in the select list that a numeric GROUP BY key refers to."""
     is_place = is_number_literal(key) and key.name.isdecimal()
     return int(key.name) or None if is_place else None
 
 
 @dataclass(frozen=True)
 class Groupings:
-    """What a GROUP BY with several groupings says.
+    """Content of a GROUP BY with several groupings.
 
     Attributes:
-        keys: the distinct keys, in order of appearance.
-        sets: for each grouping the positions of its keys in `keys`.
-        place: where the keys of GROUPING SETS, CUBE and ROLLUP stand.
+        keys: Distinct keys in order of appearance.
+        sets: For each grouping, the positions of its keys in `keys`.
+        place: Source position of the keys of GROUPING SETS, CUBE and ROLLUP.
     """
 
     keys: tuple[exp.Expr, ...]
@@ -55,33 +55,34 @@ class Groupings:
     place: TextSpan | None = None
 
     def ids(self, positions: tuple[int, ...]) -> tuple[int, ...]:
-        """The id of each grouping: a bit for each key at `positions` that it leaves out.
+        """Return the id of each grouping, with a bit for each key at `positions` that it omits.
 
-        The first key is the highest bit, as GROUPING_ID has it. Groupings that are written twice
-        are kept apart by higher bits.
+        The first key is the highest bit, as in GROUPING_ID. Higher bits distinguish groupings that
+        occur twice.
         """
         seen: dict[int, int] = {}
         ids = []
-        for kept in self.sets:
+        for grouping in self.sets:
             id_ = 0
             for position in positions:
-                id_ = 2 * id_ + (position not in kept)
+                id_ = 2 * id_ + (position not in grouping)
             again = seen[id_] = seen.get(id_, -1) + 1
             ids.append(id_ + (again << len(positions)))
         return tuple(ids)
 
 
 def has_groupings(group: exp.Group) -> bool:
-    """Whether a GROUP BY groups rows several times."""
+    """Return whether a GROUP BY has several groupings."""
     is_plain = all(not isinstance(key, _GROUPINGS) for key in group.expressions)
     return not is_plain or any(group.args.get(clause) for clause in _HIVE_CLAUSES)
 
 
 def groupings_of(group: exp.Group, resolve: Callable[[exp.Expr], exp.Expr]) -> Groupings:
-    """The groupings of a GROUP BY, each key as `resolve` makes it.
+    """Return the groupings of a GROUP BY, with each key transformed by `resolve`.
 
-    Elements side by side multiply. In Hive's form, `GROUP BY a, b GROUPING SETS ((a), (b))` or
-    `GROUP BY a, b WITH ROLLUP`, the keys only say what the sets are about.
+    Several elements form their cross product. In Hive's syntax, `GROUP BY a, b GROUPING SETS ((a),
+    (b))` or `GROUP BY a, b WITH ROLLUP`, the keys before the clause are not a grouping of their
+    own.
     """
     hive = list(chain(*(group.args.get(clause) or [] for clause in _HIVE_CLAUSES)))
     if hive:
@@ -98,32 +99,32 @@ def groupings_of(group: exp.Group, resolve: Callable[[exp.Expr], exp.Expr]) -> G
     sets = [tuple(chain(*chosen)) for chosen in product(*(_sets(part) for part in parts))]
     leaves = list(chain(*map(_leaves, parts)))
     order: dict[str, tuple[int, exp.Expr]] = {}
-    # by identity: a key of a CUBE is one tree that stands in half of the sets
+    # By identity: half of the sets of a CUBE contain the same key tree.
     positions: dict[int, int] = {}
     for key in [*group.expressions, *leaves] if hive else leaves:
         resolved = resolve(key)
         positions[id(key)], _ = order.setdefault(canonical(resolved), (len(order), resolved))
-    kept = tuple(frozenset(positions[id(key)] for key in keys) for keys in sets)
+    sets_of_positions = tuple(frozenset(positions[id(key)] for key in keys) for keys in sets)
     place = span_of(*group.find_all(*_GROUPINGS))
-    return Groupings(tuple(expr for _, expr in order.values()), kept, place)
+    return Groupings(tuple(expr for _, expr in order.values()), sets_of_positions, place)
 
 
 def _with_keys(clause: exp.Expr, keys: list[exp.Expr]) -> exp.Expr:
-    """WITH ROLLUP and WITH CUBE name no keys of their own."""
+    """Add the keys to WITH ROLLUP and WITH CUBE, which do not list them."""
     if clause.expressions:
         return clause
     return type(clause)(expressions=[key.copy() for key in keys])
 
 
 def _composite(expr: exp.Expr) -> _Set:
-    """`(a, b)` as its parts; anything else as itself."""
+    """Return the parts of `(a, b)`, or a single expression as a set."""
     if isinstance(expr, exp.Tuple):
         return tuple(expr.expressions)
     return (expr.unnest(),)
 
 
 def _number_of_sets(expr: exp.Expr) -> int:
-    """How many groupings one element of GROUP BY stands for."""
+    """Return the number of groupings that one element of GROUP BY expands to."""
     if isinstance(expr, exp.GroupingSets):
         return sum(map(_number_of_sets, expr.expressions))
     if isinstance(expr, exp.Rollup):
@@ -132,7 +133,7 @@ def _number_of_sets(expr: exp.Expr) -> int:
 
 
 def _sets(expr: exp.Expr) -> list[_Set]:
-    """The groupings that one element of GROUP BY stands for."""
+    """Return the groupings that one element of GROUP BY expands to."""
     if isinstance(expr, exp.GroupingSets):
         return list(chain(*map(_sets, expr.expressions)))
     parts = [_composite(part) for part in expr.expressions]
@@ -145,37 +146,38 @@ def _sets(expr: exp.Expr) -> list[_Set]:
 
 
 def _leaves(expr: exp.Expr) -> list[exp.Expr]:
-    """The keys that an element names, in order."""
+    """Return the keys in an element, in order."""
     if isinstance(expr, _GROUPINGS):
         return list(chain(*map(_leaves, expr.expressions)))
     return list(_composite(expr))
 
 
 def as_two_sets(groupings: Groupings) -> exp.Group:
-    """A GROUP BY of the same keys that stands for two groupings: all keys, and those in every one.
+    """Return a GROUP BY of the same keys with two groupings: all keys, and the keys in every set.
 
-    To Spark's analyser it is the same: it has the same names, types, and keys that can be NULL. It
-    takes as long for it as the groupings are many.
+    Spark's analyser derives the same names, types and nullability from it, but its run time grows
+    with the number of groupings.
     """
     always = frozenset.intersection(*groupings.sets)
     everything = frozenset(range(len(groupings.keys)))
     sets = [
-        exp.Tuple(expressions=[groupings.keys[position].copy() for position in sorted(kept)])
-        for kept in dict.fromkeys((everything, always))
+        exp.Tuple(expressions=[groupings.keys[position].copy() for position in sorted(positions)])
+        for positions in dict.fromkeys((everything, always))
     ]
     return exp.Group(expressions=[exp.GroupingSets(expressions=sets)])
 
 
 def check_grouping_calls(select: exp.Select, groupings: Groupings) -> None:
-    """GROUPING and GROUPING_ID ask about keys.
+    """Check that GROUPING and GROUPING_ID refer to keys.
 
     Raises:
-        AnalysisError: one asks about something else; without a place.
+        AnalysisError: An argument is not a key. The error has no position.
     """
     items = [item.unalias() for item in select.expressions]
     aliases = {i.alias.lower(): i.this for i in select.expressions if isinstance(i, exp.Alias)}
     keys = list(groupings.keys)
-    for key in groupings.keys:  # GROUP BY 1 and GROUP BY alias mean the select list's expression
+    # ordinals and aliases in GROUP BY refer to the select list's expression
+    for key in groupings.keys:
         place = item_place(key)
         if place is not None and place <= len(items):
             keys.append(items[place - 1])
@@ -187,7 +189,7 @@ def check_grouping_calls(select: exp.Select, groupings: Groupings) -> None:
         if call.name.upper() not in ("GROUPING", "GROUPING_ID"):
             continue
         for arg in call.expressions:
-            # a field of a struct looks like a column of a table
+            # A struct field parses like a qualified column.
             is_name = isinstance(arg, exp.Column) and arg.name.lower() in names
             if not (is_name or canonical(arg) in texts or _without_table(arg) in texts):
                 asked = arg.name if isinstance(arg, exp.Column) else to_sql(arg)
@@ -200,7 +202,7 @@ def check_grouping_calls(select: exp.Select, groupings: Groupings) -> None:
 
 
 def _without_table(arg: exp.Expr) -> str | None:
-    """The canonical text of a field of a struct whose column is qualified, without the table."""
+    """Return the canonical text, without the table, of a field of a qualified struct column."""
     if not isinstance(arg, exp.Column) or len(arg.parts) < 3:
         return None
     field = arg.copy()
@@ -212,10 +214,9 @@ def _without_table(arg: exp.Expr) -> str | None:
 
 
 def spell_out_grouping_ids(select: exp.Select, groupings: Groupings) -> None:
-    """GROUPING_ID(a, b) as a sum of GROUPING(a) and GROUPING(b), in the tree itself.
+    """Rewrite, in place, GROUPING_ID(a, b) as a sum of GROUPING(a) and GROUPING(b).
 
-    Spark wants all the keys in GROUPING_ID, in order, and means all of them where there are none;
-    Flink takes any.
+    Spark requires all keys in order, or none to mean all of them; Flink accepts any keys.
     """
     for call in list(select.find_all(exp.Anonymous)):
         if call.name.upper() != "GROUPING_ID":
@@ -235,12 +236,12 @@ def spell_out_grouping_ids(select: exp.Select, groupings: Groupings) -> None:
 
 
 def grouping_bit(position: int, n_keys: int) -> exp.Expr:
-    """GROUPING of the key at `position` among the `n_keys` that the id has bits for."""
+    """Return GROUPING of the key at `position`, for a grouping id with `n_keys` bits."""
     shifted = function_call("SHIFTRIGHT", column(GROUPING_ID), literal(n_keys - 1 - position))
     bit = exp.Mod(this=shifted, expression=literal(2))
     return exp.Cast(this=bit, to=exp.DataType.build("tinyint"))
 
 
 def never_grouped_away() -> exp.Expr:
-    """GROUPING of a key that is in every grouping."""
+    """Return GROUPING of a key that is in every grouping."""
     return exp.Cast(this=literal(0), to=exp.DataType.build("tinyint"))

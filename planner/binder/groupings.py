@@ -1,4 +1,4 @@
-"""A grouping block with several groupings: rows once for each, below their windows."""
+"""Bind a block with several groupings: copy each row per grouping, below the windows."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ def expand_groupings(
     """Put an Expand below the windows of a block, as Flink does.
 
     Args:
-        block: the block, whose `key_names` and `bits` are those of the expanded rows afterwards.
-        groupings: the groupings; their keys are those of `keys`, in order.
-        below: what the block aggregates: a window table function, maybe filtered.
-        keys: the group keys, each under a name of its own.
-        read: what the aggregates read, FILTER included.
-        relations: the binder of the query.
-        scope: its CTEs.
+        block: The block. Its `key_names` and `bits` are updated to the expanded rows.
+        groupings: The groupings, whose keys correspond to `keys` in order.
+        below: Input of the block: a window table function, possibly filtered.
+        keys: The group keys, each under a unique name.
+        read: Arguments and FILTER conditions of the aggregates.
+        relations: Relations of the query being bound.
+        scope: CTEs of the query.
 
     Returns:
-        The rows, once for each grouping, in their windows; and the keys of the aggregate: those of
-        the query, the id of the grouping, the windows.
+        The windowed rows, once per grouping, and the aggregate's keys: the query's keys, the
+        grouping id and the window columns.
 
     Raises:
-        NotBound: the groupings are not those of an Expand below windows.
+        NotBound: The groupings cannot be expanded below windows.
     """
     windowed = below.input if isinstance(below, Filter) else below
     assert isinstance(windowed, WindowTableFunction)
@@ -53,7 +53,7 @@ def expand_groupings(
     own: list[int] = []
     for position, key in enumerate(keys):
         if (bare_column(key.expr) or "").lower() in windows:
-            if not all(position in kept for kept in groupings.sets):
+            if not all(position in grouping for grouping in groupings.sets):
                 raise NotBound(
                     f"there is a grouping without {key.name}", "Spark computes it over rows"
                 )
@@ -64,7 +64,7 @@ def expand_groupings(
             own.append(position)
     conjuncts = below.conjuncts if isinstance(below, Filter) else ()
     taken = {windowed.time_column.lower()}.union(*map(column_names, (*read, *conjuncts)))
-    # a key that something else reads too keeps its values there
+    # A key that another expression reads too must keep its values there.
     named = [
         NamedExpr(f"{k.name}$key" if k.name.lower() in taken else k.name, k.expr)
         for k in (keys[position] for position in own)
@@ -85,7 +85,7 @@ def expand_groupings(
 def _types(
     keys: list[NamedExpr], windowed: WindowTableFunction, relations: Relations, scope: Scope
 ) -> Schema:
-    """The keys with the types that Spark gives them."""
+    """Return the keys with their Spark types."""
     if not keys:
         return ()
     typed = relations.select([alias(key.expr, key.name) for key in keys], windowed)
@@ -95,8 +95,8 @@ def _types(
 def _expand(
     groupings: Groupings, node: Node, keys: list[NamedExpr], own: list[int], types: Schema
 ) -> Expand:
-    """The node; keys under names of the input's columns take their place."""
-    kept = tuple(
+    """Return the Expand node. A key named like an input column replaces that column."""
+    sets = tuple(
         frozenset(key.name for key, i in zip(keys, own, strict=True) if i in set_)
         for set_ in groupings.sets
     )
@@ -104,4 +104,4 @@ def _expand(
     schema = tuple(new.pop(c.name.lower(), c) for c in node.schema)
     schema = (*schema, *new.values(), Column(GROUPING_ID, "bigint", False))
     ids = groupings.ids(tuple(own))
-    return Expand(schema, node, tuple(keys), ids, kept, GROUPING_ID, place=groupings.place)
+    return Expand(schema, node, tuple(keys), ids, sets, GROUPING_ID, place=groupings.place)

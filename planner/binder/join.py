@@ -1,6 +1,6 @@
-"""Window join: rows of two relations in the same window, as a node.
+"""Bind window joins: rows of two relations in the same window.
 
-The model is Flink's StreamPhysicalWindowJoinRule.
+Modelled on Flink's StreamPhysicalWindowJoinRule.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _TYPES = {
 
 
 def bind_join(select: exp.Select, relations: Relations, scope: Scope) -> exp.Select | None:
-    """The SELECT with the first of its joins as a WindowJoin.
+    """Turn the first join of a SELECT into a WindowJoin.
 
     Returns:
-        The SELECT; None if it joins no windows.
+        The new SELECT, or None if it does not join windows.
 
     Raises:
-        NotBound: the join of windows stays with Spark.
+        NotBound: The join of windows stays with Spark.
     """
     joins = select.args.get("joins") or []
     source = select.args.get("from_")
@@ -78,7 +78,7 @@ def bind_join(select: exp.Select, relations: Relations, scope: Scope) -> exp.Sel
     if is_comma and join_type == "Inner" and len(joins) == 1:
         # FROM a, b WHERE a.window_end = b.window_end
         parts = list(conjuncts(select.args.get("where")))
-    on = [each for part in parts if (each := sides.resolve(part)) is not None]
+    on = [resolved for part in parts if (resolved := sides.resolve(part)) is not None]
     if len(on) < len(parts):
         raise NotBound("ON of a join of windows reads a column that neither side has alone")
     named: list[exp.Identifier | None] = list(join.args.get("using") or [None] * len(sides.using))
@@ -87,7 +87,7 @@ def bind_join(select: exp.Select, relations: Relations, scope: Scope) -> exp.Sel
     try:
         checked = relations.sql_query(select, scope).schema
     except AnalysisError:
-        return None  # Spark will say what is wrong, or it reads columns of a query around it
+        return None  # Spark reports the error, or it reads columns of an outer query
     moved = is_comma and len(joins) == 1
     return _above(select, node, sides, relations, checked, moved)
 
@@ -96,23 +96,23 @@ def _check_using(join: exp.Join, sides: Sides, sql: str) -> None:
     for named in join.args.get("using") or ():
         for side, names in zip((sides.left, sides.right), sides.names, strict=True):
             if named.name.lower() not in names:
-                known = [c.name for c in side.node.schema]
-                close = nearest(named.name, known)
-                hint = f"did you mean `{close}`?" if close else f"it has {', '.join(known)}"
+                side_names = [c.name for c in side.node.schema]
+                close = nearest(named.name, side_names)
+                hint = f"did you mean `{close}`?" if close else f"it has {', '.join(side_names)}"
                 message = f"USING names `{named.name}`, which `{side.name}` has not"
                 raise error_at(sql, message, named, hint=hint, subjects=(named.name, side.name))
 
 
 def _named_columns(join: exp.Join, left: Side, right: Side) -> tuple[str, ...]:
-    """The columns that USING names, in lower case; of a NATURAL join those that both sides have."""
+    """Return the lower-case column names of USING, or the common columns of a NATURAL join."""
     if join.method == "NATURAL":
-        there = {c.name.lower() for c in right.node.schema}
-        return tuple(c.name.lower() for c in left.node.schema if c.name.lower() in there)
+        right_names = {c.name.lower() for c in right.node.schema}
+        return tuple(c.name.lower() for c in left.node.schema if c.name.lower() in right_names)
     return tuple(identifier.name.lower() for identifier in join.args.get("using") or ())
 
 
 def side_of(source: exp.Expr, relations: Relations, scope: Scope) -> Side | None:
-    """A relation whose rows carry windows; None for every other."""
+    """Return a relation whose rows carry windows, or None for any other."""
     if source.alias_column_names or has_beside(source):
         return None
     query: exp.Query | None = None
@@ -138,7 +138,7 @@ def side_of(source: exp.Expr, relations: Relations, scope: Scope) -> Side | None
 
 
 def _nested_queries(select: exp.Select, *sources: exp.Expr) -> bool:
-    """Whether queries stand in a SELECT anywhere but in its FROM, or as CTEs."""
+    """Return whether a SELECT has subqueries outside its FROM, or CTEs."""
     inside = {id(node) for source in sources for node in source.find_all(exp.Query)}
     parts = (part for part in select.iter_expressions() if part.arg_key != "with_")
     return any(id(node) not in inside for part in parts for node in part.find_all(exp.Query))
@@ -155,10 +155,10 @@ def _above(
     checked: Schema,
     has_moved_where: bool,
 ) -> exp.Select:
-    """The SELECT over the join, its columns under the names that the join gives them."""
+    """Return the SELECT over the join, with the join's column names."""
     result = select.copy()
     rest = result.args["joins"][1:]
-    # further relations may have columns of the same names
+    # Further relations may have columns of the same names.
     left = sides.left.name
     depth = int(left.removeprefix(_JOINED)) if left.startswith(_JOINED) else 0
     prefix = identifier(f"{_JOINED}{depth + 1}") if rest else None
@@ -168,11 +168,11 @@ def _above(
         if columns is not None:
             if rest and isinstance(item, exp.Star):
                 raise NotBound("a * over a join of windows and further relations")
-            items += [_prefixed(each, prefix) for each in columns]
+            items += [_prefix(column, prefix) for column in columns]
         elif item.is_star and not (rest and isinstance(item, exp.Column)):
             raise NotBound("the select list of a join of windows holds a * with more to it")
         else:
-            items.append(item)  # a star is that of a relation that comes later
+            items.append(item)  # the star of a later relation
     result.set("expressions", items)
     if has_moved_where:
         result.set("where", None)
@@ -187,15 +187,15 @@ def _above(
                 for item, name in zip(items, names, strict=True)
             ],
         )
-    # what a join that comes later makes one column of
+    # columns that a later join merges with USING
     later = {i.name.lower() for join in rest for i in join.args.get("using") or ()}
     aliases = {i.alias.lower() for i in result.expressions if isinstance(i, exp.Alias)}
     result.set("joins", rest or None)
     result.set("from_", None)
     for part in list(result.iter_expressions()):
         if part.arg_key not in ("with_", "hint", "limit", "offset"):
-            kept = later | (aliases if part.arg_key in _AFTER else set())
-            _rename_columns(part, sides, prefix, kept)
+            protected = later | (aliases if part.arg_key in _AFTER else set())
+            _rename_columns(part, sides, prefix, protected)
     table = relation(relations.placeholder(node))
     if prefix is not None:
         table.set("alias", exp.TableAlias(this=prefix.copy()))
@@ -203,12 +203,12 @@ def _above(
     return result
 
 
-# Clauses in which a name of the select list goes before a column
+# Clauses in which a name of the select list takes precedence over a column
 _AFTER = ("order", "sort", "having", "qualify")
 
 
-def _prefixed(expr: exp.Expr, prefix: exp.Identifier | None) -> exp.Expr:
-    """An expression over the columns of a join, under the join's name if it has one."""
+def _prefix(expr: exp.Expr, prefix: exp.Identifier | None) -> exp.Expr:
+    """Qualify an expression over a join's columns with the join's name, if it has one."""
     for col in expr.find_all(exp.Column):
         if prefix is not None:
             col.set("table", prefix.copy())
@@ -216,7 +216,7 @@ def _prefixed(expr: exp.Expr, prefix: exp.Identifier | None) -> exp.Expr:
 
 
 def _star(star: exp.Expr, sides: Sides) -> list[exp.Expr] | None:
-    """The columns that `*` or `a.*` means."""
+    """Return the columns that `*` or `a.*` expands to."""
     if star_leaves_out(star) != frozenset():
         return None  # EXCEPT and the like
     if not isinstance(star, exp.Column):
@@ -228,14 +228,14 @@ def _star(star: exp.Expr, sides: Sides) -> list[exp.Expr] | None:
 
 
 def _rename_columns(
-    part: exp.Expr, sides: Sides, prefix: exp.Identifier | None, kept: set[str]
+    part: exp.Expr, sides: Sides, prefix: exp.Identifier | None, protected: set[str]
 ) -> None:
     for col in list(part.find_all(exp.Column)):
         if isinstance(col.this, exp.Star) or (prefix is not None and col.table == prefix.name):
             continue
-        if not col.table and col.name.lower() in kept:
+        if not col.table and col.name.lower() in protected:
             continue
         new = sides.column(col)
         if new is None:
-            continue  # a column of a relation that comes later, or a name of the select list
-        col.replace(_prefixed(new, prefix))
+            continue  # a column of a later relation, or a name of the select list
+        col.replace(_prefix(new, prefix))

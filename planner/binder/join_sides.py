@@ -1,4 +1,4 @@
-"""The two sides of a join of windows: what their columns are called, and what joins them."""
+"""The two sides of a window join: their column names and the join keys."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from planner.nodes.windows import renamed_windows
 from planner.sql.build import column, conjunction, function_call
 from planner.sql.nodes import TextSpan, joined_spans
 
-# These joins have the left side's columns alone
+# These joins return only the left side's columns
 _LEFT_ALONE = ("LeftSemi", "LeftAnti")
 
 
 @dataclass(frozen=True)
 class Side:
-    """A relation of a FROM clause: the node behind it and what it is called."""
+    """A relation of a FROM clause: its node and its name."""
 
     node: Node
     name: str
@@ -32,13 +32,13 @@ class Side:
 
 
 class Sides:
-    """The two sides of a join under names that are all different.
+    """The two sides of a join, with unique column names.
 
     Args:
-        left: the one side.
-        right: the other.
-        join_type: as `WindowJoin` has it.
-        using: columns in lower case that the join makes one of, of those of both sides.
+        left: The left side.
+        right: The right side.
+        join_type: Join type, as in `WindowJoin`.
+        using: Lower-case names of columns that both sides share and the join merges.
     """
 
     def __init__(
@@ -58,31 +58,31 @@ class Sides:
 
     @property
     def names(self) -> tuple[dict[str, str], dict[str, str]]:
-        """The new names of both sides' columns by the old ones in lower case."""
+        """Return the new names of both sides' columns by lower-case old name."""
         return self.left_names, self.right_names
 
     def equalities(self) -> list[exp.Expr]:
-        """What USING says, as conditions."""
+        """Return the equalities that USING stands for."""
         return [
             exp.EQ(this=column(self.left_names[name]), expression=column(self.right_names[name]))
             for name in self.using
         ]
 
     def shared(self, name: str) -> exp.Expr:
-        """The one column that USING makes of both sides'."""
+        """Return the column that USING merges from both sides."""
         left, right = column(self.left_names[name]), column(self.right_names[name])
         if self.join_type == "FullOuter":
             return function_call("COALESCE", left, right)
         return right if self.join_type == "RightOuter" else left
 
     def all_columns(self) -> list[exp.Expr]:
-        """What `*` means: the columns of USING first, then the others of each side."""
+        """Return the columns of `*`: first the USING columns, then the others of each side."""
         names = (self.left_names,) if self.join_type in _LEFT_ALONE else self.names
         others = [new for side in names for old, new in side.items() if old not in self.using]
         return [*map(self.shared, self.using), *map(column, others)]
 
     def resolve(self, expr: exp.Expr) -> exp.Expr | None:
-        """The expression over the names of both sides; None if a column is not theirs alone."""
+        """Rewrite the expression over both sides' new names; None if it reads other columns too."""
         result: exp.Expr = exp.Paren(this=expr.copy())
         for col in list(result.find_all(exp.Column)):
             new = None if col.is_star else self.column(col)
@@ -92,7 +92,7 @@ class Sides:
         return result.unnest()
 
     def column(self, col: exp.Column) -> exp.Expr | None:
-        """A column under its new name; fields of a struct stay fields."""
+        """Return a column under its new name. Fields of a struct stay fields."""
         first, *fields = col.parts
         owners = [
             names
@@ -109,19 +109,19 @@ class Sides:
             if len(owners) != 1 or name not in owners[0]:
                 return None
             new = column(owners[0][name])
-        for each in new.find_all(exp.Column):
-            each.this.meta.update(col.parts[-1].meta)
+        for node in new.find_all(exp.Column):
+            node.this.meta.update(col.parts[-1].meta)
         return exp.Dot.build([new, *(part.copy() for part in fields)]) if fields else new
 
     def join(self, parts: list[exp.Expr], spans: list[TextSpan | None]) -> WindowJoin:
-        """The node of a join on these conditions; `spans` says where each is in the text.
+        """Build the join node for these conditions, whose source positions are `spans`.
 
         Raises:
-            NotBound: the conditions do not join windows.
+            NotBound: The conditions do not join windows.
         """
         left_window = self.left.attached
         right_window = renamed_windows(self.right.attached, self.right_names.items())
-        assert right_window is not None  # all columns are handed on
+        assert right_window is not None  # all columns are passed on
         windows, keys, key_places, rest = [], [], [], []
         for part, span in zip(parts, spans, strict=True):
             pair = self._pair(part)
@@ -162,7 +162,7 @@ class Sides:
         )
 
     def _pair(self, part: exp.Expr) -> tuple[str, str] | None:
-        """`l = r` or `r = l` as names of the two sides."""
+        """Return the column names of `l = r` or `r = l`, left side first."""
         if not isinstance(part, exp.EQ):
             return None
         names = [

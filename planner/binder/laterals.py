@@ -1,7 +1,7 @@
-"""LATERAL subqueries that only filter rows by columns from outside: as the joins that they are.
+"""Rewrite LATERAL subqueries that only filter by outer columns as joins.
 
-A stream cannot compute a subquery for each row of a table. A join of the table with the rows of
-the subquery it can.
+Streams cannot evaluate a subquery per row of a table, but they can join the table with the
+subquery's rows.
 """
 
 from __future__ import annotations
@@ -15,23 +15,24 @@ from planner.sql.build import bare_column, column, conjunction, conjuncts, has_o
 from planner.sql.nodes import WindowFunctionCall, name_of_columns
 from planner.sql.parts import GENERATORS, PLAIN_SELECT, lone_source
 
-# The names of the columns that a SELECT gives, in lower case; None if they are not known
+# Returns the lower-case column names of a SELECT's result, or None if unknown
 NamesOf = Callable[[exp.Select], frozenset[str] | None]
 
 
 def join_laterals(
     query: exp.Select, names_of: NamesOf, is_stream: Callable[[exp.Table], bool]
 ) -> bool:
-    """Write LATERAL over streams as joins, in the tree itself; True if there were any.
+    """Rewrite, in place, LATERAL over streams as joins; return whether there were any.
 
-    `u, LATERAL (SELECT * FROM s WHERE a = k) AS h` is `u JOIN (SELECT * FROM s) AS h ON h.a = k`.
+    `u, LATERAL (SELECT * FROM s WHERE a = k) AS h` becomes `u JOIN (SELECT * FROM s) AS h ON h.a =
+    k`.
 
     Args:
-        query: a SELECT.
-        names_of: gives the columns of a SELECT without conditions.
-        is_stream: whether a table is a stream. Other LATERAL subqueries stay Spark's.
+        query: A SELECT.
+        names_of: Function that returns the columns of a SELECT without conditions.
+        is_stream: Whether a table is a stream. Other LATERAL subqueries are left to Spark.
     """
-    found = False
+    changed = False
     for join in query.args.get("joins") or ():
         lateral = join.this
         inner = lateral.this.this if isinstance(lateral, exp.Lateral) else None
@@ -52,15 +53,15 @@ def join_laterals(
             join.set("on", conjunction(conditions))
             if conditions and join.args.get("kind") == "CROSS":
                 join.set("kind", None)
-            found = True
-    return found
+            changed = True
+    return changed
 
 
 def _without_correlation(inner: exp.Select, name: str, names_of: NamesOf) -> list[exp.Expr] | None:
-    """Take the conditions that read columns from outside out of a SELECT, in the tree itself.
+    """Remove, in place, the conditions of a SELECT that read outer columns.
 
     Returns:
-        The conditions, over the SELECT's result under `name`; None if it is more than a filter.
+        The conditions over the SELECT's result called `name`, or None if it does more than filter.
     """
     source = lone_source(inner)
     if source is None or not has_only(inner, PLAIN_SELECT):
@@ -75,7 +76,7 @@ def _without_correlation(inner: exp.Select, name: str, names_of: NamesOf) -> lis
         return None
 
     def is_own(col: exp.Column) -> bool:
-        # a table, or a struct, before the point
+        # The name before the point is a table or a struct.
         first = col.parts[0].name.lower()
         return first in names or (len(col.parts) > 1 and first in own_names)
 
@@ -97,9 +98,9 @@ def _without_correlation(inner: exp.Select, name: str, names_of: NamesOf) -> lis
         def renamed(node: exp.Expr, ours: set[int] = ours) -> exp.Expr:
             if id(node) not in ours:
                 return node
-            found = column(outputs[node.name.lower()])
-            found.set("table", exp.to_identifier(name))
-            return found
+            output = column(outputs[node.name.lower()])
+            output.set("table", exp.to_identifier(name))
+            return output
 
         if any(len(col.parts) > 2 for col in own):
             return None
@@ -109,11 +110,11 @@ def _without_correlation(inner: exp.Select, name: str, names_of: NamesOf) -> lis
 
 
 def _outputs(inner: exp.Select, names: frozenset[str]) -> dict[str, str] | None:
-    """What columns are called in the result; None if it is not made of columns row by row."""
-    found: dict[str, str] = {}
+    """Map columns to their names in the result; None if it does not project row by row."""
+    outputs: dict[str, str] = {}
     for item in inner.expressions:
         if item.is_star:
-            found |= {name: name for name in names}
+            outputs |= {name: name for name in names}
             continue
         value = item.unalias()
         makes_rows = any(c.name.upper() in GENERATORS for c in value.find_all(exp.Anonymous))
@@ -121,8 +122,8 @@ def _outputs(inner: exp.Select, names: frozenset[str]) -> dict[str, str] | None:
             return None
         plain = bare_column(value)
         if plain is not None:
-            found[plain.lower()] = item.alias_or_name
-    return found
+            outputs[plain.lower()] = item.alias_or_name
+    return outputs
 
 
 def _columns(parts: list[exp.Expr]) -> list[exp.Column]:

@@ -1,4 +1,4 @@
-"""QUALIFY as a condition around the query: so rankings in it are seen, and what is below them too.
+"""Rewrite QUALIFY as a condition around the query, which exposes rankings in it and windows below.
 
     SELECT items FROM ... QUALIFY ROW_NUMBER() OVER (...) <= 3 ORDER BY ... LIMIT ...
 
@@ -7,8 +7,8 @@ becomes
     SELECT * EXCEPT ($qualify0) FROM (SELECT items, ROW_NUMBER() OVER (...) AS $qualify0 FROM ...)
     WHERE $qualify0 <= 3 ORDER BY ... LIMIT ...
 
-What the conditions and ORDER BY read and the select list has not becomes a column of the inner
-query that the outer one leaves out.
+Expressions of the conditions and ORDER BY that are not in the select list become hidden columns of
+the inner query, which the outer one drops.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from planner.aggregates.calls import aggregates_in, canonical
 from planner.sql.build import alias, column, identifier
 
 _HIDDEN = "$qualify{}"
-# What is done to the rows that the condition has left
+# Clauses that apply after the condition
 _AFTER = ("order", "limit", "offset", "distinct")
 
 
 def unfold_qualify(
     select: exp.Select, input_names: Callable[[], Collection[str]]
 ) -> exp.Select | None:
-    """The SELECT with its QUALIFY as a WHERE around it; None if it has none to unfold.
+    """Return the SELECT with its QUALIFY as a WHERE around it, or None if it has none.
 
     Args:
-        select: the SELECT, which is not changed.
-        input_names: the names of the columns that it reads, in lower case; asked for only where an
-            alias of the select list stands inside of OVER, where such a column goes before it.
+        select: The SELECT. It is not modified.
+        input_names: Function that returns the lower-case names of its input columns. Called only if
+            an alias of the select list occurs in OVER, where an input column takes precedence.
     """
     qualify = select.args.get("qualify")
     if qualify is None or any(select.args.get(key) for key in ("into", "sort")):
         return None
     if not any(part.find(exp.Window) for part in (qualify, *select.expressions)):
-        return None  # Spark says that a QUALIFY needs a function with OVER
+        return None  # Spark reports that QUALIFY needs a function with OVER
     return _Unfolding(select, input_names).result()
 
 
@@ -54,7 +54,7 @@ class _Unfolding:
         self._hidden: list[exp.Alias] = []
 
     def result(self) -> exp.Select:
-        """The SELECT around the SELECT."""
+        """Return the outer SELECT."""
         select = self._select
         condition = self._outside(select.args["qualify"].this.copy())
         after = {key: select.args[key].copy() for key in _AFTER if select.args.get(key)}
@@ -77,7 +77,7 @@ class _Unfolding:
         return outer
 
     def _visible(self) -> list[exp.Expr]:
-        """The select list without what was hidden in it."""
+        """Return the select list without hidden columns."""
         if not self._hidden:
             return [exp.Star()]
         names = [item.alias_or_name for item in self._select.expressions]
@@ -87,7 +87,7 @@ class _Unfolding:
         return [exp.Star(**{"except_": left_out})]
 
     def _outside(self, expr: exp.Expr) -> exp.Expr:
-        """An expression over the inner query's columns."""
+        """Rewrite an expression over the inner query's columns."""
         if isinstance(expr, exp.Query):
             return expr
         if isinstance(expr, exp.Window):
@@ -109,7 +109,7 @@ class _Unfolding:
         return isinstance(expr, exp.Column) and not expr.table and is_known
 
     def _hide(self, expr: exp.Expr) -> exp.Expr:
-        """A column of the inner query with this value, one of the select list if there is one."""
+        """Return the inner column with this value, adding a hidden one if it is missing."""
         text = canonical(expr)
         for item in (*self._select.expressions, *self._hidden):
             if isinstance(item, exp.Alias) and canonical(item.this) == text:
@@ -119,7 +119,7 @@ class _Unfolding:
         return column(name)
 
     def _with_aliases(self, over: exp.Expr) -> exp.Expr:
-        """A function with OVER in which aliases of the select list are spelled out."""
+        """Expand select-list aliases in a function with OVER."""
         names = {c.name.lower() for c in over.find_all(exp.Column) if not c.table}
         used = {name for name in names & self._aliases.keys() if not _is(self._aliases[name], name)}
         if used:

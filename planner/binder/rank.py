@@ -1,6 +1,6 @@
-"""Window Top-N: `WHERE rn <= N` over ROW_NUMBER, RANK or DENSE_RANK by window, as a node.
+"""Bind window Top-N: `WHERE rn <= N` over ROW_NUMBER, RANK or DENSE_RANK per window.
 
-The model is Flink's StreamPhysicalWindowRankRule.
+Modelled on Flink's StreamPhysicalWindowRankRule.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ _HIDDEN = "$order{}"
 
 
 def bind_rank(outer: exp.Select, relations: Relations, scope: Scope) -> exp.Select | None:
-    """The SELECT over a WindowRank, if `outer` chooses ranks of a query that ranks by window.
+    """Return the SELECT over a WindowRank, if `outer` filters the ranks of rows in windows.
 
     Returns:
-        The SELECT; None if it is no ranking of rows in windows.
+        The SELECT, or None if it does not rank rows in windows.
 
     Raises:
-        NotBound: the ranking stays with Spark.
+        NotBound: The ranking stays with Spark.
     """
     inner = _ranked(outer, relations, scope)
     if inner is None:
         return None
     query, source = inner
-    found = [(item, over) for item in query.expressions if (over := _ranking(item)) is not None]
-    if len(found) != 1:
+    rankings = [(item, over) for item in query.expressions if (over := _ranking(item)) is not None]
+    if len(rankings) != 1:
         return None
-    ((item, over),) = found
+    ((item, over),) = rankings
     input_ = _without(query, item, over, relations, scope)
     if input_ is None:
         return None
@@ -59,7 +59,7 @@ def bind_rank(outer: exp.Select, relations: Relations, scope: Scope) -> exp.Sele
         ends = attached.end or attached.start or "window_end"
         raise NotBound(f"{function} ranks without {ends} in PARTITION BY", "Spark ranks all rows")
     name = item.alias
-    chosen = _chosen(outer, name, source.alias_or_name)
+    chosen = _rank_range(outer, name, source.alias_or_name)
     if chosen is None:
         raise NotBound(
             f"no condition says up to which {name} rows are wanted", "Spark ranks all rows"
@@ -103,7 +103,7 @@ def _has_subqueries(select: exp.Select) -> bool:
 def _ranked(
     outer: exp.Select, relations: Relations, scope: Scope
 ) -> tuple[exp.Select, exp.Expr] | None:
-    """The query that `outer` reads alone, with what stands in FROM."""
+    """Return the only query that `outer` reads, and its relation in FROM."""
     source = lone_source(outer)
     if source is None or source.alias_column_names:
         return None
@@ -119,12 +119,12 @@ def _ranked(
     if isinstance(behind, SqlQuery) and isinstance(behind.query, exp.Select):
         query = behind.query  # an aggregation that ranks its own rows
     if not any(_ranking(item) for item in query.expressions):
-        return None  # before it is copied with all that is in it
+        return None  # before making an expensive copy
     return query.copy(), source
 
 
 def _ranking(item: exp.Expr) -> exp.Window | None:
-    """`ROW_NUMBER() OVER (PARTITION BY ... ORDER BY ...) AS name`."""
+    """Return the window of `ROW_NUMBER() OVER (PARTITION BY ... ORDER BY ...) AS name`, or None."""
     over = item.this if isinstance(item, exp.Alias) else None
     if not isinstance(over, exp.Window) or not isinstance(over.this, exp.Anonymous):
         return None
@@ -136,31 +136,31 @@ def _ranking(item: exp.Expr) -> exp.Window | None:
 def _without(
     query: exp.Select, item: exp.Expr, over: exp.Window, relations: Relations, scope: Scope
 ) -> tuple[Node, tuple[str, ...], tuple[exp.Ordered, ...]] | None:
-    """The query without its rank; PARTITION BY and ORDER BY over what it yields."""
+    """Return the query without its rank, and PARTITION BY and ORDER BY over its columns."""
     clauses = ("limit", "offset", "distinct", "order", "qualify", "windows")
     if any(query.args.get(clause) for clause in clauses):
         return None
     items = [other for other in query.expressions if other is not item]
     stars = [other for other in items if other.is_star]
     if len(stars) > 1:
-        return None  # where the rank stands among the columns is not known
-    # `a.*` is all columns too, unless there are other relations
+        return None  # the position of the rank among the columns is unknown
+    # `a.*` means all columns as well, unless there are other relations.
     has_star = any(isinstance(star, exp.Star) or not query.args.get("joins") for star in stars)
-    known: dict[str, str] = {}
+    names: dict[str, str] = {}
     for other in items:
         if isinstance(other, exp.Alias | exp.Column) and not other.is_star:
-            known.setdefault(canonical(other.unalias()), other.alias_or_name)
+            names.setdefault(canonical(other.unalias()), other.alias_or_name)
     hidden: list[exp.Expr] = []
 
     def name_of(expr: exp.Expr) -> str:
         plain = bare_column(expr)
-        name = known.get(canonical(expr))
+        name = names.get(canonical(expr))
         if name is None and plain is not None and has_star:
             name = plain
         if name is None:
             name = _HIDDEN.format(len(hidden))
             hidden.append(alias(expr, name))
-            known[canonical(expr)] = name
+            names[canonical(expr)] = name
         return name
 
     partition = tuple(name_of(key) for key in over.args.get("partition_by") or [])
@@ -174,7 +174,7 @@ def _without(
     try:
         node = relations.node_of(below, scope)
     except AnalysisError:
-        return None  # it reads columns of a query around it, or Spark will say what is wrong
+        return None  # it reads columns of an outer query, or Spark reports the error
     lower = [c.name.lower() for c in node.schema]
     needed = {name.lower() for name in (*partition, *(o.this.name for o in order))}
     if len(set(lower)) != len(lower) or not needed <= set(lower):
@@ -183,7 +183,7 @@ def _without(
 
 
 def _in_order(ranked: Node, query: exp.Select, item: exp.Expr) -> Node:
-    """The rank at its place in the select list, hidden columns left out."""
+    """Move the rank to its position in the select list and drop hidden columns."""
     *others, rank = ranked.schema
     visible = [c for c in others if not c.name.startswith("$order")]
     place = next(i for i, other in enumerate(query.expressions) if other is item)
@@ -193,8 +193,10 @@ def _in_order(ranked: Node, query: exp.Select, item: exp.Expr) -> Node:
     return ranked if columns == ranked.schema else columns_of(ranked, columns)
 
 
-def _chosen(outer: exp.Select, name: str, source: str) -> tuple[int, int, list[exp.Expr]] | None:
-    """The first and the last rank that WHERE keeps, and the conditions that say more than that."""
+def _rank_range(
+    outer: exp.Select, name: str, source: str
+) -> tuple[int, int, list[exp.Expr]] | None:
+    """Return the first and last rank that WHERE keeps, and the remaining conditions."""
     first = 1
     lasts: list[int] = []
     rest: list[exp.Expr] = []

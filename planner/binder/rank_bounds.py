@@ -1,4 +1,4 @@
-"""Which ranks a condition keeps: `rn <= 3`, `NOT rn > 2`, `rn = 1 OR rn = 3`, `rn IN (1, 2)`."""
+"""Bounds of a rank in conditions: `rn <= 3`, `NOT rn > 2`, `rn = 1 OR rn = 3`, `rn IN (1, 2)`."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from sqlglot import exp
 
 from planner.sql.build import is_number_literal
 
-# A first and a last rank, both included; `inf` is no bound
+# First and last rank, both inclusive; `inf` means unbounded
 _Range = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class RankBounds:
-    """The ranks that a condition keeps.
+    """Range of ranks that a condition keeps.
 
     Attributes:
-        first: no rank before it is kept.
-        last: no rank behind it is kept; None: there is no such rank.
-        is_all: whether the condition says nothing but that.
+        first: Lowest rank that may be kept.
+        last: Highest rank that may be kept. None if unbounded.
+        is_all: Whether the bounds are equivalent to the condition.
     """
 
     first: int
@@ -30,11 +30,11 @@ class RankBounds:
 
 @dataclass(frozen=True)
 class _Ranks:
-    """A set of ranks, as ranges in order with gaps between them.
+    """A set of ranks, as ordered ranges with gaps between them.
 
     Attributes:
-        ranges: the ranges. Rows of other ranks are not kept.
-        is_exact: whether all rows of these ranks are kept.
+        ranges: The ranges. Rows with other ranks are dropped.
+        is_exact: Whether all rows with these ranks are kept.
     """
 
     ranges: tuple[_Range, ...]
@@ -45,12 +45,12 @@ _ANY = _Ranks(((1, inf),), is_exact=False)
 
 
 def rank_bounds(condition: exp.Expr, name: str, source: str) -> RankBounds:
-    """Read the bounds of a rank out of a condition, which may be about other columns too.
+    """Extract the bounds of a rank from a condition, which may read other columns too.
 
     Args:
-        condition: the condition.
-        name: the column of the rank, which is never NULL and begins at 1.
-        source: the relation that it is a column of.
+        condition: The condition.
+        name: Name of the rank column, which is never NULL and starts at 1.
+        source: Name of the rank column's relation.
 
     Example:
         >>> from sqlglot import parse_one
@@ -68,7 +68,7 @@ def rank_bounds(condition: exp.Expr, name: str, source: str) -> RankBounds:
 
 
 def _ranks(condition: exp.Expr, name: str, source: str) -> _Ranks:
-    """The ranks of rows that a condition may keep."""
+    """Return the ranks of rows that a condition may keep."""
     condition = condition.unnest()
     match condition:
         case exp.And() | exp.Or():
@@ -79,25 +79,25 @@ def _ranks(condition: exp.Expr, name: str, source: str) -> _Ranks:
             return _Ranks(join(left.ranges, right.ranges), left.is_exact and right.is_exact)
         case exp.Not():
             ranks = _ranks(condition.this, name, source)
-            # of a condition on other columns, what is not kept may have any rank
+            # The rows that a condition on other columns drops may have any rank.
             return _Ranks(_others(ranks.ranges)) if ranks.is_exact else _ANY
         case exp.Between(this=value, args={"low": low, "high": high}):
             least, most = _integer(low), _integer(high)
             if _is_rank(value, name, source) and least is not None and most is not None:
                 return _within(least, most)
         case exp.In(this=value) if _is_rank(value, name, source) and condition.expressions:
-            numbers = [n for each in condition.expressions if (n := _integer(each)) is not None]
+            numbers = [n for item in condition.expressions if (n := _integer(item)) is not None]
             if len(numbers) == len(condition.expressions):
                 ranges: tuple[_Range, ...] = ()
                 for number in numbers:
                     ranges = _either(ranges, _within(number, number).ranges)
                 return _Ranks(ranges)
         case exp.LT() | exp.LTE() | exp.GT() | exp.GTE() | exp.EQ() | exp.NEQ():
-            return _compared(condition, name, source)
+            return _compare(condition, name, source)
     return _ANY
 
 
-def _compared(condition: exp.Expr, name: str, source: str) -> _Ranks:
+def _compare(condition: exp.Expr, name: str, source: str) -> _Ranks:
     left, right = condition.this.unnest(), condition.expression.unnest()
     kind: type[exp.Expr] = type(condition)
     if _is_rank(right, name, source):
@@ -117,7 +117,7 @@ def _compared(condition: exp.Expr, name: str, source: str) -> _Ranks:
     return ranges[kind]
 
 
-# What a comparison is called when its sides change places
+# Comparison after swapping its sides
 _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.LT: exp.GT,
     exp.LTE: exp.GTE,
@@ -150,7 +150,7 @@ def _within(first: float, last: float) -> _Ranks:
 
 def _both(left: tuple[_Range, ...], right: tuple[_Range, ...]) -> tuple[_Range, ...]:
     met = [(max(a, c), min(b, d)) for a, b in left for c, d in right]
-    return tuple(sorted(each for each in met if each[0] <= each[1]))
+    return tuple(sorted(range_ for range_ in met if range_[0] <= range_[1]))
 
 
 def _either(left: tuple[_Range, ...], right: tuple[_Range, ...]) -> tuple[_Range, ...]:
@@ -164,10 +164,10 @@ def _either(left: tuple[_Range, ...], right: tuple[_Range, ...]) -> tuple[_Range
 
 
 def _others(ranges: tuple[_Range, ...]) -> tuple[_Range, ...]:
-    found: list[_Range] = []
+    gaps: list[_Range] = []
     start: float = 1
     for first, last in ranges:
         if start < first:
-            found.append((start, first - 1))
+            gaps.append((start, first - 1))
         start = last + 1
-    return (*found, (start, inf)) if start < inf else tuple(found)
+    return (*gaps, (start, inf)) if start < inf else tuple(gaps)

@@ -1,4 +1,4 @@
-"""Nodes that stand in the text of a query under placeholder names, and nodes made of such text."""
+"""Placeholder names for nodes in the text of a query, and nodes made of such text."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from planner.sql.build import has_only, is_whole_star, relation
 from planner.sql.names import with_ctes
 from planner.sql.parts import lone_source
 
-# The CTEs that a query may name, by name in lower case
+# CTEs in scope, by lower-case name
 Scope = Mapping[str, exp.CTE]
 
 _PLACEHOLDER = "__sqlwin_input_{}__"
 
 
 class NotBound(Exception):
-    """A block about windows is not bound as nodes; `note` says why.
+    """A window block cannot be bound to nodes. `note` says why.
 
     Args:
-        reason: as in `LeftToSpark`.
-        consequence: likewise.
+        reason: Reason, as in `LeftToSpark`.
+        consequence: Consequence, as in `LeftToSpark`.
     """
 
     def __init__(self, reason: str, consequence: str = "") -> None:
@@ -32,14 +32,14 @@ class NotBound(Exception):
 
 
 class Relations:
-    """The nodes of a query that is being bound, by their placeholders.
+    """Nodes of a query that is being bound, by placeholder name.
 
     Args:
-        sql: the text of the statement, for positions in errors.
-        catalog: where names are looked up.
+        sql: Text of the statement, for error positions.
+        catalog: Catalog that resolves names.
 
     Attributes:
-        rewritten: whether Spark cannot be given the text as the user wrote it.
+        rewritten: Whether Spark cannot run the user's text unchanged.
     """
 
     def __init__(self, sql: str, catalog: Catalog) -> None:
@@ -49,9 +49,9 @@ class Relations:
         self._nodes: dict[str, Node] = {}
 
     def placeholder(self, node: Node) -> str:
-        """A name that stands for `node` in texts."""
-        for name, known in self._nodes.items():
-            if known is node:
+        """Return a name that represents `node` in SQL text."""
+        for name, registered in self._nodes.items():
+            if registered is node:
                 return name
         self.rewritten = True
         name = _PLACEHOLDER.format(len(self._nodes))
@@ -59,18 +59,18 @@ class Relations:
         return name
 
     def is_placeholder(self, name: str) -> bool:
-        """Whether a name stands for a node."""
+        """Return whether a name represents a node."""
         return name in self._nodes
 
     def select(
         self, items: Iterable[exp.Expr], node: Node, **clauses: exp.Expr | None
     ) -> exp.Select:
-        """`SELECT items FROM node`, with further clauses."""
+        """Build `SELECT items FROM node`, with further clauses."""
         source = exp.From(this=relation(self.placeholder(node)))
         return exp.Select(expressions=list(items), from_=source, **clauses)
 
     def whole_relation(self, query: exp.Expr) -> Node | None:
-        """The node behind `SELECT * FROM placeholder`, if the query is no more than that."""
+        """Return the node behind a query that is just `SELECT * FROM placeholder`, else None."""
         select = query.unnest()
         if not isinstance(select, exp.Select) or len(select.selects) != 1:
             return None
@@ -83,17 +83,17 @@ class Relations:
         return self._nodes.get(below.name) if isinstance(below, exp.Table) else None
 
     def relations_in(self, query: exp.Expr) -> tuple[tuple[str, Node], ...]:
-        """The placeholders that a text mentions and what they stand for."""
+        """Return the placeholders in a query and their nodes."""
         names = dict.fromkeys(table.name for table in query.find_all(exp.Table))
         return tuple((name, self._nodes[name]) for name in names if name in self._nodes)
 
     def sql_query(self, query: exp.Query, scope: Scope, schema: Schema | None = None) -> SqlQuery:
-        """A node for text whose window blocks are placeholders, with the CTEs it needs."""
+        """Return a node for a query whose window blocks are placeholders, with its CTEs."""
         query = with_ctes(query, scope)
         relations = self.relations_in(query)
         schema = schema or self.catalog.analyze(query, {n: node.schema for n, node in relations})
         return SqlQuery(schema, query, relations)
 
     def node_of(self, query: exp.Query, scope: Scope) -> Node:
-        """The node of such text: one that is there already, if that is all the text reads."""
+        """Return the node of such a query, reusing an existing node if it reads all of that."""
         return self.whole_relation(query) or self.sql_query(query, scope)

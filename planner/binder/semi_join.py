@@ -1,4 +1,4 @@
-"""IN and EXISTS over rows of the same window: as semi and anti joins of windows."""
+"""Bind IN and EXISTS over rows of the same window as semi and anti joins of windows."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _INNER = "$inner"
 
 
 def bind_semi_join(select: exp.Select, relations: Relations, scope: Scope) -> exp.Select | None:
-    """The SELECT with one IN or EXISTS of its WHERE as a WindowJoin.
+    """Turn one IN or EXISTS in the WHERE of a SELECT into a WindowJoin.
 
-    NOT IN keeps its meaning where NULLs are compared: a row is dropped too where the comparison
-    with any row of its window is neither true nor false.
+    NOT IN keeps its NULL semantics: a row is also dropped if its comparison with any row of its
+    window is neither true nor false.
 
     Returns:
-        The SELECT; None if no subquery in WHERE is one over windows.
+        The SELECT, or None if WHERE has no subquery over windows.
 
     Raises:
-        NotBound: the subquery stays with Spark, though both sides carry windows.
+        NotBound: The subquery stays with Spark although both sides carry windows.
     """
     where, source = select.args.get("where"), select.args.get("from_")
     if where is None or source is None or select.args.get("joins"):
@@ -32,10 +32,10 @@ def bind_semi_join(select: exp.Select, relations: Relations, scope: Scope) -> ex
     outer_name = source.this.alias_or_name
     parts = list(conjuncts(where.this))
     for position, part in enumerate(parts):
-        found = _membership(part)
-        if found is None:
+        membership = _membership(part)
+        if membership is None:
             continue
-        value, query, is_anti = found
+        value, query, is_anti = membership
         joined = _join(value, query, is_anti, outer_name, relations, scope)
         if joined is None or side_of(source.this, relations, scope) is None:
             continue
@@ -48,7 +48,7 @@ def bind_semi_join(select: exp.Select, relations: Relations, scope: Scope) -> ex
 
 
 def _membership(part: exp.Expr) -> tuple[exp.Expr | None, exp.Select, bool] | None:
-    """What is looked for, where, and whether it must be absent."""
+    """Return the value to look up, the query, and whether the value must be absent."""
     is_anti = isinstance(part, exp.Not)
     inner = part.this.unnest() if is_anti else part
     if isinstance(inner, exp.Exists):
@@ -63,7 +63,7 @@ def _membership(part: exp.Expr) -> tuple[exp.Expr | None, exp.Select, bool] | No
     if not has_only(query, ("expressions", "from_", "where", "distinct")):
         return None
     if any(map(aggregates_in, query.expressions)):
-        return None  # it has one row, whatever the rows that it reads
+        return None  # it always has one row
     return value, query, is_anti
 
 
@@ -75,7 +75,7 @@ def _join(
     relations: Relations,
     scope: Scope,
 ) -> exp.Join | None:
-    """The join that a subquery is, or None where it does not read rows with windows."""
+    """Return the join that a subquery is equivalent to, or None if its rows have no windows."""
     clause = query.args.get("from_")
     side = side_of(clause.this, relations, scope) if clause is not None else None
     if clause is None or side is None or side.name.lower() == outer_name.lower():
@@ -84,9 +84,9 @@ def _join(
     name = side.name or _INNER
     if not side.name:
         source.set("alias", exp.TableAlias(this=identifier(name)))
-    # names in a subquery mean its own columns first
+    # Names in a subquery refer to its own columns first.
     own = side.node.column_names
-    on = [_qualified(part, name, own) for part in conjuncts(query.args.get("where"))]
+    on = [_qualify(part, name, own) for part in conjuncts(query.args.get("where"))]
     if any(part.find(exp.Query) for part in on):
         return None
     if value is not None:
@@ -95,8 +95,8 @@ def _join(
         if len(values) != len(items) or any(item.find(exp.Star) for item in items):
             return None
         equal = [
-            exp.EQ(this=_qualified(each, outer_name), expression=_qualified(item, name, own))
-            for each, item in zip(values, items, strict=True)
+            exp.EQ(this=_qualify(key, outer_name), expression=_qualify(item, name, own))
+            for key, item in zip(values, items, strict=True)
         ]
         if is_anti:
             both = exp.Paren(this=conjunction(equal))
@@ -109,8 +109,8 @@ def _join(
     )
 
 
-def _qualified(expr: exp.Expr, name: str, columns: Collection[str] | None = None) -> exp.Expr:
-    """The expression with plain columns, or with those of `columns`, under a relation's name."""
+def _qualify(expr: exp.Expr, name: str, columns: Collection[str] | None = None) -> exp.Expr:
+    """Qualify unqualified columns, or only those in `columns`, with a relation's name."""
     result: exp.Expr = exp.Paren(this=expr.copy())
     for col in result.find_all(exp.Column):
         if name and not col.table and (columns is None or col.name.lower() in columns):

@@ -1,4 +1,4 @@
-"""`sqlwin.strict-flink`: what Flink 2.3 does not take is an error, with the way out."""
+"""`sqlwin.strict-flink`: reject SQL that Flink 2.3 rejects, with a hint at the alternative."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _CALENDAR = frozenset("MONTH QUARTER YEAR".split())
 _FIELDS = re.compile(r"^\s*[+-]?\s*(\d+)")
 _PRECISION = re.compile(r"\(\s*(\d+)")
 
-# Digits of the first field of an interval unless a precision is given
+# Digits of an interval's first field by default
 _DEFAULT_PRECISION = 2
 
 
 def check_query(query: exp.Query, sql: str) -> None:
-    """Refuse what stands behind a query and Flink would not read.
+    """Reject clauses of a query that Flink cannot parse.
 
     Raises:
-        AnalysisError: with the place in the text.
+        AnalysisError: Flink rejects the query. Has a source position.
     """
     behind = query.meta.get(BEHIND)
     if isinstance(behind, Leniency):
@@ -43,10 +43,10 @@ def check_query(query: exp.Query, sql: str) -> None:
 
 
 def check_table(table: exp.Table, sql: str) -> None:
-    """Refuse files by their path.
+    """Reject file paths as tables.
 
     Raises:
-        AnalysisError: with the place in the text.
+        AnalysisError: Flink rejects the table. Has a source position.
     """
     if path_of_files(table.name) is not None:
         hint = "CREATE TABLE ... WITH ('connector' = 'filesystem', 'path' = ...) gives them one"
@@ -54,15 +54,16 @@ def check_table(table: exp.Table, sql: str) -> None:
 
 
 def check_function(function: WindowFunctionCall, window: Window, sql: str) -> None:
-    """Refuse a call that Flink would not read or not accept.
+    """Reject a call that Flink cannot parse or does not accept.
 
     Args:
-        function: the call as it was written.
-        window: the window it describes.
-        sql: the text of the statement.
+        function: The call as written.
+        window: The window it describes.
+        sql: Text of the statement.
 
     Raises:
-        AnalysisError: with the place in the text, and with what Flink takes.
+        AnalysisError: Flink rejects the call. Has a source position and the form that Flink
+            accepts.
     """
     for lenient in function.meta.get(LENIENCIES, ()):
         raise _lenient(lenient, sql, has_place=position_of(function.this, sql) is not None)
@@ -80,13 +81,13 @@ def check_function(function: WindowFunctionCall, window: Window, sql: str) -> No
 
 
 def _lenient(lenient: Leniency, sql: str, *, has_place: bool = True) -> AnalysisError:
-    """The error about a spelling; what is in the text of a view has no place in `sql`."""
+    """Return the error for a spelling. Text from a view has no position in `sql`."""
     place = Position.at(sql, lenient.start, lenient.end - lenient.start + 1) if has_place else None
     return AnalysisError(_in_flink(lenient.message), position=place, sql=sql, hint=lenient.hint)
 
 
 def strict_error(message: str, node: exp.Expr, sql: str, hint: str) -> AnalysisError:
-    """The error about what Flink does not take, at a node of the statement."""
+    """Return the error for syntax that Flink rejects, at a node of the statement."""
     return error_at(sql, _in_flink(message), node, hint=hint)
 
 
@@ -95,7 +96,7 @@ def _in_flink(message: str) -> str:
 
 
 def _check_interval(expr: exp.Expr, sql: str) -> None:
-    """Flink takes one literal, with a quoted value and one of its units."""
+    """Require a single literal with a quoted value and one of Flink's units."""
     if not isinstance(expr, exp.Interval):
         hint = "write one literal, such as INTERVAL '10' MINUTE"
         raise strict_error(f"a window takes INTERVAL literals, not {to_sql(expr)}", expr, sql, hint)
@@ -120,29 +121,31 @@ def _check_interval(expr: exp.Expr, sql: str) -> None:
 
 
 def _check_precision(expr: exp.Expr, value: str, unit: str, sql: str) -> None:
-    found = _FIELDS.match(value)
+    fields = _FIELDS.match(value)
     place = position_of(expr, sql)
-    if found is None or place is None:
+    if fields is None or place is None:
         return
-    digits = len(found[1])
+    digits = len(fields[1])
     text = sql[place.offset : place.offset + place.length]
-    # the unit's precision follows the last quote, and may stand after the part that was placed
-    given = _PRECISION.search(text[text.rfind("'") :] + sql[place.offset + place.length :][:6])
-    precision = int(given[1]) if given else _DEFAULT_PRECISION
+    # The precision follows the last quote, which may be past the recorded position.
+    precision_clause = _PRECISION.search(
+        text[text.rfind("'") :] + sql[place.offset + place.length :][:6]
+    )
+    precision = int(precision_clause[1]) if precision_clause else _DEFAULT_PRECISION
     if digits > precision:
         message = f"INTERVAL '{value}' {unit} has more than {precision} digits"
         raise strict_error(message, expr, sql, f"write INTERVAL '{value}' {unit}({digits})")
 
 
 def check_plan(plan: Node, is_stream: bool) -> None:
-    """Refuse windows that Flink has only in the other mode, or not at all.
+    """Reject windows that Flink supports only in the other mode, or not at all.
 
     Args:
-        plan: the optimised logical plan.
-        is_stream: whether it reads a stream.
+        plan: Optimised logical plan.
+        is_stream: Whether the plan reads a stream.
 
     Raises:
-        AnalysisError: without a place: the plan does not know it.
+        AnalysisError: Flink rejects a window. Has no position, which plans do not record.
     """
     window = getattr(plan, "window", None)
     if isinstance(window, SessionWindow) and not is_stream:

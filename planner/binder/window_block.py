@@ -1,9 +1,9 @@
-"""A SELECT with GROUP BY over one window function: into Aggregate and what is computed around it.
+"""Bind a SELECT with GROUP BY over one window function to an Aggregate and a SELECT around it.
 
     SELECT post-expressions FROM (Aggregate of keys and calls) WHERE having ORDER BY ... LIMIT ...
 
-The part around the aggregate stays one SELECT for Spark. Where a block holds something that has no
-place in an Aggregate node, the binder says so and leaves the whole block to Spark.
+The part around the aggregate stays a single SELECT for Spark. If a block contains something that an
+Aggregate node cannot represent, the whole block is left to Spark with a note.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from planner.sql.parts import has_beside, lone_source
 from planner.streams.tables import streams_of
 from runtime.spec.windows import SessionWindow
 
-# What a SELECT DISTINCT may not say to be a grouping
+# Clauses that a SELECT DISTINCT must not have to be rewritten as a grouping
 _NOT_DISTINCT = ("group", "having", "qualify", "windows")
 
 
 def is_aggregation(select: exp.Select) -> bool:
-    """Whether a SELECT groups rows: by GROUP BY, or by an aggregate in it."""
+    """Return whether a SELECT groups rows, by GROUP BY or by containing an aggregate."""
     if select.args.get("group"):
         return True
     clauses = [*select.expressions, select.args.get("having"), select.args.get("order")]
@@ -53,18 +53,17 @@ def is_aggregation(select: exp.Select) -> bool:
 
 
 def distinct_as_grouping(select: exp.Select, attached: AttachedWindow | None) -> exp.Select | None:
-    """A SELECT DISTINCT of window columns as the window aggregation that it is.
+    """Rewrite a SELECT DISTINCT of window columns as a window aggregation.
 
-    So its rows are aggregated in slices, and a stream emits them when windows close, as in
-    Flink, whose planner makes an aggregation of every DISTINCT.
+    The rows are then aggregated in slices and a stream emits them when windows close. Flink's
+    planner also turns every DISTINCT into an aggregation.
 
     Args:
-        select: the SELECT; it is not changed.
-        attached: the windows of the rows, if they have any; what is selected must identify
-            one.
+        select: The SELECT. It is not modified.
+        attached: The windows of the rows, if any. The selected columns must identify a window.
 
     Returns:
-        The same rows by GROUP BY; None if it is no such SELECT.
+        The equivalent GROUP BY, or None if the SELECT does not qualify.
     """
     distinct = select.args.get("distinct")
     if attached is None or distinct is None or distinct.args.get("on"):
@@ -74,7 +73,7 @@ def distinct_as_grouping(select: exp.Select, attached: AttachedWindow | None) ->
         or any(map(select.args.get, _NOT_DISTINCT))
         or select.find_ancestor(exp.In, exp.Exists)
     ):
-        return None  # what is looked up in is no set of results, and may name columns from outside
+        return None  # a lookup subquery is not a set of results, and may read outer columns
     items = [item.unalias() for item in select.expressions]
     if not identifies_window(attached, [i.name for i in items if isinstance(i, exp.Column)]):
         return None
@@ -82,7 +81,7 @@ def distinct_as_grouping(select: exp.Select, attached: AttachedWindow | None) ->
         return None
     grouped = select.copy()
     grouped.set("distinct", None)
-    # a constant distinguishes no rows, and a number would name an item by its place
+    # Constants do not distinguish rows, and a number would be read as an ordinal.
     keys = [item.copy() for item in items if item.find(exp.Column)]
     grouped.set("group", exp.Group(expressions=keys))
     return grouped
@@ -95,11 +94,11 @@ def bind_aggregation(
     relations: Relations,
     scope: Scope,
 ) -> Node:
-    """The nodes of a grouping block over `windowed`.
+    """Bind a grouping block over `windowed`.
 
     Raises:
-        NotBound: the block stays with Spark.
-        AnalysisError: Spark's analyser finds the block wrong.
+        NotBound: The block stays with Spark.
+        AnalysisError: Spark's analyser rejects the block.
     """
     data = function.args["data"]
     name = function.alias or (name_of_columns(data) if isinstance(data, exp.Table) else None)
@@ -107,16 +106,16 @@ def bind_aggregation(
 
 
 def bind_regrouping(select: exp.Select, relations: Relations, scope: Scope) -> Node | None:
-    """The nodes of a grouping block over windows of a stream that its rows carry already.
+    """Bind a grouping block over stream rows that already carry windows.
 
-    A batch leaves such a block to Spark, which computes it as well; on a stream it never could.
+    In batch, Spark computes such a block equally well. On a stream it cannot.
 
     Returns:
-        The nodes; None if it is no such block.
+        The nodes, or None if the SELECT is not such a block.
 
     Raises:
-        NotBound: the block stays with Spark.
-        AnalysisError: Spark's analyser finds the block wrong.
+        NotBound: The block stays with Spark.
+        AnalysisError: Spark's analyser rejects the block.
     """
     source = lone_source(select)
     if source is None or not (is_aggregation(select) or select.args.get("distinct")):
@@ -128,7 +127,7 @@ def bind_regrouping(select: exp.Select, relations: Relations, scope: Scope) -> N
     group = select.args.get("group")
     if group is None or has_groupings(group):
         return None
-    # FIRST_VALUE and LAST_VALUE go by time, and all rows of a window have the same
+    # FIRST_VALUE and LAST_VALUE order by time, which is equal for all rows of a window.
     time = side.attached.time or side.attached.end or side.attached.start or ""
     return _bind_block(select, side.node, side.name or None, time, relations, scope)
 
@@ -155,12 +154,12 @@ def _bind_block(
     if source_alias:
         table.set("alias", exp.TableAlias(this=identifier(source_alias)))
     whole.set("from_", exp.From(this=table))
-    # Spark judges the block as the user wrote it, before anything is taken apart
+    # Let Spark check the block as written, before it is taken apart.
     checked = relations.sql_query(whole, scope)
     block = GroupingBlock(select, source_alias, windowed, time_column, checked.schema)
     block.check()
     keys = block.keys()
-    below = _filtered(select, block, relations, scope)
+    below = _filter(select, block, relations, scope)
     calls = block.calls(keys)
     if block.groupings is not None:
         read = [call.expr for call in calls]
@@ -169,8 +168,8 @@ def _bind_block(
     return block.around(replace(aggregate, place=group and span_of(group)), relations, scope)
 
 
-def _filtered(select: exp.Select, block: GroupingBlock, relations: Relations, scope: Scope) -> Node:
-    """WHERE: a Filter above the windows; what holds a subquery goes into the data below them."""
+def _filter(select: exp.Select, block: GroupingBlock, relations: Relations, scope: Scope) -> Node:
+    """Bind WHERE to a Filter above the windows; conditions with subqueries go below them."""
     parts = [block.plain(part) for part in conjuncts(select.args.get("where"))]
     nested = [part for part in parts if part.find(exp.Query)]
     plain = tuple(part for part in parts if not part.find(exp.Query))
@@ -197,7 +196,7 @@ def _aggregate(
     relations: Relations,
     scope: Scope,
 ) -> Aggregate:
-    """The Aggregate node, with the types that Spark gives to its keys and calls."""
+    """Return the Aggregate node, with Spark's types for its keys and calls."""
     items: list[exp.Expr] = [alias(key.expr, key.name) for key in keys]
     items += [alias(call.expr, call.name) for call in calls]
     n_columns = len(items)
@@ -221,7 +220,7 @@ def _aggregate(
 
 
 def _values_to_type(call: AggregateCall) -> tuple[exp.Expr, ...]:
-    """The arguments whose types matter and do not follow from the call's."""
+    """Return the arguments whose types are needed and do not follow from the call's type."""
     if call.function == "APPROX_COUNT_DISTINCT":
         return call.args[:1]
     if call.function in ("MIN_BY", "MAX_BY") and len(call.args) == 2:

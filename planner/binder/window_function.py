@@ -1,4 +1,4 @@
-"""The call of a window table function: its window, and its columns among those of its data."""
+"""Read the call of a window table function: its window, data columns and window columns."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from runtime.spec.windows import (
     Window,
 )
 
-# More windows a row than this is a typing error, not a query: a year by the second has 31 million.
+# More windows per row than this indicate a mistyped size: a year by the second has 31 million.
 MAX_WINDOWS_PER_ROW = 10_000_000
 
 # 1 January 1970 was a Thursday.
@@ -48,16 +48,16 @@ _MONDAY_US = -3 * DAY_US
 
 
 def window_of(function: WindowFunctionCall, sql: str) -> Window:
-    """The window that a function's arguments describe.
+    """Return the window that a function's arguments describe.
 
     Raises:
-        AnalysisError: an argument is no constant interval, or the sizes make no sense.
+        AnalysisError: An argument is not a constant interval, or the sizes are inconsistent.
     """
     return _Parameters(function, sql).window()
 
 
 class _Parameters:
-    """The arguments of one window function."""
+    """Arguments of one window function."""
 
     def __init__(self, function: WindowFunctionCall, sql: str) -> None:
         self.function = function
@@ -130,27 +130,27 @@ class _Parameters:
         return window
 
     def _check_step(self, step: IntervalValue, size: IntervalValue) -> None:
-        given = f"step {_text(step)}, size {_text(size)}"
+        sizes = f"step {_text(step)}, size {_text(size)}"
         hint = "CUMULATE takes the step first and then the largest size, a multiple of the step"
         if step.months and not size.months:
             raise self._error(
                 "step",
-                f"CUMULATE needs a size in months where the step is in months: {given}",
+                f"CUMULATE needs a size in months where the step is in months: {sizes}",
                 f"{hint}; here they look swapped",
             )
         if size.months and step.us:
-            # any step will do: the last one of a window ends with it
+            # Any step is valid, because the last one of a window is cut off at its end.
             if step.us < size.months * LONGEST_MONTH_US:
                 return
             raise self._error(
-                "step", f"CUMULATE needs a step that is shorter than the size: {given}", hint
+                "step", f"CUMULATE needs a step that is shorter than the size: {sizes}", hint
             )
         whole, part = (size.months, step.months) if size.months else (size.us, step.us)
         if whole % part:
             if part > whole and part % whole == 0:
                 hint += "; here they look swapped"
             raise self._error(
-                "step", f"CUMULATE needs a size that is a multiple of the step: {given}", hint
+                "step", f"CUMULATE needs a size that is a multiple of the step: {sizes}", hint
             )
 
     def _interval(self, parameter: str) -> IntervalValue:
@@ -180,16 +180,16 @@ class _Parameters:
         return value
 
     def _offset(self, stride: IntervalValue, parameter: str) -> IntervalValue:
-        """The offset; weeks begin on Monday, so that those have one of their own.
+        """Return the offset. Weeks start on Monday and therefore have a default offset.
 
         Args:
-            stride: the distance of windows, which the offset moves.
-            parameter: the parameter that says it.
+            stride: Distance between windows, which limits the offset.
+            parameter: Name of the parameter that sets the stride.
         """
-        given = IntervalValue(0, 0)
+        offset = IntervalValue(0, 0)
         if self.function.args.get("offset"):
-            given = self._interval("offset")
-        if given.months and not stride.months:
+            offset = self._interval("offset")
+        if offset.months and not stride.months:
             raise self._error(
                 "offset",
                 f"{self.kind} cannot move windows by months where the {parameter} is "
@@ -197,8 +197,8 @@ class _Parameters:
                 "give the offset in weeks, days, hours, minutes or seconds",
             )
         if is_in_weeks(self.function.args[parameter]):
-            return IntervalValue(0, given.us + _MONDAY_US)
-        return given
+            return IntervalValue(0, offset.us + _MONDAY_US)
+        return offset
 
     def _emit_only_on_update(self) -> bool:
         flag = self.function.args.get("emitonlyonupdate")
@@ -228,19 +228,22 @@ def _text(value: IntervalValue) -> str:
 def time_column(
     function: WindowFunctionCall, schema: Schema, sql: str, *, takes_date: bool = False
 ) -> Column:
-    """The column of a window function's DESCRIPTOR, a TIMESTAMP; else an AnalysisError.
+    """Return the TIMESTAMP column that a window function's DESCRIPTOR names.
 
     Args:
-        function: the call.
-        schema: of its data.
-        sql: the text of the statement.
-        takes_date: whether it may be a DATE too.
+        function: The call.
+        schema: Schema of its data.
+        sql: Text of the statement.
+        takes_date: Whether the column may be a DATE too.
+
+    Raises:
+        AnalysisError: The column does not exist or has another type.
     """
     descriptor = function.args["timecol"]
-    found = column_named(schema, descriptor.name)
+    column = column_named(schema, descriptor.name)
     times = [f"`{c.name}`" for c in schema if is_timestamp(c.type)]
     hint = "columns of that type: " + ", ".join(times) if times else None
-    if found is None:
+    if column is None:
         close = nearest(descriptor.name, [c.name for c in schema])
         raise error_at(
             sql,
@@ -250,28 +253,28 @@ def time_column(
             kind=ErrorKind.UNKNOWN_INPUT_COLUMN,
             subjects=(descriptor.name,),
         )
-    if takes_date and found.type == "date":
-        return found
-    if not is_timestamp(found.type):
+    if takes_date and column.type == "date":
+        return column
+    if not is_timestamp(column.type):
         raise error_at(
             sql,
             f"{function.kind} needs a TIMESTAMP or TIMESTAMP_LTZ column to put windows on, "
-            f"but `{found.name}` is {found.type.upper()}",
+            f"but `{column.name}` is {column.type.upper()}",
             descriptor,
-            hint=hint or _time_of(found, schema),
-            subjects=(found.name,),
+            hint=hint or _time_of(column, schema),
+            subjects=(column.name,),
         )
-    return found
+    return column
 
 
-def _time_of(found: Column, schema: Schema) -> str:
-    """How a column of another type becomes a time."""
-    name = column(found.name).sql(SparkSql)
+def _time_of(time: Column, schema: Schema) -> str:
+    """Return a hint how to turn a column of another type into a time."""
+    name = column(time.name).sql(SparkSql)
     date = next((c for c in schema if c.type == "date"), None)
-    if found.type == "string" and date is not None:
+    if time.type == "string" and date is not None:
         day = column(date.name).sql(SparkSql)
         return f"if it is a time of day, write {day} + {name}: a date and a time of day are a time"
-    if found.type in ("int", "bigint"):
+    if time.type in ("int", "bigint"):
         return (
             f"make one in a subquery: TIMESTAMP_MILLIS({name}), TIMESTAMP_SECONDS or "
             "TIMESTAMP_MICROS"
@@ -280,9 +283,9 @@ def _time_of(found: Column, schema: Schema) -> str:
 
 
 def at_midnight(source: Node, date: Column) -> tuple[Node, Column]:
-    """Data whose DATE column is the TIMESTAMP at which the day begins, and that column."""
+    """Return the data with a DATE column as the TIMESTAMP of its midnight, and that column."""
     time = replace(date, type="timestamp_ntz")
-    schema = tuple(time if each == date else each for each in source.schema)
+    schema = tuple(time if col == date else col for col in source.schema)
     to = exp.DataType.build("TIMESTAMP_NTZ", dialect=SparkSql)
     items = tuple(
         NamedExpr(c.name, exp.Cast(this=column(c.name), to=to) if c == time else column(c.name))
@@ -292,11 +295,11 @@ def at_midnight(source: Node, date: Column) -> tuple[Node, Column]:
 
 
 def with_date(node: WindowTableFunction, date: str | None) -> Node:
-    """Return the rows of a window function with a time column as the DATE that the data has.
+    """Return the rows of a window function with the time column as a DATE, as in the data.
 
     Args:
-        node: the window function; its column `date` is the TIMESTAMP at which the day begins.
-        date: the name of the column; None: the data has it as a TIMESTAMP.
+        node: The window function, whose column `date` is the TIMESTAMP of midnight.
+        date: Name of the column. None if the data has it as a TIMESTAMP.
     """
     if date is None:
         return node
@@ -311,8 +314,8 @@ def with_date(node: WindowTableFunction, date: str | None) -> Node:
 def reading_date(select: exp.Select, date: str) -> exp.Select:
     """Return a SELECT over a window function that reads the column `date` as a DATE.
 
-    The input's column is the TIMESTAMP at which the day begins. Names of the output in ORDER BY
-    stay: they stand for dates already.
+    The input column is the TIMESTAMP of midnight. Output names in ORDER BY are unchanged, because
+    they refer to dates already.
     """
     select = select.copy()
     outputs = {item.alias_or_name.lower() for item in select.selects}
@@ -336,23 +339,23 @@ def reading_date(select: exp.Select, date: str) -> exp.Select:
             else:
                 read.replace(as_date(read.copy()))
         if part.arg_key == "expressions" and not isinstance(part, exp.Alias):
-            new = alias(new, name)  # the output keeps its name
+            new = alias(new, name)  # keep the output name
         if new is not part:
             part.replace(new)
     return select
 
 
 def as_date(time: exp.Expr) -> exp.Expr:
-    """`CAST(time AS DATE)`."""
+    """Build `CAST(time AS DATE)`."""
     return exp.Cast(this=time, to=exp.DataType.build("date"))
 
 
 def partition_by_columns(function: WindowFunctionCall, schema: Schema, sql: str) -> tuple[str, ...]:
-    """The columns of PARTITION BY, by their names in the data."""
+    """Return the columns of PARTITION BY under their names in the data."""
     names = []
     for key in function.args.get("partition") or []:
-        found = column_named(schema, key.name)
-        if found is None:
+        column = column_named(schema, key.name)
+        if column is None:
             close = nearest(key.name, [c.name for c in schema])
             hint = f"did you mean `{close}`?" if close else None
             message = (
@@ -360,12 +363,12 @@ def partition_by_columns(function: WindowFunctionCall, schema: Schema, sql: str)
             )
             kind = ErrorKind.UNKNOWN_INPUT_COLUMN
             raise error_at(sql, message, key, hint=hint, kind=kind, subjects=(key.name,))
-        names.append(found.name)
+        names.append(column.name)
     return tuple(dict.fromkeys(names))
 
 
 def refuse_window_columns(function: WindowFunctionCall, schema: Schema, sql: str) -> None:
-    """An AnalysisError where the data already has a column that the window adds."""
+    """Raise an AnalysisError if the data already has one of the window columns."""
     taken = [name for name in WINDOW_COLUMNS if column_named(schema, name)]
     if taken:
         message = f"the data of {function.kind} already has a column `{taken[0]}`"
@@ -377,7 +380,7 @@ def refuse_window_columns(function: WindowFunctionCall, schema: Schema, sql: str
 def renamed_columns(
     function: WindowFunctionCall, source: Node, time: Column, sql: str
 ) -> tuple[Node, WindowColumns, Column]:
-    """The data under the names of `AS t(a, b, ..., ws, we, wt)`."""
+    """Apply the column names of `AS t(a, b, ..., ws, we, wt)` to the data and window columns."""
     alias = function.args["alias"]
     names = [c.name for c in alias.columns]
     if len(names) != len(source.schema) + 3:
