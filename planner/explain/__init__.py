@@ -1,1 +1,1 @@
-"""EXPLAIN: plans as text, documents and diagrams."""
+"""EXPLAIN output: plans as text, documents and diagrams."""

@@ -1,4 +1,4 @@
-"""EXPLAIN ANALYZE as text: a line for each operator, then what was reduced, then the stages."""
+"""EXPLAIN ANALYZE as text: a line per operator, then reductions, then stages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _STAGE_HEADS = ("stage", "tasks", "task time", "median", "slowest", "skew", "ope
 
 
 def analysis_text(query: QueryDocument) -> str:
-    """The section that EXPLAIN ANALYZE adds; empty if the query was not run."""
+    """Return the section that EXPLAIN ANALYZE adds, or "" if the query was not run."""
     analysis = query.analysis
     if analysis is None or query.trees is None:
         return ""
@@ -54,15 +54,15 @@ def _operators(tree: Tree, analysis: Analysis) -> list[list[str]]:
     rows: list[list[str]] = []
 
     def add(name: str, head: str, margin: str) -> None:
-        found = analysis.operators[name]
+        figures = analysis.operators[name]
         rows.append(
             [
                 head + operators[name].name,
-                _number(found.rows_in),
-                _number(found.rows_out),
-                "" if found.bytes_out is None else size_text(found.bytes_out),
-                _time(found),
-                _memory(found),
+                _number(figures.rows_in),
+                _number(figures.rows_out),
+                "" if figures.bytes_out is None else size_text(figures.bytes_out),
+                _time(figures),
+                _memory(figures),
             ]
         )
         inputs = operators[name].inputs
@@ -87,27 +87,27 @@ def _memory(figures: Figures) -> str:
 
 
 def _facts(tree: Tree, analysis: Analysis) -> list[str]:
-    """What was saved, and rows that are in no window."""
-    found = []
-    for each in tree.operators:
-        figures = analysis.operators[each.id]
+    """Return how far rows were reduced, and the rows that are in no window."""
+    facts = []
+    for entry in tree.operators:
+        figures = analysis.operators[entry.id]
         n_rows, rows_out = figures.rows_aggregated, figures.rows_out
         if figures.reduction is not None and n_rows is not None and rows_out is not None:
-            found.append(
-                f"{each.name}: {counted(n_rows, 'rows')} became {counted(rows_out, 'partials')}, "
+            facts.append(
+                f"{entry.name}: {counted(n_rows, 'rows')} became {counted(rows_out, 'partials')}, "
                 f"{figures.reduction:,.1f} rows a partial"
             )
         dropped = figures.counters.get("rows_without_time", 0)
         if dropped:
-            found.append(f"{each.name}: {counted(dropped, 'rows')} without a time left out")
+            facts.append(f"{entry.name}: {counted(dropped, 'rows')} without a time left out")
         filtered = figures.counters.get("rows_filtered_out", 0)
         if filtered:
-            found.append(f"{each.name}: {counted(filtered, 'rows')} filtered out")
-    return found
+            facts.append(f"{entry.name}: {counted(filtered, 'rows')} filtered out")
+    return facts
 
 
 def _stages(tree: Tree, analysis: Analysis) -> list[list[str]]:
-    names = {each.id: each.name for each in tree.operators}
+    names = {entry.id: entry.name for entry in tree.operators}
     return [
         [
             str(stage.id),
@@ -129,7 +129,7 @@ def _number(value: int | None) -> str:
 def _table(
     heads: Sequence[str], rows: list[list[str]], *, n_left: int, last_left: bool = False
 ) -> list[str]:
-    """Columns in line: the first `n_left` at the left, maybe the last, numbers at the right."""
+    """Align columns: the first `n_left` and optionally the last left, numbers right."""
     widths = [max(len(row[i]) for row in [list(heads), *rows]) for i in range(len(heads))]
     lines = []
     for row in [list(heads), *rows]:
@@ -141,7 +141,7 @@ def _table(
     return lines
 
 
-# -- of a stream ---------------------------------------------------------------------------------
+# -- streams -------------------------------------------------------------------------------------
 
 _ENDS = {
     "input": "ran to the end of its input",
@@ -151,7 +151,7 @@ _ENDS = {
 
 
 def _stream_ended(analysis: Analysis, stream: StreamAnalysis) -> str:
-    """What ended the run, and how much it did."""
+    """Return why the run ended and how much it processed."""
     parts = [
         f"{_ENDS[stream.ended]}: {seconds_text(analysis.seconds)}",
         _batches(stream.micro_batches.count),

@@ -1,6 +1,6 @@
-"""Plans as documents of EXPLAIN, and as text in Flink's shape.
+"""Plans as documents of EXPLAIN, and as text in Flink's format.
 
-The text depends on the query and settings alone.
+The text depends only on the query and the settings.
 """
 
 from __future__ import annotations
@@ -35,14 +35,15 @@ Describe = Callable[[Node], list[Operator]]
 def query_document(
     plan: Plan, statement: str, time_zone: str, drawn: set[int] | None = None
 ) -> QueryDocument:
-    """One statement's plan: text, trees, windows, rules.
+    """Build the document of one statement: text, trees, windows, rules.
 
     Args:
-        plan: the plan.
-        statement: the SQL text.
-        time_zone: the session's zone, on whose wall clock windows over TIMESTAMP_LTZ are.
-        drawn: numbers of the shared exchanges that texts of other plans show already, and where to
-            add those of this one. In place of one that is shown stands a reference to it.
+        plan: The plan.
+        statement: SQL text.
+        time_zone: The session's time zone, on whose wall clock windows over TIMESTAMP_LTZ are
+            computed.
+        drawn: Numbers of the shared exchanges that the texts of other plans already show. They are
+            drawn as references. The numbers of this plan's exchanges are added.
     """
     windows = tuple(window_entries(plan.physical, operator_ids(plan.physical)))
     rules = _rules(plan)
@@ -61,9 +62,9 @@ def query_document(
 
 
 def operator_ids(plan: Node) -> dict[int, list[str]]:
-    """Ids of the operators of each node of a physical plan, by `id(node)`, as in the document.
+    """Return the operator ids of each node of a physical plan by `id(node)`, as in the document.
 
-    A node that stands in the plan twice has the ids of its first place.
+    A node that occurs twice in the plan has the ids of its first occurrence.
     """
     ids: dict[int, list[str]] = {}
     n_operators = 0
@@ -98,13 +99,13 @@ def _tree(root: Node, describe: Describe, prefix: str) -> Tree:
         chain = describe(node)
         first = len(operators)
         last = first + len(chain) - 1
-        for i, each in enumerate(chain, first):
+        for i, op in enumerate(chain, first):
             operators.append(
                 OperatorEntry(
                     f"{prefix}{i}",
-                    each.name,
-                    dict(each.attributes),
-                    str(each),
+                    op.name,
+                    dict(op.attributes),
+                    str(op),
                     () if i == last else (f"{prefix}{i + 1}",),
                     _columns(node) if i == first else None,
                 )
@@ -134,12 +135,12 @@ def _rules(plan: Plan) -> Rules:
 
 
 def rule_summary(name: str) -> str:
-    """What a rule does, in a sentence."""
+    """Return a one-sentence description of a rule."""
     return _SUMMARIES[name]
 
 
 def _summary(rule: Callable[..., object]) -> str:
-    """The first line of a rule's docstring."""
+    """Return the first paragraph of a rule's docstring."""
     return (inspect.getdoc(rule) or "").split("\n\n")[0].replace("\n", " ")
 
 
@@ -170,12 +171,15 @@ def _text(plan: Plan, windows: Iterable[WindowEntry], rules: Rules, drawn: set[i
 
 
 def physical_text(plan: Plan) -> str:
-    """The physical plan, one operator a line."""
+    """Return the physical plan as text, one operator per line."""
     return "\n".join(tree(plan.physical, physical_operators, set()))
 
 
 def tree(node: Node, describe: Describe, drawn: set[int]) -> list[str]:
-    """A plan drawn with `+-`, `:-` and `:`; a node may take several lines, one above the other."""
+    """Draw a plan with `+-`, `:-` and `:`.
+
+    A node may take several lines, the last operator first.
+    """
     lines: list[str] = []
 
     def draw(node: Node, head: str, margin: str) -> None:
@@ -185,8 +189,8 @@ def tree(node: Node, describe: Describe, drawn: set[int]) -> list[str]:
                 return
             drawn.add(node.number)
         operators = describe(node)
-        for depth, each in enumerate(operators):
-            lines.append((head if depth == 0 else margin + "   " * (depth - 1) + "+- ") + str(each))
+        for depth, line in enumerate(operators):
+            lines.append((head if depth == 0 else margin + "   " * (depth - 1) + "+- ") + str(line))
         margin += "   " * (len(operators) - 1)
         inputs = drawn_inputs(node)
         for position, child in enumerate(inputs):
@@ -200,10 +204,10 @@ def tree(node: Node, describe: Describe, drawn: set[int]) -> list[str]:
 def _rule_lines(rules: Rules) -> Iterator[str]:
     if rules.applied:
         yield "applied:"
-        yield from (f"  {each.rule} on {each.node}" for each in rules.applied)
+        yield from (f"  {entry.rule} on {entry.node}" for entry in rules.applied)
     if rules.refused or rules.left_to_spark:
         yield "not applied:"
-        yield from (f"  {each.rule} on {each.node}: {each.reason}" for each in rules.refused)
+        yield from (f"  {entry.rule} on {entry.node}: {entry.reason}" for entry in rules.refused)
         yield from (f"  window block left to Spark: {note}" for note in rules.left_to_spark)
     if rules.idle:
-        yield f"nothing to do: {', '.join(each.rule for each in rules.idle)}"
+        yield f"nothing to do: {', '.join(entry.rule for entry in rules.idle)}"

@@ -1,4 +1,4 @@
-"""The physical plan as a diagram, in the languages of Mermaid and Graphviz."""
+"""Diagrams of the physical plan, for Mermaid and Graphviz."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from planner.explain.document import Document, OperatorEntry, QueryDocument, Tree
 from runtime.spec.figures import counted, size_text
 
-# Longer attributes make boxes that nobody can read
+# Longer attributes make the boxes unreadable
 _MOST_CHARACTERS = 60
 _MOST_ATTRIBUTES = 4
 _NEWLINE = "\n"
 
 
 class _Mermaid:
-    """How Mermaid writes what a plan is drawn with: groups, operators and what flows."""
+    """Mermaid syntax of groups, operators and edges."""
 
     head: tuple[str, ...] = ("flowchart TD",)
     tail: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class _Mermaid:
 
 
 class _Dot(_Mermaid):
-    """How Graphviz writes it."""
+    """Graphviz syntax of groups, operators and edges."""
 
     head = (
         "digraph plan {",
@@ -62,12 +62,12 @@ class _Dot(_Mermaid):
 
 
 def mermaid(document: Document) -> str:
-    """A Mermaid flowchart, data flowing downwards; a subgraph for each statement."""
+    """Return a top-down Mermaid flowchart with a subgraph per statement."""
     return _diagram(document, _Mermaid)
 
 
 def dot(document: Document) -> str:
-    """A Graphviz digraph, data flowing downwards; a cluster for each statement."""
+    """Return a top-down Graphviz digraph with a cluster per statement."""
     return _diagram(document, _Dot)
 
 
@@ -77,7 +77,7 @@ def _diagram(document: Document, language: type[_Mermaid]) -> str:
     for number, (query, tree) in enumerate(queries, 1):
         name = f"q{number}"
         drawn = [
-            *(language.box(f"{name}_{each.id}", _label(each)) for each in tree.operators),
+            *(language.box(f"{name}_{entry.id}", _label(entry)) for entry in tree.operators),
             *(
                 language.arrow(f"{name}_{source}", f"{name}_{target}", flow)
                 for source, target, flow in _edges(query, tree)
@@ -91,14 +91,14 @@ def _diagram(document: Document, language: type[_Mermaid]) -> str:
 
 
 def _edges(query: QueryDocument, tree: Tree) -> Iterator[tuple[str, str, str]]:
-    """(from, to, what flows) of every edge of the physical plan."""
-    for each in tree.operators:
-        for source in each.inputs:
-            yield source, each.id, _flow(query, source)
+    """Yield (from, to, label) of every edge of the physical plan."""
+    for entry in tree.operators:
+        for source in entry.inputs:
+            yield source, entry.id, _flow(query, source)
 
 
 def _flow(query: QueryDocument, source: str) -> str:
-    """What an operator gave to the one above: `9,812 partials, 187.4 KiB`; maybe nothing."""
+    """Return the measured output of an operator, such as `9,812 partials, 187.4 KiB`, or ""."""
     measured = query.analysis.operators.get(source) if query.analysis else None
     if measured is None:
         return ""

@@ -1,7 +1,7 @@
-"""EXPLAIN as data, from which every form of it is made; as JSON its schema is in docs/explain.md.
+"""EXPLAIN as data, from which all output formats are made.
 
-Fields have the names and the order of the JSON. `DOCUMENT_VERSION` grows when something in it
-changes meaning.
+The JSON schema is documented in docs/explain.md: fields have the names and the order of the JSON.
+`DOCUMENT_VERSION` increases when a field changes its meaning.
 """
 
 from __future__ import annotations
@@ -15,29 +15,30 @@ DOCUMENT_VERSION = 2
 
 @dataclass(frozen=True)
 class Document:
-    """What some statements would do or did."""
+    """Explanation of one or more statements."""
 
     version: int = field(default=DOCUMENT_VERSION, kw_only=True)
     queries: tuple[QueryDocument, ...]
 
     @property
     def text(self) -> str:
-        """The explanations of all statements as text."""
+        """Return the explanations of all statements as text."""
         return "\n".join(query.text for query in self.queries)
 
 
 @dataclass(frozen=True)
 class QueryDocument:
-    """One query or INSERT.
+    """Explanation of one query or INSERT.
 
     Attributes:
-        statement: the SQL text.
-        text: the same explanation as text.
-        time_zone: the session's zone, on whose wall clock windows over TIMESTAMP_LTZ are.
-        trees: the plans; None for a statement of Spark's alone.
-        windows: where the physical plan makes windows.
-        rules: what rules did.
-        analysis: what a run measured, with EXPLAIN ANALYZE.
+        statement: SQL text.
+        text: The explanation as text.
+        time_zone: The session's time zone, on whose wall clock windows over TIMESTAMP_LTZ are
+            computed.
+        trees: The plans. None for a statement that Spark runs alone.
+        windows: Windows that the physical plan computes.
+        rules: Rules applied and refused.
+        analysis: Measurements of a run, with EXPLAIN ANALYZE.
     """
 
     statement: str
@@ -51,7 +52,7 @@ class QueryDocument:
 
 @dataclass(frozen=True)
 class Trees:
-    """The plan as the query says it, after the rules, and as it runs."""
+    """The plan before and after the logical rules, and the physical plan."""
 
     bound: Tree
     logical: Tree
@@ -60,15 +61,15 @@ class Trees:
 
 @dataclass(frozen=True)
 class Tree:
-    """A plan; operators from the top, the first is the root."""
+    """A plan as operators from the top. The first is the root."""
 
     root: str
     operators: tuple[OperatorEntry, ...]
 
     @property
     def by_id(self) -> dict[str, OperatorEntry]:
-        """The operators by their ids, from the top."""
-        return {each.id: each for each in self.operators}
+        """Return the operators by id, from the top."""
+        return {entry.id: entry for entry in self.operators}
 
 
 @dataclass(frozen=True)
@@ -76,12 +77,12 @@ class OperatorEntry:
     """An operator of a plan.
 
     Attributes:
-        id: such as `p3`.
-        name: such as `Exchange`.
-        attributes: what it does.
-        text: the line of the text.
-        inputs: ids of the operators below.
-        columns: what it yields; None inside of a step of several operators.
+        id: Id such as `p3`.
+        name: Name such as `Exchange`.
+        attributes: Properties of the operator.
+        text: Line in the text.
+        inputs: Ids of the operators below.
+        columns: Output columns. None within a step of several operators.
     """
 
     id: str
@@ -94,7 +95,7 @@ class OperatorEntry:
 
 @dataclass(frozen=True)
 class ColumnEntry:
-    """A column, with Spark's type."""
+    """A column with its Spark type."""
 
     name: str
     type: str
@@ -103,19 +104,19 @@ class ColumnEntry:
 
 @dataclass(frozen=True)
 class WindowEntry:
-    """A window where the physical plan uses it.
+    """A window that the physical plan computes.
 
     Attributes:
-        operator: id of the operator that makes windows.
-        kind: TUMBLE, HOP, CUMULATE, SESSION.
-        parameters_us: in microseconds.
-        parameters_months: those of calendar windows.
-        time_column: the column that windows are put on.
-        time_type: its type.
-        slice_widths_us: in turn; none where rows are copied.
-        slices_per_window: at most.
-        copies: windows that a row is copied into at most; None where slices are merged.
-        text: lines of the text.
+        operator: Id of the operator that computes the windows.
+        kind: TUMBLE, HOP, CUMULATE or SESSION.
+        parameters_us: Parameters in microseconds.
+        parameters_months: Parameters of calendar windows in months.
+        time_column: Time column of the windows.
+        time_type: Type of the time column.
+        slice_widths_us: Slice widths in cyclic order. Empty if rows are copied.
+        slices_per_window: Maximum number of slices per window.
+        copies: Maximum number of windows that a row is copied into. None if slices are merged.
+        text: Lines of the text.
     """
 
     operator: str
@@ -132,7 +133,7 @@ class WindowEntry:
 
 @dataclass(frozen=True)
 class Rules:
-    """What rules did; `left_to_spark` says why window blocks are not planned here."""
+    """Rules applied and refused. `left_to_spark` says why window blocks are left to Spark."""
 
     applied: tuple[AppliedRule, ...] = ()
     refused: tuple[RefusedRule, ...] = ()
@@ -142,7 +143,7 @@ class Rules:
 
 @dataclass(frozen=True)
 class RuleEntry:
-    """A rule, by the name that sqlwin.optimizer.disabled-rules takes."""
+    """A rule, named as in sqlwin.optimizer.disabled-rules."""
 
     rule: str
     summary: str
@@ -157,7 +158,7 @@ class AppliedRule(RuleEntry):
 
 @dataclass(frozen=True)
 class RefusedRule(AppliedRule):
-    """A rule that left a node as it was, and why."""
+    """A rule that left a node unchanged, and the reason."""
 
     reason: str
 
@@ -167,15 +168,16 @@ class RefusedRule(AppliedRule):
 
 @dataclass(frozen=True)
 class Analysis:
-    """What a run measured.
+    """Measurements of a run.
 
     Attributes:
-        seconds: how long it took.
-        rows_out: rows of the result.
-        operators: by id of the physical operator.
-        stages: of a stream, those of all micro-batches that ran the same operators as one.
-        spark_ui: the address of Spark's UI, which has its own operators; None: it is off.
-        stream: what a stream did beside that.
+        seconds: Duration of the run.
+        rows_out: Number of result rows.
+        operators: Measurements by id of the physical operator.
+        stages: Spark stages. For a stream, stages of all micro-batches with the same operators are
+            combined.
+        spark_ui: URL of Spark's UI, which shows Spark's operators. None if it is off.
+        stream: Measurements that only streams have.
     """
 
     seconds: float
@@ -188,19 +190,19 @@ class Analysis:
 
 @dataclass(frozen=True)
 class Figures:
-    """What was measured at an operator; None where nothing was.
+    """Measurements of an operator. Unmeasured fields hold None.
 
     Attributes:
-        rows_in: rows that it took.
-        rows_out: rows, partials or windows that it gave.
-        unit_out: which of these.
-        reduction: rows in a partial of a local aggregate, those left out not counted.
-        blobs_out: Arrow blobs that it gave.
-        bytes_out: their size, compressed as they travel.
-        seconds: in the operator's own code, all tasks added up.
-        peak_memory_bytes: resident set of the largest Python worker.
-        counters: rows that were left out, by reason.
-        task_rows_in: how rows fell to tasks.
+        rows_in: Input rows.
+        rows_out: Output rows, partials or windows.
+        unit_out: Unit of `rows_out`.
+        reduction: Aggregated rows per partial of a local aggregate. Dropped rows do not count.
+        blobs_out: Arrow blobs sent.
+        bytes_out: Compressed size of the blobs.
+        seconds: Time in the operator's own code, summed over all tasks.
+        peak_memory_bytes: Resident set size of the largest Python worker.
+        counters: Dropped rows by reason.
+        task_rows_in: Distribution of input rows over tasks.
     """
 
     rows_in: int | None = None
@@ -216,10 +218,10 @@ class Figures:
 
     @property
     def rows_aggregated(self) -> int | None:
-        """How many of the rows that a local aggregate took it has aggregated."""
+        """Return how many input rows a local aggregate aggregated."""
         if self.rows_in is None:
             return None
-        # a scan counts what it reads; elsewhere rows that a filter leaves out do not come in
+        # A scan counts the rows it reads. Other operators never see filtered rows.
         filtered = self.counters.get("rows_filtered_out", 0) if self._is_scan else 0
         return self.rows_in - filtered - self.counters.get("rows_without_time", 0)
 
@@ -230,7 +232,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class TaskRows:
-    """Rows that tasks took."""
+    """Input rows per task."""
 
     min: int
     median: float
@@ -239,16 +241,16 @@ class TaskRows:
 
 @dataclass(frozen=True)
 class StageEntry:
-    """A stage of Spark's in which Python operators ran, or those of several micro-batches.
+    """A Spark stage that ran Python operators, combined over micro-batches.
 
     Attributes:
-        id: Spark's number, of the first one.
-        operators: ids of the operators that ran in it, in the order of the data.
-        tasks: how many.
-        seconds: in the operators' own code, all tasks added up.
-        median_seconds: of a task.
-        slowest_seconds: of a task.
-        skew: the slowest task against the median one.
+        id: Spark's number of the first such stage.
+        operators: Ids of the operators that ran in it, in data flow order.
+        tasks: Number of tasks.
+        seconds: Time in the operators' own code, summed over all tasks.
+        median_seconds: Time of the median task.
+        slowest_seconds: Time of the slowest task.
+        skew: Ratio of the slowest to the median task.
     """
 
     id: int
@@ -262,7 +264,7 @@ class StageEntry:
 
 @dataclass(frozen=True)
 class StreamAnalysis:
-    """What a stream did while it ran; `ended` says why the run ended."""
+    """Measurements of a stream. `ended` says why the run ended."""
 
     ended: StreamEnd
     rows_in: int
@@ -275,15 +277,15 @@ StreamEnd = Literal["input", "time", "interrupt"]
 
 @dataclass(frozen=True)
 class MicroBatches:
-    """The micro-batches of a run.
+    """Micro-batches of a run.
 
     Attributes:
-        count: how many.
-        seconds: of all.
-        median_seconds: of one.
-        slowest_seconds: of one.
-        phases: seconds by what Spark did in them.
-        state_commit_seconds: writing the state, all tasks added up.
+        count: Number of micro-batches.
+        seconds: Total duration.
+        median_seconds: Duration of the median micro-batch.
+        slowest_seconds: Duration of the slowest micro-batch.
+        phases: Seconds by Spark's phases of a micro-batch.
+        state_commit_seconds: Time to write the state, summed over all tasks.
     """
 
     count: int
@@ -296,7 +298,7 @@ class MicroBatches:
 
 @dataclass(frozen=True)
 class SourceEntry:
-    """The watermark of a source, in microseconds since 1970 on the windows' wall clock."""
+    """Watermark of a source, in microseconds since 1970 on the windows' wall clock."""
 
     name: str
     watermark_us: int | None
@@ -309,17 +311,17 @@ class WindowOperatorEntry:
     """A window operator of a stream at the end of a run.
 
     Attributes:
-        number: in the order of the data's way, as in the text.
-        watermark_us: microseconds since 1970 on the windows' wall clock; None before the first row.
-        is_at_end_of_input: the watermark is beyond all times.
-        sources: the watermarks that it follows.
-        late_rows: dropped.
-        rows_without_time: dropped.
-        state_rows: partials in state in the end.
-        state_bytes: their size.
-        most_state_rows: the most after any micro-batch.
-        most_state_bytes: likewise.
-        next_window_end_us: the end of the next window to close.
+        number: Position in data flow order, as in the text.
+        watermark_us: Microseconds since 1970 on the windows' wall clock. None before the first row.
+        is_at_end_of_input: Whether the watermark is past all times.
+        sources: Watermarks of the sources that the operator follows.
+        late_rows: Late rows dropped.
+        rows_without_time: Rows dropped because their time is NULL.
+        state_rows: Partials in state at the end.
+        state_bytes: Size of the state at the end.
+        most_state_rows: Maximum of `state_rows` after any micro-batch.
+        most_state_bytes: Maximum of `state_bytes` after any micro-batch.
+        next_window_end_us: End of the next window to close.
     """
 
     number: int
@@ -335,24 +337,24 @@ class WindowOperatorEntry:
     next_window_end_us: int | None
 
 
-# -- what is secret in it -------------------------------------------------------------------------
+# -- masking secrets ------------------------------------------------------------------------------
 
 
 def masked_document(document: QueryDocument, mask: Callable[[str], str]) -> QueryDocument:
-    """A document in which every text is what `mask` makes of it."""
-    return cast(QueryDocument, _masked(document, mask))
+    """Return a copy of a document in which `mask` has been applied to every text."""
+    return cast(QueryDocument, _mask(document, mask))
 
 
-def _masked(value: object, mask: Callable[[str], str]) -> object:
+def _mask(value: object, mask: Callable[[str], str]) -> object:
     match value:
         case str():
             return mask(value)
         case tuple():
-            return tuple(_masked(each, mask) for each in value)
+            return tuple(_mask(part, mask) for part in value)
         case Mapping():
-            return {key: _masked(each, mask) for key, each in value.items()}
+            return {key: _mask(part, mask) for key, part in value.items()}
     if is_dataclass(value) and not isinstance(value, type):
-        parts = {each.name: _masked(getattr(value, each.name), mask) for each in fields(value)}
+        parts = {part.name: _mask(getattr(value, part.name), mask) for part in fields(value)}
         return replace(value, **parts)
     return value
 
@@ -361,15 +363,15 @@ def _masked(value: object, mask: Callable[[str], str]) -> object:
 
 
 def to_json(part: Document | QueryDocument) -> dict[str, Any]:
-    """A document, or one statement's, as values that `json` writes."""
+    """Return a document as values that `json` can serialise."""
     return cast(dict[str, Any], _json(part))
 
 
 def _json(value: object) -> object:
     if is_dataclass(value):
-        return {each.name: _json(getattr(value, each.name)) for each in fields(value)}
+        return {part.name: _json(getattr(value, part.name)) for part in fields(value)}
     if isinstance(value, Mapping):
-        return {key: _json(each) for key, each in value.items()}
+        return {key: _json(part) for key, part in value.items()}
     if isinstance(value, tuple):
-        return [_json(each) for each in value]
+        return [_json(part) for part in value]
     return value

@@ -1,4 +1,4 @@
-"""An operator of a plan, the parts of its line as text, and what the fields of any node say."""
+"""Operators of a plan and their attributes as text."""
 
 from __future__ import annotations
 
@@ -34,36 +34,36 @@ class Operator:
     """One line of a plan.
 
     Attributes:
-        name: such as `GlobalWindowAggregate`.
-        attributes: what it does: a name, and one text or several.
+        name: Name such as `GlobalWindowAggregate`.
+        attributes: Pairs of a name and one or more texts.
     """
 
     name: str
     attributes: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def __str__(self) -> str:
-        """The line as EXPLAIN prints it: `Limit(offset=[5], fetch=[10])`."""
+        """Return the line as EXPLAIN prints it: `Limit(offset=[5], fetch=[10])`."""
         inside = ", ".join(f"{key}=[{', '.join(values)}]" for key, values in self.attributes)
         return f"{self.name}({inside})"
 
 
 def operator(name: str, **attributes: str | Iterable[str] | None) -> Operator:
-    """An operator; attributes that are None or hold nothing are left out.
+    """Build an operator, leaving out attributes that hold None or nothing.
 
     Example:
         >>> str(operator("Limit", offset=None, fetch="10"))
         'Limit(fetch=[10])'
     """
-    given: list[tuple[str, tuple[str, ...]]] = []
+    present: list[tuple[str, tuple[str, ...]]] = []
     for key, value in attributes.items():
         texts = (value,) if isinstance(value, str) else tuple(value or ())
         if texts:
-            given.append((key, texts))
-    return Operator(name, tuple(given))
+            present.append((key, texts))
+    return Operator(name, tuple(present))
 
 
 def unquoted(expr: exp.Expr) -> str:
-    """Text without the back quotes that the planner puts around names, for reading."""
+    """Return the text without the back quotes that the planner puts around names."""
 
     def bare(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Identifier):
@@ -74,13 +74,13 @@ def unquoted(expr: exp.Expr) -> str:
 
 
 def item_text(item: NamedExpr) -> str:
-    """An expression with its name, unless it is a column of that name."""
+    """Return an expression with its name, or only the name if it is a column of that name."""
     text = unquoted(item.expr)
     return text if text == item.name else f"{text} AS {item.name}"
 
 
 def merge_text(plan: AggregatePlan) -> str:
-    """How the partials of an aggregate merge: `SUM($0), MAX($1) AS $2`."""
+    """Return how the partials of an aggregate merge: `SUM($0), MAX($1) AS $2`."""
     merges = []
     for acc in plan.accumulators:
         name = f" AS {acc.output.name}" if isinstance(acc, WithResult) else ""
@@ -112,30 +112,30 @@ _MERGE_NAMES: dict[type, str] = {
 
 
 def call_texts(calls: Iterable[AggregateCall]) -> list[str]:
-    """Aggregate calls with their names: `COUNT(*) AS n`."""
+    """Return aggregate calls with their names: `COUNT(*) AS n`."""
     return [f"{call.text} AS {call.name}" for call in calls]
 
 
 def window_key_texts(keys: Iterable[WindowKey]) -> list[str]:
-    """Window columns as Flink prints them: `start('w$) AS window_start`."""
+    """Return window columns as Flink prints them: `start('w$) AS window_start`."""
     return [f"{key.role}('w$) AS {key.name}" for key in keys]
 
 
-# -- nodes that have no form of their own --------------------------------------------------------
+# -- nodes without a format of their own ----------------------------------------------------------
 
 _FIELD_NAMES = {"keys": "groupBy", "window_keys": "windows"}
 
 
 def operator_by_fields(prefix: str, node: Node) -> Operator:
-    """Every field that says something, but not the inputs."""
+    """Build an operator from all non-empty fields of a node except its inputs."""
     attributes: dict[str, list[str]] = {}
-    for each in fields(node):
-        value = getattr(node, each.name)
-        if each.name == "schema" or not each.repr or value in (None, (), "", False):
+    for field in fields(node):
+        value = getattr(node, field.name)
+        if field.name == "schema" or not field.repr or value in (None, (), "", False):
             continue
-        texts = _value_texts(each.name, value)
+        texts = _value_texts(field.name, value)
         if texts:
-            attributes.setdefault(_FIELD_NAMES.get(each.name, _camel(each.name)), texts)
+            attributes.setdefault(_FIELD_NAMES.get(field.name, _camel(field.name)), texts)
     return operator(prefix + type(node).__name__, **attributes)
 
 
@@ -144,7 +144,7 @@ def _value_texts(name: str, value: Any) -> list[str]:
         case Node():
             return []
         case tuple() | list() | frozenset():
-            return [text for each in value for text in _value_texts(name, each)]
+            return [text for part in value for text in _value_texts(name, part)]
         case NamedExpr():
             return [item_text(value)]
         case AggregateCall():
@@ -163,11 +163,11 @@ def _value_texts(name: str, value: Any) -> list[str]:
             return [render_duration(value)]
     if is_dataclass(value) and type(value).__module__.startswith("runtime."):
         parts = []
-        for each in fields(value):
-            inner = getattr(value, each.name)
-            texts = _value_texts(each.name, inner) if inner else []
+        for part in fields(value):
+            inner = getattr(value, part.name)
+            texts = _value_texts(part.name, inner) if inner else []
             if texts:
-                parts.append(f"{each.name.removesuffix('_us')}=[{', '.join(texts)}]")
+                parts.append(f"{part.name.removesuffix('_us')}=[{', '.join(texts)}]")
         return [f"{window_kind(value)}({', '.join(parts)})"]
     return [str(value)]
 

@@ -1,7 +1,7 @@
-"""Plan nodes as operators: a name and attributes, from which every form of EXPLAIN is made.
+"""Convert plan nodes to operators, the common base of all EXPLAIN formats.
 
-A node that is not known here shows the fields of its dataclass, so that a new kind of node appears
-in every form at once; a case of its own only makes it read better.
+A node type without a case here is shown with the fields of its dataclass, so new node types appear
+in every format. A case of its own makes it more readable.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from runtime.spec.windows import SessionWindow, Window
 
 
 def logical_operators(node: Node) -> list[Operator]:
-    """The operators of a node of a logical plan, the last to run first."""
+    """Return the operators of a logical node, the last to run first."""
     match node:
         case TableScan():
             return [operator("LogicalTableScan", table=node.table)]
@@ -84,12 +84,12 @@ def logical_operators(node: Node) -> list[Operator]:
 
 
 def drawn_inputs(node: Node) -> tuple[Node, ...]:
-    """The inputs of a node that plans show: none of what a scan reads in place of."""
+    """Return the inputs to draw, leaving out the plan that a scan replaces."""
     return () if isinstance(node, ScanLocalWindowAggregate | SliceScan) else node.inputs
 
 
 def physical_operators(node: Node) -> list[Operator]:
-    """The operators of a node of a physical plan, the last to run first."""
+    """Return the operators of a physical node, the last to run first."""
     match node:
         case TableScan():
             names = [column.name for column in node.schema]
@@ -119,7 +119,7 @@ def physical_operators(node: Node) -> list[Operator]:
             aggregate = _window_aggregate("WindowAggregate", node)
             expanded = operator("WindowTableFunction", window=window)
             if isinstance(node.window, SessionWindow):
-                # the rows of a group are in the task of their partition
+                # The rows of a group are in the task of their partition.
                 return [aggregate, expanded, *_by_partition(node.window)]
             return [aggregate, operator("Exchange", distribution=_hash(names)), expanded]
         case SliceScan():
@@ -181,11 +181,11 @@ def physical_operators(node: Node) -> list[Operator]:
 
 
 def _same_operator(node: Node, prefix: str) -> Operator:
-    """The operator of a node that is the same in a logical and in a physical plan.
+    """Return the operator of a node that looks alike in logical and physical plans.
 
     Args:
-        node: the node.
-        prefix: `Logical`, or nothing for a physical plan.
+        node: The node.
+        prefix: `Logical`, or "" for a physical plan.
     """
     match node:
         case Expand():
@@ -227,13 +227,15 @@ def _same_operator(node: Node, prefix: str) -> Operator:
     return operator_by_fields(prefix, node)
 
 
-# -- parts of an operator ------------------------------------------------------------------------
+# -- parts of an operator -------------------------------------------------------------------------
 
 
 def _slice_scan(node: SliceScan) -> Operator:
     table, tail = node.table, node.tail_files
     after, until = range_of_slices(node.rows.filters)
-    others = [each for each in node.rows.filters if SLICE_END not in columns_of(each)]
+    others = [
+        condition for condition in node.rows.filters if SLICE_END not in columns_of(condition)
+    ]
     return operator(
         "SliceScan",
         table=table.name,
@@ -260,15 +262,15 @@ def _window_aggregate(name: str, node: WindowAggregate) -> Operator:
 
 
 def _by_partition(window: Window) -> list[Operator]:
-    """What brings the rows of a session into one task."""
+    """Return the exchange that brings the rows of a session into one task."""
     if not isinstance(window, SessionWindow):
         return []
     return [operator("Exchange", distribution=_hash(window.partition))]
 
 
 def _first(first: FirstRows, slice_end: str) -> str:
-    """Which rows of a slice are kept, as SQL would say it."""
-    order = [f"{each.column}{' DESC' if each.is_descending else ''}" for each in first.order]
+    """Return the rows of a slice that are kept, as a SQL condition."""
+    order = [f"{key.column}{' DESC' if key.is_descending else ''}" for key in first.order]
     by = ", ".join((slice_end, *first.by))
     return (
         f"{first.function}() OVER (PARTITION BY {by} ORDER BY {', '.join(order)}) <= {first.last}"
@@ -276,11 +278,14 @@ def _first(first: FirstRows, slice_end: str) -> str:
 
 
 def _projects(node: Expand) -> list[str]:
-    """The grouping sets as Flink prints them: `{origin, 0 AS $e}`, `{null AS origin, 1 AS $e}`."""
+    """Return the grouping sets as Flink prints them.
+
+    For example `{origin, 0 AS $e}`, `{null AS origin, 1 AS $e}`.
+    """
     sets = []
     texts = {key.name: (item_text(key), f"null AS {key.name}") for key in node.keys}
-    for id_, kept in zip(node.ids, node.kept, strict=True):
-        keys = [text if name in kept else null for name, (text, null) in texts.items()]
+    for id_, key_names in zip(node.ids, node.kept, strict=True):
+        keys = [text if name in key_names else null for name, (text, null) in texts.items()]
         sets.append(f"{{{', '.join([*keys, f'{id_} AS {node.id_column}'])}}}")
     return sets
 
@@ -294,7 +299,7 @@ def _partials(plans: tuple[AggregatePlan, ...]) -> list[str]:
 
 
 def _levels(levels: tuple[SliceLevel, ...]) -> list[str]:
-    """Widths of the levels that travel: `1 min`, `5 min from 1 min`."""
+    """Return the widths of the exchanged slice levels: `1 min`, `5 min from 1 min`."""
     texts = []
     for level in levels:
         text = render_duration(level.width_us)
@@ -331,15 +336,15 @@ def _hash(keys: Iterable[str]) -> str:
 
 
 def _query_operators(node: SqlQuery, prefix: str) -> list[Operator]:
-    """A SELECT over one relation as Limit, Sort, Calc; anything else as the text for Spark."""
+    """Return a SELECT over one relation as Limit, Sort, Calc, and anything else as its text."""
     query = node.query
     if not _is_plain_select(node):
         return [operator(f"{prefix}SparkSql", sql=_with_input_numbers(query, node))]
     assert isinstance(query, exp.Select)
-    found = []
+    operators = []
     limit, offset, order = (query.args.get(k) for k in ("limit", "offset", "order"))
     if limit is not None or offset is not None:
-        found.append(
+        operators.append(
             operator(
                 f"{prefix}Limit",
                 offset=to_sql(offset.expression) if offset is not None else None,
@@ -348,9 +353,9 @@ def _query_operators(node: SqlQuery, prefix: str) -> list[Operator]:
         )
     if order is not None:
         keys = [unquoted(key) for key in order.expressions]
-        found.append(operator(f"{prefix}Sort", orderBy=keys))
+        operators.append(operator(f"{prefix}Sort", orderBy=keys))
     if query.args.get("distinct"):
-        found.append(operator(f"{prefix}Distinct"))
+        operators.append(operator(f"{prefix}Distinct"))
     items = [
         NamedExpr(item.alias_or_name, item.this if isinstance(item, exp.Alias) else item)
         for item in query.expressions
@@ -363,18 +368,18 @@ def _query_operators(node: SqlQuery, prefix: str) -> list[Operator]:
     is_whole = any(
         item.is_star and star_leaves_out(item) == frozenset() for item in query.expressions
     )
-    if is_whole or (same and where is None and found):
+    if is_whole or (same and where is None and operators):
         if condition is not None and prefix:
-            found.append(operator("LogicalFilter", condition=condition))
+            operators.append(operator("LogicalFilter", condition=condition))
         elif condition is not None:
-            found.append(operator("Calc", where=condition))
+            operators.append(operator("Calc", where=condition))
     elif prefix:
-        found.append(operator(f"{prefix}Project", select=select))
+        operators.append(operator(f"{prefix}Project", select=select))
         if condition is not None:
-            found.append(operator(f"{prefix}Filter", condition=condition))
+            operators.append(operator(f"{prefix}Filter", condition=condition))
     else:
-        found.append(operator("Calc", select=select, where=condition))
-    return found or [operator(f"{prefix}Project" if prefix else "Calc", select="*")]
+        operators.append(operator("Calc", select=select, where=condition))
+    return operators or [operator(f"{prefix}Project" if prefix else "Calc", select="*")]
 
 
 def _is_plain_select(node: SqlQuery) -> bool:
@@ -390,7 +395,7 @@ def _is_plain_select(node: SqlQuery) -> bool:
 
 
 def _with_input_numbers(query: exp.Query, node: SqlQuery) -> str:
-    """The text with `input#0`, `input#1` for the placeholders, in the order of the inputs."""
+    """Return the text with `input#0`, `input#1` for the placeholders, in input order."""
     query = query.copy()
     numbers = {name: f"input#{i}" for i, (name, _) in enumerate(node.relations)}
     for table in query.find_all(exp.Table):

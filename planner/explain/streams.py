@@ -1,4 +1,4 @@
-"""EXPLAIN of a stream: what its window operators keep, and what they wait for."""
+"""EXPLAIN of a stream: the state of its window operators and the watermarks they follow."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from runtime.spec.windows import (
 
 @dataclass(frozen=True)
 class Firing:
-    """When windows are emitted besides at their end.
+    """When windows are emitted apart from at their end.
 
     Attributes:
-        is_early: before it.
-        is_late: again, for late rows.
+        is_early: Before their end.
+        is_late: Again, for late rows.
     """
 
     is_early: bool = False
@@ -47,13 +47,13 @@ _AT_THE_END = Firing()
 def explain_stream(
     step: Step, key_groups: int, watermark_policy: str, firing: Firing = _AT_THE_END
 ) -> str:
-    """The section of EXPLAIN about a stream.
+    """Return the section of EXPLAIN about a stream.
 
     Args:
-        step: the query's steps.
-        key_groups: into how many groups of keys the state is cut.
+        step: Steps of the query.
+        key_groups: Number of key groups of the state.
         watermark_policy: `min` or `max` of the sources' watermarks.
-        firing: when windows are emitted.
+        firing: When windows are emitted.
     """
     lines = ["== Stream =="]
     operators = list(_operators(step))
@@ -70,13 +70,13 @@ def explain_stream(
 def explain_shared(
     step: StreamSharedStep, number: int, key_groups: int, watermark_policy: str
 ) -> str:
-    """The section of EXPLAIN about a stream that several INSERTs share.
+    """Return the section of EXPLAIN about a stream shared by several INSERTs.
 
     Args:
-        step: its window operator.
-        number: that of the shared exchange in the plans.
-        key_groups: as in `explain_stream`.
-        watermark_policy: likewise.
+        step: The shared window operator.
+        number: Number of the shared exchange in the plans.
+        key_groups: As in `explain_stream`.
+        watermark_policy: As in `explain_stream`.
     """
     local = step.input
     names = ", ".join(reader.name for reader in step.readers)
@@ -106,23 +106,23 @@ def explain_shared(
 
 
 def explain_reader(number: int, first: str) -> str:
-    """The section of EXPLAIN about an INSERT whose stream was explained with another one.
+    """Return the section of EXPLAIN about an INSERT whose stream is explained elsewhere.
 
     Args:
-        number: that of the shared exchange in the plans.
-        first: the INSERT that it was explained with.
+        number: Number of the shared exchange in the plans.
+        first: The INSERT that it was explained with.
     """
     return f"== Stream ==\none stream with INSERT INTO {first} (reuse_id=[{number}])\n"
 
 
 def _operators(value: object) -> Iterator[StreamStep]:
-    """The operators on windows in a step, in the order of the data's way."""
+    """Yield the window operators in a step in data flow order."""
     if isinstance(value, tuple):
         for item in value:
             yield from _operators(item)
     elif is_dataclass(value):
-        for each in fields(value):
-            yield from _operators(getattr(value, each.name))
+        for field in fields(value):
+            yield from _operators(getattr(value, field.name))
         if isinstance(value, StreamStep):
             yield value
 
@@ -184,7 +184,7 @@ def _key_groups(local: StreamLocalStep, key_groups: int) -> str:
 
 
 def _kept(local: StreamLocalStep) -> str:
-    """The columns of the state."""
+    """Return the columns of the state."""
     columns = [column for partial in local.source.partials for column in partial.columns]
     return ", ".join([*local.keys, local.slice_end, *columns])
 
@@ -202,7 +202,7 @@ def _state(window: Window) -> str:
 
 
 def read_to_emit(window: Window, firing: Firing) -> str | None:
-    """What of a stream's state is read to emit a window; None: one slice, or session, a key."""
+    """Return the state read to emit a window; None for one slice or session per key."""
     match window:
         case Cumulate() | CalendarCumulate():
             if firing.is_late:

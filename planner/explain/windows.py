@@ -1,4 +1,4 @@
-"""Windows as EXPLAIN shows them: as text, their parameters, and what each one of a plan costs."""
+"""Windows in EXPLAIN: their text, their parameters and the cost of each one in a plan."""
 
 from __future__ import annotations
 
@@ -28,36 +28,39 @@ from runtime.spec.windows import (
 
 
 def window_text(window: Window, source: str) -> str:
-    """A window as Flink prints it: `HOP(time_col=[ts], size=[10 min], slide=[5 min])`."""
+    """Return a window as Flink prints it: `HOP(time_col=[ts], size=[10 min], slide=[5 min])`."""
     months = {k: render_months(v) for k, v in months_parameters(window).items()}
     lengths = {k: render_duration(v) for k, v in window_parameters(window).items()}
     offset = " ".join(texts.pop("offset") for texts in (months, lengths) if "offset" in texts)
-    given = {**months, **lengths, **({"offset": offset} if offset else {})}
-    texts = [source, *(f"{name}=[{text}]" for name, text in given.items())]
+    shown_parameters = {**months, **lengths, **({"offset": offset} if offset else {})}
+    texts = [source, *(f"{name}=[{text}]" for name, text in shown_parameters.items())]
     if isinstance(window, SessionWindow) and window.partition:
         texts.append(f"partition keys=[{', '.join(window.partition)}]")
     return f"{window_kind(window)}({', '.join(texts)})"
 
 
 def window_parameters(window: Window) -> dict[str, int]:
-    """The parameters of a window in microseconds, as EXPLAIN names them, those that are not 0."""
+    """Return the non-zero parameters of a window in microseconds, under EXPLAIN's names."""
     return _parameters(window, "us")
 
 
 def months_parameters(window: Window) -> dict[str, int]:
-    """The parameters of a calendar window in months, those that are not 0."""
+    """Return the non-zero parameters of a calendar window in months."""
     return _parameters(window, "months")
 
 
 def _parameters(window: Window, unit: str) -> dict[str, int]:
     size = "max_size" if isinstance(window, Cumulate | CalendarCumulate) else "size"
     names = {"size": size, "slide": "slide", "step": "step", "gap": "gap", "offset": "offset"}
-    given = {shown: getattr(window, f"{name}_{unit}", 0) for name, shown in names.items()}
-    return {name: value for name, value in given.items() if value}
+    values = {shown: getattr(window, f"{name}_{unit}", 0) for name, shown in names.items()}
+    return {name: value for name, value in values.items() if value}
 
 
 def attached_text(window: AttachedWindow) -> str:
-    """Windows that rows carry: `TUMBLE(win_start=[window_start], win_end=[...], size=[10 min])`."""
+    """Return the windows that rows carry as text.
+
+    For example `TUMBLE(win_start=[window_start], win_end=[...], size=[10 min])`.
+    """
     shown = [("win_start", window.start), ("win_end", window.end)]
     if window.start is None and window.end is None:
         shown = [("win_time", window.time)]
@@ -65,18 +68,17 @@ def attached_text(window: AttachedWindow) -> str:
     return window_text(window.spec, ", ".join(texts))
 
 
-# -- what the windows of a plan cost: slices, copies, what travels -------------------------------
+# -- cost of the windows of a plan: slices, copies, exchanged data --------------------------------
 
 
 def window_entries(plan: Node, ids: Mapping[int, Sequence[str]]) -> Iterator[WindowEntry]:
-    """The windows of a physical plan, from the top.
+    """Yield the windows of a physical plan, from the top.
 
-    A node below another one with the same window (the local stage of an aggregate) is none of its
-    own.
+    The local stage of an aggregate has the same window as its global stage and is not listed again.
 
     Args:
-        plan: the plan.
-        ids: ids of the operators of each node, by `id(node)`.
+        plan: The plan.
+        ids: Operator ids of each node by `id(node)`.
     """
     yield from _entries(plan, None, ids)
 
@@ -85,7 +87,7 @@ def _entries(
     node: Node, above: Window | None, ids: Mapping[int, Sequence[str]]
 ) -> Iterator[WindowEntry]:
     if isinstance(node, SharedExchange):
-        # what is below puts rows into slices, not into windows
+        # The local stage assigns rows to slices, not to windows.
         for child in _local(node).inputs:
             yield from _entries(child, None, ids)
         return
@@ -120,7 +122,7 @@ def _entry(node: Node, window: Window, operator: str) -> WindowEntry:
 
 
 def _local(exchange: Node) -> Node:
-    """The local stage below an exchange."""
+    """Return the local stage below an exchange."""
     node = exchange.inputs[0]
     while isinstance(node, SharedExchange | Expand):
         node = node.input
@@ -128,7 +130,10 @@ def _local(exchange: Node) -> Node:
 
 
 def slice_widths_us(window: Window) -> tuple[int, ...]:
-    """The widths of a window's slices, in turn: two for HOP whose size is no multiple of slide."""
+    """Return a window's slice widths in cyclic order.
+
+    HOP has two if its size is not a multiple of its slide.
+    """
     if isinstance(window, Hop) and window.size_us % window.slide_us:
         rest = window.size_us % window.slide_us
         return tuple(sorted((rest, window.slide_us - rest), reverse=True))
@@ -139,7 +144,7 @@ def slice_widths_us(window: Window) -> tuple[int, ...]:
 
 
 def _calendar_width(window: CalendarWindow) -> str:
-    """The widths of slices that months make uneven, as text."""
+    """Return the uneven slice widths of a calendar window as text."""
     if isinstance(window, CalendarTumble):
         return render_months(window.size_months)
     if isinstance(window, CalendarCumulate):
