@@ -1,1 +1,1 @@
-"""Physical plans to the steps that the runtime carries out."""
+"""Lowering of physical plans to runtime steps."""

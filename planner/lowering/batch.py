@@ -1,6 +1,6 @@
-"""Physical plan to the steps that the runtime carries out.
+"""Lower a physical plan to the steps that the runtime executes.
 
-Neighbouring nodes that Spark SQL can do become one text, with subqueries where the plan has nodes.
+Adjacent nodes that Spark SQL can compute become a single query with a subquery per node.
 """
 
 from __future__ import annotations
@@ -80,40 +80,40 @@ from runtime.spec.local import (
 )
 from runtime.spec.steps import ExpandStep, MeasuredStep, SqlStep, Step
 
-# Names inside a step: no column of a table's or query's begins with a dollar sign
+# Names inside a step. Columns of tables and queries never begin with a dollar sign.
 START, END, TIME = "$window_start", "$window_end", "$window_time"
 
 
 LocalStages = CatalystStep | ScanLocalStep | SliceLocalStep | RowsLocalStep | SqlStep | MeasuredStep
 
-# Operators of a node, by `id(node)`, from the top
+# Operator labels of a node, by `id(node)`, from the top
 Labels = Mapping[int, Sequence[str]]
 
 
 def lower(plan: Node, labels: Labels | None = None) -> Step:
-    """The steps that compute `plan`.
+    """Return the steps that compute `plan`.
 
     Args:
-        plan: a physical plan.
-        labels: names under which EXPLAIN ANALYZE counts: those of the operators of each node. None
-            for a run that is not measured.
+        plan: A physical plan.
+        labels: Names under which EXPLAIN ANALYZE counts, for the operators of each node. None for a
+            run without measurements.
     """
     return Lowering(labels or {}).step(plan)
 
 
 def lower_projection(plan: Node, zone: str, types: Mapping[str, str]) -> WindowProjection | None:
-    """What `lower` makes of the windows that are merged last, where workers can do it.
+    """Return the projection above the last merged windows, if workers can compute it.
 
     Args:
-        plan: a physical plan.
-        zone: the session's time zone.
-        types: Spark's types of the columns that the global stage yields, by name.
+        plan: A physical plan.
+        zone: The session's time zone.
+        types: Spark types of the global stage's output columns by name.
     """
     return window_projection(plan, zone, {"start": START, "end": END, "time": TIME}, types)
 
 
 class Lowering:
-    """Lowers one plan; `steps` are what its SQL names."""
+    """Lowering of one plan. `steps` maps the names in its SQL to steps."""
 
     def __init__(self, labels: Labels) -> None:
         self.steps: dict[str, Step] = {}
@@ -121,30 +121,33 @@ class Lowering:
         self.labels = labels
 
     def step(self, node: Node) -> SqlStep:
-        """The node as a step of its own."""
+        """Return the node as a separate step."""
         return self.sql_step(self.query(node))
 
     def _below(self, node: Node) -> SqlStep:
-        """What a step of another kind reads, as a step."""
+        """Return the input of a non-SQL step."""
         return Lowering(self.labels).step(node)
 
     def query(self, node: Node) -> exp.Query:
-        """The node as Spark SQL; what is not SQL in it becomes a named step."""
+        """Return the node as Spark SQL. Parts that are not SQL become named steps."""
         query = self._query(node)
-        # The stages of a window aggregate count for themselves. Counting the rows of a table would
-        # keep Spark from filtering where it reads; Spark counts those anyway.
+        # The stages of a window aggregate do their own counting. Counting the rows of a table would
+        # keep Spark from pushing filters into the scan, and Spark counts them anyway.
         if id(node) not in self.labels or isinstance(node, TableScan | GlobalWindowAggregate):
             return query
         return self.named(MeasuredStep(self.sql_step(query), self.labels[id(node)][0]))
 
     def sql_step(self, query: exp.Query) -> SqlStep:
-        """A query over the steps that it names."""
+        """Return a step for a query over named steps."""
         names = {table.name for table in query.find_all(exp.Table)}
         inputs = tuple((name, step) for name, step in self.steps.items() if name in names)
         return SqlStep(to_sql(with_filters_inside(query)), inputs)
 
     def label(self, node: Node, position: int = 0) -> str:
-        """The name of an operator of the node, the topmost first; empty if nothing is counted."""
+        """Return the label of the node's operator at `position` from the top.
+
+        Empty if nothing is counted.
+        """
         labels = self.labels.get(id(node))
         return labels[position] if labels else ""
 
@@ -168,7 +171,7 @@ class Lowering:
             case WindowTableFunction():
                 columns = node.columns
                 names = (columns.start, columns.end, columns.time)
-                return self.named(self._expanded(node, names))
+                return self.named(self._expand_step(node, names))
             case WindowRows():
                 return repeated_rows(self.query(node.input), node)
             case WindowRank() | WindowDeduplicate():
@@ -198,7 +201,7 @@ class Lowering:
         return query
 
     def _measure_where(self, query: exp.Query, label: str) -> None:
-        """Filter the one relation of a query in a step of its own, whose rows are counted."""
+        """Move the filter of a query's only relation into a step of its own, which is counted."""
         source = query.args["from_"].this
         filtered = exp.Select(
             expressions=[exp.Star()],
@@ -209,20 +212,20 @@ class Lowering:
         source.replace(exp.Subquery(this=step, alias=source.args["alias"].copy()))
 
     def named(self, step: Step) -> exp.Select:
-        """All rows of a step."""
+        """Return `SELECT *` over a step."""
         name = f"__sqlwin_step_{len(self.steps)}__"
         self.steps[name] = step
         return exp.Select(expressions=[exp.Star()], from_=exp.From(this=relation(name)))
 
-    def _expanded(
+    def _expand_step(
         self, node: WindowTableFunction | OnePhaseWindowAggregate, names: tuple[str, str, str]
     ) -> ExpandStep:
-        """Rows in each of their windows; `names` are those of its start, end and time."""
+        """Copy rows into each of their windows. `names` are the columns for start, end and time."""
         source = self._below(node.input)
         return ExpandStep(source, node.window, node.time_column, node.time_type, *names)
 
     def _one_phase(self, node: OnePhaseWindowAggregate) -> exp.Query:
-        step: Step = self._expanded(node, (START, END, TIME))
+        step: Step = self._expand_step(node, (START, END, TIME))
         if self.labels:
             step = MeasuredStep(step, self.label(node, -1))
         expanded = self.named(step)
@@ -242,7 +245,7 @@ class Lowering:
         )
 
     def of_windows(self, node: GlobalWindowAggregate, windows: Step) -> exp.Select:
-        """The columns of a window aggregate, from a step that yields its merged windows."""
+        """Return the columns of a window aggregate over a step that yields its merged windows."""
         merged = self.named(windows)
         bounds = {key.name: window_column(key, node.time_type) for key in node.window_keys}
         items = [alias(bounds.get(c.name, column(c.name)), c.name) for c in node.schema]
@@ -252,7 +255,7 @@ class Lowering:
         if isinstance(exchange, SharedSlices):
             shared = exchange.input
             assert isinstance(shared, SharedExchange)
-            # once for all its readers
+            # Lower it once for all readers.
             if id(shared) not in self._shared:
                 self._shared[id(shared)] = self._shared_step(shared)
             return SharedSlicesStep(self._shared[id(shared)], exchange.level, exchange.columns)
@@ -264,7 +267,7 @@ class Lowering:
 
     def _shared_step(self, shared: SharedExchange) -> SharedExchangeStep:
         local = self._local_step(shared.input)
-        # share_window_slices leaves out aggregates that are merged behind the exchange only
+        # share_window_slices excludes aggregates that are only merged behind the exchange.
         assert (
             is_local(local, SparkRows, Catalyst)
             or is_local(local, TaskScan, ArrowBuffer)
@@ -292,7 +295,7 @@ class Lowering:
             name = "__sqlwin_partials__"
             expanded = expand_query(local, exp.Subquery(this=select_all_from(relation(name))))
             below = self._local_step(local.input)
-            assert is_local(below, SparkRows, Catalyst)  # a scan hands on blobs, not rows
+            assert is_local(below, SparkRows, Catalyst)  # a scan passes on blobs, not rows
             step = SqlStep(to_sql(expanded), ((name, below),))
             return MeasuredStep(step, self.label(local)) if self.labels else step
         assert isinstance(local, LocalWindowAggregate)
@@ -307,7 +310,7 @@ class Lowering:
             rows = SparkRows(keys, row_partials(local.plans), input_)
             return LocalStep(rows, ArrowBuffer(), *of)
         partials = (partial for plan in local.plans for partial in plan.partials)
-        sql = (SqlPartial(each.name, to_sql(each.expr), each.struct_fields) for each in partials)
+        sql = (SqlPartial(part.name, to_sql(part.expr), part.struct_fields) for part in partials)
         return LocalStep(SparkRows(keys, (), input_), Catalyst(tuple(sql)), *of)
 
 
@@ -320,7 +323,7 @@ def _group(keys: list[exp.Expr]) -> exp.Group | None:
 
 
 def window_aggregation(node: GlobalWindowAggregate) -> WindowAggregation:
-    """What is merged, with the windows' bounds under names of the steps."""
+    """Return the merge of a window aggregate, with the step's names for the window bounds."""
     return WindowAggregation(
         node.window,
         node.keys,
@@ -332,7 +335,7 @@ def window_aggregation(node: GlobalWindowAggregate) -> WindowAggregation:
 
 
 def window_column(key: WindowKey, time_type: str) -> exp.Expr:
-    """A window column from the global stage's start and end."""
+    """Compute a window column from the global stage's start and end."""
     if key.role == "start":
         return column(START)
     if key.role == "end":

@@ -1,4 +1,4 @@
-"""Plans whose windows are put together in this process, because little is left to do."""
+"""Lowering of plans whose windows are merged in the driver process, because little data is left."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from runtime.spec.table import Column
 
 
 def lower_in_process(plan: Node, zone: str, most_bytes: int) -> InProcessStep | None:
-    """What computes the rows of a plan in this process; None: Spark does.
+    """Return the step that computes a plan in this process, or None if Spark has to.
 
     Args:
-        plan: a physical plan.
-        zone: the session's time zone.
-        most_bytes: of the files of slices, and about of the rows beside them, no more than this is
-            read here.
+        plan: A physical plan.
+        zone: The session's time zone.
+        most_bytes: Maximum bytes of slice files, plus the estimated bytes of uncovered rows, to
+            read in this process.
     """
     windows = list(plan.find_all(GlobalWindowAggregate))
     if len(windows) != 1 or not isinstance(windows[0].input, Exchange):
@@ -48,49 +48,49 @@ def lower_in_process(plan: Node, zone: str, most_bytes: int) -> InProcessStep | 
         return None
     tail = scans[0].rows.tail
     if tail is not None and tail.files.others:
-        return None  # files that Spark's reader alone reads
+        return None  # only Spark can read the files
     peeled = _without_order_and_limit(plan)
     if peeled is None:
         return None
     plan, ordered = peeled
-    found = _global_step(lower(plan))
-    if found is None or not isinstance(found.input, ExchangeStep):
+    global_step = _global_step(lower(plan))
+    if global_step is None or not isinstance(global_step.input, ExchangeStep):
         return None
-    local = found.input.input
+    local = global_step.input.input
     if not is_local(local, SliceRows, ArrowBuffer):
         return None
-    of = found.aggregation
+    of = global_step.aggregation
     types = merged_types(local.source, of.accumulators)
     types |= {of.window_start: "timestamp_ntz", of.window_end: "timestamp_ntz"}
     ranks = list(plan.find_all(WindowRank))
     rank = ranks[0] if len(ranks) == 1 else None
-    ranked = None if rank is None else _lowered_rank(plan, rank, zone)
+    ranked = None if rank is None else _lower_rank(plan, rank, zone)
     projection = lower_projection(plan if rank is None else rank.input, zone, types)
     if projection is None or (rank is not None and ranked is None):
         return None
     step = replace(
         _read_alone(InProcessStep(local, of, projection)), ranked=ranked, ordered=ordered
     )
-    # Spark estimates by tables of its own
+    # Spark's own correction tables are needed for the estimate.
     estimates = any(isinstance(e, ApproxCountDistinct) for e in step.aggregation.accumulators)
     return None if estimates else step
 
 
 def _read_alone(step: InProcessStep) -> InProcessStep:
-    """The same without the aggregates of a view, say, that nothing reads."""
+    """Drop aggregates that nothing reads, such as unused columns of a view."""
     of, projection, source = step.aggregation, step.projection, step.input.source
-    made = (*(each for _, each in projection.columns), *projection.filters)
-    wanted = frozenset[str]().union(*map(columns_of, made))
-    merged = tuple(each for each in of.accumulators if wanted.intersection(each.output_columns))
-    carried = frozenset(name for each in merged for name in each.columns)
-    partials = tuple(each for each in source.partials if carried.intersection(each.columns))
+    made = (*(part for _, part in projection.columns), *projection.filters)
+    needed = frozenset[str]().union(*map(columns_of, made))
+    merged = tuple(part for part in of.accumulators if needed.intersection(part.output_columns))
+    carried = frozenset(name for part in merged for name in part.columns)
+    partials = tuple(part for part in source.partials if carried.intersection(part.columns))
     read = [*source.filters, *(key for _, key in source.keys)]
     read += [arg for partial in partials for arg in partial.args]
     names = frozenset((SLICE_END,)).union(*map(columns_of, read))
     files = replace(source.files, columns=tuple(c for c in source.files.columns if c.name in names))
     tail = source.tail
     if tail is not None:
-        kept = tuple(each for each in tail.partials if carried.intersection(each.columns))
+        kept = tuple(part for part in tail.partials if carried.intersection(part.columns))
         tail = replace(tail, partials=kept)
     source = replace(source, partials=partials, files=files, tail=tail)
     return InProcessStep(
@@ -99,7 +99,7 @@ def _read_alone(step: InProcessStep) -> InProcessStep:
 
 
 def _bytes(scan: SliceScan) -> int:
-    """The bytes of slices, and those that rows beside them may have."""
+    """Return the bytes of the slices and the estimated bytes of the rows not covered by them."""
     tail = scan.rows.tail
     return scan.n_bytes + (0 if tail is None else tail.files.n_rows * 8 * len(tail.files.columns))
 
@@ -110,13 +110,13 @@ def _global_step(step: Step) -> GlobalStep | None:
     return step if isinstance(step, GlobalStep) else None
 
 
-# -- what lies above the windows: ranks, ORDER BY and LIMIT ----------------------------------------
+# -- ranks, ORDER BY and LIMIT above the windows --------------------------------------------------
 
 
 def _without_order_and_limit(plan: Node) -> tuple[Node, RowOrder | None] | None:
-    """A plan without the ORDER BY, LIMIT and OFFSET on top of it, and these; None: Spark has to.
+    """Split a plan into one without ORDER BY, LIMIT and OFFSET and these; None if only Spark can.
 
-    Columns that only order come last in the plan, under names of their own.
+    Columns that are only used for ordering come last in the plan, under unique names.
     """
     if not isinstance(plan, SqlQuery) or not isinstance(plan.query, exp.Select):
         return plan, None
@@ -124,30 +124,30 @@ def _without_order_and_limit(plan: Node) -> tuple[Node, RowOrder | None] | None:
     if not any(clauses.values()):
         return plan, None
     counts = [_count(clauses[key]) for key in ("limit", "offset")]
-    if any(found is None for found in counts):
+    if any(order_column is None for order_column in counts):
         return None
     query = plan.query.copy()
     for key in clauses:
         query.set(key, None)
-    schema = {each.name.lower(): each for each in plan.schema}
-    below = {each.name.lower(): each for _, node in plan.relations for each in node.schema}
+    schema = {item.name.lower(): item for item in plan.schema}
+    below = {item.name.lower(): item for _, node in plan.relations for item in node.schema}
     order: list[RankOrder] = []
     hidden: list[Column] = []
-    for each in clauses["order"].expressions if clauses["order"] else ():
-        by = each.this
+    for item in clauses["order"].expressions if clauses["order"] else ():
+        by = item.this
         if not isinstance(by, exp.Column) or len(by.parts) > 1:
             return None
-        found = schema.get(by.name.lower())
-        if found is None:
+        order_column = schema.get(by.name.lower())
+        if order_column is None:
             source = below.get(by.name.lower())
             if source is None:
                 return None
-            found = Column(f"$order{len(hidden)}", source.type)
-            hidden.append(found)
-            query.append("expressions", alias(column(source.name), found.name))
-        if not is_flat_type(found.type):
+            order_column = Column(f"$order{len(hidden)}", source.type)
+            hidden.append(order_column)
+            query.append("expressions", alias(column(source.name), order_column.name))
+        if not is_flat_type(order_column.type):
             return None
-        order.append(rank_order(found.name, each))
+        order.append(rank_order(order_column.name, item))
     limit, offset = counts
     rows = RowOrder(
         tuple(order), limit if clauses["limit"] else None, offset or 0, hidden=len(hidden)
@@ -155,26 +155,30 @@ def _without_order_and_limit(plan: Node) -> tuple[Node, RowOrder | None] | None:
     return replace(plan, query=query, schema=(*plan.schema, *hidden)), rows
 
 
-def _lowered_rank(plan: Node, rank: WindowRank, zone: str) -> RankedRows | None:
-    """A rank and what a plan makes of its rows; None: Spark has to do it."""
+def _lower_rank(plan: Node, rank: WindowRank, zone: str) -> RankedRows | None:
+    """Lower a rank and the projection above it, or return None if only Spark can."""
 
     def source(node: Node | exp.Table) -> RowsOfScan | None:
         if node is not rank:
             return None
-        made = {each.name.lower(): ColumnRef(each.name, each.type) for each in rank.schema}
+        made = {part.name.lower(): ColumnRef(part.name, part.type) for part in rank.schema}
         return RowsOfScan((), made, rank.schema, made, (), (), zone)
 
     try:
         rows = rows_above(plan, source)
         columns = []
-        for each in plan.schema:
-            found = rows.columns[each.name.lower()]
-            if isinstance(found, str) or found.type != each.type or not is_flat_type(each.type):
-                refuse(f"{each.name} is left to Spark")
-            columns.append((each.name, found))
+        for part in plan.schema:
+            expression = rows.columns[part.name.lower()]
+            if (
+                isinstance(expression, str)
+                or expression.type != part.type
+                or not is_flat_type(part.type)
+            ):
+                refuse(f"{part.name} is left to Spark")
+            columns.append((part.name, expression))
     except NotEvaluated:
         return None
-    names = {each.name.lower(): each.name for each in rank.input.schema}
+    names = {part.name.lower(): part.name for part in rank.input.schema}
     order = []
     for ordered in rank.order_by:
         by = ordered.this
@@ -192,7 +196,7 @@ def _lowered_rank(plan: Node, rank: WindowRank, zone: str) -> RankedRows | None:
 
 
 def _count(clause: exp.Expr | None) -> int | None:
-    """The number of LIMIT or OFFSET, 0 without it; None: it is no plain one."""
+    """Return the number of LIMIT or OFFSET, 0 if absent, None if it is not a literal."""
     if clause is None:
         return 0
     count = clause.args.get("expression")

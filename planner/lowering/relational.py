@@ -1,4 +1,4 @@
-"""Nodes around windows as Spark SQL: grouping sets, Top-N, deduplication, joins."""
+"""Spark SQL for nodes around windows: grouping sets, Top-N, deduplication, joins."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _JOINS = {
 
 
 def select_from(query: exp.Query, *items: exp.Expr, **clauses: exp.Expr | None) -> exp.Select:
-    """`SELECT items FROM (query)`, all columns where no items are given, with further clauses."""
+    """Build `SELECT items FROM (query)`, with all columns by default, and further clauses."""
     source = exp.From(this=exp.Subquery(this=query))
     return exp.Select(expressions=list(items) or [exp.Star()], from_=source, **clauses)
 
 
 def expand_query(node: Expand, source: exp.Subquery, control: Sequence[str] = ()) -> exp.Select:
-    """Spark SQL for grouping sets: an id for each row and set, keys by CASE on it.
+    """Return Spark SQL for grouping sets: each row once per set id, with keys by CASE on the id.
 
     Args:
-        node: the grouping sets.
-        source: the rows.
-        control: control columns beside the node's own.
+        node: The grouping sets.
+        source: The input rows.
+        control: Control columns to pass through.
     """
     source.set("alias", exp.TableAlias(this=identifier("$input")))
     source.set(
@@ -61,7 +61,7 @@ def expand_query(node: Expand, source: exp.Subquery, control: Sequence[str] = ()
 
 
 def _array_of_ids(node: Expand) -> exp.Expr:
-    if sorted(node.ids) == list(range(len(node.ids))):  # a CUBE, of which there can be thousands
+    if sorted(node.ids) == list(range(len(node.ids))):  # a CUBE may have thousands
         return function_call("SEQUENCE", _bigint(0), _bigint(len(node.ids) - 1))
     return function_call("ARRAY", *map(_bigint, node.ids))
 
@@ -71,9 +71,9 @@ def _bigint(value: int) -> exp.Expr:
 
 
 def _kept(position: int, node: Expand) -> exp.Expr:
-    """The key at a position where its grouping set keeps it, else NULL."""
+    """Return the key at a position if the row's grouping set contains it, else NULL."""
     key = node.keys[position]
-    n_kept = sum(key.name in kept for kept in node.kept)
+    n_kept = sum(key.name in names for names in node.kept)
     if n_kept == len(node.ids):
         return key.expr
     if not n_kept:
@@ -86,7 +86,7 @@ def _kept(position: int, node: Expand) -> exp.Expr:
 
 
 def repeated_rows(rows: exp.Query, node: WindowRows, control: Sequence[str] = ()) -> exp.Select:
-    """Rows as often as they were counted; those without a count once."""
+    """Repeat each row as often as its count. Rows without a count occur once."""
     copies = column(node.copies)
     several = exp.GT(this=copies, expression=literal(1))
     times = exp.Cast(this=copies.copy(), to=exp.DataType.build("int"))
@@ -100,7 +100,10 @@ def repeated_rows(rows: exp.Query, node: WindowRows, control: Sequence[str] = ()
 
 
 def rank_query(node: WindowRank | WindowDeduplicate, rows: exp.Query) -> exp.Select:
-    """Spark SQL for Top-N and deduplication: Spark keeps N rows a key before it sorts them all."""
+    """Return Spark SQL for Top-N and deduplication.
+
+    Spark keeps N rows per key before it sorts.
+    """
     function, first, last, order = ranking(node)
     over = exp.Window(
         this=exp.Anonymous(this=function),
@@ -110,14 +113,14 @@ def rank_query(node: WindowRank | WindowDeduplicate, rows: exp.Query) -> exp.Sel
     )
     ranked = select_from(rows, exp.Star(), alias(over, node.rank_column))
     rank = column(node.rank_column)
-    kept: exp.Expr = exp.LTE(this=rank, expression=literal(last))
+    condition: exp.Expr = exp.LTE(this=rank, expression=literal(last))
     if first > 1:
-        kept = exp.Between(this=rank, low=literal(first), high=literal(last))
-    return select_from(ranked, where=exp.Where(this=kept))
+        condition = exp.Between(this=rank, low=literal(first), high=literal(last))
+    return select_from(ranked, where=exp.Where(this=condition))
 
 
 def join_query(node: WindowJoin, left: exp.Query, right: exp.Query) -> exp.Select:
-    """Spark SQL for a join of windows."""
+    """Return Spark SQL for a join of windows."""
     side, kind = _JOINS[node.join_type]
     equal: list[exp.Expr] = [
         exp.EQ(this=column(a), expression=column(b)) for a, b in (*node.window_keys, *node.keys)

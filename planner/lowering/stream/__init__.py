@@ -1,1 +1,1 @@
-"""Physical plans over streams to steps."""
+"""Lowering of physical plans over streams to steps."""

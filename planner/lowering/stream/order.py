@@ -1,8 +1,8 @@
 """ORDER BY and LIMIT of the whole result of a stream.
 
-Rows are ordered by their windows, which come in the order of their ends. A micro-batch emits
-windows that end later than those of all micro-batches before it. So rows that are sorted within
-their micro-batch, by the end of their window first, are sorted as a whole.
+Windows are emitted in the order of their ends: the windows of a micro-batch end later than those of
+all earlier micro-batches. Sorting each micro-batch by window end first therefore sorts the whole
+result.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from runtime.spec.windows import SessionWindow
 
 
 def without_limit_of_stream(plan: Node) -> tuple[Node, int | None]:
-    """Split a plan into one without the LIMIT of its whole result, and that number of rows.
+    """Split a plan into one without the LIMIT of its whole result, and that limit.
 
-    The rows are counted where they are taken, so that the stream can end with the last of them.
+    The consumer counts the rows, so that the stream can end after the last one.
 
     Returns:
         (the plan, None) if it has no such LIMIT.
@@ -55,10 +55,11 @@ def without_limit_of_stream(plan: Node) -> tuple[Node, int | None]:
 
 
 def without_order_of_stream(plan: Node, catalog: Catalog) -> tuple[Node, tuple[RankOrder, ...]]:
-    """A plan without the ORDER BY of its whole result, and by what its micro-batches are sorted.
+    """Split a plan into one without the ORDER BY of its whole result, and the sort keys.
 
     Returns:
-        The plan as it is, if it has no ORDER BY or one that needs all rows before the first.
+        The plan unchanged if it has no ORDER BY, or one that needs all rows before the first.
+        Otherwise each micro-batch is sorted by the keys.
     """
     if not isinstance(plan, SqlQuery) or not isinstance(plan.query, exp.Select):
         return plan, ()
@@ -82,11 +83,11 @@ def without_order_of_stream(plan: Node, catalog: Catalog) -> tuple[Node, tuple[R
 
 
 def _is_in_step(node: Node, catalog: Catalog) -> bool:
-    """Whether all windows of a node are emitted by one watermark."""
+    """Return whether a single watermark emits all windows of a node."""
     if isinstance(node, GlobalWindowAggregate | Aggregate | WindowRank | WindowDeduplicate):
         return True
     if isinstance(node, WindowJoin):
-        return True  # both sides wait for the watermarks of both
+        return True  # both sides wait for both watermarks
     streams = [child for child in node.inputs if streams_of(child, catalog)]
     if isinstance(node, SqlQuery):
         names = {name for name, child in node.relations if child in streams}
@@ -97,12 +98,12 @@ def _is_in_step(node: Node, catalog: Catalog) -> bool:
 
 
 def _output_name(key: exp.Expr, plan: SqlQuery) -> str | None:
-    """The column of the result that a key of ORDER BY is, if there is one of its name."""
+    """Return the result column that an ORDER BY key names, if any."""
     names = [column.name for column in plan.schema]
     folded = [name.lower() for name in names]
     items = [item.unalias() for item in plan.query.expressions]
     if not plan.query.args.get("joins"):
-        key, *items = [_unqualified(each) for each in (key, *items)]
+        key, *items = [_unqualified(expr) for expr in (key, *items)]
     place: int | None = None
     if is_number_literal(key) and key.name.isdigit():
         place = int(key.name) - 1
@@ -117,18 +118,18 @@ def _output_name(key: exp.Expr, plan: SqlQuery) -> str | None:
 
 
 def _unqualified(expr: exp.Expr) -> exp.Expr:
-    """An expression over one relation, without that one's name."""
+    """Return an expression over one relation with unqualified columns."""
     root = exp.Tuple(expressions=[expr.copy()])
     for column in root.find_all(exp.Column):
         column.set("table", None)
-    found: exp.Expr = root.expressions[0]
-    return found
+    unqualified: exp.Expr = root.expressions[0]
+    return unqualified
 
 
 def _goes_with_time(key: RankOrder, attached: AttachedWindow) -> bool:
-    """Whether windows that are emitted later have a later value of a column."""
+    """Return whether a column increases with the order in which windows are emitted."""
     role = attached.role_of(key.column)
-    # a session that began earlier may end later
+    # A session that starts earlier may end later.
     if role == "start" and isinstance(attached.spec, SessionWindow):
         return False
     return role is not None and not key.is_descending

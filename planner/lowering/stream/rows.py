@@ -1,10 +1,9 @@
-"""The rows that a window operator reads from streams, with their watermarks in band.
+"""Rows that a window operator reads from streams, with watermarks in band.
 
-A row carries its table's watermark whether a filter keeps it or not. So in what lies between a
-table and a window operator a condition does not drop rows: it makes KEEP false, and what is
-computed is computed where KEEP is true. Where the text in between does more than filter and
-compute, the rows come from that text as it is, and the watermarks from the tables once more, with
-UNION ALL.
+A row carries its table's watermark even if a filter drops it. Between a table and a window
+operator, conditions therefore do not drop rows: they set KEEP to false, and expressions are
+evaluated only where KEEP is true. If a query in between does more than filter and project, it runs
+unchanged, and UNION ALL adds the watermarks from a second read of the tables.
 """
 
 from __future__ import annotations
@@ -64,40 +63,43 @@ from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, SPLIT, WATERMARK, Stream
 
 _CONTROL = (KEEP, SOURCE, WATERMARK)
 
-# What a window operator is called as a source, before its number
+# Name of a window operator as a source, followed by its number
 OPERATOR = "window operator"
 
 Scope = Mapping[str, exp.Query]
-# Where a text names a stream, and the stream
+# Occurrence of a stream in a query, and the stream
 StreamPlace = tuple[exp.Table, StreamTable]
 
 
 class OperatorLowering(Lowering, ABC):
-    """Lowers the nodes that are not rows of tables."""
+    """Lowering of nodes that are not rows of tables."""
 
     @abstractmethod
     def operator(self, node: GlobalWindowAggregate) -> tuple[exp.Select, StreamSource]:
-        """The windows of an operator with KEEP, SOURCE, WATERMARK, and itself as a source."""
+        """Return the windows of an operator with KEEP, SOURCE, WATERMARK, and it as a source."""
 
     @abstractmethod
     def whole_windows(self, node: Node) -> tuple[exp.Select, StreamSource | None]:
-        """The same of a node over whole windows; no source if no watermark comes with the rows."""
+        """Return the same for a node over whole windows.
+
+        The source is None if no watermark comes with the rows.
+        """
 
 
 class StreamRows:
-    """Rows for one window operator.
+    """Input rows of one window operator.
 
     Args:
-        operators: lowers other nodes.
-        catalog: says which tables are streams.
-        late: the table whose rows come with LATE_ROW, if there is one.
-        more: further columns that windows carry in band.
+        operators: Lowering of other nodes.
+        catalog: Catalog that identifies streams.
+        late: Table whose rows carry LATE_ROW, if any.
+        more: Further columns that windows carry in band.
 
     Attributes:
-        sources: the sources of watermarks, by the numbers in SOURCE.
-        has_operator: whether one of the sources is another window operator.
-        has_late_rows: whether rows that can be late are among them as their table has them.
-        are_carried: whether watermarks come in the rows that they are of, not beside them.
+        sources: Sources of watermarks, indexed by SOURCE.
+        has_operator: Whether one of the sources is another window operator.
+        has_late_rows: Whether rows that may be late pass through unchanged from their table.
+        are_carried: Whether watermarks are part of the rows rather than separate rows.
     """
 
     def __init__(
@@ -124,16 +126,17 @@ class StreamRows:
         followed: Iterable[StreamPlace] = (),
         place: TextSpan | None = None,
     ) -> exp.Query:
-        """The rows of a node with KEEP, SOURCE and WATERMARK.
+        """Return the rows of a node with KEEP, SOURCE and WATERMARK.
 
         Args:
-            node: what the operator reads.
-            time_column: the column that its windows are on; None: processing time.
-            followed: tables whose watermarks are waited for too, though their rows are not read.
-            place: where the query names that column.
+            node: Input of the operator.
+            time_column: Time column of the windows. None for processing time.
+            followed: Further tables whose watermarks the operator waits for, without reading their
+                rows.
+            place: Source position of the time column in the query.
 
         Raises:
-            StreamRefusal: a stream has no watermark, or `time_column` is not what it follows.
+            StreamRefusal: A stream has no watermark, or `time_column` is not its time column.
         """
         if time_column is not None:
             self._is_processing_time = is_processing_time(node, time_column, self._catalog, place)
@@ -156,9 +159,9 @@ class StreamRows:
         return self._following(self._beside(node), node, followed)
 
     def windows(self, node: Node) -> exp.Query:
-        """Results of windows with KEEP, SOURCE and WATERMARK.
+        """Return results of windows with KEEP, SOURCE and WATERMARK.
 
-        Where the watermark cannot come with the rows, there is none and `sources` is empty.
+        If the watermark cannot come with the rows, it is NULL and `sources` is empty.
         """
         query = self._carry(node)
         if query is None:
@@ -170,7 +173,10 @@ class StreamRows:
     # -- nodes ---------------------------------------------------------------------------------
 
     def _carry(self, node: Node) -> exp.Query | None:
-        """The node with the watermark in its rows; None if it does more than filter and compute."""
+        """Return the node with watermarks in its rows.
+
+        None if it does more than filter and project.
+        """
         match node:
             case TableScan():
                 (table,) = node.query.find_all(exp.Table)
@@ -200,7 +206,7 @@ class StreamRows:
                 control = (*_CONTROL, *(name for name in self._more if name != LATE_ROW))
                 expanded = expand_query(guarded_node, exp.Subquery(this=inner), control)
                 if self._late is not None:
-                    # a row is late once, for whatever sets it is grouped by
+                    # A row is late once, not once per grouping set.
                     is_first = exp.EQ(this=column(node.id_column), expression=literal(node.ids[0]))
                     once = exp.Case(ifs=[exp.If(this=is_first, true=column(LATE_ROW))])
                     expanded = expanded.select(alias(once, LATE_ROW), copy=False)
@@ -225,7 +231,7 @@ class StreamRows:
         return None
 
     def _scan(self, query: exp.Query, stream: StreamTable) -> exp.Query:
-        """A table with its watermark."""
+        """Return the rows of a table with its watermark."""
         items = [exp.Star(), alias(exp.true(), KEEP), *self._marks(stream, query)]
         if self._late is not None:
             items.append(alias(self._late.row(stream), LATE_ROW))
@@ -233,7 +239,7 @@ class StreamRows:
             self.has_late_rows |= is_its_table and not self._is_processing_time
         return select_from(query, *items)
 
-    # -- texts ---------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------
 
     def _carry_text(
         self,
@@ -242,7 +248,7 @@ class StreamRows:
         scope: Scope,
         names: tuple[str, ...] | None = None,
     ) -> exp.Query | None:
-        """A text with the watermark in its rows; `names` are those of its columns, if known."""
+        """Return a query with watermarks in its rows. `names` are its column names, if known."""
         if isinstance(query, exp.Subquery):
             return self._carry_text(query.this, relations, scope, names)
         if not isinstance(query, exp.Select | exp.Union):
@@ -295,7 +301,7 @@ class StreamRows:
             value for key, value in query.args.items() if key not in allowed
         ):
             return None
-        # sides are put side by side by position, so that each needs its columns by name
+        # UNION matches columns by position, so each side needs them by name.
         sides: list[exp.Query] = []
         for side in operands(query):
             names = self._column_names(side, relations, scope)
@@ -309,9 +315,9 @@ class StreamRows:
     def _column_names(
         self, query: exp.Expr, relations: Mapping[str, Node], scope: Scope
     ) -> tuple[str, ...] | None:
-        said = output_names(query, relations)
-        if said is not None and all(said):
-            return tuple(said)
+        names = output_names(query, relations)
+        if names is not None and all(names):
+            return tuple(names)
         whole = query.unnest().copy()
         if not isinstance(whole, exp.Query):
             return None
@@ -324,13 +330,13 @@ class StreamRows:
         schemas = {name: node.schema for name, node in relations.items()}
         return tuple(c.name for c in self._catalog.analyze(whole, schemas))
 
-    # -- beside --------------------------------------------------------------------------------
+    # -- separate watermark rows -------------------------------------------------------------
 
     def _beside(self, node: Node) -> exp.Query:
-        """The node as it is, and the watermarks of its tables beside its rows."""
+        """Return the unchanged node and add the watermarks of its tables as separate rows."""
         result = self._unaccompanied(node)
         if self._is_processing_time:
-            # every row carries its processing time, so no table need be read once more
+            # Every row carries its processing time, so no table has to be read again.
             for _, stream in stream_tables(node, self._catalog):
                 self._number(StreamSource(stream.name, "proctime"))
             return result
@@ -341,9 +347,9 @@ class StreamRows:
     def _following(
         self, query: exp.Query, node: Node, followed: Iterable[StreamPlace]
     ) -> exp.Query:
-        """The rows, and beside them the watermarks of tables that are not among the sources.
+        """Add the watermarks of tables that are not among the sources as separate rows.
 
-        What reads the results of other operators follows what these follow.
+        An operator that reads other operators' results follows their tables as well.
         """
         if self._is_processing_time or all(_is_operator(source) for source in self.sources):
             return query
@@ -357,7 +363,7 @@ class StreamRows:
         return query
 
     def _with_marks(self, rows: exp.Query, node: Node, place: StreamPlace) -> exp.Query:
-        """Rows of a node, and beside them the watermarks of a table."""
+        """Add the watermarks of a table to the rows of a node, as separate rows."""
         table, stream = place
         plain = bare_table(table)
         scan = select_all_from(plain)
@@ -371,7 +377,7 @@ class StreamRows:
         return union_all([rows, marks])
 
     def _unaccompanied(self, node: Node) -> exp.Query:
-        """The node's rows, which carry no watermark."""
+        """Return the node's rows without a watermark."""
         control: list[exp.Expr] = [
             alias(exp.true(), KEEP),
             alias(cast_as(exp.Null(), "int"), SOURCE),
@@ -387,15 +393,17 @@ class StreamRows:
     # -- watermarks ----------------------------------------------------------------------------
 
     def _number(self, source: StreamSource) -> exp.Expr:
-        """The number of a new source."""
+        """Register a source and return its number."""
         self.sources.append(source)
         return literal(len(self.sources) - 1)
 
     def _marks(self, stream: StreamTable, scan: exp.Query) -> list[exp.Expr]:
-        """SOURCE and WATERMARK of rows of a table, a new source; `scan` reads all of its columns.
+        """Return SOURCE and WATERMARK of a table's rows. `scan` reads all columns of the table.
+
+        Registers the table as a source.
 
         Raises:
-            StreamRefusal: its watermark follows a column that it has not.
+            StreamRefusal: The watermark refers to a missing column.
         """
         watermark = None if self._is_processing_time else stream.watermark
         if watermark is None:
@@ -422,7 +430,7 @@ class StreamRows:
         return [alias(number, SOURCE), alias(exp.Var(this=text), WATERMARK)]
 
     def _refuse_lost_rows(self, where: str, node: Node, place: TextSpan | None = None) -> None:
-        """Refuse what late rows do not come through, if there are any."""
+        """Refuse a query that late rows cannot pass through, if there are late rows."""
         late = self._late
         if late is not None and any(
             stream.name == late.table for _, stream in stream_tables(node, self._catalog)
@@ -437,7 +445,7 @@ class StreamRows:
 
 
 def _place_of(node: Node) -> TextSpan | None:
-    """Where a text that does more than filter and project says so."""
+    """Return the position of a query that does more than filter and project."""
     if isinstance(node, SqlQuery):
         return span_of(*(node.query.args.get("joins") or [node.query]))
     return node.place or next(filter(None, map(_place_of, node.inputs)), None)

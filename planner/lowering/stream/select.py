@@ -1,4 +1,4 @@
-"""Parts of the SELECTs through which rows of streams carry watermarks."""
+"""Building blocks of SELECTs that pass the watermarks of stream rows on."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from planner.sql.build import alias, cast_as, column, identifier, literal, star_
 from planner.sql.parts import GENERATORS
 from runtime.spec.stream import ALL_SOURCES, KEEP, LATE_ROW, SOURCE, WATERMARK
 
-# Where microseconds are counted from
+# Origin of microsecond times
 EPOCH = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
 
 
 def numbered(select: exp.Select, number: exp.Expr) -> exp.Select:
-    """A SELECT whose rows carry the watermark of the source of this number.
+    """Return a SELECT whose rows carry the watermark of the source with this number.
 
-    A row that says that the input has ended says it of all sources.
+    The row that signals the end of the input applies to all sources.
     """
     end = literal(ALL_SOURCES)
     is_end = exp.EQ(this=column(SOURCE), expression=end)
@@ -30,7 +30,7 @@ def numbered(select: exp.Select, number: exp.Expr) -> exp.Select:
 
 
 def null_watermark() -> exp.Expr:
-    """No watermark."""
+    """Return a NULL watermark."""
     return cast_as(exp.Null(), "bigint")
 
 
@@ -41,10 +41,10 @@ def select_carried(
     source: exp.Expr | None = None,
     more: tuple[str, ...] = (),
 ) -> exp.Select:
-    """A SELECT over carried rows: `items`, KEEP, SOURCE, WATERMARK, and `more` of such columns.
+    """Build a SELECT over carried rows: `items`, KEEP, SOURCE, WATERMARK and the `more` columns.
 
-    A row that the condition drops leaves LATE_ROW, so that those with KEEP = FALSE that have it are
-    late for an operator below.
+    A row that the condition drops loses LATE_ROW. A row with KEEP = FALSE that has LATE_ROW is
+    therefore late for an operator below.
     """
     table_alias = None
     if source is not None:
@@ -53,8 +53,8 @@ def select_carried(
             table_alias = exp.TableAlias(this=identifier(source.name))
     keep: exp.Expr = column(KEEP)
     if condition is not None:
-        known = exp.Anonymous(this="COALESCE", expressions=[condition.copy(), exp.false()])
-        keep = exp.And(this=keep, expression=known)
+        is_true = exp.Anonymous(this="COALESCE", expressions=[condition.copy(), exp.false()])
+        keep = exp.And(this=keep, expression=is_true)
     control: dict[str, exp.Expr] = {name: column(name) for name in (SOURCE, WATERMARK, *more)}
     changed = {KEEP: keep}
     if condition is not None and LATE_ROW in control:
@@ -76,14 +76,14 @@ def select_carried(
 
 
 def guarded(expr: exp.Expr) -> exp.Expr:
-    """The expression, evaluated only in rows that are kept."""
+    """Evaluate the expression only in kept rows."""
     if isinstance(expr.unnest(), exp.Column | exp.Literal):
         return expr
     return exp.Case(ifs=[exp.If(this=column(KEEP), true=expr.copy())])
 
 
 def guarded_items(query: exp.Select, names: tuple[str, ...] | None) -> list[exp.Expr] | None:
-    """A select list, evaluated in rows that are kept; None if it is not that simple."""
+    """Return a select list evaluated only in kept rows, or None if it is too complex."""
     if len(query.expressions) == 1 and is_star(query.expressions[0]):
         star = query.expressions[0]
         left_out = star_leaves_out(star)
@@ -103,20 +103,20 @@ def guarded_items(query: exp.Select, names: tuple[str, ...] | None) -> list[exp.
 
 
 def is_star(expr: exp.Expr) -> bool:
-    """Whether it is `*` or `t.*`."""
+    """Return whether the expression is `*` or `t.*`."""
     return isinstance(expr, exp.Star) or (
         isinstance(expr, exp.Column) and isinstance(expr.this, exp.Star)
     )
 
 
 def is_complex(expr: exp.Expr) -> bool:
-    """Whether an expression reads more than its row, or makes several rows of it."""
+    """Return whether an expression reads more than its row, or returns several rows."""
     if aggregates_in(expr) or any(expr.find_all(exp.Query, exp.Window)):
         return True
     return any(call.name.upper() in GENERATORS for call in expr.find_all(exp.Anonymous))
 
 
 def has_column_names(source: exp.Expr) -> bool:
-    """Whether an alias gives the columns new names: `AS t(a, b)`."""
+    """Return whether an alias renames the columns: `AS t(a, b)`."""
     table_alias = source.args.get("alias")
     return table_alias is not None and bool(table_alias.columns)

@@ -1,4 +1,4 @@
-"""The INSERTs of a statement set whose windows one stream computes: to the steps that do so."""
+"""Lowering of a statement set whose INSERTs share the windows of one stream."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from runtime.spec.windows import Tumble
 
 @dataclass(frozen=True)
 class StreamSetSteps:
-    """What one stream computes for several INSERTs.
+    """Steps of one stream that serves several INSERTs.
 
     Attributes:
-        shared: the window operator.
-        results: for each INSERT what it makes of the windows of a micro-batch.
+        shared: The window operator.
+        results: For each INSERT, the steps over the windows of a micro-batch.
     """
 
     shared: StreamSharedStep
@@ -38,11 +38,11 @@ class StreamSetSteps:
 
 
 def shared_stream_groups(plans: Sequence[Node], catalog: Catalog) -> list[list[int]]:
-    """The numbers of the plans that one stream computes together; of others, each by itself."""
+    """Group the numbers of plans that share a stream. Other plans form groups of one."""
     groups: dict[int, list[int]] = {}
     for number, plan in enumerate(plans):
         shared = shared_below(plan, catalog)
-        # a number of a plan is never that of an object, which is no plan's number
+        # Negative keys cannot collide with the id of an object.
         groups.setdefault(-number - 1 if shared is None else id(shared), []).append(number)
     return list(groups.values())
 
@@ -50,11 +50,10 @@ def shared_stream_groups(plans: Sequence[Node], catalog: Catalog) -> list[list[i
 def lower_stream_set(
     plans: Sequence[Node], names: Sequence[str], catalog: Catalog, time_zone: str
 ) -> StreamSetSteps:
-    """The steps of plans over streams that read one SharedExchange and write the tables `names`.
+    """Lower plans over streams that read one SharedExchange and write the tables `names`.
 
     Raises:
-        AnalysisError: something in a plan cannot be computed on a stream, or a watermark is
-            missing.
+        AnalysisError: A plan cannot be computed on a stream, or a watermark is missing.
     """
     shared = shared_below(plans[0], catalog)
     assert shared is not None and isinstance(shared.input, LocalWindowAggregate)
@@ -79,15 +78,15 @@ def _reader(node: GlobalWindowAggregate, name: str) -> StreamReader:
 
 
 def _reader_in(plan: Node, catalog: Catalog) -> GlobalWindowAggregate | None:
-    """The window aggregate of a plan that reads shared slices of a stream."""
+    """Return the window aggregate that reads shared slices of a stream, or None."""
     windows = plan.find_all(GlobalWindowAggregate)
-    readers = (each for each in windows if isinstance(each.input, SharedSlices))
-    # those of bounded tables are shared as in a batch
-    return next((each for each in readers if streams_of(each, catalog)), None)
+    readers = (reader for reader in windows if isinstance(reader.input, SharedSlices))
+    # Slices of bounded tables are shared as in batch.
+    return next((reader for reader in readers if streams_of(reader, catalog)), None)
 
 
 def shared_below(plan: Node, catalog: Catalog) -> SharedExchange | None:
-    """What a plan shares with those of other INSERTs over its stream; None: nothing."""
+    """Return the exchange that a plan shares with other INSERTs over its stream, or None."""
     reader = _reader_in(plan, catalog)
     if reader is None:
         return None
@@ -97,7 +96,7 @@ def shared_below(plan: Node, catalog: Catalog) -> SharedExchange | None:
 
 
 class _ResultLowering(Lowering):
-    """Lowers what is above a window aggregate, whose windows a micro-batch brings."""
+    """Lowering of the nodes above a window aggregate whose windows come from a micro-batch."""
 
     def __init__(self, node: GlobalWindowAggregate, reader: int) -> None:
         super().__init__({})

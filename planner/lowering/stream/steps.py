@@ -1,8 +1,8 @@
-"""Physical plans over streams to the steps that the runtime carries out.
+"""Lower physical plans over streams to the steps that the runtime executes.
 
-Below a window operator rows carry the watermark with them (see `planner.lowering.stream.rows`);
-above it everything is stateless: all results of a window come in one micro-batch, and Spark SQL
-computes what is around them as it would in a batch.
+Below a window operator, rows carry the watermark (see `planner.lowering.stream.rows`). Above it
+everything is stateless: all results of a window arrive in one micro-batch, and Spark SQL computes
+the rest as in batch.
 """
 
 from __future__ import annotations
@@ -62,14 +62,15 @@ from runtime.spec.windows import SessionWindow
 
 @dataclass(frozen=True)
 class StreamSteps:
-    """What computes a plan over streams.
+    """Steps of a plan over streams.
 
     Attributes:
-        rows: its rows; rows that are late for its windows are dropped.
-        late: the same where late rows come too, behind its columns KEEP, WATERMARK, LATE_ROW; None
-            if none of its windows reads a table with `late-rows`; why they cannot come, if so.
-        order: by which of its columns the rows of a micro-batch are sorted, if they are.
-        limit: the number of rows after which the stream ends; None: it has no LIMIT.
+        rows: Result rows. Late rows are dropped.
+        late: Result rows and late rows, followed by the columns KEEP, WATERMARK and LATE_ROW. None
+            if no window reads a table with `late-rows`. A refusal if late rows cannot reach the
+            result.
+        order: Columns by which the rows of a micro-batch are sorted, if any.
+        limit: Number of rows after which the stream ends. None without LIMIT.
     """
 
     rows: Step
@@ -79,10 +80,10 @@ class StreamSteps:
 
     @property
     def whole(self) -> Step:
-        """The rows, and late rows beside them where a table has `late-rows`.
+        """Return the rows, with late rows if a table has `late-rows`.
 
         Raises:
-            StreamRefusal: there is such a table, and its late rows cannot come.
+            StreamRefusal: There is such a table, but its late rows cannot reach the result.
         """
         if isinstance(self.late, StreamRefusal):
             raise self.late
@@ -101,23 +102,22 @@ def lower_stream(
     *,
     is_taken: bool = False,
 ) -> StreamSteps:
-    """The steps that compute `plan` over streams.
+    """Return the steps that compute `plan` over streams.
 
     Args:
-        plan: the physical plan.
-        catalog: says which tables are streams, and their watermarks.
-        time_zone: the session's.
-        emits_updates: whether results can come more than once; ROW_KIND then comes first.
-        refusals: what rules had against what they are for.
-        labels: names under which EXPLAIN ANALYZE counts, as in `planner.lowering.batch.lower`.
-        notes: why what is about windows was left to Spark.
-        sql: the statement's text, for positions in errors.
-        is_taken: whether the rows are handed out, so that a LIMIT can count them and end the
+        plan: The physical plan.
+        catalog: Catalog that identifies streams and their watermarks.
+        time_zone: The session's time zone.
+        emits_updates: Whether results may be updated. ROW_KIND is then the first column.
+        refusals: Reasons why rules did not apply.
+        labels: Names under which EXPLAIN ANALYZE counts, as in `planner.lowering.batch.lower`.
+        notes: Reasons why window blocks were left to Spark.
+        sql: Text of the statement, for error positions.
+        is_taken: Whether a consumer takes the rows, so that it can count them for LIMIT and end the
             stream. A table takes rows for as long as the stream runs.
 
     Raises:
-        StreamRefusal: something in the plan cannot be computed on a stream, or a watermark is
-            missing.
+        StreamRefusal: The plan cannot be computed on a stream, or a watermark is missing.
     """
 
     def lowering(late: LateSource | None) -> _StreamLowering:
@@ -153,14 +153,13 @@ def lower_stream_rows(
     refusals: tuple[Refusal, ...] = (),
     notes: tuple[LeftToSpark, ...] = (),
 ) -> StreamRowsStep:
-    """The rows of `plan` with their watermarks, for an operator that takes them one by one.
+    """Return the rows of `plan` with their watermarks, for an operator that processes single rows.
 
-    `time` is name and type of the column that windows will be on, None for processing time; all
-    else is as in `lower_stream`.
+    `time` is the name and type of the future windows' time column, or None for
+    processing time. The other arguments are as in `lower_stream`.
 
     Raises:
-        StreamRefusal: something in the plan cannot be computed on a stream, or a watermark is
-            missing.
+        StreamRefusal: The plan cannot be computed on a stream, or a watermark is missing.
     """
     lowering = _StreamLowering(catalog, time_zone, refusals=refusals, notes=notes)
     for table, stream in stream_tables(plan, catalog):
@@ -179,12 +178,12 @@ def lower_stream_rows(
 
 
 def lower_local(local: LocalWindowAggregate, catalog: Catalog, time_zone: str) -> StreamLocalStep:
-    """The local stage of window aggregates that are emitted once, with its watermarks.
+    """Return the local stage, with its watermarks, of window aggregates that are emitted once.
 
-    Where a table has `late-rows`, its late rows are kept.
+    If a table has `late-rows`, its late rows are kept.
 
     Raises:
-        AnalysisError: something below it cannot be computed on a stream, or a watermark is missing.
+        AnalysisError: The input cannot be computed on a stream, or a watermark is missing.
     """
     late = late_source_below([local], catalog)
     return _StreamLowering(catalog, time_zone, late=late).local_step(local)
@@ -194,9 +193,9 @@ class _StreamLowering(WholeWindowsLowering):
     _n_operators = 0
 
     def query(self, node: Node) -> exp.Query:
-        """The node as Spark SQL over streams; what is not SQL in it becomes a named step."""
+        """Return the node as Spark SQL over streams. Parts that are not SQL become named steps."""
         if not isinstance(node, TableScan) and not streams_of(node, self._catalog):
-            # a bounded table is read with each micro-batch: its rows are not counted
+            # A bounded table is read again with each micro-batch, so its rows are not counted.
             return self.named(lower(node))
         refuse_one_phase(node)
         match node:
@@ -232,9 +231,9 @@ class _StreamLowering(WholeWindowsLowering):
         return self.named(MeasuredStep(self.sql_step(query), self.label(node)))
 
     def with_late_rows(self, node: Node) -> SqlStep:
-        """The node's columns, ROW_KIND before them if there is one, then KEEP, WATERMARK, LATE_ROW.
+        """Return ROW_KIND, if present, the node's columns, then KEEP, WATERMARK and LATE_ROW.
 
-        Rows with KEEP = FALSE are late if they have LATE_ROW, and else carry a watermark.
+        A row with KEEP = FALSE is late if it has LATE_ROW. Otherwise it carries a watermark.
         """
         kind = (ROW_KIND,) if self._emits_updates else ()
         rows = StreamRows(self, self._catalog, self._late, kind)
@@ -245,7 +244,7 @@ class _StreamLowering(WholeWindowsLowering):
         return self.sql_step(select_from(query, *map(column, kind), others, *control))
 
     def operator(self, node: GlobalWindowAggregate) -> tuple[exp.Select, StreamSource]:
-        """The windows of an operator, with its control columns, and itself as a source."""
+        """Return the windows of an operator with its control columns, and it as a source."""
         exchange = node.input
         assert isinstance(exchange, Exchange)
         refuse_one_phase(exchange.input)
@@ -264,7 +263,7 @@ class _StreamLowering(WholeWindowsLowering):
         return select, StreamSource(f"{OPERATOR} {number}", "timestamp_ntz")
 
     def local_step(self, local: LocalWindowAggregate) -> StreamLocalStep:
-        """The local stage of a window aggregate."""
+        """Return the local stage of a window aggregate."""
         rows = StreamRows(self, self._catalog, self._late)
         place = local.time_place or local.place
         query = rows.carried(local.input, local.time_column, self._followed, place)
@@ -299,7 +298,7 @@ class _StreamLowering(WholeWindowsLowering):
             Streaming(
                 tuple(rows.sources),
                 self._time_zone,
-                is_cascade=all(each.name.startswith(OPERATOR) for each in rows.sources),
+                is_cascade=all(row_source.name.startswith(OPERATOR) for row_source in rows.sources),
                 late_rows=self._late.target if self._late and rows.has_late_rows else None,
                 carries_late_rows=self._late is not None,
                 delay_us=delay_us,
@@ -313,7 +312,7 @@ class _StreamLowering(WholeWindowsLowering):
         )
 
     def _check(self, node: SqlQuery) -> None:
-        """Refuse a text that Spark cannot compute micro-batch by micro-batch."""
+        """Refuse a query that Spark cannot compute one micro-batch at a time."""
         inner = {name: bool(streams_of(child, self._catalog)) for name, child in node.relations}
 
         def is_stream(table: exp.Table) -> bool:
@@ -327,7 +326,7 @@ class _StreamLowering(WholeWindowsLowering):
         return self.step(node)
 
     def _with_row_kind(self, query: exp.Query, node: Node) -> exp.Query:
-        """The query with ROW_KIND first, if its rows have one."""
+        """Put ROW_KIND first, if the rows have one."""
         if not self._emits_updates or not any(node.find_all(GlobalWindowAggregate)):
             return query
         if isinstance(query, exp.Select) and not query.is_star:
@@ -347,7 +346,7 @@ class _StreamLowering(WholeWindowsLowering):
 
 
 def window_steps(value: Any) -> Iterator[StreamWindowStep]:
-    """The window operators in a step, the topmost first."""
+    """Yield the window operators in a step, the topmost first."""
     if isinstance(value, StreamWindowStep):
         yield value
     if isinstance(value, tuple):

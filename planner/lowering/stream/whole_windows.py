@@ -1,7 +1,7 @@
-"""Nodes over whole windows on streams: the same window grouped again, Top-N, first and last, joins.
+"""Nodes over whole windows on streams: regrouping, Top-N, first and last rows, joins.
 
-All results of a window come in one micro-batch, so that these keep no state. The rows of a window
-are brought to one task, with the rows that carry the watermark, and Arrow computes them there.
+All results of a window arrive in one micro-batch, so these nodes keep no state. One task receives
+the rows of a window and the rows that carry the watermark, and Arrow computes the result there.
 """
 
 from __future__ import annotations
@@ -66,19 +66,19 @@ from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK, StreamSource
 from runtime.spec.stream_steps import StreamJoinStep, StreamRankStep, StreamRegroupStep
 from runtime.spec.windows import Tumble
 
-# These count their rows for themselves
+# These nodes count their own rows
 _COUNTED = GlobalWindowAggregate | Aggregate | WindowRank | WindowDeduplicate | WindowJoin
 
 _AT, _SLICE_END = "$at", "$slice_end"
-# All rows of a task are in this one.
+# All rows of a task are in this window.
 _ONE_WINDOW = Tumble(3_600_000_000)
 
 
 class WholeWindowsLowering(OperatorLowering):
-    """Lowers nodes over whole windows; a base of what lowers streams.
+    """Lowering of nodes over whole windows; base class of the stream lowering.
 
-    What it takes is that of `planner.lowering.stream.steps.lower_stream`; `late` is the table whose
-    late rows are kept, if there is one.
+    Takes the arguments of `planner.lowering.stream.steps.lower_stream`. `late` is the table
+    whose late rows are kept, if any.
     """
 
     def __init__(
@@ -98,18 +98,18 @@ class WholeWindowsLowering(OperatorLowering):
         self._refusals = refusals
         self._notes = notes
         self._late = late
-        # tables whose watermarks the operators below wait for too
+        # tables whose watermarks the operators below wait for as well
         self._followed: tuple[StreamPlace, ...] = ()
 
     def whole_windows(self, node: Node) -> tuple[exp.Select, StreamSource | None]:
-        """The node's columns with KEEP, SOURCE and WATERMARK, and whose watermark that is.
+        """Return the node's columns with KEEP, SOURCE and WATERMARK, and the watermark's source.
 
-        The source is None if the watermark does not come with the rows, so that no window can
-        follow. LATE_ROW comes too where the late rows of a table are kept.
+        The source is None if the watermark does not come with the rows; no window can follow then.
+        If the late rows of a table are kept, LATE_ROW is included.
 
         Raises:
-            StreamRefusal: the node's input is not whole windows, or something in it cannot be
-                computed on a stream.
+            StreamRefusal: The node's input is not whole windows, or a part of it cannot be computed
+                on a stream.
         """
         if self._emits_updates:
             raise StreamRefusal(
@@ -246,9 +246,9 @@ class WholeWindowsLowering(OperatorLowering):
         return self._select(_columns(node.schema), joined, keep), source
 
     def _condition(self, node: WindowJoin) -> Expression | None:
-        """What ON says beside equal columns, where rows that find no partner are emitted too.
+        """Return the conditions of ON other than equalities, for joins that emit unmatched rows.
 
-        An inner join can be filtered behind, by Spark.
+        Spark filters an inner join afterwards.
         """
         if node.condition is None or node.join_type == "Inner":
             return None
@@ -265,10 +265,10 @@ class WholeWindowsLowering(OperatorLowering):
 
     @contextmanager
     def _in_step(self, node: Node) -> Iterator[None]:
-        """A block in which operators emit a window in the same micro-batch, whatever they read.
+        """Within the block, make all operators below emit a window in the same micro-batch.
 
         Raises:
-            StreamRefusal: some of it is on processing time, and some on watermarks.
+            StreamRefusal: Some operators use processing time and others watermarks.
         """
         awaited = _awaited(node, self._catalog)
         if _PROCESSING_TIME in awaited and len(awaited) > 1:
@@ -285,7 +285,10 @@ class WholeWindowsLowering(OperatorLowering):
         self._followed = before
 
     def _rows(self, node: Node, place: TextSpan | None) -> tuple[exp.Query, StreamSource | None]:
-        """Whole windows with the control columns, for what stands at a place of the text."""
+        """Return whole windows with the control columns.
+
+        `place` is the source position for errors.
+        """
         if not comes_whole(node, self._catalog):
             raise self.rows_not_buffered(
                 "what groups, ranks or joins windows on a stream takes rows of windows, filters "
@@ -304,9 +307,9 @@ class WholeWindowsLowering(OperatorLowering):
     def rows_not_buffered(
         self, otherwise: str, way_out: str, place: TextSpan | None
     ) -> StreamRefusal:
-        """The error for rows of windows that were not buffered until their windows close.
+        """Return the error for rows of windows that are not buffered until their windows close.
 
-        Where a rule has said why, that is its message, and `otherwise` if none has.
+        Uses the message of the rule that refused, or `otherwise` if there is none.
         """
         for refusal in self._refusals:
             if isinstance(refusal, NotBuffered):
@@ -317,7 +320,7 @@ class WholeWindowsLowering(OperatorLowering):
     def _select(
         self, items: tuple[NamedExpr, ...], rows: exp.Query, condition: exp.Expr | None = None
     ) -> exp.Select:
-        """A SELECT over rows with the control columns."""
+        """Build a SELECT over rows with the control columns."""
         keep: exp.Expr = column(KEEP)
         if condition is not None:
             keep = exp.And(this=keep, expression=condition)
@@ -326,7 +329,7 @@ class WholeWindowsLowering(OperatorLowering):
         return select_from(rows, *named, alias(keep, KEEP), *map(column, control))
 
 
-# The sides whose rows are not emitted by themselves: a condition on one of them can be below
+# Sides whose unmatched rows are not emitted: their conditions can move below the join
 _FILTERED = {
     "LeftOuter": (False, True),
     "RightOuter": (True, False),
@@ -336,7 +339,7 @@ _FILTERED = {
 
 
 def _with_one_sided_conditions_below(node: WindowJoin) -> WindowJoin:
-    """The join with what its condition asks of one side alone as a filter of that side."""
+    """Return the join with its one-sided conditions moved below it as filters."""
     sides = list(node.inputs)
     rest = []
     for part in conjuncts(node.condition):
@@ -356,7 +359,7 @@ _INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
 
 
 def _awaited(node: Node, catalog: Catalog) -> frozenset[str]:
-    """What the windows of a node wait for: streams, or processing time."""
+    """Return the streams, or processing time, that the windows of a node wait for."""
     if isinstance(node, LocalWindowAggregate):
         if is_processing_time(node.input, node.time_column, catalog):
             return frozenset({_PROCESSING_TIME})
