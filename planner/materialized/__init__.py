@@ -1,1 +1,1 @@
-"""Materialized tables: what is kept of a query, and which queries that answers."""
+"""Materialized tables: the partials they store and the queries that those answer."""

@@ -1,4 +1,4 @@
-"""Whether the slices of a materialized table answer a local window aggregate, and how."""
+"""Derive a local window aggregate from the slices of a materialized table, if possible."""
 
 from __future__ import annotations
 
@@ -35,10 +35,11 @@ class Derivation:
     """A local window aggregate as expressions over the columns of a table of slices.
 
     Attributes:
-        keys: name and expression of each group key.
-        partials: the partials under the names of the query; an argument for each column.
-        filters: conditions of which all must be true.
-        range_us: only slices whose end is above the first and at most the second; None: all.
+        keys: Name and expression of each group key.
+        partials: Partials under the query's names, with one argument per column.
+        filters: Conditions that a slice must all satisfy.
+        range_us: Exclusive lower and inclusive upper bound of the slice ends, in microseconds. None
+            means unbounded.
     """
 
     keys: tuple[tuple[str, Expression], ...]
@@ -48,19 +49,19 @@ class Derivation:
 
 
 def derived(
-    form: LocalForm, node: LocalWindowAggregate, found: LocalExpressions, zone: str
+    form: LocalForm, node: LocalWindowAggregate, expressions: LocalExpressions, zone: str
 ) -> Derivation | str:
-    """How slices answer a local window aggregate over the same base table, or why they do not."""
+    """Derive a local window aggregate over the same base table, or return why slices cannot."""
     try:
-        return _derived(form, node, found, zone)
+        return _derive(form, node, expressions, zone)
     except NotEvaluated as reason:
         return str(reason)
 
 
-def _derived(
-    form: LocalForm, node: LocalWindowAggregate, found: LocalExpressions, zone: str
+def _derive(
+    form: LocalForm, node: LocalWindowAggregate, expressions: LocalExpressions, zone: str
 ) -> Derivation:
-    time = expression_text(found.time)
+    time = expression_text(expressions.time)
     if (form.time, form.time_type) != (time, node.time_type):
         refuse(f"its slices are of {form.time}, the windows are on {time}")
     if form.time_zone not in ("", zone):
@@ -71,7 +72,7 @@ def _derived(
     assert not isinstance(grid, str)
     if not is_made_of(grid, form.grid):
         refuse(f"the windows are not made of slices of {grid_text(form.grid)}")
-    conditions = {expression_text(each): each for each in found.rows.filters}
+    conditions = {expression_text(each): each for each in expressions.rows.filters}
     missing = [text for text in form.conditions if text not in conditions]
     if missing:
         refuse(f"it keeps only rows where {missing[0]}")
@@ -83,27 +84,29 @@ def _derived(
         for term in terms_of(condition):
             if not bounds.take(term):
                 filters.append(over_keys.required(term, expression_text(term)))
-    keys = tuple((name, over_keys.required(key, f"the key {name}")) for name, key in found.keys)
+    keys = tuple(
+        (name, over_keys.required(key, f"the key {name}")) for name, key in expressions.keys
+    )
     kept = {partial.text: partial for partial in form.partials}
-    partials = tuple(_partial(partial, kept, over_keys) for partial in found.partials)
+    partials = tuple(_partial(partial, kept, over_keys) for partial in expressions.partials)
     range_us = (max(bounds.after, default=None), min(bounds.until, default=None))
     return Derivation(keys, partials, (*filters, *slice_end_conditions(range_us)), range_us)
 
 
 @dataclass(frozen=True)
 class _OverKeys:
-    """Expressions over the columns of keys, in place of those over the base table.
+    """Rewriting of expressions over the base table as expressions over key columns.
 
-    `keys` are the columns by the text of what is in them.
+    `keys` maps the text of an expression to the key column that holds it.
     """
 
     keys: Mapping[str, ColumnRef]
 
     def of(self, expression: Expression) -> Expression | None:
-        """The expression over keys; None if it reads anything else."""
-        known = self.keys.get(expression_text(expression))
-        if known is not None and known.type == expression.type:
-            return known
+        """Rewrite an expression over keys, or return None if it reads anything else."""
+        key = self.keys.get(expression_text(expression))
+        if key is not None and key.type == expression.type:
+            return key
         if isinstance(expression, Constant):
             return expression
         if isinstance(expression, ColumnRef):
@@ -113,10 +116,10 @@ class _OverKeys:
         return None if len(known_args) < len(args) else replace(expression, args=known_args)
 
     def required(self, expression: Expression, what: str) -> Expression:
-        """An expression over keys; `what` it is stands in the error.
+        """Rewrite an expression over keys. `what` describes it in the error.
 
         Raises:
-            NotEvaluated: it reads anything else.
+            NotEvaluated: It reads something other than keys.
         """
         made = self.of(expression)
         if made is None:
@@ -127,11 +130,11 @@ class _OverKeys:
 
 
 class _Bounds:
-    """Bounds of the time column, as bounds of the ends of slices.
+    """Bounds of the time column as bounds of slice ends.
 
     Attributes:
-        after: slices end after these.
-        until: slices end at these or before.
+        after: Exclusive lower bounds.
+        until: Inclusive upper bounds.
     """
 
     def __init__(self, form: LocalForm, zone: str) -> None:
@@ -141,10 +144,10 @@ class _Bounds:
         self._zone = zone
 
     def take(self, term: Expression) -> bool:
-        """Whether a condition bounds the time column, and is taken in.
+        """Add a condition if it bounds the time column; return whether it does.
 
         Raises:
-            NotEvaluated: it does, but in the midst of a slice.
+            NotEvaluated: The bound lies within a slice.
         """
         bounds = time_bounds_us(term, self._form)
         if bounds is None:
@@ -155,14 +158,14 @@ class _Bounds:
                 width = grid_text(self._form.grid)
                 refuse(f"{expression_text(term)} cuts through its slices of {width}")
         if starts is not None:
-            # a slice that begins at the bound or after it ends after it
+            # A slice that starts at or after the bound ends after it.
             self.after.append(self._on_wall_clock(starts))
         if ends is not None:
             self.until.append(self._on_wall_clock(ends))
         return True
 
     def _is_cut(self, time_us: int) -> bool:
-        """Whether a slice ends and the next one begins at this time of the wall clock."""
+        """Return whether a slice boundary lies at this wall-clock time."""
         grid = self._form.grid
         if not isinstance(grid, CalendarTumble):
             return (time_us - grid.offset_us) % grid.size_us == 0
@@ -172,27 +175,27 @@ class _Bounds:
         return is_first and (month - grid.offset_months) % grid.size_months == 0
 
     def _on_wall_clock(self, time_us: int) -> int:
-        """A time as slices have it.
+        """Convert a time to the slices' wall clock.
 
         Raises:
-            NotEvaluated: clocks change near an instant, so that times of the wall clock before it
-                may be after it.
+            NotEvaluated: The clock changes near an instant, so that the order of wall-clock times
+                may differ.
         """
         if self._form.time_type != "timestamp":
             return time_us
-        found = wall_clock_bound_us(time_us, self._zone)
-        if found is None:
+        bound = wall_clock_bound_us(time_us, self._zone)
+        if bound is None:
             refuse(f"clocks change in {self._zone} within two days of a bound of the time")
-        return found
+        return bound
 
 
 def _partial(
     partial: PartialColumns[Expression], kept: Mapping[str, SlicePartial], over_keys: _OverKeys
 ) -> PartialColumns[Expression]:
-    """A partial of the query, from those that are kept.
+    """Derive a partial of the query from the stored partials.
 
     Raises:
-        NotEvaluated: it is not among them, and not made of one of them.
+        NotEvaluated: It is not stored and cannot be computed from a stored one.
     """
     columns = _kept(partial, kept)
     if columns is None and partial.condition is not None:
@@ -210,14 +213,14 @@ def _partial(
 def _kept(
     partial: PartialColumns[Expression], kept: Mapping[str, SlicePartial]
 ) -> Sequence[Expression] | None:
-    """The columns that are kept of a partial, in order; None: none are."""
-    known = kept.get(partial_text(partial))
-    if known is not None:
+    """Return the stored columns of a partial in order, or None if it is not stored."""
+    stored = kept.get(partial_text(partial))
+    if stored is not None:
         return [
             ColumnRef(name, type_)
-            for name, type_ in zip(known.into.columns, known.types, strict=True)
+            for name, type_ in zip(stored.into.columns, stored.types, strict=True)
         ]
-    # AVG of integers adds them as DOUBLE; what SUM has of them is the same number, or nearer to it
+    # AVG of integers sums them as DOUBLE. The stored SUM is equal or more exact.
     if partial.into != Merge(partial.columns, MergeOp.SUM):
         return None
     (arg,) = partial.args
@@ -225,17 +228,17 @@ def _kept(
         return None
     if arg.args[0].type not in _INTEGERS:
         return None
-    for each in (arg.args[0], Call("cast", arg.args, "bigint")):
-        known = kept.get(partial_text(replace(partial, args=(each,))))
-        if known is not None and known.types == ("bigint",):
-            return [Call("cast", (ColumnRef(known.into.columns[0], "bigint"),), "double")]
+    for variant in (arg.args[0], Call("cast", arg.args, "bigint")):
+        stored = kept.get(partial_text(replace(partial, args=(variant,))))
+        if stored is not None and stored.types == ("bigint",):
+            return [Call("cast", (ColumnRef(stored.into.columns[0], "bigint"),), "double")]
     return None
 
 
 def _where(
     partial: PartialColumns[Expression], condition: Expression, columns: Sequence[Expression]
 ) -> Sequence[Expression] | None:
-    """Partial columns of which only those count whose keys meet a FILTER; None: they are lists."""
+    """Apply a FILTER on keys to partial columns, or return None if they are lists."""
     if not isinstance(partial.into, Merge | MergeMoments | Pick):
         return None
     none = [Constant(None, type_) for type_ in partial_ddl_types(partial)]

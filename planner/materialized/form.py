@@ -1,4 +1,4 @@
-"""What a materialized table keeps: a local window aggregate in a form that others compare with."""
+"""The content of a materialized table: a local window aggregate in a comparable form."""
 
 from __future__ import annotations
 
@@ -50,29 +50,29 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)*")
 _LONGEST_NAME = 40
 _MOST_DIGITS = 38
-# What the names of columns of one accumulator end in
+# Suffixes of the columns of one accumulator
 _PARTS = {MergeMoments: ("_count", "_mean", "_m2"), Pick: ("_order", "_value")}
 _COMMUTATIVE = frozenset(("=", "<>", "<=>", "and", "or", "+", "*"))
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
 def local_form(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> LocalForm | str:
-    """What is kept for a local window aggregate, or why nothing can be."""
+    """Return the form that stores a local window aggregate, or the reason why none can."""
     grid = slice_grid(node.window)
     if isinstance(grid, str):
         return grid
     try:
-        found = local_expressions(
+        expressions = local_expressions(
             node.input, node.keys, node.plans, node.time_column, catalog, zone
         )
     except NotEvaluated as reason:
         return str(reason)
     name = unique_column_names({SLICE_END})
     keys = tuple(
-        SliceKey(name(own.lower()), expression_text(key), key.type) for own, key in found.keys
+        SliceKey(name(own.lower()), expression_text(key), key.type) for own, key in expressions.keys
     )
     partials: dict[str, SlicePartial] = {}
-    for partial in found.partials:
+    for partial in expressions.partials:
         if not isinstance(partial.into, KEPT_ACCUMULATORS):
             return f"{partial.text} is not kept in slices"
         text = partial_text(partial)
@@ -80,25 +80,25 @@ def local_form(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Local
             into = replace(partial.into, columns=_kept_names(text, partial.into, name))
             partials[text] = SlicePartial(text, into, partial_ddl_types(partial))
     return LocalForm(
-        ".".join(found.rows.table).lower(),
-        expression_text(found.time),
+        ".".join(expressions.rows.table).lower(),
+        expression_text(expressions.time),
         node.time_type,
         zone if node.time_type == "timestamp" else "",
         grid,
         keys,
         tuple(partials.values()),
-        tuple(sorted(set(map(expression_text, found.rows.filters)))),
+        tuple(sorted(set(map(expression_text, expressions.rows.filters)))),
     )
 
 
-def kept_columns(found: LocalExpressions, form: LocalForm) -> tuple[tuple[str, str], ...]:
-    """Key and partial columns of a local window aggregate, and what its form calls them.
+def kept_columns(expressions: LocalExpressions, form: LocalForm) -> tuple[tuple[str, str], ...]:
+    """Map the key and partial columns of a local window aggregate to columns of its form.
 
-    Several of the first may be one of the second: they mean the same.
+    Columns with the same meaning map to the same column of the form.
     """
     by_text = {partial.text: partial for partial in form.partials}
-    pairs = [(own, key.name) for (own, _), key in zip(found.keys, form.keys, strict=True)]
-    for partial in found.partials:
+    pairs = [(own, key.name) for (own, _), key in zip(expressions.keys, form.keys, strict=True)]
+    for partial in expressions.partials:
         pairs += zip(partial.columns, by_text[partial_text(partial)].into.columns, strict=True)
     return tuple(pairs)
 
@@ -107,7 +107,7 @@ def kept_columns(found: LocalExpressions, form: LocalForm) -> tuple[tuple[str, s
 
 
 def slice_grid(window: Window) -> SliceGrid | str:
-    """The widest slices that a window is made of, all of one kind; or why there are none."""
+    """Return the widest uniform slices that make up a window, or the reason why it has none."""
     match window:
         case SessionWindow():
             return "the rows themselves say where windows of SESSION begin and end"
@@ -118,7 +118,8 @@ def slice_grid(window: Window) -> SliceGrid | str:
             return _months(width, window.offset_months, window.offset_us)
         case CalendarCumulate():
             if window.step_us:
-                # a month begins at any midnight, and steps are counted from there
+                # A month may start at any midnight, and steps are counted from the start of the
+                # month.
                 width = gcd(window.step_us, DAY_US)
                 return Tumble(width, window.offset_us % width)
             return _months(window.step_months, window.offset_months, window.offset_us)
@@ -131,7 +132,7 @@ def _months(width: int, offset_months: int, offset_us: int) -> CalendarTumble:
 
 
 def is_made_of(wide: SliceGrid, fine: SliceGrid) -> bool:
-    """Whether every slice of a grid is a number of whole slices of a finer one.
+    """Return whether every slice of a grid consists of whole slices of a finer one.
 
     Example:
         >>> is_made_of(Tumble(60, 30), Tumble(20, 10)), is_made_of(Tumble(60, 30), Tumble(20))
@@ -155,7 +156,7 @@ def is_made_of(wide: SliceGrid, fine: SliceGrid) -> bool:
 
 
 def grid_text(grid: SliceGrid) -> str:
-    """How wide slices are, and where they begin if not at midnight or with the year."""
+    """Describe the width of slices, and their origin if not midnight or the start of the year."""
     if isinstance(grid, CalendarTumble):
         text = render_months(grid.size_months)
         if grid.offset_months:
@@ -169,10 +170,10 @@ def grid_text(grid: SliceGrid) -> str:
 
 
 def integer_comparison(term: Expression) -> tuple[str, Expression, int, str] | None:
-    """A comparison with a whole number, turned so that this is on the right; None: it is none.
+    """Normalise a comparison with an integer so that the integer is on the right, or return None.
 
     Returns:
-        The function, what is on the left, the number, and its type.
+        The function, the left operand, the integer and its type.
     """
     if not isinstance(term, Call) or term.function not in _TURNED:
         return None
@@ -185,14 +186,17 @@ def integer_comparison(term: Expression) -> tuple[str, Expression, int, str] | N
 
 
 def time_bounds_us(term: Expression, form: LocalForm) -> tuple[int | None, int | None] | None:
-    """[start, end) of the time column that a condition bounds, in microseconds; None: it does not.
+    """Return the range [start, end) in microseconds that a condition on the time column allows.
 
-    A side without a bound is None.
+    An unbounded side is None. The whole result is None if the condition is not of this kind.
     """
-    found = integer_comparison(term)
-    if found is None or (expression_text(found[1]), found[3]) != (form.time, form.time_type):
+    comparison = integer_comparison(term)
+    if comparison is None or (expression_text(comparison[1]), comparison[3]) != (
+        form.time,
+        form.time_type,
+    ):
         return None
-    function, _, bound, _ = found
+    function, _, bound, _ = comparison
     start = bound if function in (">=", "=") else bound + 1 if function == ">" else None
     end = bound if function == "<" else bound + 1 if function in ("<=", "=") else None
     return start, end
@@ -202,7 +206,7 @@ def time_bounds_us(term: Expression, form: LocalForm) -> tuple[int | None, int |
 
 
 def expression_text(expression: Expression) -> str:
-    """Spark SQL of an expression, the same for those that mean the same.
+    """Return Spark SQL of an expression that is equal for expressions with the same meaning.
 
     Example:
         >>> fare = ColumnRef("Fare", "bigint")
@@ -260,12 +264,12 @@ def _constant_text(constant: Constant) -> str:
 
 
 def time_text(time_us: int) -> str:
-    """A time of the wall clock, microseconds since 1970."""
+    """Format a wall-clock time in microseconds since 1970."""
     return (_EPOCH + timedelta(microseconds=time_us)).isoformat(" ").removesuffix("+00:00")
 
 
 def partial_text(partial: PartialColumns[Expression]) -> str:
-    """What an accumulator's partial columns are, whatever they are called."""
+    """Describe the partial columns of an accumulator, independent of their names."""
     args = [expression_text(arg) for arg in partial.args]
     into = partial.into
     match into:
@@ -274,7 +278,7 @@ def partial_text(partial: PartialColumns[Expression]) -> str:
         case Merge():
             text = f"{into.op.upper()}({', '.join(args)})"
         case CollectRegisters():
-            # the value whose register it is, and the binary logarithm of how many there are
+            # The hashed value, and the binary logarithm of the number of registers
             (register,) = partial.args
             assert isinstance(register, Call)
             args = [expression_text(arg) for arg in register.args]
@@ -291,12 +295,12 @@ def partial_text(partial: PartialColumns[Expression]) -> str:
             raise TypeError(f"{type(into).__name__} is not kept in slices")
     condition = "" if partial.condition is None else expression_text(partial.condition)
     if isinstance(into, Pick | CollectRegisters) and condition == f"(NOT ({args[0]} IS NULL))":
-        return text  # rows without an order or a value are passed over anyway
+        return text  # rows without an order or a value are ignored anyway
     return f"{text} FILTER (WHERE {condition})" if condition else text
 
 
 def partial_ddl_types(partial: PartialColumns[Expression]) -> tuple[str, ...]:
-    """Spark's types of the partial columns, in DDL spelling."""
+    """Return the Spark DDL types of the partial columns."""
     args = [arg.type for arg in partial.args]
     match partial.into:
         case Merge(op=MergeOp.COUNT):
@@ -319,16 +323,16 @@ def partial_ddl_types(partial: PartialColumns[Expression]) -> tuple[str, ...]:
     return tuple(args)
 
 
-# -- names of columns ----------------------------------------------------------------------------
+# -- column names --------------------------------------------------------------------------------
 
 
 def unique_column_names(made: set[str]) -> Callable[[str], str]:
-    """Makes names that it has not made before, and adds them to `made`."""
+    """Return a function that makes unique names and adds them to `made`."""
 
-    def name(wanted: str) -> str:
-        unique, number = wanted, 2
+    def name(preferred: str) -> str:
+        unique, number = preferred, 2
         while unique in made:
-            unique, number = f"{wanted}_{number}", number + 1
+            unique, number = f"{preferred}_{number}", number + 1
         made.add(unique)
         return unique
 
@@ -336,12 +340,12 @@ def unique_column_names(made: set[str]) -> Callable[[str], str]:
 
 
 def name_of_words(text: str) -> str:
-    """The words in a text as a name, the first ones: `sum_fare` of `SUM(fare)`."""
+    """Build a name from the first words of a text: `sum_fare` from `SUM(fare)`."""
     words = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
     return words[:_LONGEST_NAME].strip("_")
 
 
 def _kept_names(text: str, into: Accumulator, name: Callable[[str], str]) -> tuple[str, ...]:
-    """Names of columns that say what is in them: `sum_fare`, `moments_fare_mean`."""
+    """Build column names that describe the content: `sum_fare`, `moments_fare_mean`."""
     stem = name_of_words(text)
     return tuple(name(stem + part) for part in _PARTS.get(type(into), ("",)))

@@ -1,4 +1,4 @@
-"""What slices do not answer: times of which they are too wide or gone, more than aggregates."""
+"""Queries that slices cannot answer: slices too wide or deleted, or more than aggregates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from runtime.spec.windows import Tumble, Window
 
 
 def too_wide(plan: Node) -> Iterator[tuple[str, str]]:
-    """The materialized tables whose slices a plan reads and may not, and why."""
+    """Yield the materialized tables whose slices a plan reads but must not, and the reason."""
     for scan in plan.find_all(SliceScan):
         reason = _out_of_reach(scan.table, scan.window, range_of_slices(scan.rows.filters))
         if reason is not None:
@@ -28,16 +28,17 @@ def too_wide(plan: Node) -> Iterator[tuple[str, str]]:
 def _out_of_reach(
     table: SliceTable, window: Window, range_us: tuple[int | None, int | None]
 ) -> str | None:
-    """Why slices of some time do not give windows, if so.
+    """Return why slices of some period cannot answer windows, or None.
 
     Args:
-        table: the materialized table.
-        window: the windows.
-        range_us: slices that end after the first and not after the second are read; None: all.
+        table: The materialized table.
+        window: The windows.
+        range_us: Exclusive lower and inclusive upper bound of the slice ends to read, in
+            microseconds. None means unbounded.
     """
     after_us, until_us = range_us
     since_us = table.reached.since_us
-    # of rows that were inserted nothing else is left
+    # Only the slices of inserted rows remain.
     if since_us is not None and not is_inserted_rows(table.form.base):
         if after_us is None or after_us < since_us:
             return f"its slices up to {time_text(since_us)} were dropped"
@@ -56,17 +57,17 @@ def _out_of_reach(
 
 
 def check_kept_rows(plan: Node, trace: Trace) -> None:
-    """Check that a plan reads no rows of which slices alone are kept.
+    """Check that a plan does not read rows of which only slices are stored.
 
     Raises:
-        AnalysisError: it does; the message says why slices do not answer it.
+        AnalysisError: It does. The message says why slices cannot answer it.
     """
-    found = next(filter(is_inserted_rows, _tables_read(plan)), None)
-    if found is None:
+    table = next(filter(is_inserted_rows, _tables_read(plan)), None)
+    if table is None:
         return
     reasons = (entry.reason for entry in trace.entries if entry.rule == "answer_from_slices")
     why = next(filter(None, reasons), "it does more with them than to aggregate windows")
-    name = table_of_rows(found)
+    name = table_of_rows(table)
     raise AnalysisError(
         f"`{name}` keeps slices of the rows that were inserted, which do not answer this: {why}",
         subjects=(name,),
@@ -77,7 +78,7 @@ def check_kept_rows(plan: Node, trace: Trace) -> None:
 
 
 def _tables_read(node: Node) -> Iterator[str]:
-    """The tables whose rows are read."""
+    """Yield the tables whose rows are read."""
     if isinstance(node, SliceScan):
         return
     if isinstance(node, TableScan):

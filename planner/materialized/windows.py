@@ -1,4 +1,4 @@
-"""What is asked of the windows that slices are merged to, as what is asked of the slices."""
+"""Translation of conditions on merged windows into conditions on slices."""
 
 from __future__ import annotations
 
@@ -30,23 +30,26 @@ from runtime.spec.windows import (
 
 
 def merged_types(source: SliceRows, accumulators: Iterable[Accumulator]) -> dict[str, str]:
-    """Spark's types of the keys and of the columns that merged windows have, by name."""
+    """Return the Spark types of the columns of merged windows by name."""
     types = {name: key.type for name, key in source.keys}
     if source.sets is not None:
         types[source.sets.id_column] = "bigint"
     for partial in source.partials:
         types |= zip(partial.columns, (arg.type for arg in partial.args), strict=True)
-    outputs = (each.output for each in accumulators if isinstance(each, WithResult))
+    outputs = (
+        accumulator.output for accumulator in accumulators if isinstance(accumulator, WithResult)
+    )
     return types | {output.name: output.type for output in outputs}
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What of slices can be in windows that pass some conditions.
+    """Slices that can contribute to windows which satisfy some conditions.
 
     Attributes:
-        on_keys: conditions that read group keys alone.
-        range_us: slices whose end is above the first and at most the second; None: no bound.
+        on_keys: Conditions that only read group keys.
+        range_us: Exclusive lower and inclusive upper bound of the slice ends, in microseconds. None
+            means unbounded.
     """
 
     on_keys: tuple[Expression, ...]
@@ -59,20 +62,20 @@ def asked_of_slices(
     keys: Iterable[str],
     roles: Mapping[str, str],
 ) -> Asked:
-    """What conditions on windows, of which all must be true, say of their slices.
+    """Translate a conjunction of conditions on windows into conditions on their slices.
 
     Args:
-        filters: the conditions.
-        window: the window.
-        keys: the names of the group keys.
-        roles: which columns are `start`, `end` and `time` of a window.
+        filters: The conditions.
+        window: The window.
+        keys: Names of the group keys.
+        roles: Role (`start`, `end` or `time`) of each window column.
     """
     names = frozenset(keys)
     on_keys: list[Expression] = []
     after: list[int] = []
     until: list[int] = []
     size_us = _longest_us(window)
-    for term in (term for each in filters for term in terms_of(each)):
+    for term in (term for condition in filters for term in terms_of(condition)):
         if columns_of(term) and columns_of(term) <= names and not can_fail(term):
             on_keys.append(term)
         elif size_us is not None:
@@ -83,7 +86,7 @@ def asked_of_slices(
 
 
 def over_keys(expression: Expression, keys: Mapping[str, Expression]) -> Expression:
-    """A condition on group keys, over what the keys are made of."""
+    """Rewrite a condition on group keys over the expressions of the keys."""
     if isinstance(expression, ColumnRef):
         return keys[expression.name]
     if isinstance(expression, Call):
@@ -92,7 +95,7 @@ def over_keys(expression: Expression, keys: Mapping[str, Expression]) -> Express
 
 
 def slice_end_conditions(range_us: tuple[int | None, int | None]) -> Iterator[Expression]:
-    """Conditions that the ends of slices are in a range: above the first, at most the second."""
+    """Yield conditions for slice ends above the first and up to the second bound."""
     ends = ColumnRef(SLICE_END, "bigint")
     for function, bound in zip((">", "<="), range_us, strict=True):
         if bound is not None:
@@ -100,18 +103,18 @@ def slice_end_conditions(range_us: tuple[int | None, int | None]) -> Iterator[Ex
 
 
 def range_of_slices(filters: Iterable[Expression]) -> tuple[int | None, int | None]:
-    """The range that `slice_end_conditions` put among filters, of several what all allow."""
+    """Return the intersection of the ranges that `slice_end_conditions` added to the filters."""
     bounds: dict[str, list[int]] = {">": [], "<=": []}
-    for each in filters:
-        match each:
+    for condition in filters:
+        match condition:
             case Call(args=(ColumnRef(name=name), Constant(value=int(bound)))):
-                if name == SLICE_END and each.function in bounds:
-                    bounds[each.function].append(bound)
+                if name == SLICE_END and condition.function in bounds:
+                    bounds[condition.function].append(bound)
     return max(bounds[">"], default=None), min(bounds["<="], default=None)
 
 
 def _longest_us(window: Window) -> int | None:
-    """A length that no window exceeds."""
+    """Return an upper bound of the window length."""
     match window:
         case SessionWindow():
             return None
@@ -123,17 +126,17 @@ def _longest_us(window: Window) -> int | None:
 def _bounds(
     term: Expression, roles: Mapping[str, str], size_us: int
 ) -> tuple[list[int], list[int]]:
-    """(slices end after these, slices end at these or before) for a bound of a window column."""
-    found = integer_comparison(term)
-    if found is None:
+    """Return lower (exclusive) and upper (inclusive) bounds of slice ends for a condition."""
+    comparison = integer_comparison(term)
+    if comparison is None:
         return [], []
-    function, left, bound, type_ = found
+    function, left, bound, type_ = comparison
     role = roles.get(left.name) if isinstance(left, ColumnRef) else None
     if role is None or type_ != "timestamp_ntz":
         return [], []
     apart = {"end": 0, "start": size_us, "time": WINDOW_TIME_LAG_US}[role]
     low = [bound] if function in (">", ">=", "=") else []
     high = [bound] if function in ("<", "<=", "=") else []
-    # a window that begins at a time has no slice that ends then or before
+    # The slices of a window that starts at a time end after it.
     first = 0 if role == "start" else size_us
-    return [each - first for each in low], [each + apart for each in high]
+    return [time_us - first for time_us in low], [time_us + apart for time_us in high]
