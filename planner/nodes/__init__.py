@@ -1,1 +1,1 @@
-"""Plan nodes, logical and physical, and facts about them."""
+"""Logical and physical plan nodes, and their properties."""

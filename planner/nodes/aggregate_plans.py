@@ -1,4 +1,4 @@
-"""How an aggregate call is computed in two phases."""
+"""Two-phase forms of aggregate calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from runtime.spec.table import Column
 class Partial:
     """A partial column of the local stage: `expr` aggregates the rows of a key and slice.
 
-    `struct_fields` names the columns that a struct-valued `expr` is taken apart into.
+    `struct_fields` names the columns into which a struct-valued `expr` is split.
     """
 
     name: str
@@ -26,19 +26,19 @@ class Partial:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that it becomes."""
+        """Names of the resulting columns."""
         return self.struct_fields or (self.name,)
 
 
 @dataclass(frozen=True)
 class AggregatePlan:
-    """How one aggregate call is computed in two phases.
+    """Two-phase form of one aggregate call.
 
     Attributes:
-        call: the call.
-        partials: what the local stage computes.
-        accumulators: how the global stage merges it.
-        finish: the result, as an expression over the merged columns.
+        call: The call.
+        partials: Columns that the local stage computes.
+        accumulators: Accumulators with which the global stage merges them.
+        finish: Result as an expression over the merged columns.
     """
 
     call: AggregateCall
@@ -48,11 +48,11 @@ class AggregatePlan:
 
 
 def partials_by_column(plans: Iterable[AggregatePlan]) -> dict[str, Partial]:
-    """The partials of some plans by the columns that they become."""
+    """Return the partials of some plans by column name."""
     partials = (partial for plan in plans for partial in plan.partials)
     return {name: partial for partial in partials for name in partial.columns}
 
 
 def partial_schema(plans: Iterable[AggregatePlan]) -> Schema:
-    """The partial columns of some plans, as columns of nodes."""
+    """Return the partial columns of some plans as a schema."""
     return tuple(Column(name, "partial") for name in partials_by_column(plans))

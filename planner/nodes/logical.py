@@ -1,7 +1,7 @@
-"""The logical plan: frozen nodes, each with its inputs and its output columns.
+"""Logical plan: frozen nodes with inputs and output columns.
 
-Expressions inside nodes are sqlglot trees over the input's column names; nobody changes them once
-they are in a node. A change to a plan makes new nodes.
+Expressions inside nodes are sqlglot trees over the input's column names. They must not be modified;
+changing a plan creates new nodes.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Node:
     """A node of a plan.
 
     Attributes:
-        schema: what it yields.
-        place: what of the statement's text it stands for, where errors may point; None for a node
-            that no words of it stand for, or those of a view.
+        schema: Output columns.
+        place: Part of the statement's text that the node corresponds to, for error positions. None
+            if there is none, or if it is in a view.
     """
 
     schema: Schema
@@ -40,19 +40,19 @@ class Node:
         return ()
 
     def with_inputs(self, *inputs: Node) -> Self:
-        """The same node over other inputs."""
+        """Return a copy with other inputs."""
         assert not inputs
         return self
 
     def with_each_input(self, change: Callable[[Node], Node]) -> Self:
-        """The same over changed inputs; the very node if none of them changes."""
+        """Return a copy with changed inputs, or the node itself if none changes."""
         inputs = tuple(map(change, self.inputs))
         if all(new is old for new, old in zip(inputs, self.inputs, strict=True)):
             return self
         return self.with_inputs(*inputs)
 
     def walk(self) -> Iterator[Node]:
-        """The node and all below it, from the top, each once."""
+        """Yield the node and all nodes below, from the top, each once."""
         met: set[int] = set()
         pending: list[Node] = [self]
         while pending:
@@ -63,18 +63,18 @@ class Node:
                 pending += reversed(node.inputs)
 
     def walk_up(self) -> Iterator[Node]:
-        """The node and all below it, each behind its inputs, and as often as it is read."""
+        """Yield the node and all nodes below, inputs first, as often as they are read."""
         for child in self.inputs:
             yield from child.walk_up()
         yield self
 
     def find_all(self, kind: type[AnyNode]) -> Iterator[AnyNode]:
-        """Those of a kind."""
+        """Yield the nodes of a kind, from the top, each once."""
         return (node for node in self.walk() if isinstance(node, kind))
 
     @property
     def column_names(self) -> frozenset[str]:
-        """Names of the output columns, in lower case."""
+        """Lower-case names of the output columns."""
         return frozenset(column.name.lower() for column in self.schema)
 
 
@@ -86,25 +86,25 @@ class UnaryNode(Node):
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        """The one input."""
+        """The only input."""
         return (self.input,)
 
     def with_inputs(self, *inputs: Node) -> Self:
-        """The same node over another input."""
+        """Return a copy with another input."""
         (only,) = inputs
         return replace(self, input=only)
 
 
 @dataclass(frozen=True)
 class NamedExpr:
-    """An expression and the name of the column it becomes."""
+    """An expression and the name of its output column."""
 
     name: str
     expr: exp.Expr
 
     @property
     def is_plain_column(self) -> bool:
-        """Whether this only hands a column on under its own name."""
+        """Return whether this passes a column on under its own name."""
         return (
             isinstance(self.expr, exp.Column)
             and not self.expr.table
@@ -114,9 +114,9 @@ class NamedExpr:
 
 @dataclass(frozen=True)
 class TableScan(Node):
-    """A table as it stands in a catalog.
+    """A table of a catalog.
 
-    `query` reads it (`SELECT * FROM name`); `connector` is None for tables of Spark's own.
+    `query` reads it (`SELECT * FROM name`). `connector` is None for Spark's own tables.
     """
 
     table: str
@@ -126,11 +126,11 @@ class TableScan(Node):
 
 @dataclass(frozen=True)
 class LeftToSpark:
-    """Why a block about windows stays in the text of a SqlQuery.
+    """Reason why a window block stays in the text of a SqlQuery.
 
     Attributes:
-        reason: what is in its way.
-        consequence: what Spark does then; empty if that is in the reason.
+        reason: What prevents planning it.
+        consequence: What Spark does instead. Empty if the reason says so.
     """
 
     reason: str
@@ -142,7 +142,7 @@ class LeftToSpark:
 
 @dataclass(frozen=True)
 class SqlQuery(Node):
-    """A query that Spark SQL runs as it is, over the relations named in `relations`."""
+    """A query that Spark SQL runs unchanged, over the relations named in `relations`."""
 
     query: exp.Query
     relations: tuple[tuple[str, Node], ...] = ()
@@ -153,34 +153,34 @@ class SqlQuery(Node):
         return tuple(node for _, node in self.relations)
 
     def with_inputs(self, *inputs: Node) -> Self:
-        """The same query over other relations of the same names."""
+        """Return the same query over other relations of the same names."""
         names = [name for name, _ in self.relations]
         return replace(self, relations=tuple(zip(names, inputs, strict=True)))
 
 
 @dataclass(frozen=True)
 class Filter(UnaryNode):
-    """Rows for which all of `conjuncts` are true."""
+    """Rows that satisfy all `conjuncts`."""
 
     conjuncts: tuple[exp.Expr, ...]
 
 
 @dataclass(frozen=True)
 class Project(UnaryNode):
-    """The columns `items`, computed from the input's."""
+    """The columns `items`, computed from the input's columns."""
 
     items: tuple[NamedExpr, ...]
 
 
 def columns_of(node: Node, schema: Schema, names: Iterable[str] | None = None) -> Project:
-    """The columns `schema` of a node, which are called `names` in it, or the same."""
+    """Project a node to `schema`. `names` are the node's names of these columns, if different."""
     old_names = (c.name for c in schema) if names is None else names
     pairs = zip(schema, old_names, strict=True)
     return Project(schema, node, tuple(NamedExpr(c.name, column(old)) for c, old in pairs))
 
 
 def below_choices(node: Node) -> tuple[Node, tuple[exp.Expr, ...]]:
-    """The node below conditions and choices of columns, and the conditions."""
+    """Return the node below filters and column selections, and the filters."""
     conditions: tuple[exp.Expr, ...] = ()
     while isinstance(node, Filter | Project):
         if isinstance(node, Filter):
@@ -192,9 +192,9 @@ def below_choices(node: Node) -> tuple[Node, tuple[exp.Expr, ...]]:
 
 
 def with_needed_columns(node: Node, needed: Collection[str]) -> Node:
-    """The columns of a node whose names in lower case are needed; the node if it is all or none."""
-    kept = tuple(c for c in node.schema if c.name.lower() in needed)
-    return columns_of(node, kept) if 0 < len(kept) < len(node.schema) else node
+    """Project a node to its needed columns (lower case); return it unchanged for all or none."""
+    columns = tuple(c for c in node.schema if c.name.lower() in needed)
+    return columns_of(node, columns) if 0 < len(columns) < len(node.schema) else node
 
 
 @dataclass(frozen=True)
@@ -206,15 +206,15 @@ class WindowColumns:
     time: str
 
     def role_of(self, name: str) -> str | None:
-        """`start`, `end` or `time` if `name` is a window column, else None."""
+        """Return `start`, `end` or `time` if `name` is a window column, else None."""
         return next((role for role, own in vars(self).items() if own.lower() == name.lower()), None)
 
 
 @dataclass(frozen=True)
 class WindowedNode(UnaryNode):
-    """A node that puts windows on a time column of its input.
+    """A node that assigns windows by a time column of its input.
 
-    `time_place` is where the time column is named.
+    `time_place` is the source position of the time column.
     """
 
     window: Window
@@ -225,29 +225,29 @@ class WindowedNode(UnaryNode):
 
 @dataclass(frozen=True)
 class WindowTableFunction(WindowedNode):
-    """Each row once for every window it belongs to, with the window's columns."""
+    """Each row once per window it belongs to, with the window columns."""
 
     columns: WindowColumns
 
 
 @dataclass(frozen=True)
 class AggregateCall:
-    """An aggregate in a query.
+    """An aggregate call of a query.
 
     Attributes:
-        name: the output column.
-        function: the function's name in capitals.
-        expr: the whole call as Spark computes it on rows, FILTER included.
-        args: the arguments.
-        condition: the FILTER's condition.
-        distinct: whether DISTINCT stands before the arguments.
-        order: for functions that pick a value by time, the column that orders, else None.
-        arg_types: Spark's types of the arguments of a call with DISTINCT, of MIN_BY and MAX_BY, and
-            of the first one of APPROX_COUNT_DISTINCT; empty where a * stands among them, and for
-            other calls.
-        user: the aggregate, if it is user-defined.
-        text: the call as the user wrote it.
-        type: Spark's type of the result.
+        name: Name of the output column.
+        function: Function name in upper case.
+        expr: The call, including FILTER, as Spark computes it on rows.
+        args: The arguments.
+        condition: Condition of the FILTER clause.
+        distinct: Whether the call has DISTINCT.
+        order: Ordering column of a function that picks a value by time, else None.
+        arg_types: Spark types of the arguments, for calls with DISTINCT, MIN_BY and MAX_BY, and the
+            type of the first argument of APPROX_COUNT_DISTINCT. Empty for other calls and if an
+            argument is *.
+        user: The aggregate, if user-defined.
+        text: The call as the user wrote it.
+        type: Spark type of the result.
     """
 
     name: str
@@ -265,7 +265,7 @@ class AggregateCall:
 
 @dataclass(frozen=True)
 class Aggregate(UnaryNode):
-    """GROUP BY over the rows of the input."""
+    """GROUP BY over the input rows."""
 
     keys: tuple[NamedExpr, ...]
     calls: tuple[AggregateCall, ...]
@@ -273,11 +273,11 @@ class Aggregate(UnaryNode):
 
 @dataclass(frozen=True)
 class Expand(UnaryNode):
-    """Each row once for every grouping set, with NULL for the keys that the set leaves out.
+    """Each row once per grouping set, with NULL for the keys outside the set.
 
-    `keys` are the group keys, `ids` the ids of the sets in the column `id_column`; the set at a
-    position keeps the keys whose names are at that position of `kept`. An id has a bit for each
-    key that its set leaves out, the last key the lowest. All other columns are those of the input.
+    `keys` are the group keys. `ids` are the values of `id_column`, one per set; `kept` holds the
+    key names of the set at the same position. An id has a bit for each omitted key, with the last
+    key as the lowest bit. The input's other columns are unchanged.
     """
 
     keys: tuple[NamedExpr, ...]
@@ -288,7 +288,7 @@ class Expand(UnaryNode):
 
 @dataclass(frozen=True)
 class WindowKey:
-    """A window column among the group keys: `role` is start, end or time."""
+    """A window column among the group keys. `role` is start, end or time."""
 
     name: str
     role: str
@@ -296,7 +296,7 @@ class WindowKey:
 
 @dataclass(frozen=True)
 class WindowAggregate(WindowedNode):
-    """GROUP BY keys and windows, over rows that carry no window columns yet."""
+    """GROUP BY keys and windows, over rows without window columns."""
 
     keys: tuple[NamedExpr, ...]
     window_keys: tuple[WindowKey, ...]
@@ -307,16 +307,16 @@ class WindowAggregate(WindowedNode):
 class WindowRows(UnaryNode):
     """Rows of windows of a stream, emitted when the windows close.
 
-    The input's rows, each as often as its column `copies` says, without that column.
+    Yields each input row as often as its column `copies` says, without that column.
     """
 
     copies: str
 
 
 def is_identified(window: Window, roles: Collection[str]) -> bool:
-    """Whether columns of these roles identify a window.
+    """Return whether columns with these roles identify a window.
 
-    The end of a window does; the start does for all but CUMULATE, whose windows share it.
+    The end does. The start does except for CUMULATE, whose windows share it.
     """
     if "end" in roles or "time" in roles:
         return True
@@ -325,11 +325,11 @@ def is_identified(window: Window, roles: Collection[str]) -> bool:
 
 @dataclass(frozen=True)
 class AttachedWindow:
-    """Windows that rows carry already, in columns of these names; None for one that is lost.
+    """Windows that rows already carry, in the named columns. None for a dropped column.
 
-    `times` are the columns that are still times on the window's wall clock: the time column that
-    windows were put on, and the window's own time. `others` are roles and names of further columns
-    that say the same as `start`, `end` and `time`: those of the other side of an inner join.
+    `times` are the columns that still hold times on the window's wall clock: the windows' time
+    column and the window's own time. `others` are roles and names of further columns equal to
+    `start`, `end` and `time`: the columns of the other side of an inner join.
     """
 
     spec: Window
@@ -341,17 +341,17 @@ class AttachedWindow:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of all these columns."""
+        """Names of all these columns."""
         return tuple(dict.fromkeys((*(name for _, name in self.roles), *self.times)))
 
     @property
     def roles(self) -> tuple[tuple[str, str], ...]:
-        """The roles and names of the window columns: first `start`, `end` and `time`."""
+        """Roles and names of the window columns, beginning with `start`, `end` and `time`."""
         named = (("start", self.start), ("end", self.end), ("time", self.time))
         return (*((role, name) for role, name in named if name is not None), *self.others)
 
     def role_of(self, name: str) -> str | None:
-        """`start`, `end` or `time` if `name` is a window column, else None."""
+        """Return `start`, `end` or `time` if `name` is a window column, else None."""
         return next((role for role, own in self.roles if own.lower() == name.lower()), None)
 
 
@@ -359,18 +359,18 @@ class AttachedWindow:
 class WindowRank(UnaryNode):
     """Window Top-N: rows of each window and key whose rank is in a range.
 
-    The input's columns, then `rank_column` (INT). No state outlives a window: whoever has all the
-    rows of a window can rank them.
+    Yields the input's columns, then `rank_column` (INT). Ranking needs only the rows of one window,
+    so no state outlives it.
 
     Attributes:
-        attached: the windows of the input's rows.
+        attached: Windows of the input rows.
         rank_type: ROW_NUMBER, RANK or DENSE_RANK.
-        rank_start: the first rank that is kept, from 1.
-        rank_end: the last one.
-        window_columns: the window columns in PARTITION BY.
-        partition_by: the other columns in PARTITION BY, by name.
-        order_by: what ranks rows, over the input's columns.
-        rank_column: the name of the rank.
+        rank_start: First rank to keep, from 1.
+        rank_end: Last rank to keep.
+        window_columns: Window columns in PARTITION BY.
+        partition_by: Names of the other columns in PARTITION BY.
+        order_by: Ordering over the input's columns.
+        rank_column: Name of the rank column.
     """
 
     attached: AttachedWindow
@@ -385,17 +385,17 @@ class WindowRank(UnaryNode):
 
 @dataclass(frozen=True)
 class WindowDeduplicate(UnaryNode):
-    """Window deduplication: of each window and key the first or the last row by time.
+    """Window deduplication: the first or last row by time of each window and key.
 
-    The input's columns, then `rank_column` (INT), which is 1.
+    Yields the input's columns, then `rank_column` (INT), which is 1.
 
     Attributes:
-        attached: the windows of the input's rows.
-        window_columns: the window columns among the keys.
-        partition_by: the other keys, by name.
-        order_key: the time column that orders.
+        attached: Windows of the input rows.
+        window_columns: Window columns among the keys.
+        partition_by: Names of the other keys.
+        order_key: Time column that orders the rows.
         keep: `FirstRow` or `LastRow`.
-        rank_column: the name of the rank.
+        rank_column: Name of the rank column.
     """
 
     attached: AttachedWindow
@@ -408,20 +408,20 @@ class WindowDeduplicate(UnaryNode):
 
 @dataclass(frozen=True)
 class WindowJoin(Node):
-    """A join of rows in the same window; the names of the two sides are disjoint.
+    """A join of rows in the same window. Column names of the two sides are disjoint.
 
-    Yields the columns of the left, then of the right; LeftSemi and LeftAnti the left alone.
+    Yields the left columns, then the right ones; LeftSemi and LeftAnti only the left ones.
 
     Attributes:
-        left: the left side.
-        right: the right side.
-        join_type: Inner, LeftOuter, RightOuter, FullOuter, LeftSemi, LeftAnti.
-        left_window: the windows of the left side's rows.
-        right_window: those of the right; the same windows.
-        window_keys: pairs of equal window columns, left and right.
-        keys: pairs of other columns that must be equal, left and right, by name.
-        condition: the rest of ON, over the columns of both sides; None if there is none.
-        key_places: where each pair of `keys` is compared.
+        left: Left side.
+        right: Right side.
+        join_type: Inner, LeftOuter, RightOuter, FullOuter, LeftSemi or LeftAnti.
+        left_window: Windows of the left rows.
+        right_window: Windows of the right rows, equal to the left ones.
+        window_keys: Pairs of equal window columns, left and right.
+        keys: Pairs of names of other columns that must be equal, left and right.
+        condition: Remaining conditions of ON over both sides' columns, or None.
+        key_places: Source position of the comparison of each pair of `keys`.
     """
 
     left: Node
@@ -438,11 +438,11 @@ class WindowJoin(Node):
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        """The left side and the right side."""
+        """The left and the right side."""
         return (self.left, self.right)
 
     def with_inputs(self, *inputs: Node) -> Self:
-        """The same join of other sides."""
+        """Return the same join of other sides."""
         left, right = inputs
         return replace(self, left=left, right=right)
 

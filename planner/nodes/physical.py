@@ -1,4 +1,4 @@
-"""The physical plan: what runs, node by node, under the names that EXPLAIN prints."""
+"""Physical plan: the nodes that run, under the names that EXPLAIN prints."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ from runtime.spec.windows import Window
 
 @dataclass(frozen=True)
 class OnePhaseWindowAggregate(WindowAggregate):
-    """Rows are copied into their windows and Spark aggregates them there."""
+    """Spark aggregates rows that were copied into their windows."""
 
 
 @dataclass(frozen=True)
 class LocalWindowAggregate(WindowedNode):
-    """Rows into partials, one for each key and slice, before the exchange.
+    """Aggregates rows into partials, one per key and slice, before the exchange.
 
-    With `first` the keys are rows of a stream, of which only those are buffered that can be wanted.
+    With `first`, the keys are rows of a stream, and only rows that can be in the result are
+    buffered.
     """
 
     keys: tuple[NamedExpr, ...]
@@ -45,11 +46,11 @@ class LocalWindowAggregate(WindowedNode):
 
 @dataclass(frozen=True)
 class ScanLocalWindowAggregate(LocalWindowAggregate):
-    """A local aggregate that reads the files of its table itself, those of a stream as they come.
+    """A local aggregate that reads the files or messages of its table itself.
 
-    What it reads in place of is still its input: which streams there are is seen there. `scan` is
-    what it evaluates; `conditions` are the filters as the query says them, for EXPLAIN. The
-    watermark of a row of a stream is `delay_us` before its time.
+    Its input is still the plan it replaces, so that the streams in it can be found. `scan` holds
+    the expressions to evaluate, `conditions` the filters as written in the query, for EXPLAIN. On a
+    stream, the watermark of a row is `delay_us` before its time.
     """
 
     table: str = field(kw_only=True)
@@ -62,9 +63,9 @@ class ScanLocalWindowAggregate(LocalWindowAggregate):
 class SliceScan(LocalWindowAggregate):
     """A local aggregate that is answered from the slices of a materialized table.
 
-    What it stands in place of is still its input. `rows` is what is read; `conditions` are the
-    filters as the query says them, for EXPLAIN. `n_bytes` is the size of the slices' files,
-    `tail_files` the number of files that are read beside them.
+    Its input is still the plan it replaces. `rows` is what to read, `conditions` the filters as
+    written in the query, for EXPLAIN. `n_bytes` is the size of the slice files, `tail_files` the
+    number of base files read in addition.
     """
 
     table: SliceTable = field(kw_only=True)
@@ -75,17 +76,17 @@ class SliceScan(LocalWindowAggregate):
 
     @property
     def sources(self) -> tuple[ScanSource, ...]:
-        """What is read: the slices, and the files beside them."""
+        """Sources to read: the slices and the additional base files."""
         tail = self.rows.tail
         return (self.rows.files,) if tail is None else (self.rows.files, tail.files)
 
 
 @dataclass(frozen=True)
 class Exchange(UnaryNode):
-    """Partials to the task that owns their key; `keys` empty means one task.
+    """Sends partials to the task that owns their key. Empty `keys` means one task.
 
-    `partitions` tasks work on `buckets` buckets of keys, one after the other; None where the
-    runtime decides.
+    `partitions` tasks process `buckets` buckets of keys, one after another. None leaves the number
+    to the runtime.
     """
 
     keys: tuple[str, ...]
@@ -95,11 +96,11 @@ class Exchange(UnaryNode):
 
 @dataclass(frozen=True)
 class SharedExchange(UnaryNode):
-    """Partials that several window aggregates read, brought to the task that owns their key.
+    """Sends partials that several window aggregates read to the task that owns their key.
 
-    One node with several parents: in a plan, or in the plans of a statement set. `number`
+    A node with several parents, within a plan or across the plans of a statement set. `number`
     identifies it in a statement. `accumulators` say how partials are rolled up to wider slices,
-    `windows` are those of the aggregates. `partitions` and `buckets` are as in `Exchange`.
+    `windows` are the windows of the aggregates. `partitions` and `buckets` are as in `Exchange`.
     """
 
     number: int
@@ -114,9 +115,9 @@ class SharedExchange(UnaryNode):
 
 @dataclass(frozen=True)
 class SharedSlices(UnaryNode):
-    """The slices of one level of a `SharedExchange`, and of its columns those that are needed.
+    """Slices of one level of a `SharedExchange`, with the needed columns only.
 
-    `columns` holds the name of each column there, and the one it has here.
+    `columns` pairs the name of each column in the exchange with its name here.
     """
 
     level: int
@@ -125,7 +126,7 @@ class SharedSlices(UnaryNode):
 
 @dataclass(frozen=True)
 class GlobalWindowAggregate(UnaryNode):
-    """Partials of slices into windows."""
+    """Merges the partials of slices into windows."""
 
     window: Window
     time_type: str
@@ -136,12 +137,12 @@ class GlobalWindowAggregate(UnaryNode):
 
 
 def attributes(node: Node, of: type[Node]) -> dict[str, Any]:
-    """What a node has of the attributes of a class that it is of, for a node of a related class."""
-    return {each.name: getattr(node, each.name) for each in fields(of)}
+    """Return a node's values of the attributes of class `of`, to build a related node."""
+    return {field.name: getattr(node, field.name) for field in fields(of)}
 
 
 def with_rows_by_spark(node: Node) -> Node:
-    """A plan over streams in which Spark reads all files: what it computes is the same."""
+    """Return an equivalent plan over streams in which Spark reads all files."""
     node = node.with_each_input(with_rows_by_spark)
     if not isinstance(node, ScanLocalWindowAggregate) or node.delay_us is None:
         return node
@@ -149,7 +150,7 @@ def with_rows_by_spark(node: Node) -> Node:
 
 
 def to_physical(node: Node) -> Node:
-    """The physical plan: window aggregates in one phase, everything else as it is."""
+    """Return the physical plan, with window aggregates in one phase."""
     node = node.with_each_input(to_physical)
     if isinstance(node, WindowAggregate):
         return OnePhaseWindowAggregate(**attributes(node, WindowAggregate))

@@ -1,4 +1,4 @@
-"""Facts about plan nodes: which columns they hand on, and by which their rows are distributed."""
+"""Node properties: the columns that nodes pass on, and the distribution of their rows."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _CLAUSES = {"expressions", "from_", "kind"}
 
 
 def selected(node: Node) -> tuple[Node, dict[str, str]] | None:
-    """The node below one that only selects columns, and which of its columns each is.
+    """Return the node below one that only selects columns, and the origin of each column.
 
     Args:
-        node: a Project, or a text such as `SELECT a, b AS c, a + b FROM below`.
+        node: A Project, or a query such as `SELECT a, b AS c, a + b FROM below`.
 
     Returns:
-        The node below, and by name in lower case the columns that are handed on; None where rows
-        may be left out, multiplied or aggregated.
+        The node below, and its columns that are passed on by lower-case output name. None if rows
+        may be dropped, multiplied or aggregated.
     """
     match node:
         case Project(input=GlobalWindowAggregate()):
-            # what finishes aggregates is row by row, whatever it calls
+            # Expressions that finish aggregates are evaluated row by row, functions included.
             pairs = [(item.name, item.expr) for item in node.items]
         case Project():
             pairs = [(item.name, item.expr) for item in node.items]
@@ -49,25 +49,25 @@ def _selected_by_text(node: SqlQuery) -> tuple[Node, dict[str, str]] | None:
     is_below = isinstance(source, exp.Table) and source.name == placeholder
     if not is_below or not has_only(source, ("this", "alias")) or source.alias_column_names:
         return None
-    found: dict[str, str] = {}
+    columns: dict[str, str] = {}
     for item in query.expressions:
         inner = item.unalias()
         if item.is_star:
             left_out = star_leaves_out(item)
             if left_out is None:
                 return None
-            found |= {
+            columns |= {
                 c.name.lower(): c.name for c in below.schema if c.name.lower() not in left_out
             }
         elif not _is_one_value(inner):
             return None
         else:
-            found |= _columns([(item.alias_or_name, inner)], source.alias_or_name.lower())
-    return below, found
+            columns |= _columns([(item.alias_or_name, inner)], source.alias_or_name.lower())
+    return below, columns
 
 
 def _columns(pairs: Iterable[tuple[str, exp.Expr]], qualifier: str) -> dict[str, str]:
-    """By name in lower case the columns among expressions, under this qualifier or none."""
+    """Return the plain columns, with this qualifier or none, by lower-case output name."""
     plain = [(name, expr.unnest()) for name, expr in pairs]
     return {
         name.lower(): expr.name
@@ -77,17 +77,17 @@ def _columns(pairs: Iterable[tuple[str, exp.Expr]], qualifier: str) -> dict[str,
 
 
 def _is_one_value(expr: exp.Expr) -> bool:
-    """Whether an expression has one value a row; of functions that is known of CAST alone."""
+    """Return whether an expression has one value per row. Among functions, only CAST qualifies."""
     if expr.find(exp.Query, exp.Window, exp.Star):
         return False
     return all(isinstance(call, exp.Cast) for call in expr.find_all(exp.Func))
 
 
 def distribution(node: Node) -> frozenset[str] | None:
-    """The columns by which a node's rows are distributed among tasks, in lower case.
+    """Return the lower-case columns by which a node's rows are distributed among tasks.
 
-    Rows that agree in these columns are in the same task. None where nothing is known; the empty
-    set where all rows are in one task.
+    Rows that agree in these columns are in the same task. None if the distribution is unknown; the
+    empty set if all rows are in one task.
     """
     if isinstance(node, GlobalWindowAggregate):
         keys = node.window.partition if isinstance(node.window, SessionWindow) else node.keys
@@ -111,7 +111,7 @@ def _renamed(keys: frozenset[str] | None, names: dict[str | None, str]) -> froze
 
 
 def _keeps_rows_in_place(query: exp.Query) -> bool:
-    """Whether a query is a SELECT that only filters and computes, row by row."""
+    """Return whether a query is a SELECT that only filters and projects row by row."""
     if not isinstance(query, exp.Select) or query.is_star or query.find(exp.Window):
         return False
     return has_only(query, ("expressions", "from_", "where", "kind", "hint"))

@@ -1,12 +1,12 @@
-"""Slices that several windows share, and how wider ones are rolled up from finer ones.
+"""Slices shared by several windows, and the roll-up of fine slices into wider ones.
 
-Every aligned window is put together from pieces of one width, cut where its windows start and end.
-Windows over the same rows have a common grid, the widest one on which all of their cuts lie. Rows
-are aggregated into that grid once; the slices of each window are rolled up from the widest grid
-that they are made of, and where that saves work a grid is put in between that no window asked for
-(a "factor window": Wu, Bernstein, Raizman, Pavlopoulou: Factor Windows: Cost-based Query Rewriting
-for Optimizing Correlated Window Aggregates, ICDE 2022). The cost of a roll-up is the number of
-slices it reads.
+Every aligned window consists of pieces of one width, cut where windows start and end. Windows over
+the same rows have a common grid: the widest one that contains all of their cuts. Rows are
+aggregated into that grid once. The slices of each window are rolled up from the widest grid that
+they consist of. Where it saves work, an additional grid that no window uses is put in between (a
+"factor window": Wu, Bernstein, Raizman, Pavlopoulou: Factor Windows: Cost-based Query Rewriting for
+Optimizing Correlated Window Aggregates, ICDE 2022). The cost of a roll-up is the number of slices
+it reads.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from math import gcd
 from runtime.spec.exchange import SliceLevel
 from runtime.spec.windows import Cumulate, Hop, Tumble
 
-# Windows whose pieces are all of one width, unlike those of the calendar
+# Windows whose pieces all have the same width, unlike in calendar windows
 FixedWindow = Tumble | Hop | Cumulate
 
-# The common grid may have so many times the slices that the windows have by themselves. Rolling
-# up a slice costs about as much as aggregating some rows, so a grid that is much finer than every
-# window would cost more than the scans it saves.
+# Maximum ratio of slices in the common grid to slices of the separate windows. Rolling up a slice
+# costs about as much as aggregating a few rows, so a much finer common grid would cost more than
+# the scans it saves.
 _MOST_SLICES = 8
 
 
 @dataclass(frozen=True, order=True)
 class Grid:
-    """Slices [k * width + offset, k * width + offset + width), 0 <= offset < width."""
+    """Slices [k * width + offset, k * width + offset + width), with 0 <= offset < width."""
 
     width_us: int
     offset_us: int
 
     def is_made_of(self, finer: Grid) -> bool:
-        """Whether every slice is a number of whole slices of `finer`."""
+        """Return whether every slice consists of whole slices of `finer`."""
         apart = self.offset_us - finer.offset_us
         return self.width_us % finer.width_us == 0 and apart % finer.width_us == 0
 
 
 def grid_of(window: FixedWindow) -> Grid:
-    """The widest grid that the slices of a window are made of."""
+    """Return the widest grid that the slices of a window consist of."""
     match window:
         case Tumble():
             width = window.size_us
@@ -53,7 +53,7 @@ def grid_of(window: FixedWindow) -> Grid:
 
 
 def common_grid(grids: Sequence[Grid]) -> Grid:
-    """The widest grid that the slices of all of `grids` are made of."""
+    """Return the widest grid that the slices of all `grids` consist of."""
     first = grids[0]
     apart = (grid.offset_us - first.offset_us for grid in grids)
     width = gcd(*(grid.width_us for grid in grids), *apart)
@@ -61,19 +61,19 @@ def common_grid(grids: Sequence[Grid]) -> Grid:
 
 
 def slices_per_second(window: FixedWindow) -> float:
-    """How many slices a window has of its own; two a slide for paired HOP windows."""
+    """Return the number of slices per second of a window; paired HOP windows have two per slide."""
     if isinstance(window, Hop) and window.size_us % window.slide_us:
         return 2e6 / window.slide_us
     return 1e6 / window.slice_width_us
 
 
 def is_cheaper_together(windows: Sequence[FixedWindow], most: int | None = None) -> bool:
-    """Whether one pass over the common grid costs less than a pass for each of `windows`.
+    """Return whether one pass over the common grid costs less than one pass per window.
 
     Args:
-        windows: the windows.
-        most: how many times the slices of all together the common grid may have; None: as many as
-            pay where slices are rolled up at once.
+        windows: The windows.
+        most: Maximum ratio of slices in the common grid to slices of the separate windows. None for
+            the ratio that pays off if slices are rolled up immediately.
     """
     common = common_grid([grid_of(window) for window in windows])
     apart = sum(slices_per_second(window) for window in windows)
@@ -81,18 +81,18 @@ def is_cheaper_together(windows: Sequence[FixedWindow], most: int | None = None)
 
 
 def slice_levels(grids: Sequence[Grid]) -> tuple[SliceLevel, ...]:
-    """The common grid of `grids`, then all others, each behind the one it is rolled up from.
+    """Return the common grid of `grids`, then the others, each after the one it is rolled up from.
 
-    Only the levels that are among `grids` are read.
+    Only the levels in `grids` are read.
 
     Example:
         >>> [level.width_us for level in slice_levels([Grid(4, 0), Grid(6, 0)])]
         [2, 4, 6]
     """
     base = common_grid(grids)
-    wanted = {base, *grids}
-    sources = {grid: _source(grid, wanted) for grid in sorted(wanted) if grid != base}
-    for finer in sorted(wanted):
+    all_grids = {base, *grids}
+    sources = {grid: _source(grid, all_grids) for grid in sorted(all_grids) if grid != base}
+    for finer in sorted(all_grids):
         targets = [grid for grid, source in sources.items() if source == finer]
         factor = _factor(finer, targets)
         if factor is not None:
@@ -108,15 +108,15 @@ def slice_levels(grids: Sequence[Grid]) -> tuple[SliceLevel, ...]:
 
 
 def _source(grid: Grid, among: set[Grid]) -> Grid:
-    """The widest other grid that `grid` is made of: the one with the fewest slices to read."""
+    """Return the widest other grid that `grid` consists of, which has the fewest slices to read."""
     return max(finer for finer in among if finer < grid and grid.is_made_of(finer))
 
 
 def _factor(finer: Grid, targets: Sequence[Grid]) -> Grid | None:
-    """A grid between `finer` and all of `targets` that lowers the cost, or None.
+    """Return a grid between `finer` and all `targets` that lowers the cost, or None.
 
-    Without it every target reads all slices of `finer`; with it only the factor does, and the
-    targets read the slices of the factor.
+    Without it, every target reads all slices of `finer`. With it, only the factor does, and the
+    targets read the factor's slices.
     """
     if len(targets) < 2:
         return None

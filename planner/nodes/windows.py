@@ -1,6 +1,6 @@
-"""Which columns of a node identify the window of a row, and which windows those are.
+"""Window columns of nodes: which columns identify a row's window, and which windows these are.
 
-The model is Flink's RelMdWindowProperties: window columns keep their meaning through projections,
+Modelled on Flink's RelMdWindowProperties: window columns keep their meaning through projections,
 renames, filters, aggregations by them, and joins that keep every row of their side.
 """
 
@@ -41,7 +41,7 @@ _JOIN_KEEPS_LEFT = frozenset({"", "INNER", "LEFT", "CROSS", "LEFT SEMI", "LEFT A
 
 
 def window_properties(node: Node) -> AttachedWindow | None:
-    """The window columns of a node, or None where its rows carry no window."""
+    """Return the window columns of a node, or None if its rows carry no window."""
     match node:
         case WindowTableFunction():
             columns = node.columns
@@ -65,10 +65,10 @@ def window_properties(node: Node) -> AttachedWindow | None:
 
 
 def notes_on_windows(node: Node) -> tuple[str, ...]:
-    """What is to be said of windows that are right, and may still not be what was meant."""
+    """Return notes about windows that are valid but may not be what the user intended."""
     notes: dict[str, None] = {}
-    for each in node.walk_up():
-        match each:
+    for below in node.walk_up():
+        match below:
             case WindowTableFunction(window=Hop(slide_us, size_us)) if slide_us > size_us:
                 notes[_GAPS.format(*map(render_duration, (slide_us, size_us)))] = None
             case WindowTableFunction(window=CalendarHop(slide, size)) if slide > size:
@@ -77,7 +77,7 @@ def notes_on_windows(node: Node) -> tuple[str, ...]:
 
 
 def identifies_window(attached: AttachedWindow, names: Iterable[str]) -> bool:
-    """Whether columns of these names identify a window, as `is_identified` has it."""
+    """Return whether columns of these names identify a window; see `is_identified`."""
     return is_identified(attached.spec, set(filter(None, map(attached.role_of, names))))
 
 
@@ -89,14 +89,14 @@ def _through(pairs: list[tuple[str | None, str]], node: Node) -> AttachedWindow 
 def renamed_windows(
     attached: AttachedWindow, pairs: Iterable[tuple[str | None, str]]
 ) -> AttachedWindow | None:
-    """The window columns under their new names; what is left out is lost.
+    """Return the window columns under new names. Columns that are not passed on are dropped.
 
     Args:
-        attached: the windows.
-        pairs: old names, None for what is no column, and new ones.
+        attached: The windows.
+        pairs: Old and new names. The old name is None for an expression.
 
     Returns:
-        None where no window column is left.
+        None if no window column remains.
     """
     names: dict[str, str] = {}
     for old, new in pairs:
@@ -111,7 +111,10 @@ def renamed_windows(
 def _attached(
     window: Window, roles: Iterable[tuple[str, str]], times: tuple[str, ...]
 ) -> AttachedWindow | None:
-    """The windows of rows whose columns have these roles; of several the first is the column."""
+    """Return the windows of rows with these columns.
+
+    The first column of each role is the main one.
+    """
     first: dict[str, str] = {}
     others = []
     for role, name in roles:
@@ -122,12 +125,12 @@ def _attached(
 
 
 def join_words(join: exp.Join) -> str:
-    """The words that say which rows a join keeps, in capitals and without OUTER."""
+    """Return the keywords of a join that say which rows it keeps, in upper case, without OUTER."""
     return " ".join(filter(None, (join.side, join.kind))).upper().removesuffix(" OUTER")
 
 
 def _of_join(node: WindowJoin) -> AttachedWindow | None:
-    """The windows of joined rows: of each side that has a row in all of them."""
+    """Return the windows of joined rows, from the sides that have a row in every result."""
     left = window_properties(node.left)
     match node.join_type:
         case "FullOuter":
@@ -142,20 +145,20 @@ def _of_join(node: WindowJoin) -> AttachedWindow | None:
 def query_properties(
     query: exp.Expr, relations: Mapping[str, Node], ctes: Mapping[str, exp.Expr] | None = None
 ) -> AttachedWindow | None:
-    """The window columns of a query that Spark runs over some relations."""
+    """Return the window columns of a query that Spark runs over some relations."""
     query = query.unnest() if isinstance(query, exp.Subquery) else query
     if isinstance(query, exp.Union):
         return _union_properties(query, relations, ctes or {})
     if not isinstance(query, exp.Select):
         return None
-    known = {**(ctes or {}), **{cte.alias.lower(): cte.this for cte in query.ctes}}
+    ctes_in_scope = {**(ctes or {}), **{cte.alias.lower(): cte.this for cte in query.ctes}}
     source = query.args.get("from_")
     joins = query.args.get("joins") or []
     if source is None or any(query.args.get(key) for key in ("laterals", "pivots", "match")):
         return None
     if any(j.method or join_words(j) not in _JOIN_KEEPS_LEFT for j in joins):
         return None
-    below = _source_properties(source.this, relations, known)
+    below = _source_properties(source.this, relations, ctes_in_scope)
     if below is None:
         return None
     name = source.this.alias_or_name.lower()
@@ -174,7 +177,7 @@ def query_properties(
 def _union_properties(
     query: exp.Union, relations: Mapping[str, Node], ctes: Mapping[str, exp.Expr]
 ) -> AttachedWindow | None:
-    """The window columns of UNION ALL: those that all sides have in the same places."""
+    """Return the window columns of UNION ALL: those at the same positions on all sides."""
     if query.args.get("distinct") or query.ctes:
         return None
     marks: list[set[tuple[str, int]]] = []
@@ -195,14 +198,17 @@ def _union_properties(
                 if name.lower() == column.lower()
             }
         )
-    kept = {(role, first_names[place].lower()) for role, place in set.intersection(*marks)}
-    roles = [(role, name) for role, name in first.roles if (role, name.lower()) in kept]
-    times = tuple(name for name in first.times if ("times", name.lower()) in kept)
+    common = {(role, first_names[place].lower()) for role, place in set.intersection(*marks)}
+    roles = [(role, name) for role, name in first.roles if (role, name.lower()) in common]
+    times = tuple(name for name in first.times if ("times", name.lower()) in common)
     return _attached(first.spec, roles, times)
 
 
 def output_names(query: exp.Expr, relations: Mapping[str, Node]) -> list[str] | None:
-    """The columns of a query in order, one without a name as ""; None if its text does not say."""
+    """Return the column names of a query in order, with "" for unnamed columns.
+
+    None if the text alone does not determine them.
+    """
     query = query.unnest() if isinstance(query, exp.Subquery) else query
     while isinstance(query, exp.Union):
         query = query.this.unnest()
