@@ -1,7 +1,7 @@
-"""The rules and their order: the only place where it is stated.
+"""The rules and their order.
 
-Examples in their docstrings call `before_after` of `tests/planner/test_docstrings.py`: it plans
-queries over the tables `trips` (files) and `rides` (a stream), and prints what the rule changes.
+Examples in their docstrings call `before_after` of `tests/planner/test_docstrings.py`. It plans
+queries over the tables `trips` (files) and `rides` (a stream) and prints what the rule changes.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ LOGICAL_STAGES = (
 
 PHYSICAL_STAGES = (Stage("phases", (split_window_aggregate,)),)
 
-# Between these stages `share_window_slices` looks at whole plans
+# Between these stages, `share_window_slices` processes whole plans
 SHARING_RULE = share_window_slices
 
 SCAN_STAGES = (
     Stage("slices", (answer_from_slices,)),
     Stage("scans", (push_local_aggregate_into_scan,)),
     Stage("groupings", (expand_after_local_aggregate,)),
-    # below grouping sets there are local aggregates from here on
+    # From here on there are local aggregates below grouping sets.
     Stage("slices of groupings", (answer_from_slices,)),
     Stage("slices of windows", (narrow_slices,)),
     Stage("ranks of rows", (push_rank_into_local_aggregate,)),
 )
 
-# What has nothing to do with bounded tables
+# Rules that only apply to streams
 STREAM_RULE_NAMES = frozenset(
     rule.__name__
     for rule in (
@@ -62,7 +62,7 @@ STREAM_RULE_NAMES = frozenset(
     )
 )
 
-# What has nothing to do where there are no materialized tables
+# Rules that only apply if there are materialized tables
 SLICES_RULE_NAMES = frozenset((answer_from_slices.__name__, narrow_slices.__name__))
 
 RULE_NAMES = tuple(

@@ -1,4 +1,4 @@
-"""Local window aggregate over a table that is materialized: from the slices that are kept."""
+"""Answer a local window aggregate from the slices of a materialized table."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from runtime.spec.windows import Cumulate, Hop, Tumble
 def answer_from_slices(node: Node, options: Options) -> Node | Refusal | None:
     """Read slices that a materialized table keeps, in place of the rows they were made of.
 
-    Fires on a local window aggregate over a table that is materialized, if
+    Fires on a local window aggregate over the base table of a materialized table, if
 
-    - the windows are made of whole slices that are kept;
-    - group keys, and conditions on rows, are made of the keys that are kept; conditions on the time
-      column may also bound it where slices meet;
-    - all partials are kept, or follow from those that are.
+    - the windows consist of whole stored slices;
+    - group keys and conditions can be computed from the stored keys; conditions may also bound the
+      time column at slice boundaries;
+    - all partials are stored or can be derived from stored ones.
 
-    Files of the table whose rows are not in the slices yet are read beside them, unless
+    Files of the base table that the slices do not cover yet are read in addition, unless
     `sqlwin.materialized.stale-read` is `allow`.
 
     Example:
@@ -53,26 +53,26 @@ def answer_from_slices(node: Node, options: Options) -> Node | Refusal | None:
           window=[HOP(time_col=[ts], size=[1 d], slide=[1 h])], select=[city, SUM(fare) AS s$0,
           slice_end('w$) AS $slice_end])
     """
-    # what reads files already was looked at before it did
+    # A scan that reads files was considered before it was built.
     if type(node) is not LocalWindowAggregate:
         return None
     catalog = options.catalog
     names = _tables(node)
     opened = [table for name in names for table in catalog.slice_tables(name)]
     tables = [table for table in opened if not isinstance(table, str)]
-    # rows that are copied for grouping sets come after the aggregate, later
-    is_expanded = any(isinstance(each, Expand) for each in node.walk_up())
+    # Rows copied for grouping sets are expanded later, above the aggregate.
+    is_expanded = any(isinstance(below, Expand) for below in node.walk_up())
     if not opened or is_expanded or streams_of(node.input, catalog):
         return None
     if not options.rewrites_to_slices and not any(map(is_inserted_rows, names)):
         return Refusal("sqlwin.materialized.rewrite is false")
     try:
-        found = local_expressions(
+        expressions = local_expressions(
             node.input, node.keys, node.plans, node.time_column, catalog, options.time_zone
         )
     except NotEvaluated as reason:
         return Refusal(f"{', '.join(table.name for table in tables) or 'slices'}: {reason}")
-    base = ".".join(found.rows.table).lower()
+    base = ".".join(expressions.rows.table).lower()
     answers: list[SliceScan] = []
     reasons = [table for table in opened if isinstance(table, str)]
     refused = dict(options.refused_slices)
@@ -80,7 +80,7 @@ def answer_from_slices(node: Node, options: Options) -> Node | Refusal | None:
         if table.name in refused:
             answer: SliceScan | str = refused[table.name]
         elif table.form.base == base:
-            answer = _answer(table, node, found, options, catalog)
+            answer = _answer(table, node, expressions, options, catalog)
         else:
             answer = f"it is over {table.form.base}"
         if isinstance(answer, str):
@@ -93,44 +93,44 @@ def answer_from_slices(node: Node, options: Options) -> Node | Refusal | None:
 
 
 def _tables(node: Node) -> list[str]:
-    """The names of the tables below a node, in lower case, each once."""
-    found: dict[str, None] = {}
-    for each in node.walk_up():
-        if isinstance(each, TableScan):
-            found[each.table.lower()] = None
-        elif isinstance(each, SqlQuery):
-            for table in each.query.find_all(exp.Table):
-                found[".".join(part.name for part in table.parts).lower()] = None
-    return list(found)
+    """Return the distinct lower-case names of the tables below a node."""
+    tables: dict[str, None] = {}
+    for below in node.walk_up():
+        if isinstance(below, TableScan):
+            tables[below.table.lower()] = None
+        elif isinstance(below, SqlQuery):
+            for table in below.query.find_all(exp.Table):
+                tables[".".join(part.name for part in table.parts).lower()] = None
+    return list(tables)
 
 
 def _answer(
     table: SliceTable,
     node: LocalWindowAggregate,
-    found: LocalExpressions,
+    expressions: LocalExpressions,
     options: Options,
     catalog: Catalog,
 ) -> SliceScan | str:
-    """The node answered from one table, or why that cannot be."""
+    """Answer the node from one table, or return why that is impossible."""
     if table.is_inserted and not is_inserted_rows(table.form.base) and not options.reads_stale:
         return (
             f"its rows come by INSERT, and may be others than those of {table.form.base}: "
             "'sqlwin.materialized.stale-read' = 'allow' takes them"
         )
-    derivation = derived(table.form, node, found, options.time_zone)
+    derivation = derived(table.form, node, expressions, options.time_zone)
     if isinstance(derivation, str):
         return derivation
-    files = catalog.slice_files(table, derivation.range_us, derivation.filters, found.columns)
+    files = catalog.slice_files(table, derivation.range_us, derivation.filters, expressions.columns)
     if isinstance(files, str):
         return files
     tail = None
     if files.tail is not None and not options.reads_stale:
         tail = FileScan(
-            found.keys,
-            found.partials,
-            found.time,
+            expressions.keys,
+            expressions.partials,
+            expressions.time,
             options.time_zone,
-            found.rows.filters,
+            expressions.rows.filters,
             files.tail,
         )
     read = [*derivation.filters, *(key for _, key in derivation.keys), _END]
@@ -150,14 +150,14 @@ def _answer(
         **attributes(node, LocalWindowAggregate),
         table=table,
         rows=rows,
-        conditions=found.rows.conditions,
+        conditions=expressions.rows.conditions,
         n_bytes=files.n_bytes,
         tail_files=0 if tail is None else files.tail_files,
     )
 
 
 def _stay_apart(form: LocalForm, node: LocalWindowAggregate, derivation: Derivation) -> bool:
-    """Whether no two slices that are kept become one."""
+    """Return whether no two stored slices merge into one."""
     grid, window = form.grid, node.window
     if not isinstance(grid, Tumble) or not isinstance(window, Tumble | Hop | Cumulate):
         return False

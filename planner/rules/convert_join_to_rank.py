@@ -1,4 +1,4 @@
-"""Windows of a stream joined with their own greatest value: a window Top-1."""
+"""Rewrite the join of a stream's windows with their own extreme value as a window Top-1."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from planner.streams.tables import streams_of
 from runtime.spec.table import Column
 
 _RANK = "$rank"
-# By function: the comparisons of a value with the extreme that only the extreme itself passes
+# By function: the comparisons that only the extreme itself satisfies
 _PASSES: dict[str, tuple[type[exp.Expr], ...]] = {
     "MAX": (exp.GTE, exp.EQ),
     "MIN": (exp.LTE, exp.EQ),
@@ -40,15 +40,15 @@ def convert_join_to_rank(node: Node, options: Options) -> Node | Refusal | None:
 
     Fires on an inner window join over streams, if
 
-    - both sides are the same window aggregation, and the right is MAX or MIN of one of its columns
-      by window;
-    - ON compares that column with its extreme alone, by a comparison that only the extreme passes:
-      `=`, `>=` for MAX, `<=` for MIN;
-    - the column is never NULL, as COUNT is: ranks have a place for NULL, comparisons have none;
-    - what is read of the right side is the extreme or a window column.
+    - both sides are the same window aggregation, and the right one is MAX or MIN of one of its
+      columns per window;
+    - ON only compares that column with its extreme, by a comparison that only the extreme
+      satisfies: `=`, `>=` for MAX, `<=` for MIN;
+    - the column is never NULL, such as COUNT: ranks include NULL, comparisons do not;
+    - the columns read from the right side are the extreme or window columns.
 
-    The rows that pass are then those of RANK 1, and the stream reads its input and keeps its state
-    once instead of twice.
+    The rows that match are those with RANK 1. The stream reads its input and keeps its state once
+    instead of twice.
 
     Example:
         >>> before_after(
@@ -103,11 +103,11 @@ def convert_join_to_rank(node: Node, options: Options) -> Node | Refusal | None:
         return None
     call, others, read_there = extreme
     value, passed, comparison = compared
-    found = _windows_below(node.left, value)
+    origin = _windows_below(node.left, value)
     aggregated = _below(node.right, passed)
-    if found is None or aggregated is None or aggregated[1] != call.name:
+    if origin is None or aggregated is None or aggregated[1] != call.name:
         return None
-    windows, read = found
+    windows, read = origin
     if comparison not in _PASSES[call.function] or _shape(windows) != _shape(others):
         return None
     if _outputs(others, windows)[read_there] != read:
@@ -117,7 +117,7 @@ def convert_join_to_rank(node: Node, options: Options) -> Node | Refusal | None:
         return None
     if not _is_never_null(windows, read):
         return Refusal(f"{value} may be NULL")
-    # the columns of the right: the value itself, or window columns that the left has too
+    # The columns of the right side: the value itself, or window columns that the left side has too.
     equal = {right: left for left, right in (*node.window_keys, (value, passed))}
     if any(c.name not in equal for c in node.right.schema):
         return None
@@ -139,10 +139,10 @@ def convert_join_to_rank(node: Node, options: Options) -> Node | Refusal | None:
 
 
 def _extreme(node: Node) -> tuple[AggregateCall, WindowAggregate, str] | None:
-    """The MAX or MIN of a column of windows, by window, that a side of a join is.
+    """Return the MAX or MIN per window of a column of windows, if a join side is one.
 
     Returns:
-        (its call, the window aggregation that it is over, the column of that).
+        (the call, the window aggregation below, its column).
     """
     while (below := selected(node)) is not None:
         node = below[0]
@@ -152,10 +152,10 @@ def _extreme(node: Node) -> tuple[AggregateCall, WindowAggregate, str] | None:
     if call.function not in _PASSES or call.condition is not None or len(call.args) != 1:
         return None
     argument = bare_column(call.args[0])
-    found = None if argument is None else _windows_below(node.input, argument)
-    if found is None:
+    origin = None if argument is None else _windows_below(node.input, argument)
+    if origin is None:
         return None
-    windows, read = found
+    windows, read = origin
     window_columns = {key.name for key in windows.window_keys}
     for key in node.keys:
         name = bare_column(key.expr)
@@ -166,7 +166,7 @@ def _extreme(node: Node) -> tuple[AggregateCall, WindowAggregate, str] | None:
 
 
 def _compared(node: WindowJoin) -> tuple[str, str, type[exp.Expr]] | None:
-    """(column of the left, column of the right, how they are compared), if that is all of ON."""
+    """Return (left column, right column, comparison) if ON is a single comparison."""
     if node.condition is None:
         return (*node.keys[0], exp.EQ) if len(node.keys) == 1 else None
     parts = list(conjuncts(node.condition))
@@ -183,15 +183,15 @@ def _compared(node: WindowJoin) -> tuple[str, str, type[exp.Expr]] | None:
 
 
 def _spelled(node: Node, name: str) -> str | None:
-    """A column of a node as its schema spells it."""
-    found = column_named(node.schema, name)
-    return None if found is None else found.name
+    """Return a column's name as spelled in the node's schema."""
+    column = column_named(node.schema, name)
+    return None if column is None else column.name
 
 
 def _below(node: Node, name: str) -> tuple[Node, str] | None:
-    """The node below selections, and the column of it that is handed on under this name."""
-    while (found := selected(node)) is not None:
-        node, columns = found
+    """Return the node below selections, and its column that is passed on under this name."""
+    while (selection := selected(node)) is not None:
+        node, columns = selection
         if name.lower() not in columns:
             return None
         name = columns[name.lower()]
@@ -207,13 +207,16 @@ def _windows_below(node: Node, name: str) -> tuple[WindowAggregate, str] | None:
 
 
 def _shape(node: WindowAggregate) -> WindowAggregate:
-    """What is equal for window aggregations that emit the same rows, whatever they call columns."""
+    """Return a form that is equal for window aggregations with equal rows.
+
+    Column names do not matter.
+    """
     keys = tuple(replace(key, name="") for key in node.keys)
     return replace(node, schema=(), keys=keys, window_keys=(), calls=())
 
 
 def _outputs(node: WindowAggregate, other: WindowAggregate) -> dict[str, str | None]:
-    """For each column of a window aggregation the one of the other that is equal to it."""
+    """Map each column of a window aggregation to the equal column of the other."""
     keys = {k.name: o.name for k, o in zip(node.keys, other.keys, strict=True)}
     by_role = {key.role: key.name for key in other.window_keys}
     by_call = {_nameless(call): call.name for call in other.calls}

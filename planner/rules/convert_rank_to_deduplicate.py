@@ -1,4 +1,4 @@
-"""Window Top-N that keeps one row by time: a window deduplication."""
+"""Rewrite a window Top-N that keeps one row by time as a window deduplication."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ def convert_rank_to_deduplicate(node: Node, options: Options) -> Node | Refusal 
 
     Fires on a window Top-N that keeps rank 1, if
 
-    - the function is ROW_NUMBER: RANK and DENSE_RANK keep all rows that tie for the first place;
-    - rows are ordered by one column, which is a time of the window: the column the windows are on,
-      or `window_time`. Any other order is a Top-1, with the same result.
+    - the function is ROW_NUMBER: RANK and DENSE_RANK keep all rows that tie for first place;
+    - rows are ordered by one column, which is a time of the window: the windows' time column or
+      `window_time`. Any other order is a Top-1, with the same result.
 
-    The model is Flink's StreamPhysicalWindowDeduplicateRule.
+    Modelled on Flink's StreamPhysicalWindowDeduplicateRule.
 
     Example:
         >>> before_after(

@@ -1,4 +1,4 @@
-"""Local window aggregate over grouping sets: rows are aggregated once, partials are expanded."""
+"""Aggregate rows locally before grouping sets are expanded."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def expand_after_local_aggregate(node: Node, options: Options) -> Node | Refusal
 
     Fires on an exchange of a local aggregate over grouping sets, unless
 
-    - an aggregate is user-defined: it has no partials in Spark;
-    - the input is a stream, whose local stage sends its partials on as they are.
+    - an aggregate is user-defined, because it has no partials in Spark;
+    - the input is a stream, whose local stage sends partials without further processing.
 
-    Partials of one key and slice merge whatever they are partials of, so the global stage gives the
-    same. Flink expands the rows themselves.
+    Partials of one key and slice merge regardless of the rows they come from, so the global stage
+    returns the same result. Flink expands the rows themselves.
 
     Example:
         >>> before_after(

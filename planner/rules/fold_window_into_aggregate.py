@@ -1,4 +1,4 @@
-"""Aggregate over a window table function: into one window aggregate."""
+"""Merge an aggregate and the window table function below it into one window aggregate."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from runtime.spec.windows import SessionWindow
 def fold_window_into_aggregate(node: Node, options: Options) -> Node | Refusal | None:
     """Compute windows inside the aggregate instead of copying each row once for each window.
 
-    Fires on an aggregation right above a window table function, unless
+    Fires on an aggregate directly above a window table function, unless
 
-    - the keys do not identify a window: `window_end` and `window_time` do, `window_start` does for
-      all but CUMULATE;
-    - SESSION is partitioned by a column that is no group key: equal sessions of several partitions
-      would be one group;
-    - a key or an aggregate's argument or FILTER reads a window column: inside the aggregate a row
+    - the keys do not identify a window: `window_end` and `window_time` do, `window_start` does
+      except for CUMULATE;
+    - SESSION is partitioned by a column that is not a group key: equal sessions of several
+      partitions would form one group;
+    - a key, or an aggregate's argument or FILTER, reads a window column: inside the aggregate a row
       knows its slice, not its windows;
-    - a condition that reads both the row and its windows stands between.
+    - a condition in between reads both row and window columns.
 
-    The model is Flink's PullUpWindowTableFunctionIntoWindowAggregateRule.
+    Modelled on Flink's PullUpWindowTableFunctionIntoWindowAggregateRule.
 
     Example:
         >>> before_after(
@@ -84,7 +84,7 @@ def fold_window_into_aggregate(node: Node, options: Options) -> Node | Refusal |
 
 
 def _cut_apart(keys: tuple[NamedExpr, ...], windowed: WindowTableFunction) -> str | None:
-    """Why sessions and groups do not nest, if they do not."""
+    """Return why groups would merge or split sessions, or None."""
     if not isinstance(windowed.window, SessionWindow):
         return None
     grouped = {key.name for key in keys if bare_column(key.expr)}
@@ -98,7 +98,7 @@ def _cut_apart(keys: tuple[NamedExpr, ...], windowed: WindowTableFunction) -> st
 
 
 def _unidentified(keys: tuple[WindowKey, ...], windowed: WindowTableFunction) -> str | None:
-    """Why the keys do not identify a window, if they do not."""
+    """Return why the keys do not identify a window, or None."""
     if is_identified(windowed.window, {key.role for key in keys}):
         return None
     if not keys:

@@ -1,4 +1,4 @@
-"""Rows of sessions on a stream: buffered until the session is over."""
+"""Buffer the rows of a stream's sessions until the session ends."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from runtime.spec.windows import SessionWindow
 def keep_session_rows(node: Node, options: Options) -> Node | Refusal | None:
     """Buffer the rows of sessions with all their columns, where nothing above says which it reads.
 
-    Fires on SESSION over a stream: which session a row is in is known when the session is over.
-    Refused where a column cannot be grouped by: buffered rows are groups with a count, see
+    Fires on SESSION over a stream: the session of a row is only known when the session ends.
+    Refused if a column cannot be a group key, because buffered rows are groups with a count; see
     `planner.streams.buffered_rows`.
 
     Example:

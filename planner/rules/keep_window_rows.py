@@ -1,4 +1,4 @@
-"""Rows of windows on a stream: buffered where what is above needs whole windows."""
+"""Buffer the rows of a stream's windows where the nodes above need whole windows."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ def keep_window_rows(node: Node, options: Options) -> Node | Refusal | None:
 
     Fires over streams, on
 
-    - a window Top-N, deduplication, join or aggregation whose input emits rows one by one: it needs
-      whole windows;
-    - a projection of sessions: which session a row is in is known when the session is over.
+    - a window Top-N, deduplication, join or aggregation whose input emits rows one by one;
+    - a projection of sessions: the session of a row is only known when the session ends.
 
-    Refused where a column cannot be grouped by: buffered rows are groups with a count, see
+    Refused if a column cannot be a group key, because buffered rows are groups with a count; see
     `planner.streams.buffered_rows`.
 
     Example:

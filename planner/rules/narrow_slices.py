@@ -1,4 +1,4 @@
-"""Conditions on windows above slices that are kept: fewer slices are read."""
+"""Use conditions on windows to read fewer stored slices."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def narrow_slices(node: Node, options: Options) -> Node | Refusal | None:
 
     Fires on a condition above window aggregates that are answered from slices, if it
 
-    - reads group keys alone: then slices of other keys are not read;
-    - bounds `window_start`, `window_end` or `window_time`: slices of other times are not read.
+    - only reads group keys: slices of other keys are skipped;
+    - bounds `window_start`, `window_end` or `window_time`: slices outside that time are skipped.
 
-    The condition stays: at the edges of what is read windows may lack slices, and it drops those.
+    The condition stays. Windows at the edges of the range may lack slices, and it drops them.
 
     Example:
         >>> before_after(
@@ -52,21 +52,23 @@ def narrow_slices(node: Node, options: Options) -> Node | Refusal | None:
         return None
     (scan,) = windows.input.inputs
     assert isinstance(scan, SliceScan)
-    accumulators = (each for plan in windows.plans for each in plan.accumulators)
+    accumulators = (item for plan in windows.plans for item in plan.accumulators)
     types = merged_types(scan.rows, accumulators)
     try:
-        found = rows_of_windows(node, options.time_zone, _BOUNDS, types)
+        window_rows = rows_of_windows(node, options.time_zone, _BOUNDS, types)
     except NotEvaluated:
         return None
     roles = {name: role for role, name in _BOUNDS.items()}
-    asked = asked_of_slices(found.filters, windows.window, windows.keys, roles)
+    asked = asked_of_slices(window_rows.filters, windows.window, windows.keys, roles)
     keys = dict(scan.rows.keys)
-    on_keys = [over_keys(each, keys) for each in asked.on_keys]
-    known = scan.rows.filters
-    more = [each for each in (*on_keys, *slice_end_conditions(asked.range_us)) if each not in known]
+    on_keys = [over_keys(item, keys) for item in asked.on_keys]
+    existing = scan.rows.filters
+    more = [
+        item for item in (*on_keys, *slice_end_conditions(asked.range_us)) if item not in existing
+    ]
     if not more:
         return None
-    filters = (*known, *more)
+    filters = (*existing, *more)
     range_us = range_of_slices(filters)
     files = options.catalog.slice_files(scan.table, range_us, filters, None)
     if isinstance(files, str):
@@ -75,7 +77,7 @@ def narrow_slices(node: Node, options: Options) -> Node | Refusal | None:
     tail = scan.rows.tail
     if tail is not None:
         of_rows = dict(tail.keys)
-        on_rows = (over_keys(each, of_rows) for each in asked.on_keys)
+        on_rows = (over_keys(item, of_rows) for item in asked.on_keys)
         tail = replace(tail, filters=(*tail.filters, *on_rows))
     rows = replace(scan.rows, files=source, filters=filters, tail=tail)
     narrowed = replace(scan, rows=rows, n_bytes=files.n_bytes)
@@ -87,9 +89,9 @@ def narrow_slices(node: Node, options: Options) -> Node | Refusal | None:
 
 
 def _windows_below(node: Node) -> GlobalWindowAggregate | None:
-    """The windows of slices that a node filters and projects; of grouping sets, none.
+    """Return the windows merged from slices that a node filters and projects.
 
-    Keys that a set leaves out are NULL, whatever their slices are of.
+    None for grouping sets: the keys outside a set are NULL regardless of the slices.
     """
     while isinstance(node, Filter | SqlQuery | Project) and len(node.inputs) == 1:
         (node,) = node.inputs

@@ -1,4 +1,4 @@
-"""Columns of a stream's rows in windows that nobody reads: out of what is buffered and sent."""
+"""Drop unused columns from the window rows that a stream buffers and exchanges."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from planner.streams.tables import streams_of
 def narrow_window_rows(node: Node, options: Options) -> Node | None:
     """Leave columns out above a window function that is read through Top-N, joins and filters.
 
-    Fires on a projection, an aggregation or a text of Spark's over streams that names the columns
-    it reads. A stream gathers, ranks and joins rows of windows as they are, and Spark, which leaves
-    out columns in its own operators, does not see through that.
+    Fires on a projection, an aggregation or a Spark query over streams that names the columns it
+    reads. Spark prunes columns in its own operators, but not through the operators with which a
+    stream collects, ranks and joins window rows.
 
     Example:
         >>> before_after(
@@ -70,25 +70,25 @@ def narrow_window_rows(node: Node, options: Options) -> Node | None:
         return None
     if isinstance(node, Project) and isinstance(node.input, WindowTableFunction):
         return None
-    narrowed = node.with_each_input(lambda child: _narrowed(child, needed))
+    narrowed = node.with_each_input(lambda child: _narrow(child, needed))
     return None if narrowed is node else narrowed
 
 
-def _narrowed(node: Node, needed: frozenset[str]) -> Node:
-    """The node with the columns that are needed, by their names in lower case, and some others."""
+def _narrow(node: Node, needed: frozenset[str]) -> Node:
+    """Reduce a node to the needed lower-case columns, plus those that it needs itself."""
     match node:
         case WindowTableFunction():
             return with_needed_columns(node, needed)
         case Project():
-            # what it reads is narrowed when the rule comes to it
-            kept = [
+            # The rule reaches its inputs later and prunes them then.
+            kept_items = [
                 (item, column)
                 for item, column in zip(node.items, node.schema, strict=True)
                 if item.name.lower() in needed
             ]
-            if not kept or len(kept) == len(node.items):
+            if not kept_items or len(kept_items) == len(node.items):
                 return node
-            items, schema = zip(*kept, strict=True)
+            items, schema = zip(*kept_items, strict=True)
             return replace(node, items=items, schema=schema)
         case SqlQuery():
             return _narrowed_text(node, needed)
@@ -105,7 +105,7 @@ def _narrowed(node: Node, needed: frozenset[str]) -> Node:
                 below |= column_names(node.condition)
         case _:
             return node
-    narrowed = node.with_each_input(lambda child: _narrowed(child, below))
+    narrowed = node.with_each_input(lambda child: _narrow(child, below))
     before = frozenset[str]().union(*(child.column_names for child in node.inputs))
     after = frozenset[str]().union(*(child.column_names for child in narrowed.inputs))
     gone = before - after
@@ -114,7 +114,7 @@ def _narrowed(node: Node, needed: frozenset[str]) -> Node:
 
 
 def _narrowed_text(node: SqlQuery, needed: frozenset[str]) -> SqlQuery:
-    """The text without items of its select list that nobody needs, nor those below it."""
+    """Drop unneeded items from the select list of a query and of the queries below."""
     query = node.query.copy()
     dropped = _drop_items(query, needed)
     if dropped is None:
@@ -124,29 +124,31 @@ def _narrowed_text(node: SqlQuery, needed: frozenset[str]) -> SqlQuery:
 
 
 def _drop_items(query: exp.Expr, needed: frozenset[str]) -> frozenset[str] | None:
-    """Drop items from a SELECT and from the one that it reads, in the tree itself.
+    """Drop items, in place, from a SELECT and from the SELECT that it reads.
 
-    Items that make rows, or one row of many, stay.
+    Items that generate or aggregate rows stay.
 
     Returns:
-        The names that are no columns of the result any more; None if nothing was dropped.
+        The names that are no longer columns of the result. None if nothing was dropped.
     """
     if not isinstance(query, exp.Select) or not has_only(query, PLAIN_SELECT):
         return None
     items = query.expressions
     stars = [item for item in items if item.is_star]
     named = [item for item in items if not item.is_star]
-    if any(not each.alias_or_name or aggregates_in(each) or _makes_rows(each) for each in named):
+    if any(
+        not entry.alias_or_name or aggregates_in(entry) or _makes_rows(entry) for entry in named
+    ):
         return None
     names = {item.alias_or_name.lower() for item in named}
-    kept = [item for item in named if item.alias_or_name.lower() in needed] or named
+    kept_items = [item for item in named if item.alias_or_name.lower() in needed] or named
     dropped: frozenset[str] | None = None
-    if len(kept) < len(named):
+    if len(kept_items) < len(named):
         dropped = frozenset(names - needed)
-        query.set("expressions", [item for item in items if item.is_star or item in kept])
+        query.set("expressions", [item for item in items if item.is_star or item in kept_items])
     source = lone_source(query)
     if isinstance(source, exp.Subquery) and not source.alias_column_names:
-        read = [*kept, *filter(None, [query.args.get("where")])]
+        read = [*kept_items, *filter(None, [query.args.get("where")])]
         below = frozenset().union(*map(column_names, read), needed if stars else ())
         lost = _drop_items(source.this, below)
         if lost is not None:

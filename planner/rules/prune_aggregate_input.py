@@ -1,4 +1,4 @@
-"""Columns that a window aggregate does not read: out of its input."""
+"""Drop columns that a window aggregate does not read from its input."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from runtime.spec.windows import SessionWindow
 def prune_aggregate_input(node: Node, options: Options) -> Node | None:
     """Read only the columns that keys, arguments, filters and the window need.
 
-    Fires on a window aggregate whose input has other columns too and is no projection already.
+    Fires on a window aggregate whose input has other columns too and is not a projection.
 
     Example:
         >>> before_after(

@@ -1,4 +1,4 @@
-"""Filter on window columns below an aggregate that groups by them: to above it."""
+"""Move a filter on window columns above the aggregate that groups by them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from planner.sql.build import bare_column, column_names, to_sql
 def pull_window_filter_above_aggregate(node: Node, options: Options) -> Node | Refusal | None:
     """Filter windows after they are aggregated, so that their slices stay shared.
 
-    Fires on an aggregation of a filter above a window table function. Each condition moves on its
-    own if it reads only window columns that are group keys: it then keeps or drops whole groups.
-    Below the aggregate it would stand between the window table function and the aggregate, and
-    every row would be copied into its windows.
+    Fires on an aggregate over a filter above a window table function. Each condition moves
+    separately if it only reads window columns that are group keys: it then keeps or drops whole
+    groups. Below the aggregate it would prevent folding the window table function into the
+    aggregate, and every row would be copied into its windows.
 
     Example:
         >>> before_after(

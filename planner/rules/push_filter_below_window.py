@@ -1,4 +1,4 @@
-"""Filter above a window table function: to below it, where it reads no window column."""
+"""Move a filter below a window table function if it reads no window column."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from planner.optimizer import Options, Refusal
 from planner.sql.build import column_names, to_sql
 from runtime.spec.windows import SessionWindow
 
-# A row that is copied into several windows would be judged anew for each copy.
+# Such a function would be evaluated separately for each window of a row.
 _NON_DETERMINISTIC = frozenset(
     "RAND RANDOM RANDN RANDSTR UNIFORM UUID SHUFFLE MONOTONICALLY_INCREASING_ID".split()
 )
@@ -18,14 +18,13 @@ _NON_DETERMINISTIC = frozenset(
 def push_filter_below_window(node: Node, options: Options) -> Node | Refusal | None:
     """Filter rows before they are put into windows.
 
-    Fires on a filter above a window table function. Each of its conditions moves on its own,
-    unless it
+    Fires on a filter above a window table function. Each condition moves separately, unless it
 
     - reads `window_start`, `window_end` or `window_time`;
-    - calls a function that answers differently each time, such as RAND: a row would be judged
-      anew in each of its windows;
-    - reads other columns than those SESSION is partitioned by: a session would fall apart
-      without the rows that the condition drops.
+    - calls a non-deterministic function such as RAND, which would be evaluated separately in each
+      window of a row;
+    - reads columns that SESSION is not partitioned by: without the dropped rows, a session could
+      fall apart.
 
     Example:
         >>> before_after(

@@ -1,4 +1,4 @@
-"""Local window aggregate over a table of files, or of Kafka: into what reads the table."""
+"""Move a local window aggregate into the scan of a table of files or of Kafka."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from runtime.spec.source import SplitTable
 def push_local_aggregate_into_scan(node: Node, options: Options) -> Node | Refusal | None:
     """Aggregate rows into slices where they are read, so that no row becomes a JVM row.
 
-    Fires on a local window aggregate over a table of files, or of messages of Kafka, if
+    Fires on a local window aggregate over a table of files, or of Kafka messages, if
 
-    - only conditions, computed columns and choices of columns stand between the two;
-    - Arrow evaluates every expression with Spark's meaning;
-    - the files, or messages, are of a kind that the scan reads as Spark does;
-    - for a stream, its watermark is the time column or a fixed time before it.
+    - there are only filters, computed columns and column selections in between;
+    - Arrow evaluates every expression with Spark's semantics;
+    - the scan reads this format of files or messages as Spark does;
+    - on a stream, the watermark is the time column or a constant delay before it.
 
     Example:
         >>> before_after(

@@ -1,4 +1,4 @@
-"""Top-N of the rows of a stream's windows: most rows need not be buffered."""
+"""Buffer fewer rows for a Top-N over a stream's windows."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def push_rank_into_local_aggregate(node: Node, options: Options) -> Node | Refus
     Fires on Top-N and deduplication over rows that a stream buffers until their windows close,
     unless
 
-    - what rows are ranked by or in is computed after they are buffered;
+    - ranking or partition columns are computed after buffering;
     - the window is SESSION: the length of a session depends on all of its rows.
 
-    A row has no better rank in a window than among the rows of its slice in one task and
-    micro-batch, so those behind the N-th there neither travel nor are buffered. Flink's window
-    Top-N keeps N rows of a window too (TopNBuffer).
+    A row ranks no better in a window than among the rows of its slice in one task and micro-batch.
+    Rows behind the N-th there are neither exchanged nor buffered. Flink's window Top-N also keeps N
+    rows per window (TopNBuffer).
 
     Example:
         >>> before_after(

@@ -1,4 +1,4 @@
-"""Window aggregates over the same rows: onto one local aggregate over the slices they share."""
+"""Let window aggregates over the same rows share one local aggregate."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from runtime.spec.windows import Tumble
 
 # Accumulators whose partials can be merged into wider slices before the exchange.
 _ROLLED_UP = (Merge, Pick, MergeMoments, Distinct)
-# ... and those that the state of a stream does not merge
+# Also accumulators that stream state does not merge
 _ROLLED_UP_IN_BATCH = (*_ROLLED_UP, ListAgg)
 
 
@@ -50,24 +50,24 @@ def share_window_slices(
 ) -> list[Node]:
     """Let window aggregates over the same rows share one local aggregate.
 
-    Unlike other rules this one looks at whole plans, at all those of a statement set together.
+    Unlike other rules, this one processes whole plans, and all plans of a statement set together.
     Window aggregates share a local aggregate if
 
-    - they read the same input under the same conditions; of streams, in INSERTs of one set that
+    - they read the same input under the same conditions; on streams, in INSERTs of one set that
       only filter and project the windows (see `planner.streams.sharing`);
-    - their windows are on the same time column, and are no sessions;
+    - their windows use the same time column and are not sessions;
     - they group by the same keys;
-    - the slices that all their windows are made of are not too fine to pay;
+    - the common slices of their windows are coarse enough to save work;
     - partials of all their aggregates merge into wider slices.
 
     Args:
-        plans: the physical plans, window aggregates in two phases.
-        traces: for each plan, where to note what was done to it.
-        options: settings.
-        apart: for each plan why its stream cannot be shared; None: it can. May be empty.
+        plans: Physical plans with two-phase window aggregates.
+        traces: Trace of each plan.
+        options: Planner settings.
+        apart: For each plan, the reason why its stream cannot be shared, or None. May be empty.
 
     Returns:
-        The plans; a shared node is one and the same object wherever it stands.
+        The plans. A shared node is the same object in all of them.
 
     Example:
         >>> before_after(
@@ -105,14 +105,14 @@ def share_window_slices(
     apart = apart or [None] * len(plans)
 
     def obstacle(aggregation: _Aggregation) -> str | None:
-        """Why an aggregation can share with no other one."""
+        """Return why an aggregation cannot share with any other, or None."""
         reason = _obstacle(aggregation)
         if reason is not None or not aggregation.is_stream:
             return reason
         node, local, number = aggregation.node, aggregation.local, aggregation.plan_number
         return stream_obstacle(node, local, number, plans, apart, options.catalog)
 
-    found = [
+    aggregations = [
         _aggregation(node, plan_number, options.catalog)
         for plan_number, plan in enumerate(plans)
         for node in plan.walk_up()
@@ -120,7 +120,7 @@ def share_window_slices(
     ]
     groups: list[list[_Aggregation]] = []
     refused: _Refusals = []
-    for over_same_rows in _classes(found, lambda a, b: a.base == b.base):
+    for over_same_rows in _classes(aggregations, lambda a, b: a.base == b.base):
         first = over_same_rows[0]
         if len(over_same_rows) > 1:
             groups += _groups(over_same_rows, obstacle, refused)
@@ -131,20 +131,20 @@ def share_window_slices(
         traces[aggregation.plan_number].add(name, aggregation.node, Refusal(reason))
     for aggregation in chain(*groups):
         traces[aggregation.plan_number].add(name, aggregation.node)
-    return _rewritten(plans, groups)
+    return _rewrite(plans, groups)
 
 
 @dataclass(frozen=True)
 class _Aggregation:
-    """A window aggregate of some plan, and what lies below its local part.
+    """A window aggregate of a plan, with the input of its local stage.
 
     Attributes:
-        node: the global part.
-        local: the local part.
-        plan_number: the position of its plan.
-        base: the input without the conditions and choices of columns on top of it.
-        conditions: those conditions.
-        is_stream: whether it is computed on a stream.
+        node: Global stage.
+        local: Local stage.
+        plan_number: Position of its plan.
+        base: Input below the topmost filters and column selections.
+        conditions: Conditions of those filters.
+        is_stream: Whether it runs on a stream.
     """
 
     node: GlobalWindowAggregate
@@ -156,7 +156,7 @@ class _Aggregation:
 
     @property
     def window(self) -> FixedWindow:
-        """The window, which is one of fixed widths."""
+        """The window, which has a fixed width."""
         window = self.node.window
         assert isinstance(window, FixedWindow)
         return window
@@ -166,7 +166,7 @@ _Refusals = list[tuple[_Aggregation, str]]
 
 
 def _is_two_phase(node: Node) -> TypeGuard[GlobalWindowAggregate]:
-    """Whether a node is a window aggregate over an exchange of its own."""
+    """Return whether a node is a window aggregate over an exchange of its own."""
     if not isinstance(node, GlobalWindowAggregate) or not isinstance(node.input, Exchange):
         return False
     return isinstance(node.input.input, LocalWindowAggregate)
@@ -185,15 +185,15 @@ def _classes(
 ) -> list[list[_Aggregation]]:
     classes: list[list[_Aggregation]] = []
     for aggregation in among:
-        known = next((c for c in classes if is_alike(c[0], aggregation)), None)
-        if known is None:
+        match = next((c for c in classes if is_alike(c[0], aggregation)), None)
+        if match is None:
             classes.append([aggregation])
         else:
-            known.append(aggregation)
+            match.append(aggregation)
     return classes
 
 
-# -- which ones share --------------------------------------------------------------------------
+# -- grouping -------------------------------------------------------------------------------
 
 
 def _groups(
@@ -201,7 +201,7 @@ def _groups(
     obstacle: Callable[[_Aggregation], str | None],
     refused: _Refusals,
 ) -> list[list[_Aggregation]]:
-    """Groups that share a local aggregate; those that do not are added to `refused`."""
+    """Return groups that share a local aggregate, and add the other aggregations to `refused`."""
     able = []
     for aggregation in over_same_rows:
         reason = obstacle(aggregation)
@@ -223,17 +223,17 @@ def _groups(
 
 
 def _obstacle(aggregation: _Aggregation) -> str | None:
-    """Why partials of an aggregation cannot be rolled up to wider slices."""
+    """Return why partials of an aggregation cannot be rolled up to wider slices, or None."""
     if not isinstance(aggregation.node.window, FixedWindow):
         return "its slices are not all of the same width"
     rolled_up = _ROLLED_UP if aggregation.is_stream else _ROLLED_UP_IN_BATCH
     for plan in aggregation.local.plans:
-        if not all(isinstance(each, rolled_up) for each in plan.accumulators):
+        if not all(isinstance(accumulator, rolled_up) for accumulator in plan.accumulators):
             return f"partials of {plan.call.text} are not merged before the exchange"
     return None
 
 
-# What can keep two aggregations over one input from sharing, the most telling first
+# Differences that prevent sharing over one input, the most informative first
 _DIFFERENCES: tuple[tuple[Callable[[_Aggregation], object], str], ...] = (
     (lambda a: (a.local.time_column.lower(), a.local.time_type), "are on another time column"),
     (lambda a: frozenset(map(to_sql, a.conditions)), "have other conditions"),
@@ -242,12 +242,12 @@ _DIFFERENCES: tuple[tuple[Callable[[_Aggregation], object], str], ...] = (
 
 
 def _difference(left: _Aggregation, right: _Aggregation) -> int | None:
-    """The position in `_DIFFERENCES` of what two aggregations differ in; None if in nothing."""
+    """Return the position in `_DIFFERENCES` of the first difference, or None."""
     return next((i for i, (of, _) in enumerate(_DIFFERENCES) if of(left) != of(right)), None)
 
 
 def _least_difference(aggregation: _Aggregation, among: Sequence[_Aggregation]) -> str:
-    """What keeps an aggregation from the one that is most like it."""
+    """Return the difference between an aggregation and the most similar one."""
     others = [other for other in among if other is not aggregation]
     least = max(_difference(aggregation, other) or 0 for other in others)
     base = aggregation.base
@@ -256,7 +256,7 @@ def _least_difference(aggregation: _Aggregation, among: Sequence[_Aggregation]) 
 
 
 def _clusters(alike: Sequence[_Aggregation]) -> list[list[_Aggregation]]:
-    """Aggregations with the finest slices first, each put to the first ones it goes well with."""
+    """Form clusters, finest slices first, adding each aggregation to the first that suits it."""
     is_stream = alike[0].is_stream
     most = MOST_SLICES if is_stream else None
     clusters: list[list[_Aggregation]] = []
@@ -278,11 +278,11 @@ def _too_fine(aggregation: _Aggregation, alike: Sequence[_Aggregation]) -> str:
     return f"slices common to it and the other windows would be {render_duration(width)} wide"
 
 
-# -- the plans that they make ------------------------------------------------------------------
+# -- new plans ------------------------------------------------------------------------------
 
 
-def _rewritten(plans: Sequence[Node], groups: Sequence[Sequence[_Aggregation]]) -> list[Node]:
-    """The plans with shared nodes in the place of exchanges, each made once."""
+def _rewrite(plans: Sequence[Node], groups: Sequence[Sequence[_Aggregation]]) -> list[Node]:
+    """Replace exchanges by shared nodes, each built once."""
     places = {
         id(aggregation.node): (number, position)
         for number, group in enumerate(groups)
@@ -303,11 +303,11 @@ def _rewritten(plans: Sequence[Node], groups: Sequence[Sequence[_Aggregation]]) 
 
 
 def _readers(number: int, group: Sequence[_Aggregation], base: Node) -> list[SharedSlices]:
-    """What each aggregate of a group reads of the exchange that they share."""
+    """Return what each aggregate of a group reads of the shared exchange."""
     first = group[0].local
     grids = [grid_of(aggregation.window) for aggregation in group]
     if group[0].is_stream:
-        # slices are merged into wider ones in the state, and not before the exchange
+        # On a stream, slices are merged into wider ones in state, not before the exchange.
         grids = [common_grid(grids)] * len(grids)
     levels = slice_levels(grids)
     places = {Grid(level.width_us, level.offset_us): i for i, level in enumerate(levels)}
@@ -358,7 +358,7 @@ def _readers(number: int, group: Sequence[_Aggregation], base: Node) -> list[Sha
 
 
 def _rows(group: Sequence[_Aggregation], base: Node) -> Node:
-    """The rows that all of a group read, with the columns that any of them needs."""
+    """Return the rows that the whole group reads, with the columns that any member needs."""
     first = group[0]
     rows = Filter(base.schema, base, first.conditions) if first.conditions else base
     read = [key.expr for key in first.local.keys]

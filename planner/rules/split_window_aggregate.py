@@ -1,4 +1,4 @@
-"""Window aggregate in one phase: into local, exchange and global."""
+"""Split a one-phase window aggregate into local stage, exchange and global stage."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ SLICE_END = "$slice_end"
 def split_window_aggregate(node: Node, options: Options) -> Node | Refusal | None:
     """Aggregate rows into slices where they are read, so that only partials travel.
 
-    Fires on a window aggregate in one phase, on the conditions of Flink's
+    Fires on a one-phase window aggregate, under the conditions of Flink's
     TwoStageOptimizedWindowAggregateRule:
 
-    - `table.optimizer.agg-phase-strategy` is not ONE_PHASE; over a stream, which keeps slices
-      between micro-batches, it does not count;
+    - `table.optimizer.agg-phase-strategy` is not ONE_PHASE (ignored on a stream, which keeps slices
+      between micro-batches);
     - the window is on event time;
     - every aggregate and every key can be merged from partials;
-    - the input is not distributed by the keys already. Where windows overlap this does not count:
-      without slices each row would be copied into all of its windows.
+    - the input is not already distributed by the keys. This is ignored for overlapping windows:
+      without slices, each row would be copied into all of its windows.
 
     Example:
         >>> before_after(
@@ -68,7 +68,7 @@ def split_window_aggregate(node: Node, options: Options) -> Node | Refusal | Non
     """
     if not isinstance(node, OnePhaseWindowAggregate):
         return None
-    # A stream keeps slices between micro-batches: there is no other way to compute it there.
+    # A stream keeps slices between micro-batches and has no other way to compute windows.
     is_stream = bool(streams_of(node, options.catalog))
     if options.agg_phase_strategy == "ONE_PHASE" and not is_stream:
         return Refusal("table.optimizer.agg-phase-strategy is ONE_PHASE")
@@ -84,11 +84,15 @@ def split_window_aggregate(node: Node, options: Options) -> Node | Refusal | Non
     except NotMergeable as reason:
         return Refusal(str(reason))
     keys = tuple(key.name for key in node.keys)
-    there = distribution(node.input)
-    if there is not None and isinstance(node.window, Tumble | CalendarTumble) and not is_stream:
+    distributed_by = distribution(node.input)
+    if (
+        distributed_by is not None
+        and isinstance(node.window, Tumble | CalendarTumble)
+        and not is_stream
+    ):
         read = {k.name.lower() for k in node.keys if k.is_plain_column}
-        if there <= read:
-            by = f"by {', '.join(sorted(there))}" if there else "to one task"
+        if distributed_by <= read:
+            by = f"by {', '.join(sorted(distributed_by))}" if distributed_by else "to one task"
             return Refusal(f"the input is distributed {by} already")
     return _two_phases(node, keys, share_partials(plans))
 
@@ -109,7 +113,7 @@ def _two_phases(
     carried: Schema = (*key_columns, Column(SLICE_END, "bigint", False), *partial_schema(plans))
     exchange_keys = keys
     if isinstance(node.window, SessionWindow):
-        # sessions are cut over all rows of a partition, whatever other keys there are
+        # Sessions span all rows of a partition, regardless of other keys.
         exchange_keys = node.window.partition
         carried += (Column(FIRST_TIME, "bigint", False), Column(LAST_TIME, "bigint", False))
     local = LocalWindowAggregate(
