@@ -1,4 +1,4 @@
-"""Small builders and readers for Spark SQL as sqlglot trees."""
+"""Builders and accessors for Spark SQL as sqlglot trees."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from sqlglot import exp
 from planner.catalog import Schema
 from planner.sql.render import SparkSql
 
-# Types that the Arrow scan, the exchange and the global stage handle. Nested types and intervals
-# stay in Spark, and so do strings with a collation of their own, whose equality is not that of
-# their bytes.
+# Types that the Arrow scan, the exchange and the global stage support. Spark keeps nested types,
+# intervals, and strings with a collation, whose equality is not bytewise.
 _FLAT_TYPES = frozenset(
     "tinyint smallint int bigint float double string binary boolean date timestamp "
     "timestamp_ntz".split()
@@ -19,53 +18,56 @@ _FLAT_TYPES = frozenset(
 
 
 def is_flat_type(type_: str) -> bool:
-    """Whether values of this Spark type are evaluated by Arrow and travel through the exchange."""
+    """Return whether Arrow and the exchange support this Spark type."""
     return type_ in _FLAT_TYPES or type_.startswith("decimal")
 
 
 def is_timestamp(type_: str) -> bool:
-    """Whether windows can be put on a column of this type."""
+    """Return whether windows can be assigned by a column of this type."""
     return type_ in ("timestamp", "timestamp_ntz")
 
 
 def to_sql(node: exp.Expr) -> str:
-    """Spark SQL text of a tree."""
+    """Render a tree as Spark SQL."""
     return node.sql(dialect=SparkSql)
 
 
 def identifier(name: str) -> exp.Identifier:
-    """A quoted identifier: names are taken as they are."""
+    """Build a quoted identifier, which preserves the name exactly."""
     return exp.Identifier(this=name, quoted=True)
 
 
 def column(name: str) -> exp.Column:
-    """A column by its name alone."""
+    """Build an unqualified column."""
     return exp.Column(this=identifier(name))
 
 
 def literal(value: int | str) -> exp.Expr:
-    """A number or a string."""
+    """Build a number or string literal."""
     return exp.Literal.string(value) if isinstance(value, str) else exp.Literal.number(value)
 
 
 def is_number_literal(expr: exp.Expr) -> bool:
-    """Whether it is a number as it is written, without a sign."""
+    """Return whether the expression is an unsigned number literal."""
     return isinstance(expr, exp.Literal) and not expr.is_string
 
 
 def function_call(name: str, *args: exp.Expr) -> exp.Expr:
-    """A call of one of Spark's functions."""
+    """Build a call of a Spark function."""
     return exp.Anonymous(this=name, expressions=[arg.copy() for arg in args])
 
 
 def named_struct(**fields: exp.Expr) -> exp.Expr:
-    """`NAMED_STRUCT('name', value, ...)`."""
+    """Build `NAMED_STRUCT('name', value, ...)`."""
     parts = [part for name, value in fields.items() for part in (literal(name), value)]
     return function_call("NAMED_STRUCT", *parts)
 
 
 def is_not_null(value: exp.Expr) -> exp.Expr:
-    """`NOT value IS NULL`; conditions, which bind more loosely than IS, in parentheses."""
+    """Build `NOT value IS NULL`.
+
+    Conditions bind more loosely than IS and get parentheses.
+    """
     operand = value.copy()
     if isinstance(operand, exp.Connector | exp.Not | exp.Predicate):
         operand = exp.Paren(this=operand)
@@ -73,37 +75,37 @@ def is_not_null(value: exp.Expr) -> exp.Expr:
 
 
 def alias(expr: exp.Expr, name: str) -> exp.Alias:
-    """`expr AS name`."""
+    """Build `expr AS name`."""
     return exp.Alias(this=expr.copy(), alias=identifier(name))
 
 
 def relation(*name: str) -> exp.Table:
-    """A relation by its name, from the catalog to the table; less of it is enough."""
+    """Build a table reference from name parts: [[catalog,] database,] table."""
     parts = map(identifier, reversed(name))
     return exp.Table(**dict(zip(("this", "db", "catalog"), parts, strict=False)))
 
 
 def has_only(node: exp.Expr, keys: Collection[str]) -> bool:
-    """Whether a node has no other arguments, such as clauses of a SELECT, than these."""
+    """Return whether a node has no arguments, such as clauses of a SELECT, besides `keys`."""
     return not any(value for key, value in node.args.items() if key not in keys)
 
 
 def replace_call(call: exp.Expr, new: exp.Expr) -> None:
-    """Put a tree in the place of a call; what is an item of a SELECT keeps its text for a name."""
+    """Replace a call by a tree. An unnamed item of a SELECT is aliased by its original text."""
     if isinstance(call.parent, exp.Select) and call.arg_key == "expressions":
         new = alias(new, to_sql(call))
     call.replace(new)
 
 
 def is_whole_star(expr: exp.Expr) -> bool:
-    """Whether it is `*` and nothing more, such as EXCEPT."""
+    """Return whether the expression is `*` without EXCEPT or the like."""
     return isinstance(expr, exp.Star) and not any(expr.args.values())
 
 
 def star_leaves_out(expr: exp.Expr) -> frozenset[str] | None:
-    """The names that `* EXCEPT (...)` or `t.* EXCEPT (...)` leaves out, in lower case.
+    """Return the lower-case names excluded by `* EXCEPT (...)` or `t.* EXCEPT (...)`.
 
-    None if it does more than that, such as REPLACE.
+    None if the star has other modifiers, such as REPLACE.
     """
     star = expr.this if isinstance(expr, exp.Column) else expr
     if any(value for key, value in star.args.items() if key != "except_"):
@@ -112,12 +114,12 @@ def star_leaves_out(expr: exp.Expr) -> frozenset[str] | None:
 
 
 def select_all_from(source: exp.Expr) -> exp.Select:
-    """`SELECT * FROM source`."""
+    """Build `SELECT * FROM source`."""
     return exp.Select(expressions=[exp.Star()], from_=exp.From(this=source))
 
 
 def union_all(queries: Sequence[exp.Query]) -> exp.Query:
-    """The rows of all of them."""
+    """Combine the queries with UNION ALL."""
     first, *others = queries
     for query in others:
         first = exp.Union(this=first, expression=query, distinct=False)
@@ -125,10 +127,10 @@ def union_all(queries: Sequence[exp.Query]) -> exp.Query:
 
 
 def empty_relation(schema: Schema) -> exp.Subquery:
-    """A subquery without rows that has the columns and types of `schema`, for analysis alone."""
+    """Build an empty subquery with the columns and types of `schema`, for analysis."""
     items: list[exp.Expr] = [
         exp.Alias(
-            # the type as Spark spells it, which need not be one that sqlglot knows
+            # Spark's spelling of the type, which sqlglot may not know
             this=exp.Cast(this=exp.Null(), to=exp.Var(this=c.type)),
             alias=identifier(c.name),
         )
@@ -139,7 +141,7 @@ def empty_relation(schema: Schema) -> exp.Subquery:
 
 
 def conjuncts(condition: exp.Expr | None) -> Iterator[exp.Expr]:
-    """The parts of a condition, or of a WHERE clause, that are joined by AND."""
+    """Yield the operands of the top-level ANDs of a condition or WHERE clause."""
     if isinstance(condition, exp.Where):
         condition = condition.this
     rest = [] if condition is None else [condition]
@@ -152,7 +154,7 @@ def conjuncts(condition: exp.Expr | None) -> Iterator[exp.Expr]:
 
 
 def conjunction(parts: Iterable[exp.Expr | None]) -> exp.Expr | None:
-    """The parts that are not None joined by AND; None where there are none."""
+    """Combine the parts that are not None with AND, or return None without any."""
     result: exp.Expr | None = None
     for part in parts:
         if part is None:
@@ -163,7 +165,7 @@ def conjunction(parts: Iterable[exp.Expr | None]) -> exp.Expr | None:
 
 
 def column_names(node: exp.Expr) -> frozenset[str]:
-    """Names of the columns that an expression reads, in lower case.
+    """Return the lower-case names of the columns that an expression reads.
 
     `a.b` may be field b of column a, so both names count.
     """
@@ -174,11 +176,11 @@ def column_names(node: exp.Expr) -> frozenset[str]:
 
 
 def bare_column(node: exp.Expr) -> str | None:
-    """The name, if the expression is one column and nothing else."""
+    """Return the column's name if the expression is a column and nothing else."""
     node = node.unnest()
     return node.name if isinstance(node, exp.Column) and not node.table else None
 
 
 def cast_as(value: exp.Expr, type_: str) -> exp.Expr:
-    """CAST(value AS type)."""
+    """Build CAST(value AS type)."""
     return exp.Cast(this=value, to=exp.Var(this=type_))

@@ -1,4 +1,4 @@
-"""How deep trees may be: Python's limit on recursion while a statement is read and planned."""
+"""Python's recursion limit while a statement is parsed and planned."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 from runtime.errors import SqlSyntaxError
 
-# Enough for chains of thousands of operators, and for parentheses some hundred deep, each of which
-# takes the parser 25 calls. As deep, even calls that all went through C would fit into a stack of
-# 8 MB, which threads have.
+# Enough for chains of thousands of operators and for hundreds of nested parentheses; each takes
+# 25 calls in the parser. Even if all calls went through C, this depth fits into the 8 MB
+# stack of a thread.
 _DEPTH = 8_000
 
 _lock = threading.Lock()
@@ -20,18 +20,18 @@ _limit_before = 0
 
 
 class TooDeepError(SqlSyntaxError):
-    """A statement is nested more deeply than can be read or planned."""
+    """A statement is nested too deeply to be parsed or planned."""
 
 
 @contextmanager
 def deep_trees(sql: str) -> Iterator[None]:
-    """A block that may recurse over deep trees; blocks may stand in each other and in threads.
+    """Raise the recursion limit within a block. Blocks may be nested and run in threads.
 
     Args:
-        sql: the statement's text.
+        sql: Text of the statement.
 
     Raises:
-        TooDeepError: a tree is too deep all the same.
+        TooDeepError: A tree exceeds even the raised limit.
     """
     global _blocks, _limit_before
     with _lock:
@@ -50,6 +50,6 @@ def deep_trees(sql: str) -> Iterator[None]:
     finally:
         with _lock:
             _blocks -= 1
-            # unless it has been set by somebody else meanwhile
+            # Do not undo a change of the limit by other code.
             if _blocks == 0 and sys.getrecursionlimit() == max(_limit_before, _DEPTH):
                 sys.setrecursionlimit(_limit_before)

@@ -1,7 +1,7 @@
-"""Text in double quotes that is also the name of a column in scope.
+"""Detection of double-quoted strings that equal a column name in scope.
 
-Spark reads double quotes as strings; standard SQL reads them as names. A query that means the one
-and gets the other has a wrong answer and no error, so text that could be either is refused.
+Spark reads double quotes as strings; standard SQL reads them as names. Confusing them returns a
+wrong result without an error, so ambiguous text is rejected.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from planner.sql.nodes import position_of
 from planner.sql.render import RAW, quote_string
 from runtime.errors import AnalysisError
 
-# Clauses that see the names of the items of a SELECT
+# Clauses in which item names of a SELECT are visible
 _SEES_ALIASES = frozenset({"cluster", "distribute", "group", "having", "order", "qualify", "sort"})
 _NOT_READ = frozenset({"from_", "hint", "with_"})
 _SETTING = "SET 'sqlwin.double-quotes' = 'identifier'"
 
 
 def is_in_double_quotes(node: exp.Expr) -> bool:
-    """Whether a literal is a string that was written in double quotes."""
+    """Return whether a literal is a double-quoted string."""
     return node.is_string and str(node.meta.get(RAW, "")).startswith('"')
 
 
 def has_double_quotes(query: exp.Query) -> bool:
-    """Whether a query holds text in double quotes, its sources left out."""
+    """Return whether a query contains double-quoted text outside its sources."""
     return any(is_in_double_quotes(node) for node, _ in _nodes(query))
 
 
 def check_names(query: exp.Query, sql: str) -> None:
-    """Refuse text in double quotes where only a name makes sense, such as `t."k"`.
+    """Reject double-quoted text where only a name makes sense, such as `t."k"`.
 
     Raises:
-        AnalysisError: with the place in the text.
+        AnalysisError: There is such text. Has a source position.
     """
     for node, _ in _nodes(query):
         parent = node.parent
@@ -52,15 +52,15 @@ def check_names(query: exp.Query, sql: str) -> None:
 
 
 def check_texts(query: exp.Query, columns: Collection[str], sql: str) -> None:
-    """Refuse text in double quotes that equals the name of a column, in any case.
+    """Reject double-quoted text that equals the name of a column, ignoring case.
 
     Args:
-        query: a SELECT or a set operation.
-        columns: the names of the columns that it reads.
-        sql: the text of the statement; empty for the text of a view.
+        query: A SELECT or a set operation.
+        columns: Names of its input columns.
+        sql: Text of the statement. Empty for the text of a view.
 
     Raises:
-        AnalysisError: with the place in the text, and both ways to write what is meant.
+        AnalysisError: There is such text. Has a source position and shows both spellings.
     """
     names = {name.lower(): name for name in columns}
     aliases = {}
@@ -77,7 +77,7 @@ def check_texts(query: exp.Query, columns: Collection[str], sql: str) -> None:
 
 
 def double_quotes_error(node: exp.Expr, name: str, sql: str) -> AnalysisError:
-    """Make the error about a string in double quotes that could be the column `name`."""
+    """Return the error for a double-quoted string that could be the column `name`."""
     return _error(
         f'"{node.name}" is a string in double quotes, and a column is called {_quoted(name)}',
         node,
@@ -94,10 +94,10 @@ def _error(message: str, node: exp.Expr, sql: str, hint: str) -> AnalysisError:
 
 
 def _nodes(query: exp.Query) -> Iterator[tuple[exp.Expr, str]]:
-    """The literals of a query, each with the clause of `query` that it stands in.
+    """Yield the literals of a query, each with its clause of `query`.
 
-    Subqueries in conditions and items count, because they see the columns of `query`; those in
-    FROM do not.
+    Includes subqueries in conditions and items, which see the columns of `query`, but not those in
+    FROM.
     """
     operands = () if isinstance(query, exp.Select) else ("this", "expression")
     for part in query.iter_expressions():
@@ -115,7 +115,7 @@ def _is_source(node: exp.Expr) -> bool:
 
 
 def _has_type(node: exp.Expr) -> bool:
-    """Whether it is the text of `INTERVAL "1" DAY` or `DATE "2024-01-31"`."""
+    """Return whether the literal is part of `INTERVAL "1" DAY` or `DATE "2024-01-31"`."""
     parent = node.parent
     return isinstance(parent, exp.Interval) or (
         isinstance(parent, exp.Cast) and parent.meta.get(RAW) is not None

@@ -1,4 +1,4 @@
-"""Functions of Flink's that Spark has not, or under another name: as Spark writes them."""
+"""Translation of Flink functions that Spark lacks or names differently."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from planner.sql.build import function_call, is_number_literal, literal, replace
 from planner.sql.nodes import KeywordCall, error_at
 from planner.sql.wall_clocks import at_midnight, floor_clock
 
-# TO_TIMESTAMP_LTZ(number, precision): seconds, milliseconds, microseconds, nanoseconds
+# TO_TIMESTAMP_LTZ(number, precision): seconds, milliseconds, microseconds
 _EPOCHS = {"0": "TIMESTAMP_SECONDS", "3": "TIMESTAMP_MILLIS", "6": "TIMESTAMP_MICROS"}
 
 _RENAMED = {
-    # in a batch there is one processing time: that of the query
+    # In batch there is a single processing time, the start of the query.
     "PROCTIME": "CURRENT_TIMESTAMP",
     "CURRENT_ROW_TIMESTAMP": "CURRENT_TIMESTAMP",
     "WEEK": "WEEKOFYEAR",
 }
 
-# What Flink has without parentheses and Spark takes for a column then. LOCALTIME is not among
-# them: a column may well be called that.
+# Functions that Flink calls without parentheses and Spark would read as columns. LOCALTIME is not
+# included, because it is a plausible column name.
 _KEYWORDS = frozenset({"LOCALTIMESTAMP"})
 
 
 def rewrite_functions(tree: exp.Expr, *, keep: frozenset[str] = frozenset()) -> bool:
-    """Write Flink's functions as Spark's, in the tree itself; True if there were any.
+    """Replace Flink functions by Spark's, in place; return whether there were any.
 
     Args:
-        tree: a query or an expression; not itself one of these calls, unless it has a parent.
-        keep: functions in capitals that stay as they are.
+        tree: A query or an expression. It must have a parent if it is such a call itself.
+        keep: Upper-case names of functions to leave unchanged.
     """
-    found = False
-    # the inner ones first, as arguments are copied
+    changed = False
+    # Inner calls first, because arguments are copied.
     for call in reversed(list(tree.find_all(exp.Anonymous, exp.Column))):
         name = call.name.upper()
         new: exp.Expr | None = None
@@ -42,20 +42,20 @@ def rewrite_functions(tree: exp.Expr, *, keep: frozenset[str] = frozenset()) -> 
             if is_plain and not call.table and name in _KEYWORDS:
                 new = exp.Anonymous(this=name)
         elif isinstance(call, exp.Anonymous) and name not in keep:
-            new = _rewritten(name, call)
+            new = _rewrite(name, call)
         if new is not None:
-            found = True
+            changed = True
             new.meta.update(call.meta)
             replace_call(call, new)
-    return found
+    return changed
 
 
-def _rewritten(name: str, call: exp.Anonymous) -> exp.Expr | None:
+def _rewrite(name: str, call: exp.Anonymous) -> exp.Expr | None:
     args = call.expressions
     if name in _RENAMED and len(args) == (1 if name == "WEEK" else 0):
         return function_call(_RENAMED[name], *args)
     if name == "LISTAGG" and len(args) == 1 and not isinstance(call.parent, exp.WithinGroup):
-        # Spark has nothing between the texts
+        # Spark puts no separator between the texts.
         texts = args[0].copy()
         if isinstance(texts, exp.Distinct):
             if len(texts.expressions) > 1:
@@ -76,7 +76,7 @@ def _rewritten(name: str, call: exp.Anonymous) -> exp.Expr | None:
         moved = function_call("CONVERT_TIMEZONE", source, target, local)
         return function_call("DATE_FORMAT", moved, literal("yyyy-MM-dd HH:mm:ss"))
     if name == "CURRENT_WATERMARK" and len(args) == 1:
-        # a batch has no watermark; the type is that of the column
+        # A batch has no watermark. The column supplies the type.
         never = exp.If(this=exp.false(), true=args[0].copy())
         return exp.Case(ifs=[never])
     return None
@@ -89,7 +89,7 @@ _TIME_UNITS = ("SECOND", "MINUTE", "HOUR", "DAY")
 
 
 def rounded_times(select: exp.Select) -> list[KeywordCall]:
-    """`FLOOR(ts TO HOUR)` and `CEIL(ts TO HOUR)` in a SELECT, those of its subqueries left out."""
+    """Return the calls of `FLOOR(ts TO HOUR)` and `CEIL(ts TO HOUR)` outside subqueries."""
     return [
         node
         for part in select.iter_expressions()
@@ -102,18 +102,18 @@ def rounded_times(select: exp.Select) -> list[KeywordCall]:
 
 
 def round_time(call: KeywordCall, type_: str, sql: str) -> None:
-    """Write one of `rounded_times` as Spark has it, in the tree itself.
+    """Replace, in place, a call from `rounded_times` by Spark SQL.
 
-    Times stay what they are: a wall clock is rounded as it is, an instant on the wall clock of the
+    A TIMESTAMP without a zone is rounded on its own wall clock, an instant on the wall clock of the
     session's time zone.
 
     Args:
-        call: the call.
-        type_: Spark's type of what is rounded.
-        sql: the text of the statement, for errors.
+        call: The call.
+        type_: Spark type of the argument.
+        sql: Text of the statement, for errors.
 
     Raises:
-        AnalysisError: there is no such unit, or a DATE has no parts of it.
+        AnalysisError: The unit does not exist or does not apply to a DATE.
     """
     value, unit_node = call.expressions
     unit = unit_node.name.upper()
@@ -134,7 +134,7 @@ def round_time(call: KeywordCall, type_: str, sql: str) -> None:
 
 def _floor_instant(value: exp.Expr, unit: str) -> exp.Expr:
     if unit == "WEEK":
-        # Spark's weeks begin on Monday
+        # Spark's weeks begin on Monday.
         return _days(-1, function_call("DATE_TRUNC", literal(unit), _days(1, value)))
     return function_call("DATE_TRUNC", literal(unit), value)
 
@@ -147,7 +147,7 @@ def _floor_date(value: exp.Expr, unit: str) -> exp.Expr:
     if unit == "DAY":
         return value.copy()
     if unit == "WEEK":
-        # Flink's weeks begin on Sunday (org.apache.flink.table.utils.DateTimeUtils)
+        # Flink's weeks begin on Sunday (org.apache.flink.table.utils.DateTimeUtils).
         since = exp.Sub(this=function_call("DAYOFWEEK", value), expression=literal(1))
         return function_call("DATE_SUB", value, since)
     return function_call("TRUNC", value, literal(_DATE_UNITS[unit]))

@@ -1,8 +1,8 @@
-"""Functions and operators that Flink and Spark both have and define differently: Flink's meaning.
+"""Flink's semantics for functions and operators that Spark defines differently.
 
-Used under `sqlwin.strict-flink` alone; the table in docs/coming-from-flink.md has a row for each.
-Here are the calls whose meaning follows from their text; `planner.sql.flink_types` has those that
-depend on the types of their arguments.
+Applies only under `sqlwin.strict-flink`; docs/coming-from-flink.md lists each of them. This module
+handles calls that can be rewritten from their text. `planner.sql.flink_types` handles those that
+depend on argument types.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from planner.sql.build import (
 from planner.sql.nodes import KeywordCall
 from planner.sql.render import RAW, RAW_VALUE
 
-# What a call is written as; None: it stays
+# Returns the replacement of a call, or None to keep it
 _Call = Callable[[exp.Anonymous], exp.Expr | None]
 
-# Set by the parser in `meta` of a type: a TIMESTAMP that says nothing about a zone
+# Set by the parser in `meta` of a type: a TIMESTAMP without an explicit zone
 BARE_TIMESTAMP = "bare_timestamp"
 # Set by the parser in `meta` of a type: (CHAR or VARCHAR, its length)
 LENGTH = "length"
 
-# The variable of lambdas, which no column is called
+# Lambda variable with a name that no column has
 _ELEMENT = "element$"
 
 
 def rewrite_meanings(tree: exp.Expr) -> bool:
-    """Give calls and literals Flink's meaning where their text says it, in place.
+    """Rewrite, in place, calls and literals whose text determines Flink's semantics.
 
     Args:
-        tree: a query or an expression; not itself one of these calls, unless it has a parent.
+        tree: A query or an expression. It must have a parent if it is such a call itself.
 
     Returns:
-        Whether there were any.
+        Whether anything was rewritten.
     """
     has_any = _without_escapes(tree)
     nodes = tree.find_all(exp.Anonymous, KeywordCall, exp.Cast)
-    for node in reversed(list(nodes)):  # the inner ones first, as arguments are copied
+    for node in reversed(list(nodes)):  # inner nodes first, because arguments are copied
         new: exp.Expr | None = None
         old: exp.Expr = node
         if isinstance(node, exp.Anonymous) and isinstance(node.this, str):
@@ -65,7 +65,7 @@ def rewrite_meanings(tree: exp.Expr) -> bool:
 
 
 def _without_escapes(tree: exp.Expr) -> bool:
-    """Read backslashes in strings as characters, which is all that they are in Flink."""
+    """Make backslashes in strings literal characters, as in Flink."""
     has_any = False
     for text in tree.find_all(exp.Literal):
         raw = str(text.meta.get(RAW, ""))
@@ -90,26 +90,26 @@ def _double(text: str) -> exp.Expr:
     return exp.Cast(this=literal(text), to=exp.DataType.build("double"))
 
 
-# -- calls, by their text ------------------------------------------------------------------------
+# -- calls that are rewritten from their text -----------------------------------------------------
 
 
 def _greatest_or_least(call: exp.Anonymous) -> exp.Expr | None:
-    """NULL if any argument is."""
+    """Return NULL if any argument is NULL."""
     condition = conjunction(is_not_null(_in_parens(arg)) for arg in call.expressions)
     return None if condition is None else _case(condition, call.copy())
 
 
 def _regexp_extract(call: exp.Anonymous) -> exp.Expr | None:
-    """Without a group the whole match; NULL without a match."""
+    """Return the whole match by default, and NULL without a match."""
     if len(call.expressions) not in (2, 3):
         return None
     text, pattern, *group = call.expressions
-    found = function_call(call.name, text, pattern, *(group or [literal(0)]))
-    return _case(function_call("REGEXP_LIKE", text, pattern), found)
+    extract = function_call(call.name, text, pattern, *(group or [literal(0)]))
+    return _case(function_call("REGEXP_LIKE", text, pattern), extract)
 
 
 def _regexp_replace(call: exp.Anonymous) -> exp.Expr | None:
-    """`$1` and backslashes in the replacement are text."""
+    """Take `$1` and backslashes in the replacement literally."""
     if len(call.expressions) != 3:
         return None
     text, pattern, new = call.expressions
@@ -124,14 +124,14 @@ def _regexp_replace(call: exp.Anonymous) -> exp.Expr | None:
 
 
 def _trim_side(call: exp.Anonymous) -> exp.Expr | None:
-    """The text comes first, in Spark the characters."""
+    """Take the text as first argument. In Spark the characters come first."""
     if len(call.expressions) != 2:
         return None
     return function_call(call.name, *reversed(call.expressions))
 
 
 def _str_to_map(call: exp.Anonymous) -> exp.Expr | None:
-    """Keys end at `=`, in Spark at `:`."""
+    """Separate keys and values by `=` by default. Spark uses `:`."""
     n_given = len(call.expressions)
     if n_given not in (1, 2):
         return None
@@ -139,7 +139,7 @@ def _str_to_map(call: exp.Anonymous) -> exp.Expr | None:
 
 
 def _split(call: exp.Anonymous) -> exp.Expr | None:
-    """The delimiter is text, in Spark a pattern."""
+    """Take the delimiter literally. In Spark it is a pattern."""
     if len(call.expressions) != 2:
         return None
     text, delimiter = call.expressions
@@ -151,14 +151,14 @@ def _split(call: exp.Anonymous) -> exp.Expr | None:
 
 
 def _elt(call: exp.Anonymous) -> exp.Expr | None:
-    """NULL beyond the last argument."""
+    """Return NULL beyond the last argument."""
     index, *values = call.expressions
     between = exp.Between(this=_in_parens(index), low=literal(1), high=literal(len(values)))
     return _case(between, call.copy())
 
 
 def _pad(call: exp.Anonymous) -> exp.Expr | None:
-    """NULL for a negative length, and for nothing to pad with."""
+    """Return NULL for a negative length or an empty padding text."""
     if len(call.expressions) != 3:
         return None
     _, length, pad = call.expressions
@@ -172,7 +172,7 @@ def _pad(call: exp.Anonymous) -> exp.Expr | None:
 
 
 def _logarithm(call: exp.Anonymous) -> exp.Expr | None:
-    """-Infinity of 0 and NaN of what is below, in Spark NULL."""
+    """Return -Infinity for 0 and NaN for negative numbers. Spark returns NULL."""
     if not 1 <= len(call.expressions) <= (2 if call.name.upper() == "LOG" else 1):
         return None
     value = call.expressions[-1]
@@ -188,7 +188,7 @@ def _logarithm(call: exp.Anonymous) -> exp.Expr | None:
 
 
 def _initcap(call: exp.Anonymous) -> exp.Expr | None:
-    """Words are runs of letters and digits, in Spark all between blanks."""
+    """Treat runs of letters and digits as words. Spark separates words by blanks only."""
     if len(call.expressions) != 1:
         return None
     word = exp.Column(this=_element())
@@ -212,7 +212,7 @@ def _lambda(value: exp.Expr) -> exp.Expr:
 
 
 def _array_contains(call: exp.Anonymous) -> exp.Expr | None:
-    """NULL is a value like others, and what is not there is not: FALSE, in Spark maybe NULL."""
+    """Treat NULL like any other value and return FALSE if absent. Spark may return NULL."""
     if len(call.expressions) != 2:
         return None
     array, value = call.expressions
@@ -221,7 +221,7 @@ def _array_contains(call: exp.Anonymous) -> exp.Expr | None:
 
 
 def _array_remove(call: exp.Anonymous) -> exp.Expr | None:
-    """NULLs can be removed."""
+    """Allow NULL as the element to remove."""
     if len(call.expressions) != 2:
         return None
     array, value = call.expressions
@@ -230,7 +230,7 @@ def _array_remove(call: exp.Anonymous) -> exp.Expr | None:
 
 
 def _array_sort(call: exp.Anonymous) -> exp.Expr | None:
-    """NULLs come first, in Spark last."""
+    """Sort NULLs first. Spark sorts them last."""
     array, *flags = call.expressions
     if len(flags) < 2:
         return function_call("SORT_ARRAY", array, *flags)
@@ -244,7 +244,7 @@ def _array_sort(call: exp.Anonymous) -> exp.Expr | None:
 
 
 def _array_agg(call: exp.Anonymous) -> exp.Expr | None:
-    """With NULLs, which Spark collects inside structs only, and NULL of no rows."""
+    """Include NULLs, which Spark only collects inside structs, and return NULL without rows."""
     if len(call.expressions) != 1:
         return None
     (value,) = call.expressions
@@ -267,7 +267,7 @@ def _array_agg(call: exp.Anonymous) -> exp.Expr | None:
 
 
 def _with_wrappers(call: exp.Expr) -> exp.Expr:
-    """A call with its FILTER, RESPECT NULLS and OVER."""
+    """Return the outermost of a call's FILTER, RESPECT NULLS and OVER."""
     wrappers = exp.Filter | exp.IgnoreNulls | exp.RespectNulls | exp.Window
     while isinstance(call.parent, wrappers) and call.arg_key == "this":
         call = call.parent
@@ -275,7 +275,7 @@ def _with_wrappers(call: exp.Expr) -> exp.Expr:
 
 
 def _unix_timestamp(call: exp.Anonymous) -> exp.Expr | None:
-    """What follows the seconds is left out; no time is the least BIGINT."""
+    """Ignore text after the seconds, and return the minimum BIGINT without a time."""
     if len(call.expressions) != 1:
         return None
     text = call.expressions[0]
@@ -292,7 +292,7 @@ def _unix_timestamp(call: exp.Anonymous) -> exp.Expr | None:
 
 
 def _first_or_last(call: exp.Anonymous) -> exp.Expr | None:
-    """NULLs are left out."""
+    """Ignore NULLs."""
     if len(call.expressions) != 1 or isinstance(
         call.expressions[0], exp.IgnoreNulls | exp.RespectNulls
     ):

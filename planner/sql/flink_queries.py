@@ -1,4 +1,4 @@
-"""Clauses and constructors of Flink's that Spark has not, or writes another way."""
+"""Translation of Flink clauses and constructors that Spark lacks or spells differently."""
 
 from __future__ import annotations
 
@@ -10,47 +10,48 @@ from planner.sql.build import function_call, literal
 from planner.sql.nodes import error_at
 from runtime.errors import AnalysisError
 
-# Gives Spark's type of an expression over the rows of a SELECT
+# Returns Spark's type of an expression over the rows of a SELECT
 TypeOf = Callable[[exp.Expr], str]
 
 _CONSTRUCTORS = ("ARRAY", "MAP")
-# In `meta` of a LATERAL VIEW: its function depends on the type of what is unnested
+# In `meta` of a LATERAL VIEW: its function depends on the type of the unnested value
 _BY_TYPE = "by_type"
 
 
 def rewrite_clauses(tree: exp.Expr, sql: str | None) -> bool:
-    """Write Flink's clauses and constructors as Spark's, in the tree itself; True if any were.
+    """Replace Flink clauses and constructors by Spark's, in place; return whether there were any.
 
-    `ARRAY[1, 2]`, `MAP['a', 1]`, `ROW(1, 2)`, `VALUES ROW(1, 2)`, `LATERAL TABLE(f(x))`, UNNEST.
-    `FETCH FIRST n ROWS ONLY` and `BETWEEN SYMMETRIC`, which the generator writes as Spark's, count.
+    Handles `ARRAY[1, 2]`, `MAP['a', 1]`, `ROW(1, 2)`, `VALUES ROW(1, 2)`, `LATERAL TABLE(f(x))` and
+    UNNEST. `FETCH FIRST n ROWS ONLY` and `BETWEEN SYMMETRIC` count as well; the generator renders
+    them for Spark.
 
     Args:
-        tree: a query, or an expression that has a parent.
-        sql: the text it was parsed from, for errors; None: another one than the statement's.
+        tree: A query, or an expression with a parent.
+        sql: Text from which it was parsed, for errors. None if that is not the statement's text.
 
     Raises:
-        AnalysisError: Spark has nothing of the same meaning.
+        AnalysisError: Spark has no equivalent.
     """
-    found = False
-    # the inner ones first, as arguments are copied
+    changed = False
+    # Inner nodes first, because arguments are copied.
     for node in reversed(list(tree.find_all(*_REWRITTEN))):
-        new = _rewritten(node, sql)
+        new = _rewrite(node, sql)
         if new is node:
             continue
-        found = True
+        changed = True
         if new is not None:
             new.meta.update(node.meta)
             node.replace(new)
     for select in list(tree.find_all(exp.Select)):
-        found |= _unnest(select, sql)
-    return found
+        changed |= _unnest(select, sql)
+    return changed
 
 
 _REWRITTEN = (exp.Anonymous, exp.Between, exp.Bracket, exp.Fetch, exp.Lateral)
 
 
-def _rewritten(node: exp.Expr, sql: str | None) -> exp.Expr | None:
-    """What to write in its place; None: the same node, but not as the user wrote it."""
+def _rewrite(node: exp.Expr, sql: str | None) -> exp.Expr | None:
+    """Return the replacement, or None if only the spelling of the node changes."""
     match node:
         case exp.Bracket() if (name := _constructor(node)) is not None:
             return function_call(name, *node.expressions)
@@ -59,9 +60,10 @@ def _rewritten(node: exp.Expr, sql: str | None) -> exp.Expr | None:
             if isinstance(values, exp.Tuple) and isinstance(values.parent, exp.Values):
                 values.set("expressions", node.expressions)
                 return None
-            # STRUCT would call the fields as columns are called, so that two rows are of two types
+            # STRUCT would name the fields after columns, so that two rows would have different
+            # types.
             named = ((literal(f"f{i}"), field) for i, field in enumerate(node.expressions))
-            return function_call("NAMED_STRUCT", *(each for pair in named for each in pair))
+            return function_call("NAMED_STRUCT", *(part for pair in named for part in pair))
         case exp.Lateral(this=exp.Anonymous() as table) if (
             not node.args.get("view")
             and table.name.upper() == "TABLE"
@@ -96,10 +98,10 @@ def _is_row(call: exp.Anonymous) -> bool:
 
 
 def _constructor(node: exp.Bracket) -> str | None:
-    """The word of `ARRAY[1, 2]` or `MAP[k, v]`; None for the element of an array.
+    """Return the keyword of `ARRAY[1, 2]` or `MAP[k, v]`, or None for access to an array element.
 
-    A column may be called `array`, so that one value in brackets is its element unless the word
-    is in capitals, as the word of a grammar.
+    A column may be called `array`. A single value in brackets is therefore an element access,
+    unless the word is in upper case like a keyword.
     """
     word = node.this
     if not isinstance(word, exp.Column) or word.table or word.this.quoted:
@@ -110,17 +112,17 @@ def _constructor(node: exp.Bracket) -> str | None:
 
 
 def _unnest(select: exp.Select, sql: str | None) -> bool:
-    """Write `UNNEST(...)` in FROM as functions of Spark's, in place; True if there was any.
+    """Replace `UNNEST(...)` in FROM by Spark functions, in place; return whether there was any.
 
-    A join with it is a LATERAL VIEW, which stands behind all joins; LEFT JOIN keeps rows whose
+    A joined UNNEST becomes a LATERAL VIEW, which comes after all joins. LEFT JOIN keeps rows whose
     array is empty or NULL.
     """
-    found = False
+    changed = False
     source = select.args.get("from_")
     if source is not None and isinstance(source.this, exp.Unnest):
         rows, alias = _unnested(source.this, sql)
         source.set("this", exp.Table(this=rows, alias=alias))
-        found = True
+        changed = True
     joins: list[exp.Join] = list(select.args.get("joins") or ())
     for i, join in enumerate(joins):
         if not isinstance(join.this, exp.Unnest):
@@ -144,8 +146,8 @@ def _unnest(select: exp.Select, sql: str | None) -> bool:
         view.meta[_BY_TYPE] = len(alias.columns) > 1 and not join.this.args.get("offset")
         join.pop()
         select.append("laterals", view)
-        found = True
-    return found
+        changed = True
+    return changed
 
 
 def _is_plain(join: exp.Join) -> bool:
@@ -160,9 +162,9 @@ def _is_plain(join: exp.Join) -> bool:
 
 
 def _unnested(call: exp.Unnest, sql: str | None) -> tuple[exp.Expr, exp.TableAlias]:
-    """The function that makes rows of an array or a map, and what they are called.
+    """Return the function that generates rows from an array or a map, and the alias.
 
-    An array of rows gives a column for each field, a map two; WITH ORDINALITY counts from 1.
+    An array of rows yields a column per field, a map two. WITH ORDINALITY counts from 1.
     """
     if len(call.expressions) != 1:
         raise _error("UNNEST takes one array or map", call, sql, "join several UNNEST")
@@ -184,11 +186,11 @@ def _unnested(call: exp.Unnest, sql: str | None) -> tuple[exp.Expr, exp.TableAli
 
 
 def unnest_maps(select: exp.Select, type_of: TypeOf) -> None:
-    """Let columns of maps give their keys and values, where `rewrite_clauses` could not know them.
+    """Make UNNEST of map columns return keys and values, which `rewrite_clauses` cannot decide.
 
     Args:
-        select: a SELECT that `rewrite_clauses` has seen; its subqueries are left out.
-        type_of: gives Spark's type of an expression over its rows.
+        select: A SELECT processed by `rewrite_clauses`. Its subqueries are skipped.
+        type_of: Function that returns Spark's type of an expression over its rows.
     """
     views = list(select.args.get("laterals") or ())
     if not any(view.meta.get(_BY_TYPE) for view in views):

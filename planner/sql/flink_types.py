@@ -1,6 +1,6 @@
-"""Operators and calls whose meaning in Flink depends on the types of what they are given.
+"""Flink's semantics for operators and calls where it depends on the argument types.
 
-Used under `sqlwin.strict-flink` alone, like `planner.sql.flink_meanings`.
+Applies only under `sqlwin.strict-flink`, like `planner.sql.flink_meanings`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from planner.sql.nodes import error_at
 from planner.sql.render import RAW, SparkSql
 from runtime.errors import AnalysisError
 
-# Spark's type of an expression over the rows of a SELECT; None: unknown
+# Returns Spark's type of an expression over the rows of a SELECT, or None if unknown
 TypeOf = Callable[[exp.Expr], str | None]
 
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
@@ -24,28 +24,28 @@ _TIMES = ("timestamp", "timestamp_ntz")
 _NESTED = ("array", "map", "struct", "interval")
 _SPREADS = frozenset("STDDEV STDDEV_POP STDDEV_SAMP VARIANCE VAR_POP VAR_SAMP".split())
 _LARGEST_INT = 2**31 - 1
-# Doubles from here on are whole numbers
+# Doubles from this value on are whole numbers
 _ALL_WHOLE = 2**53
 _WIDEST = 38
 
 
 def rewrite_by_type(select: exp.Select, type_of: TypeOf, sql: str) -> bool:
-    """Give operators and calls of a SELECT Flink's meaning, in place; subqueries are left out.
+    """Give operators and calls of a SELECT, except in subqueries, Flink's semantics in place.
 
     Args:
-        select: the SELECT.
-        type_of: gives Spark's type of an expression over its rows.
-        sql: the text of the statement, for errors.
+        select: The SELECT.
+        type_of: Function that returns Spark's type of an expression over its rows.
+        sql: Text of the statement, for errors.
 
     Returns:
-        Whether there were any.
+        Whether anything was rewritten.
 
     Raises:
-        AnalysisError: Spark cannot say what Flink means.
+        AnalysisError: Spark has no equivalent.
     """
     has_any = False
-    for node in reversed(list(_nodes(select))):  # the inner ones first
-        new = _rewritten(node, _Types(type_of), sql)
+    for node in reversed(list(_nodes(select))):  # inner nodes first
+        new = _rewrite(node, _Types(type_of), sql)
         if new is None:
             continue
         has_any = True
@@ -58,7 +58,7 @@ def rewrite_by_type(select: exp.Select, type_of: TypeOf, sql: str) -> bool:
 
 
 def _nodes(select: exp.Select) -> Iterator[exp.Expr]:
-    """The nodes of a SELECT that may have another meaning, subqueries left out."""
+    """Yield the nodes of a SELECT, except in subqueries, that may need rewriting."""
     for part in select.iter_expressions():
         if part.arg_key in ("from_", "with_"):
             continue
@@ -68,13 +68,13 @@ def _nodes(select: exp.Select) -> Iterator[exp.Expr]:
 
 
 class _Types:
-    """Types of expressions; those of literals and casts are known without Spark."""
+    """Types of expressions. Literals and casts are typed without Spark."""
 
     def __init__(self, type_of: TypeOf) -> None:
         self._type_of = type_of
 
     def of(self, expr: exp.Expr) -> str:
-        """Spark's type; empty if it is unknown."""
+        """Return Spark's type, or "" if unknown."""
         expr = expr.unnest()
         if isinstance(expr, exp.Literal) and not expr.is_string and expr.name.isdecimal():
             return "int" if int(expr.name) <= _LARGEST_INT else "bigint"
@@ -83,7 +83,7 @@ class _Types:
         return self._type_of(expr) or ""
 
 
-def _rewritten(node: exp.Expr, types: _Types, sql: str) -> exp.Expr | None:
+def _rewrite(node: exp.Expr, types: _Types, sql: str) -> exp.Expr | None:
     match node:
         case exp.Div():
             return _division(node, types, sql)
@@ -91,7 +91,7 @@ def _rewritten(node: exp.Expr, types: _Types, sql: str) -> exp.Expr | None:
             return _cast(node, types, sql)
         case exp.Bracket() if len(node.expressions) == 1:
             if types.of(node.this).startswith("array"):
-                # from 1 on, and NULL beyond the end
+                # Indexes start at 1, and the result is NULL beyond the end.
                 return function_call("TRY_ELEMENT_AT", node.this, node.expressions[0])
         case exp.Anonymous() if isinstance(node.this, str) and len(node.expressions) == 1:
             return _call(node, node.name.upper(), types, sql)
@@ -104,7 +104,7 @@ def _division(node: exp.Div, types: _Types, sql: str) -> exp.Expr | None:
     select = node.find_ancestor(exp.Select)
     is_inside = select is not None and select.find_ancestor(exp.Select) is not None
     if not all(kinds) and (is_inside or node.find_ancestor(exp.Lambda)):
-        # elsewhere it is wrong, and Spark says how
+        # Anything else is an error that Spark reports.
         unknown = left if not kinds[0] else right
         message = f"the type of {to_sql(unknown)} is not known here, and `/` depends on it in Flink"
         raise error_at(sql, message, node, hint="write CAST(... AS ...) around each side")
@@ -117,7 +117,7 @@ def _division(node: exp.Div, types: _Types, sql: str) -> exp.Expr | None:
     if isinstance(right, exp.Literal) and right.name.strip("0."):
         divided: exp.Expr = node.copy()
     else:
-        # IEEE's Infinity and NaN, for which Spark has an error
+        # IEEE's Infinity and NaN, where Spark raises an error.
         infinity = exp.Cast(this=literal("Infinity"), to=exp.DataType.build("double"))
         endless = exp.Mul(
             this=exp.Cast(this=left.copy(), to=exp.DataType.build("double")), expression=infinity
@@ -135,7 +135,7 @@ def _operand(expr: exp.Expr) -> exp.Expr:
 
 
 def _cast(node: exp.Cast, types: _Types, sql: str) -> exp.Expr | None:
-    """Write booleans in capitals and times with milliseconds, and apply the length of a CHAR."""
+    """Format booleans in upper case and times with milliseconds, and apply the length of CHAR."""
     if node.to.this != exp.DType.TEXT:
         return None
     kind = types.of(node.this)
@@ -159,7 +159,7 @@ def _cast(node: exp.Cast, types: _Types, sql: str) -> exp.Expr | None:
 
 
 def _with_milliseconds(text: exp.Expr) -> exp.Expr:
-    """A text of a time with three digits behind the point, or six if it has more."""
+    """Format a time with three fractional digits, or six if it has more."""
     point = function_call("INSTR", text, literal("."))
     n_digits = exp.Paren(
         this=exp.Sub(this=function_call("CHAR_LENGTH", text), expression=point.copy())
@@ -221,7 +221,7 @@ def _average(node: exp.Anonymous, kind: str) -> exp.Expr | None:
     precision, scale = (int(digits) for digits in kind[len("decimal(") : -1].split(","))
     average = _like(node, "AVG")
     if scale < 2:
-        inner = next(each for each in average.find_all(exp.Anonymous) if each.name == "AVG")
+        inner = next(call for call in average.find_all(exp.Anonymous) if call.name == "AVG")
         argument = inner.expressions[0]
         item = argument.expressions[0] if isinstance(argument, exp.Distinct) else argument
         wider = exp.DataType.build(f"decimal({min(precision + 2, _WIDEST)}, 2)")
@@ -231,14 +231,14 @@ def _average(node: exp.Anonymous, kind: str) -> exp.Expr | None:
 
 
 def _with_wrappers(node: exp.Expr) -> exp.Expr:
-    """A call with its FILTER and OVER."""
+    """Return the outermost of a call's FILTER and OVER."""
     while isinstance(node.parent, exp.Filter | exp.Window) and node.arg_key == "this":
         node = node.parent
     return node
 
 
 def _like(node: exp.Anonymous, name: str) -> exp.Expr:
-    """Another aggregate of the same values, with the same FILTER and OVER."""
+    """Build another aggregate of the same values, with the same FILTER and OVER."""
     before = node.this
     node.set("this", name)
     copy = _with_wrappers(node).copy()

@@ -1,4 +1,4 @@
-"""Constant intervals: from expressions to months and microseconds, and durations as text."""
+"""Constant intervals as months and microseconds, and durations as text."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from runtime.spec.intervals import (
     unit_name,
 )
 
-# The fields of `INTERVAL '1 02:03:04.5' DAY TO SECOND`: what stands before each, and its bound
-# where it is not the first one.
+# Fields of `INTERVAL '1 02:03:04.5' DAY TO SECOND`: the separator before each, and its bound unless
+# it is the first field.
 _DAY_TIME_FIELDS = ("DAY", "HOUR", "MINUTE", "SECOND")
 _YEAR_MONTH_FIELDS = ("YEAR", "MONTH")
 _SEPARATORS = {"HOUR": " ", "MINUTE": ":", "SECOND": ":", "MONTH": "-"}
@@ -38,14 +38,14 @@ _FORMS = {
 
 
 def fold_interval(expr: exp.Expr) -> IntervalValue:
-    """The value of a constant interval expression, exactly.
+    """Evaluate a constant interval expression exactly.
 
-    INTERVAL literals of Flink and Spark, signs, parentheses, sums and differences of intervals,
-    and intervals multiplied or divided by constant numbers.
+    Supports INTERVAL literals of Flink and Spark, signs, parentheses, sums and differences of
+    intervals, and intervals multiplied or divided by constant numbers.
 
     Raises:
-        AnalysisError: it is no interval, not constant, finer than a microsecond, or longer than
-            64 bits of microseconds; without position.
+        AnalysisError: It is not an interval, not constant, finer than a microsecond, or exceeds 64
+            bits of microseconds. Has no position.
 
     Example:
         >>> from sqlglot import parse_one
@@ -63,7 +63,7 @@ def fold_interval(expr: exp.Expr) -> IntervalValue:
 
 
 def is_in_weeks(expr: exp.Expr) -> bool:
-    """Whether an interval is written in weeks and nothing else, such as INTERVAL '2' WEEKS.
+    """Return whether an interval is written in weeks only, such as INTERVAL '2' WEEKS.
 
     Example:
         >>> from sqlglot import parse_one
@@ -81,7 +81,7 @@ def is_in_weeks(expr: exp.Expr) -> bool:
 
 
 def render_months(months: int) -> str:
-    """A number of months with its units.
+    """Format a number of months with units.
 
     Example:
         >>> [render_months(months) for months in (1, 3, 12, 18, -24)]
@@ -94,7 +94,7 @@ def render_months(months: int) -> str:
 
 
 def render_duration(us: int) -> str:
-    """An exact duration with its units.
+    """Format a duration exactly, with units.
 
     Example:
         >>> [render_duration(us) for us in (600_000_000, 5_400_000_000, 1_500, 0)]
@@ -119,7 +119,7 @@ def render_duration(us: int) -> str:
 
 
 def _fold(expr: exp.Expr) -> ExactInterval | Fraction:
-    """An interval or a plain number."""
+    """Evaluate an interval or a plain number."""
     if isinstance(expr, exp.Paren):
         return _fold(expr.this)
     if isinstance(expr, exp.Interval):
@@ -182,7 +182,7 @@ def _literal(interval: exp.Interval) -> ExactInterval:
 
 
 def _range(interval: exp.Interval, text: str, span: exp.IntervalSpan) -> ExactInterval:
-    """`'1 02:03:04.5' DAY TO SECOND`: every field after the first within its bound."""
+    """Evaluate `'1 02:03:04.5' DAY TO SECOND`, checking the bounds of all but the first field."""
     first, last = unit_name(span.this.name), unit_name(span.expression.name)
     form = _FORMS.get(f"{first} TO {last}")
     if form is None:
@@ -193,7 +193,7 @@ def _range(interval: exp.Interval, text: str, span: exp.IntervalSpan) -> ExactIn
     sign, rest = split_sign(text)
     numbers: list[str] = []
     for following in fields[1:]:
-        # fields may stand apart from the next by several blanks
+        # Fields may be separated by several blanks.
         number, separator, rest = rest.partition(_SEPARATORS[following])
         rest = rest.lstrip() if separator == " " else rest
         numbers.append(number)
@@ -222,7 +222,7 @@ def _not_constant(expr: exp.Expr) -> AnalysisError:
 
 
 def _wrong(expr: exp.Expr, message: str, *subjects: str, hint: str | None = None) -> AnalysisError:
-    """An error that begins with the expression; `subjects` are what else it is about."""
+    """Return an error that begins with the expression. `subjects` are the other names in it."""
     text = _sql(expr)
     return AnalysisError(f"`{text}`{message}", subjects=(*subjects, text), hint=hint)
 

@@ -1,4 +1,4 @@
-"""Names in the text of a query: CTEs that it needs or does not, names that are used too early."""
+"""Names in queries: CTEs, and names that are used before they are defined."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from runtime.errors import AnalysisError, ErrorKind, nearest
 
 
 def with_late_name(error: AnalysisError, query: exp.Query, sql: str) -> AnalysisError:
-    """An error about a name in WHERE that the same SELECT gives to a function with OVER."""
+    """Improve an error about a name in WHERE that the same SELECT gives to a function with OVER."""
     if error.kind is not ErrorKind.UNKNOWN_COLUMN:
         return error
     for select in query.find_all(exp.Select):
@@ -31,14 +31,14 @@ _WINDOW_FUNCTIONS = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
 
 
 def with_window_name(error: AnalysisError, query: exp.Query, sql: str) -> AnalysisError:
-    """An error about a function that is spelt almost as a window function, with that one's name."""
+    """Improve an error about a misspelt window function by suggesting its name."""
     if error.kind is ErrorKind.UNKNOWN_FUNCTION:
         close = nearest(error.subject or "", _WINDOW_FUNCTIONS)
         error.hint = f"did you mean {close}?" if close else error.hint
     for table in query.find_all(exp.Table):
         call = table.this
         close = nearest(call.name, _WINDOW_FUNCTIONS) if isinstance(call, exp.Anonymous) else None
-        # Spark looks at the arguments first, and takes the name of a table for a column
+        # Spark resolves the arguments first and takes a table name for a column.
         arguments = {column.name for column in call.find_all(exp.Column)}
         if close and error.kind is ErrorKind.UNKNOWN_COLUMN and error.subject in arguments:
             return AnalysisError(
@@ -51,37 +51,37 @@ def with_window_name(error: AnalysisError, query: exp.Query, sql: str) -> Analys
 
 
 def without_unused_ctes(query: exp.Select) -> exp.Select:
-    """The query without definitions that nothing names any more."""
+    """Return the query without CTEs that are no longer used."""
     clause = query.args.get("with_")
     if clause is None or clause.args.get("recursive"):
         return query
     readers = [part for part in query.iter_expressions() if part is not clause]
-    kept: list[exp.Expr] = []
+    used: list[exp.Expr] = []
     for cte in reversed(clause.expressions):
         tables = (table for reader in readers for table in reader.find_all(exp.Table))
         if any(not table.db and table.name.lower() == cte.alias.lower() for table in tables):
             readers.append(cte)
-            kept.insert(0, cte.copy())
+            used.insert(0, cte.copy())
     query = query.copy()
-    query.set("with_", exp.With(expressions=kept) if kept else None)
+    query.set("with_", exp.With(expressions=used) if used else None)
     return query
 
 
 def rename_hidden_ctes(query: exp.Query) -> bool:
-    """Give each CTE that hides one of an outer query a name of its own, in place.
+    """Rename each CTE that hides one of an outer query, in place.
 
-    What an outer CTE reads would otherwise be taken from the inner one of the same name, once both
-    stand in one WITH.
+    Once both stand in one WITH, references of the outer CTE would otherwise resolve to the inner
+    CTE of the same name.
 
     Returns:
-        Whether there was any.
+        Whether anything was renamed.
     """
     names = [cte.alias.lower() for cte in query.find_all(exp.CTE)]
     if len(set(names)) == len(names):
         return False
     taken = {*names, *(table.name.lower() for table in query.find_all(exp.Table))}
-    found = False
-    # nodes, and by which name what each CTE that they see is known now
+    changed = False
+    # Nodes to visit, with the current names of the CTEs in scope.
     waiting: list[tuple[exp.Expr, Mapping[str, str]]] = [(query, {})]
     while waiting:
         node, seen = waiting.pop()
@@ -94,7 +94,7 @@ def rename_hidden_ctes(query: exp.Query) -> bool:
                 new = next(f"{name}_{n}" for n in count(1) if f"{name}_{n}" not in taken)
                 taken.add(new)
                 cte.args["alias"].set("this", exp.to_identifier(new, quoted=True))
-                found = True
+                changed = True
             seen = {**before, name: new}
             waiting.append((cte.this, seen if is_recursive else before))
         if isinstance(node, exp.Table) and not node.db:
@@ -106,11 +106,11 @@ def rename_hidden_ctes(query: exp.Query) -> bool:
                     node.set("alias", exp.TableAlias(this=node.this.copy()))
                 node.set("this", exp.to_identifier(new, quoted=True))
         waiting += [(below, seen) for below in node.iter_expressions() if below is not clause]
-    return found
+    return changed
 
 
 def with_ctes(query: exp.Query, scope: Mapping[str, exp.CTE]) -> exp.Query:
-    """The query with the definitions of those outer CTEs that it names."""
+    """Return the query with the definitions of the outer CTEs that it uses."""
     own = {cte.alias.lower() for cte in query.ctes}
     needed: dict[str, exp.CTE] = {}
 

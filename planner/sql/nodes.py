@@ -1,4 +1,4 @@
-"""The nodes that sqlwin's SQL adds to sqlglot's, and where a node stands in the text."""
+"""Nodes that sqlwin adds to sqlglot's, and source positions of nodes."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from runtime.errors import AnalysisError, ErrorKind, Position
 
 WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
 
-# The same behind GROUP BY TUMBLE(...): names that no column of a user's has
+# Window columns of GROUP BY TUMBLE(...), with names that user columns never have
 GROUP_WINDOW_COLUMNS = ("w$start", "w$end", "w$rowtime")
 
 
-# In `meta` of a window function: what it is written with that Flink does not read
+# In `meta` of a window function: its spellings that Flink rejects
 LENIENCIES = "leniencies"
-# In the `meta` of a query what stands behind it that Flink does not read, as a Leniency
+# In `meta` of a query: the clause after it that Flink rejects, as a Leniency
 BEHIND = "behind"
 
-# In `meta` of a table: the `TableOptions` behind its name
+# In `meta` of a table: the `TableOptions` after its name
 TABLE_OPTIONS = "table_options"
 
 _STATE = re.compile(r"STATE\((-|\d+), (-|\d+), '(.*)'\)", re.DOTALL)
 
-# In `meta` of a table: what its columns are called by where it has no alias, if not by its name
+# In `meta` of a table without an alias: the qualifier of its columns, if it is not the table's name
 COLUMN_PREFIX = "column_prefix"
 
-# In `meta` of a SELECT: names of hints that it is written with and Spark does not read
+# In `meta` of a SELECT: names of its hints that Spark does not know
 LEFT_OUT_HINTS = "left_out_hints"
 
 
 @dataclass(frozen=True)
 class Leniency:
-    """A spelling that sqlwin reads and Flink refuses.
+    """A spelling that sqlwin accepts and Flink rejects.
 
-    `start` and `end` are inclusive character offsets; `hint` says what Flink reads.
+    `start` and `end` are inclusive character offsets. `hint` shows the spelling that Flink accepts.
     """
 
     message: str
@@ -48,9 +48,9 @@ class Leniency:
 
 @dataclass(frozen=True)
 class TableOptions:
-    """`/*+ OPTIONS('key' = 'value') */` behind the name of a table: its options in this place.
+    """`/*+ OPTIONS('key' = 'value') */` after a table name: options for this reference.
 
-    `start` and `end` are inclusive character offsets in the text of the statement.
+    `start` and `end` are inclusive character offsets in the statement's text.
     """
 
     pairs: tuple[tuple[str, str], ...]
@@ -59,7 +59,7 @@ class TableOptions:
 
 
 def name_of_files(path: str) -> str:
-    """The name of the table that is the files at a path: the path in quotes, as it is written.
+    """Return the table name that represents the files at a path: the path in quotes.
 
     Example:
         >>> name_of_files("logs/*.parquet")
@@ -69,19 +69,19 @@ def name_of_files(path: str) -> str:
 
 
 def path_of_files(name: str) -> str | None:
-    """The path of the files that a name stands for; None for the name of another table."""
+    """Return the path of the files that a name represents, or None for any other table."""
     is_path = len(name) > 2 and name[0] == name[-1] == "'"
     return name[1:-1] if is_path else None
 
 
 @dataclass(frozen=True)
 class StateTable:
-    """`TABLE(STATE('dir', operator => 0, version => 12))`: what an operator of a stream keeps.
+    """`TABLE(STATE('dir', operator => 0, version => 12))`: the state of a stream's operator.
 
     Attributes:
-        directory: that of the checkpoint.
-        operator: the number of the operator; None: the only one.
-        version: the number of the micro-batch after which; None: the last one.
+        directory: Checkpoint directory.
+        operator: Number of the operator. None if there is only one.
+        version: Number of the micro-batch after which to read the state. None for the last one.
     """
 
     directory: str
@@ -90,7 +90,7 @@ class StateTable:
 
 
 def name_of_state(state: StateTable) -> str:
-    """The name of the table that a state is.
+    """Return the table name that represents a state.
 
     Example:
         >>> name_of_state(StateTable("ck/t", version=12))
@@ -101,16 +101,16 @@ def name_of_state(state: StateTable) -> str:
 
 
 def state_of_name(name: str) -> StateTable | None:
-    """The state that a name stands for; None for the name of another table."""
-    found = _STATE.fullmatch(name)
-    if found is None:
+    """Return the state that a name represents, or None for any other table."""
+    match = _STATE.fullmatch(name)
+    if match is None:
         return None
-    operator, version = (None if n == "-" else int(n) for n in found.groups()[:2])
-    return StateTable(found[3], operator, version)
+    operator, version = (None if n == "-" else int(n) for n in match.groups()[:2])
+    return StateTable(match[3], operator, version)
 
 
 def name_of_columns(table: exp.Table) -> str:
-    """What stands before the columns of a table that has no alias, as in `f.price`."""
+    """Return the qualifier of the columns of a table without alias, as in `f.price`."""
     return str(table.meta.get(COLUMN_PREFIX) or table.name)
 
 
@@ -118,16 +118,17 @@ class WindowFunctionCall(exp.Expression, exp.UDTF):
     """`TABLE(HOP(TABLE data, DESCRIPTOR(timecol), slide, size, offset))` in a FROM clause.
 
     Arguments:
-        this: the function's name as an `exp.Var`: TUMBLE, HOP, CUMULATE or SESSION.
-        data: an `exp.Table` or an `exp.Subquery` without alias of its own.
-        timecol: an `exp.Identifier`.
-        size, slide, step, gap, offset, emitonlyonupdate: the expressions as written.
-        partition: the columns of a PARTITION BY inside SESSION, a list.
-        alias: an `exp.TableAlias`, with or without column names.
-        names: three identifiers, if the window columns have other names than the usual ones.
+        this: Name of the function as an `exp.Var`: TUMBLE, HOP, CUMULATE or SESSION.
+        data: An `exp.Table` or an `exp.Subquery` without an alias.
+        timecol: An `exp.Identifier`.
+        size, slide, step, gap, offset, emitonlyonupdate: Expressions as written.
+        partition: Columns of PARTITION BY inside SESSION, as a list.
+        alias: An `exp.TableAlias`, with or without column names.
+        names: Three identifiers if the window columns are renamed.
 
-    Source positions are kept in `meta`, as sqlglot does for identifiers: `line`, `col` (of the
-    last character), `start`, `end` (inclusive character offsets); on this node, on each argument.
+    Source positions are in `meta` of this node and of each argument, as sqlglot does for
+    identifiers: `line`, `col` (of the last character), `start`, `end` (inclusive character
+    offsets).
     """
 
     arg_types = {
@@ -159,36 +160,36 @@ class UserAggregateCall(exp.Anonymous):
     """`weighted_mean(price, volume)`: a call of a user-defined aggregate function.
 
     Arguments:
-        this: the function's name, as written.
-        expressions: its arguments.
-        aggregate: the `runtime.spec.UserAggregate`.
+        this: Function name, as written.
+        expressions: The arguments.
+        aggregate: The `runtime.spec.UserAggregate`.
     """
 
     arg_types = {"this": True, "expressions": False, "aggregate": True}
 
 
 class KeywordCall(exp.Expression, exp.Func):
-    """`EXTRACT(DAY FROM ts)`, `TRIM(BOTH 'x' FROM a)`: words stand between the arguments.
+    """A call with keywords, such as `EXTRACT(DAY FROM ts)` or `TRIM(BOTH 'x' FROM a)`.
 
     Arguments:
-        this: the function's name, as written.
-        expressions: its arguments; units of time are an `exp.Var`.
-        words: the words before each of `expressions`, empty strings for none.
+        this: Function name, as written.
+        expressions: The arguments. Units of time are an `exp.Var`.
+        words: Keywords before each of `expressions`, "" for none.
     """
 
     arg_types = {"this": True, "expressions": True, "words": True}
 
     @property
     def name(self) -> str:
-        """The function's name, as written."""
+        """Function name, as written."""
         return str(self.this)
 
 
 class MultiUnitInterval(exp.Expression):
-    """`INTERVAL '1' DAY '2' HOURS`: one literal of several units.
+    """`INTERVAL '1' DAY '2' HOURS`: a literal with several units.
 
     Arguments:
-        expressions: an `exp.Interval` for each unit.
+        expressions: An `exp.Interval` per unit.
     """
 
     arg_types = {"expressions": True}
@@ -196,14 +197,14 @@ class MultiUnitInterval(exp.Expression):
 
 @dataclass(frozen=True)
 class TextSpan:
-    """Characters of a statement's text, by their inclusive offsets."""
+    """Range of a statement's text, as inclusive character offsets."""
 
     start: int
     end: int
 
 
 def span_of(*nodes: exp.Expr | None) -> TextSpan | None:
-    """From the first to the last character known of the nodes' parts; None if none is known."""
+    """Return the span from the first to the last known position in the nodes, or None."""
     spans = [
         (part.meta["start"], part.meta["end"])
         for node in nodes
@@ -215,22 +216,22 @@ def span_of(*nodes: exp.Expr | None) -> TextSpan | None:
 
 
 def joined_spans(spans: Iterable[TextSpan | None]) -> TextSpan | None:
-    """From the first to the last character of some spans; None if there is none."""
-    known = [span for span in spans if span is not None]
-    if not known:
+    """Return the span from the first to the last character of some spans, or None."""
+    present = [span for span in spans if span is not None]
+    if not present:
         return None
-    return TextSpan(min(span.start for span in known), max(span.end for span in known))
+    return TextSpan(min(span.start for span in present), max(span.end for span in present))
 
 
 def placed_like(new: exp.Expr, old: exp.Expr) -> exp.Expr:
-    """`new`, which stands for what `old` says in the text, at the place of `old`."""
+    """Return `new` with the source position of `old`, which it replaces."""
     if (span := span_of(old)) is not None:
         new.meta.update(start=span.start, end=span.end)
     return new
 
 
 def position_of(node: exp.Expr | None, sql: str) -> Position | None:
-    """Where `node` stands in `sql`: from the first to the last character known of its parts."""
+    """Return the position of `node` in `sql`, from its first to its last known character."""
     span = span_of(node)
     return None if span is None else Position.at(sql, span.start, span.end - span.start + 1)
 
@@ -243,7 +244,7 @@ def error_at(
     kind: ErrorKind | None = None,
     subjects: tuple[str, ...] = (),
 ) -> AnalysisError:
-    """An error at the first of some nodes that has a place in the text `sql`."""
+    """Return an error at the first of `places` that has a position in `sql`."""
     positions = (position_of(place, sql) for place in places)
     position = next((found for found in positions if found is not None), None)
     return AnalysisError(

@@ -1,7 +1,8 @@
-"""The columns of a simple query, known without Spark's analyser.
+"""Output columns of simple queries, without Spark's analyser.
 
-What is not certain is left to Spark: whatever is not listed here, names that could be wrong, and
-all that Spark might refuse. So an answer is Spark's answer, and no answer says nothing.
+Anything uncertain is left to Spark: constructs not listed here, names that could be wrong, and
+everything that Spark might reject. The result therefore always equals Spark's, and no result means
+unknown.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _NUMBERS = (*_INTEGERS, "float", "double")
 _TIMES = ("date", "timestamp", "timestamp_ntz")
 _ORDERED = (*_NUMBERS, *_TIMES, "string", "boolean")
-# By the types of casts, those of Spark's; and casts that no value fails
+# Spark types by sqlglot's type in a cast; and casts that cannot fail
 _CASTS = {
     exp.DType.DATE: "date",
     exp.DType.TIMESTAMPNTZ: "timestamp_ntz",
@@ -40,10 +41,10 @@ _SAFE_CASTS = {
     *((number, "bigint") for number in _INTEGERS),
     *((number, "string") for number in _INTEGERS),
 }
-# A date, or a date and a time, as everybody writes them
+# A date, or a date and a time, in the usual format
 _TIME = re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,6})?)?")
 _LARGEST_INT = (1 << 31) - 1
-# Parts of a SELECT that are understood
+# Supported parts of a SELECT
 _UNDERSTOOD = "expressions from_ where group having order limit distinct kind".split()
 _SUBQUERY = ("this", "alias")
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
@@ -51,23 +52,23 @@ _AGGREGATES = ("COUNT", "SUM", "AVG", "MIN", "MAX")
 
 
 class _UnknownError(Exception):
-    """Only Spark knows."""
+    """Only Spark can determine the columns."""
 
 
 @dataclass(frozen=True)
 class _Value:
-    """An expression's type, and whether it may be NULL."""
+    """Type and nullability of an expression."""
 
     type: str
     nullable: bool
 
 
 def output_schema(query: exp.Expr, relations: Mapping[str, Schema]) -> Schema | None:
-    """The columns of a query as Spark's analyser gives them; None where only Spark knows.
+    """Return the columns of a query as Spark's analyser would, or None if unknown.
 
     Args:
         query: Spark SQL.
-        relations: the columns of the tables that it names, by name in lower case.
+        relations: Columns of its tables by lower-case name.
     """
     try:
         return _query(query, relations)
@@ -128,35 +129,35 @@ def _query(query: exp.Expr, relations: Mapping[str, Schema]) -> Schema:
 
 
 def _union(query: exp.Union, relations: Mapping[str, Schema]) -> Schema:
-    """The columns of a UNION ALL of the same columns, whose names are those of its first part."""
+    """Return the columns of a UNION ALL of equal columns, named by the first side."""
     _require(not query.args.get("distinct") and has_only(query, {"this", "expression"}))
     left, right = _query(query.this, relations), _query(query.expression, relations)
-    _require([each.type for each in left] == [each.type for each in right])
+    _require([column.type for column in left] == [column.type for column in right])
     return tuple(
-        Column(one.name, one.type, one.nullable or other.nullable)
-        for one, other in zip(left, right, strict=True)
+        Column(left_column.name, left_column.type, left_column.nullable or other.nullable)
+        for left_column, other in zip(left, right, strict=True)
     )
 
 
 def _relation(source: exp.Expr, relations: Mapping[str, Schema]) -> tuple[Schema, str | None]:
-    """The columns below FROM, and the name that may stand before them."""
+    """Return the columns of the relation in FROM, and their qualifier."""
     _require(has_only(source, _SUBQUERY) and not source.alias_column_names)
     if isinstance(source, exp.Subquery):
         return _query(source.this, relations), source.alias.lower() or None
-    found = relations.get(source.name.lower()) if isinstance(source, exp.Table) else None
-    if found is None:
+    schema = relations.get(source.name.lower()) if isinstance(source, exp.Table) else None
+    if schema is None:
         raise _UnknownError
-    return found, source.alias_or_name.lower()
+    return schema, source.alias_or_name.lower()
 
 
 @dataclass(frozen=True)
 class _Scope:
-    """What names mean.
+    """Names in scope.
 
     Attributes:
-        columns: of the relation below FROM.
-        qualifier: what may stand before them.
-        results: columns of the SELECT list, which ORDER BY and HAVING may name.
+        columns: Columns of the relation in FROM.
+        qualifier: Their qualifier.
+        results: Columns of the select list, which ORDER BY and HAVING may use.
     """
 
     columns: Schema
@@ -178,8 +179,8 @@ class _Scope:
                 return _Value("boolean", False)
             case exp.And() | exp.Or():
                 both = (self.value(node.this), self.value(node.expression))
-                _require(all(each.type == "boolean" for each in both))
-                return _Value("boolean", any(each.nullable for each in both))
+                _require(all(operand.type == "boolean" for operand in both))
+                return _Value("boolean", any(operand.nullable for operand in both))
             case exp.Not():
                 inner = self.value(node.this)
                 _require(inner.type == "boolean")
@@ -190,11 +191,11 @@ class _Scope:
             case exp.Between():
                 low, high = node.args["low"], node.args["high"]
                 _require(has_only(node, {"this", "low", "high"}))
-                return self._compared([node.this, low, high])
+                return self._comparison([node.this, low, high])
             case exp.In() if has_only(node, {"this", "expressions"}):
-                return self._compared([node.this, *node.expressions])
+                return self._comparison([node.this, *node.expressions])
             case _ if isinstance(node, _COMPARISONS):
-                return self._compared([node.this, node.expression])
+                return self._comparison([node.this, node.expression])
             case exp.Add() | exp.Sub() | exp.Mul():
                 return self._arithmetic(self.value(node.this), self.value(node.expression))
             case exp.Cast() if has_only(node, {"this", "to"}):
@@ -205,7 +206,7 @@ class _Scope:
                 self.condition(condition)
                 return self.value(node.this)
             case exp.Anonymous() if node.name.upper() == "ROUND":
-                return self._rounded(*node.expressions)
+                return self._round(*node.expressions)
             case exp.Anonymous() if _is_aggregate(node) and len(node.expressions) == 1:
                 return self._aggregate(node.name.upper(), node.expressions[0])
         raise _UnknownError
@@ -216,16 +217,16 @@ class _Scope:
             _require(node.table.lower() == self.qualifier)
         name = node.name.lower()
         _require(sum(column.name.lower() == name for column in self.columns) < 2)
-        found = column_named(self.columns, node.name)
+        input_column = column_named(self.columns, node.name)
         result = None if node.table else column_named(self.results, node.name)
-        # where both have it, which one is meant is a matter of the clause
-        _require(found is None or result is None or found == result)
-        found = found or result
-        if found is None:
+        # If both have the name, the clause decides which one is meant.
+        _require(input_column is None or result is None or input_column == result)
+        input_column = input_column or result
+        if input_column is None:
             raise _UnknownError
-        return _Value(found.type, found.nullable)
+        return _Value(input_column.type, input_column.nullable)
 
-    def _compared(self, nodes: list[exp.Expr]) -> _Value:
+    def _comparison(self, nodes: list[exp.Expr]) -> _Value:
         values = [self.value(node) for node in nodes]
         types = {value.type for value in values}
         _require(types <= set(_NUMBERS) or (len(types) == 1 and types <= set(_ORDERED)))
@@ -234,23 +235,23 @@ class _Scope:
     @staticmethod
     def _arithmetic(left: _Value, right: _Value) -> _Value:
         types = (left.type, right.type)
-        _require(all(each in (*_INTEGERS, "double") for each in types))
+        _require(all(type_ in (*_INTEGERS, "double") for type_ in types))
         return _Value(max(types, key=_NUMBERS.index), left.nullable or right.nullable)
 
     def _cast(self, node: exp.Cast) -> _Value:
-        wanted = _CASTS.get(node.to.this)
-        if wanted is None or node.to.expressions:
+        target = _CASTS.get(node.to.this)
+        if target is None or node.to.expressions:
             raise _UnknownError
         inner = node.this
         if isinstance(inner, exp.Literal) and inner.is_string:
             text = inner.this
-            _require(wanted in _TIMES and _TIME.fullmatch(text) is not None and _is_time(text))
-            return _Value(wanted, False)
+            _require(target in _TIMES and _TIME.fullmatch(text) is not None and _is_time(text))
+            return _Value(target, False)
         value = self.value(inner)
-        _require((value.type, wanted) in _SAFE_CASTS or value.type == wanted)
-        return _Value(wanted, value.nullable)
+        _require((value.type, target) in _SAFE_CASTS or value.type == target)
+        return _Value(target, value.nullable)
 
-    def _rounded(self, number: exp.Expr, digits: exp.Expr | None = None, *more: exp.Expr) -> _Value:
+    def _round(self, number: exp.Expr, digits: exp.Expr | None = None, *more: exp.Expr) -> _Value:
         value = self.value(number)
         _require(digits is None or (isinstance(digits, exp.Literal) and digits.is_int))
         _require(value.type in ("float", "double") and not more)
@@ -260,7 +261,7 @@ class _Scope:
         if isinstance(argument, exp.Distinct):
             _require(name == "COUNT")
             *others, argument = argument.expressions
-            _require(all(is_flat_type(self.value(each).type) for each in others))
+            _require(all(is_flat_type(self.value(arg).type) for arg in others))
         _require_no_aggregate(argument)
         if name == "COUNT":
             if not isinstance(argument, exp.Star):
@@ -280,30 +281,30 @@ def _is_aggregate(node: exp.Expr) -> bool:
 
 @dataclass(frozen=True)
 class _Grouped:
-    """The columns that rows are grouped by; none of a global aggregate."""
+    """Grouping columns. Empty for a global aggregate."""
 
     columns: frozenset[str]
 
     @classmethod
     def of(cls, query: exp.Select, scope: _Scope) -> _Grouped | None:
-        """How a query groups; None: not at all."""
+        """Return the grouping of a query, or None if it does not group."""
         group = query.args.get("group")
         below = (*query.expressions, query.args.get("having"), query.args.get("order"))
         if group is None:
             calls = [call for part in below if part for call in part.find_all(exp.Anonymous)]
             return cls(frozenset()) if any(map(_is_aggregate, calls)) else None
         _require(has_only(group, {"expressions"}))
-        for each in group.expressions:
-            _require(isinstance(each, exp.Column))
-            scope.value(each)
-        return cls(frozenset(each.name.lower() for each in group.expressions))
+        for key in group.expressions:
+            _require(isinstance(key, exp.Column))
+            scope.value(key)
+        return cls(frozenset(key.name.lower() for key in group.expressions))
 
     def check(self, node: exp.Expr, results: list[str] | None = None) -> None:
-        """See that an expression is of groups: columns outside of aggregates are grouped by.
+        """Check that columns outside aggregates are grouping columns.
 
         Args:
-            node: the expression.
-            results: names of the SELECT list, where they count too.
+            node: The expression.
+            results: Names of the select list, if they may be used too.
         """
         for column in node.find_all(exp.Column):
             name = column.name.lower()

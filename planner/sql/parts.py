@@ -1,4 +1,4 @@
-"""What the binder takes a query apart into, and what it puts together from the parts."""
+"""Parts of a query: the sources it reads and the clauses around them."""
 
 from __future__ import annotations
 
@@ -9,23 +9,22 @@ from sqlglot import exp
 from planner.sql.build import has_only
 from planner.sql.nodes import WindowFunctionCall
 
-# What stands in FROM beside a relation, or behind it
+# Clauses of FROM in addition to a relation
 BESIDE = ("joins", "laterals", "pivots", "match", "sample")
-# The clauses of a SELECT that filters and projects the rows of one source, and of that source
+# Clauses of a SELECT that only filters and projects one source
 PLAIN_SELECT = frozenset({"expressions", "from_", "where"})
 _UNION_ALL = frozenset({"this", "expression"})
 _PLAIN_SOURCE = frozenset({"this", "db", "catalog", "alias"})
-# Functions that make several rows of one
+# Functions that return several rows per row
 GENERATORS = frozenset("EXPLODE EXPLODE_OUTER POSEXPLODE POSEXPLODE_OUTER INLINE STACK".split())
-# What the rows of a SELECT come from
+# Clauses that determine the input rows of a SELECT
 _INPUT = ("from_", "joins", "laterals", "with_")
 
 
 def parts_below(query: exp.Query) -> list[exp.Expr]:
-    """Tables, window functions and queries inside `query`, those inside of these left out.
+    """Return the outermost tables, window functions and queries inside `query`.
 
-    What set operations side by side put together are parts of the whole: `a UNION ALL b UNION ALL
-    c` has three.
+    Chained set operations are parts of the whole: `a UNION ALL b UNION ALL c` has three.
     """
     is_set = isinstance(query, exp.SetOperation)
 
@@ -34,27 +33,27 @@ def parts_below(query: exp.Query) -> list[exp.Expr]:
             return False
         return isinstance(node, exp.Query | WindowFunctionCall | exp.With)
 
-    found = []
+    parts = []
     for node in query.walk(bfs=not is_set, prune=is_part):
         if isinstance(node, exp.With):
             continue
         if is_part(node) or (isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier)):
-            found.append(node)
-    return found
+            parts.append(node)
+    return parts
 
 
 def is_operand(query: exp.Expr) -> bool:
-    """Whether it is a set operation right below another, with no names of its own."""
+    """Return whether a set operation is directly below another and has no CTEs of its own."""
     is_below = isinstance(query.parent, exp.SetOperation)
     return isinstance(query, exp.SetOperation) and is_below and not query.ctes
 
 
 def operands(query: exp.Union) -> list[exp.Expr]:
-    """What UNION ALLs side by side put together, in order.
+    """Return the operands of chained UNION ALLs, in order.
 
-    One with a clause of its own, such as DISTINCT or LIMIT, is among them as a whole.
+    An operand with a clause of its own, such as DISTINCT or LIMIT, is returned as a whole.
     """
-    found: list[exp.Expr] = []
+    queries: list[exp.Expr] = []
     rest: list[exp.Expr] = [query]
     while rest:
         node = rest.pop()
@@ -62,12 +61,12 @@ def operands(query: exp.Union) -> list[exp.Expr]:
         if node is query or is_like:
             rest += [node.args["expression"], node.this]
         else:
-            found.append(node)
-    return found
+            queries.append(node)
+    return queries
 
 
 def operands_alone(query: exp.Query) -> exp.Query:
-    """A copy of a set operation without the clauses behind it, such as ORDER BY."""
+    """Return a copy of a set operation without trailing clauses such as ORDER BY."""
     copy = query.copy()
     for key in [key for key in copy.args if key in exp.QUERY_MODIFIERS]:
         copy.set(key, None)
@@ -75,19 +74,19 @@ def operands_alone(query: exp.Query) -> exp.Query:
 
 
 def sources_of(select: exp.Select) -> list[exp.Expr]:
-    """The relations that a SELECT reads, in order."""
+    """Return the relations that a SELECT reads, in order."""
     clause = select.args.get("from_")
     first = [] if clause is None else [clause.this]
     return [*first, *(join.this for join in select.args.get("joins") or ())]
 
 
 def has_beside(node: exp.Expr) -> bool:
-    """Whether joins, pivots, samples and the like stand in a SELECT, or behind a relation."""
+    """Return whether a SELECT or relation has joins, pivots, samples or the like."""
     return any(node.args.get(key) for key in BESIDE)
 
 
 def lone_source(select: exp.Expr) -> exp.Expr | None:
-    """The one relation that a SELECT reads, if nothing stands beside it."""
+    """Return the only relation that a SELECT reads, or None if there are others."""
     clause = select.args.get("from_")
     if clause is None or has_beside(select) or has_beside(clause.this):
         return None
@@ -96,19 +95,19 @@ def lone_source(select: exp.Expr) -> exp.Expr | None:
 
 
 def only_window_function(query: exp.Query) -> WindowFunctionCall | None:
-    """The window function of a SELECT that reads nothing else."""
+    """Return the window function of a SELECT that reads nothing else."""
     source = lone_source(query) if isinstance(query, exp.Select) else None
     return source if isinstance(source, WindowFunctionCall) else None
 
 
 def only_source(query: exp.Expr) -> exp.Expr | None:
-    """What a SELECT filters and projects the rows of, if it says no more than that.
+    """Return the source of a SELECT that only filters and projects.
 
-    Its items may still be aggregates, or functions that make several rows of one.
+    Its items may still be aggregates, or functions that return several rows per row.
 
     Returns:
-        A table, a subquery or a window function whose columns have their own names; None if the
-        query does more.
+        A table, a subquery or a window function without renamed columns. None if the query does
+        more.
     """
     query = query.unnest()
     if not isinstance(query, exp.Select) or not has_only(query, PLAIN_SELECT):
@@ -123,7 +122,7 @@ def only_source(query: exp.Expr) -> exp.Expr | None:
 def select_from_same(
     select: exp.Select, items: Iterable[exp.Expr], clauses: Iterable[str] = _INPUT
 ) -> exp.Select:
-    """`SELECT items` from what a SELECT reads: with copies of some of its clauses."""
+    """Build `SELECT items` with copies of some clauses of a SELECT, by default its input."""
     made = exp.Select(expressions=list(items))
     for clause in clauses:
         value = select.args.get(clause)

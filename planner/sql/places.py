@@ -1,4 +1,4 @@
-"""Words of a statement's text around a place that is known: by its tokens."""
+"""Extension of source spans to adjacent words, by token."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from planner.sql.render import SparkSql
 
 @dataclass(frozen=True)
 class Lead:
-    """Words that stand before others and belong to them.
+    """Words that precede a span and belong to it.
 
     Attributes:
-        words: the words, in upper case, in any order and number.
-        passed: words, and always parentheses that open, that may stand in between.
-        is_alone: whether only the words are meant, without what they stand before.
+        words: The words in upper case, in any order and number.
+        passed: Words that may stand in between, besides opening parentheses.
+        is_alone: Whether the span is the words alone, without the text that follows them.
     """
 
     words: frozenset[str]
@@ -28,32 +28,32 @@ class Lead:
 
 
 def lead(words: str, passed: str = "", *, is_alone: bool = False) -> Lead:
-    """A `Lead` of words with blanks between them."""
+    """Build a `Lead` from blank-separated words."""
     return Lead(frozenset(words.split()), frozenset(passed.split()), is_alone)
 
 
 class _Text(SparkSql):
     class Tokenizer(SparkSql.Tokenizer):
-        """No statement is one token."""
+        """Tokenizer that never reads a whole statement as one token."""
 
         COMMANDS: ClassVar[set[TokenType]] = set()
 
 
 def with_lead(sql: str, span: TextSpan, before: Lead | None) -> TextSpan:
-    """A span with the words of `before` at its left, and the parentheses that close what it opens.
+    """Extend a span to the preceding words of `before`, and to the parentheses that close it.
 
     Args:
-        sql: the text.
-        span: a place in it.
-        before: the words; without them at the left the span keeps its begin.
+        sql: The text.
+        span: A range of the text.
+        before: The words. If they do not precede the span, its start is unchanged.
     """
     try:
         tokens: list[Token] = _Text().tokenizer().tokenize(sql)
     except TokenError:
         return span
-    found = None if before is None else _words_before(tokens, span.start, before)
-    if before is not None and found is not None:
-        span = found if before.is_alone else TextSpan(found.start, span.end)
+    start = None if before is None else _words_before(tokens, span.start, before)
+    if before is not None and start is not None:
+        span = start if before.is_alone else TextSpan(start.start, span.end)
     return TextSpan(span.start, _closed(tokens, span))
 
 
@@ -70,7 +70,7 @@ def _words_before(tokens: list[Token], start: int, before: Lead) -> TextSpan | N
 
 
 def _closed(tokens: list[Token], span: TextSpan) -> int:
-    """The end of a span, with the parentheses that are opened in it and closed behind it."""
+    """Return the end of a span, including the closing parentheses of those opened in it."""
     end, n_open = span.end, 0
     for token in tokens:
         if token.start < span.start:

@@ -1,8 +1,8 @@
-"""Trees as Spark SQL text: what was written stays as it was written.
+"""Rendering of trees as Spark SQL that preserves the original spelling.
 
-sqlglot's own Spark generator translates between dialects, and on the way it renames functions,
-rewrites literals and picks other operators. Text that goes to Spark must mean to Spark what the
-user wrote, so this generator undoes that.
+sqlglot's Spark generator translates between dialects: it renames functions, rewrites literals and
+replaces operators. Text for Spark must keep the meaning that the user's text has in Spark, so this
+generator disables these translations.
 """
 
 from __future__ import annotations
@@ -22,29 +22,28 @@ from planner.sql.nodes import (
     WindowFunctionCall,
 )
 
-# Set by the parser in `meta`: the source text of a literal, and the value it stands for. A rule
-# may put another value into a literal; its source text is then no longer its text.
+# Set by the parser in `meta`: source text of a literal and its value. If a rule changes the value,
+# the source text no longer applies.
 RAW = "raw"
 RAW_VALUE = "raw_value"
 
-# Set in `meta` of a typed literal that the parser spells otherwise than the user: Spark must not be
-# given the user's text
+# Set in `meta` of a typed literal that the parser respells: Spark must not get the user's text
 RESPELLED = "respelled"
 
-# Set in `meta` of a negation that was written `a IS NOT b`
+# Set in `meta` of a negation written as `a IS NOT b`
 IS_NOT = "is_not"
 
 _QUARTER_MONTHS = 3
 
 
 def quote_string(text: str) -> str:
-    """A Spark string literal for `text`."""
+    """Quote a text as a Spark string literal."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 
 
 def raw_text(node: exp.Expr) -> str | None:
-    """The source text of a literal that still has its first value."""
+    """Return the source text of a literal whose value is unchanged, else None."""
     raw: str | None = node.meta.get(RAW)
     return raw if raw is not None and node.meta.get(RAW_VALUE, node.this) == node.this else None
 
@@ -65,10 +64,10 @@ def _as_written(generator: Any, node: exp.Expr) -> str:
 
 
 class SparkSqlGenerator(SparkGenerator):
-    """Writes trees of `sqlwin.parser.parser.SqlWinQueries` as Spark 4 SQL."""
+    """Renders trees of `sqlwin.parser.parser.SqlWinQueries` as Spark 4 SQL."""
 
     NORMALIZE_FUNCTIONS: bool | str = False
-    # CTEs stay where they are: a name may mean another query inside than outside.
+    # Do not hoist CTEs: the same name may refer to different queries inside and outside.
     EXPRESSIONS_WITHOUT_NESTED_CTES: ClassVar[set[type[exp.Expr]]] = set()
 
     TYPE_MAPPING = {
@@ -77,7 +76,7 @@ class SparkSqlGenerator(SparkGenerator):
         exp.DType.TIME: "TIME",
         exp.DType.NULL: "VOID",
     }
-    SUPPORTS_TEMPORAL_PRECISION = True  # TIME(3); TIMESTAMP has lost its precision when read
+    SUPPORTS_TEMPORAL_PRECISION = True  # TIME(3). The parser drops the precision of TIMESTAMP.
 
     TRANSFORMS: ClassVar[dict[type[exp.Expr], Callable[[Any, Any], str]]] = {
         **{
@@ -88,7 +87,7 @@ class SparkSqlGenerator(SparkGenerator):
         **{node: _as_written for node in NO_PAREN_FUNCTIONS},
         exp.BitwiseLeftShift: lambda self, node: self.binary(node, "<<"),
         exp.BitwiseRightShift: lambda self, node: self.binary(node, ">>"),
-        # as Spark's own, but for QUALIFY, which Spark knows
+        # Spark's own transformations, except for QUALIFY, which Spark supports
         exp.Select: transforms.preprocess(
             [
                 transforms.eliminate_distinct_on,
@@ -103,7 +102,7 @@ class SparkSqlGenerator(SparkGenerator):
     }
 
     def literal_sql(self, expression: exp.Literal) -> str:
-        """As written; else a number as it is, a string with Spark's escapes."""
+        """Render a literal as written, or a number unchanged and a string with Spark's escapes."""
         raw = raw_text(expression)
         if raw is not None:
             return raw
@@ -111,34 +110,37 @@ class SparkSqlGenerator(SparkGenerator):
         return quote_string(text) if expression.is_string else text
 
     def cast_sql(self, expression: exp.Cast, safe_prefix: str | None = None) -> str:
-        """`10L`, `DATE '...'` and CAST are one node; each is written as it was."""
+        """Render `10L`, `DATE '...'` or CAST, which share a node type, as written."""
         if expression.meta.get(RAW) is not None:
             return str(expression.meta[RAW])
         return Generator.cast_sql(self, expression, safe_prefix=safe_prefix)
 
     def trycast_sql(self, expression: exp.TryCast) -> str:
-        """TRY_CAST, which gives NULL where CAST fails."""
+        """Render TRY_CAST, which returns NULL where CAST fails."""
         return self.cast_sql(expression, safe_prefix="TRY_")
 
     def datatype_sql(self, expression: exp.DataType) -> str:
-        """Types; fields of a STRUCT in Spark's `name: type` form."""
+        """Render a type, with the fields of a STRUCT in Spark's `name: type` format."""
         if expression.this == exp.DType.STRUCT and expression.expressions:
             return f"STRUCT<{self.expressions(expression, flat=True)}>"
         return super().datatype_sql(expression)
 
     def not_sql(self, expression: exp.Not) -> str:
-        """`a IS NOT NULL` and `NOT a IS NULL` are one tree, but Spark names columns after them."""
+        """Render `a IS NOT NULL` or `NOT a IS NULL` as written.
+
+        Spark derives column names from the text.
+        """
         inner = expression.this
         if expression.meta.get(IS_NOT) and isinstance(inner, exp.Is):
             return f"{self.sql(inner, 'this')} IS NOT {self.sql(inner, 'expression')}"
         return super().not_sql(expression)
 
     def interval_sql(self, expression: exp.Interval) -> str:
-        """An INTERVAL literal; Spark has no QUARTER."""
+        """Render an INTERVAL literal. Spark has no QUARTER."""
         return f"INTERVAL {self._interval_part(expression)}"
 
     def multiunitinterval_sql(self, expression: MultiUnitInterval) -> str:
-        """`INTERVAL 1 DAY 2 HOURS`."""
+        """Render `INTERVAL 1 DAY 2 HOURS`."""
         return "INTERVAL " + " ".join(map(self._interval_part, expression.expressions))
 
     def _interval_part(self, interval: exp.Interval) -> str:
@@ -151,19 +153,19 @@ class SparkSqlGenerator(SparkGenerator):
             try:
                 months = int(quarters.name) * _QUARTER_MONTHS
             except ValueError:
-                return f"{self.sql(value)} {name}"  # no number: Spark names what is wrong
+                return f"{self.sql(value)} {name}"  # not a number: Spark reports the error
             sign = "-" if isinstance(value, exp.Neg) else ""
             return f"{sign}'{months}' MONTH"
         return f"{self.sql(value)} {name}"
 
     def keywordcall_sql(self, expression: KeywordCall) -> str:
-        """`EXTRACT(DAY FROM ts)`."""
+        """Render `EXTRACT(DAY FROM ts)`."""
         parts = zip(expression.args["words"], expression.expressions, strict=True)
         arguments = " ".join(f"{word} {self.sql(node)}".strip() for word, node in parts)
         return f"{expression.name}({arguments})"
 
     def windowfunctioncall_sql(self, expression: WindowFunctionCall) -> str:
-        """`TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), ...)) AS a`, which sqlwin reads, not Spark."""
+        """Render `TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), ...)) AS a`, which only sqlwin can read."""
         data = expression.args["data"]
         source = f"TABLE {self.sql(data)}" if isinstance(data, exp.Table) else self.sql(data)
         if partition := expression.args.get("partition"):
@@ -186,7 +188,7 @@ class SparkSqlGenerator(SparkGenerator):
 
 
 class SparkSql(Spark):
-    r"""sqlglot's Spark, with a generator that keeps what was written.
+    r"""sqlglot's Spark dialect, with a generator that preserves the original spelling.
 
     Example:
         >>> SparkSql().generate(exp.Literal.string("it's"))

@@ -1,4 +1,4 @@
-"""Options that stand behind the name of a table: another table, for this statement."""
+"""Table hints with options, which create a variant of the table for one statement."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from runtime.errors import CatalogError, Position, SqlwinError
 def name_with_options(
     table: exp.Table, name: tuple[str, ...], catalog: Catalog, sql: str
 ) -> tuple[str, ...]:
-    """The name of a table, or of the same one with the options that stand behind its name.
+    """Return a table's name, or the name of a variant with the options of its hint.
 
     Args:
-        table: the table.
-        name: its name.
-        catalog: keeps it.
-        sql: the text of the statement, for errors.
+        table: The table reference.
+        name: Name of the table.
+        catalog: Catalog with the table.
+        sql: Text of the statement, for errors.
 
     Raises:
-        SqlwinError: the table has no options, or one is wrong.
+        SqlwinError: The table has no options, or an option is invalid.
     """
     options = table.meta.get(TABLE_OPTIONS)
     if options is None:
@@ -29,7 +29,7 @@ def name_with_options(
     try:
         return catalog.with_options(name, options.pairs)
     except SqlwinError as error:
-        # in the text of a view there is no place to show
+        # A table reference in a view has no position in the statement.
         if error.position is None and "start" in table.this.meta:
             is_unknown = isinstance(error, CatalogError) and catalog.connector(name) is None
             place = _position_of_name(table, sql) if is_unknown else None
@@ -38,7 +38,7 @@ def name_with_options(
 
 
 def _position_of_name(table: exp.Table, sql: str) -> Position | None:
-    """Where the parts of a table's name stand."""
+    """Return the position of the parts of a table's name."""
     first, last = (position_of(part, sql) for part in (table.parts[0], table.parts[-1]))
     if first is None or last is None:
         return None
@@ -46,10 +46,10 @@ def _position_of_name(table: exp.Table, sql: str) -> Position | None:
 
 
 def refuse_options(table: exp.Table, what: str, sql: str) -> None:
-    """Refuse options behind a name that is no table's but `what`.
+    """Reject options after a name that refers to `what` instead of a table.
 
     Raises:
-        AnalysisError: there are some.
+        AnalysisError: There are options.
     """
     if TABLE_OPTIONS in table.meta:
         message = f"OPTIONS are those of a table, and `{table.name}` is {what}"
@@ -58,7 +58,7 @@ def refuse_options(table: exp.Table, what: str, sql: str) -> None:
 
 
 def position_of_option(error: SqlwinError, options: TableOptions, sql: str) -> Position:
-    """Where the option of a hint stands that an error is about; else the whole hint."""
+    """Return the position of the hint's option that an error is about, else of the whole hint."""
     for subject in error.subjects:
         start = sql.find(subject, options.start, options.end) if subject[0] == "'" else -1
         if start >= 0:

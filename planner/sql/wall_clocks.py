@@ -1,8 +1,8 @@
-"""Times without a zone: calls that Spark would take through the session's time zone.
+"""Rewriting of calls on times without a zone, which Spark would convert to instants.
 
-Spark's functions on times take instants. Given a TIMESTAMP without a zone, Spark makes an instant
-of it first, and a wall clock that a clock change skips is an hour later afterwards. Here such
-calls are written so that the wall clock stays what it is, as in Flink and the SQL standard.
+Spark's time functions take instants. Spark converts a TIMESTAMP without a zone with the session's
+time zone, which moves wall-clock times skipped by a clock change by an hour. This module rewrites
+such calls so that the wall-clock time is preserved, as in Flink and the SQL standard.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from sqlglot import exp
 from planner.sql.build import alias, function_call, literal, named_struct, to_sql
 from planner.sql.nodes import KeywordCall
 
-# Spark's type of an expression; None: unknown
+# Returns Spark's type of an expression, or None if unknown
 TypeOf = Callable[[exp.Expr], str | None]
 
 WALL_CLOCK = "timestamp_ntz"
-# Types whose values have no zone and stand for a date and time
+# Types of values without a zone that represent a date and time
 _WITHOUT_ZONE = ("string", "date", WALL_CLOCK, "void")
-# Letters that stand for a zone or an offset in a pattern of times
+# Pattern letters for a zone or an offset
 _ZONE_LETTERS = frozenset("VzOXxZ")
 
-# Units of DATE_TRUNC that are dates, as TRUNC has them
+# Units of DATE_TRUNC that are dates, as in TRUNC
 _DATE_UNITS = {
     **dict.fromkeys(("YEAR", "YYYY", "YY"), "YEAR"),
     **dict.fromkeys(("MONTH", "MM", "MON"), "MM"),
@@ -31,7 +31,7 @@ _DATE_UNITS = {
     "WEEK": "WEEK",
 }
 _CLOCK_UNITS = ("DAY", "DD", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
-# Units of TIMESTAMPDIFF that have one length
+# Units of TIMESTAMPDIFF with a fixed length
 _LENGTHS = {
     "MICROSECOND": "'0.000001' SECOND",
     "MILLISECOND": "'0.001' SECOND",
@@ -44,20 +44,20 @@ _LENGTHS = {
 
 
 def keep_wall_clocks(tree: exp.Expr, type_of: TypeOf) -> bool:
-    """Write calls on times without a zone so that they stay that, in place; True if there were any.
+    """Rewrite calls on times without a zone, in place; return whether there were any.
 
-    TO_TIMESTAMP of a text, DATE_TRUNC, DATE_FORMAT, TIMESTAMPDIFF. Calls on instants, and on
-    numbers, stay Spark's.
+    Handles TO_TIMESTAMP of a text, DATE_TRUNC, DATE_FORMAT and TIMESTAMPDIFF. Calls on instants and
+    numbers are left to Spark.
 
     Args:
-        tree: a SELECT, whose subqueries are left out, or an expression with a parent.
-        type_of: gives Spark's type of an argument.
+        tree: A SELECT, whose subqueries are skipped, or an expression with a parent.
+        type_of: Function that returns Spark's type of an argument.
     """
     has_any = False
     type_of = _knowing(type_of)
     calls = list(_calls(tree))
     names = [to_sql(call) for call in calls]
-    for call, name in zip(reversed(calls), reversed(names), strict=True):  # the inner ones first
+    for call, name in zip(reversed(calls), reversed(names), strict=True):  # inner calls first
         new = _REWRITES[call.name.upper()](call, type_of)
         if new is None:
             continue
@@ -70,7 +70,7 @@ def keep_wall_clocks(tree: exp.Expr, type_of: TypeOf) -> bool:
 
 
 def _knowing(type_of: TypeOf) -> TypeOf:
-    """The same, answered here for the calls that this module writes."""
+    """Extend `type_of` by the types of the calls that this module creates."""
 
     def known(expr: exp.Expr) -> str | None:
         is_call = isinstance(expr, exp.Anonymous) and expr.name.upper() == "TO_TIMESTAMP_NTZ"
@@ -103,7 +103,7 @@ def _to_timestamp(call: exp.Anonymous, type_of: TypeOf) -> exp.Expr | None:
 
 
 def _has_zone(pattern: str) -> bool:
-    """Whether a pattern of times reads a zone; what stands in quotes is text."""
+    """Return whether a time pattern reads a zone outside quoted text."""
     return bool(_ZONE_LETTERS.intersection("".join(pattern.split("'")[::2])))
 
 
@@ -112,7 +112,7 @@ def _date_trunc(call: exp.Anonymous, type_of: TypeOf) -> exp.Expr | None:
         return None
     unit, value = call.expressions[0].name.upper(), call.expressions[1]
     if unit not in _DATE_UNITS and unit not in _CLOCK_UNITS:
-        return None  # Spark gives NULL
+        return None  # Spark returns NULL
     local = _as_wall_clock(value, type_of(value))
     if local is None:
         return None
@@ -131,8 +131,8 @@ def _date_format(call: exp.Anonymous, type_of: TypeOf) -> exp.Expr | None:
     local = _as_wall_clock(value, type_of(value))
     if local is None:
         return None
-    # Of Spark's functions only those for JSON and CSV format a wall clock as it is. They are slow,
-    # and needed only for what a clock change skips.
+    # Only Spark's JSON and CSV functions format a wall-clock time unchanged. They are slow and only
+    # needed for times that a clock change skips.
     instant = exp.Cast(this=local.copy(), to=exp.Var(this="TIMESTAMP_LTZ"))
     again = exp.Cast(this=instant, to=exp.Var(this="TIMESTAMP_NTZ"))
     options = function_call("MAP", literal("timestampNTZFormat"), pattern)
@@ -178,22 +178,22 @@ def _is_text(node: exp.Expr) -> bool:
 
 
 def _as_wall_clock(value: exp.Expr, type_: str | None) -> exp.Expr | None:
-    """A TIMESTAMP without a zone, or a DATE at midnight; None for all else."""
+    """Return a TIMESTAMP without a zone, or a DATE as its midnight. None for other types."""
     if type_ == "date":
         return at_midnight(value.copy())
     return value.copy() if type_ == WALL_CLOCK else None
 
 
 def at_midnight(date: exp.Expr) -> exp.Expr:
-    """The TIMESTAMP without a zone at which a DATE begins."""
+    """Return midnight of a DATE as a TIMESTAMP without a zone."""
     return exp.Cast(this=date, to=exp.Var(this="TIMESTAMP_NTZ"))
 
 
 def floor_clock(value: exp.Expr, unit: str) -> exp.Expr:
-    """The wall clock at which the day, the hour ... of another one begins.
+    """Truncate a wall-clock time to the start of its day, hour and so on.
 
     Args:
-        value: a TIMESTAMP without a zone.
+        value: A TIMESTAMP without a zone.
         unit: DAY, HOUR, MINUTE, SECOND, MILLISECOND or MICROSECOND.
     """
     if unit == "MICROSECOND":
