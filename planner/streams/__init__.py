@@ -1,1 +1,1 @@
-"""Facts about plans over streams that the binder, the rules and lowering ask for."""
+"""Facts about plans over streams, for the binder, the rules and the lowering."""

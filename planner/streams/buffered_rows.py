@@ -1,7 +1,7 @@
-"""Rows of windows on a stream, buffered until their windows close.
+"""Buffering of window rows on a stream until their windows close.
 
-They are aggregated by all columns that are read, with a count, and emitted when the window closes,
-each as often as it was counted: with the slices, state and watermarks of any window aggregation.
+Rows are aggregated by all columns that are read, with a count, and emitted that many times when the
+window closes. Slices, state and watermarks work as in any window aggregation.
 """
 
 from __future__ import annotations
@@ -35,32 +35,32 @@ _COPIES = "$copies"
 
 @dataclass(frozen=True)
 class NotBuffered(Refusal):
-    """Rows of windows have a column that they cannot be buffered with."""
+    """Window rows cannot be buffered because of the type of a column."""
 
 
 def buffered_rows(windowed: WindowTableFunction, needed: frozenset[str] | None) -> Node | Refusal:
-    """The rows of a window function, emitted when their windows close.
+    """Return the rows of a window function, emitted when their windows close.
 
     Args:
-        windowed: the function.
-        needed: the columns that are read above, in lower case; None: all. The others are no
-            columns of the result, but for those that identify windows and sessions.
+        windowed: The window function.
+        needed: Lower-case names of the columns that are read above. None means all. Other columns
+            are dropped unless they identify windows or sessions.
     """
     schema = windowed.schema
     if needed is not None:
         window = windowed.window
         partition = window.partition if isinstance(window, SessionWindow) else ()
         apart = {windowed.columns.start, windowed.columns.end, *partition}
-        wanted = needed | {name.lower() for name in apart}
-        schema = tuple(c for c in schema if c.name.lower() in wanted)
-    for each in schema:
-        if not (is_flat_type(each.type) or is_day_interval(each.type)):
+        names = needed | {name.lower() for name in apart}
+        schema = tuple(c for c in schema if c.name.lower() in names)
+    for col in schema:
+        if not (is_flat_type(col.type) or is_day_interval(col.type)):
             return NotBuffered(
                 "rows of a stream's windows are buffered by numbers, strings, times, intervals and "
                 "booleans; "
-                f"`{each.name}` is {each.type}"
+                f"`{col.name}` is {col.type}"
             )
-    roles = [(each.name, windowed.columns.role_of(each.name)) for each in schema]
+    roles = [(col.name, windowed.columns.role_of(col.name)) for col in schema]
     count = function_call("COUNT", exp.Star())
     call = replace(read_call(count, _COPIES, windowed.time_column), type="bigint")
     counted = WindowAggregate(
@@ -79,7 +79,7 @@ def buffered_rows(windowed: WindowTableFunction, needed: frozenset[str] | None) 
 
 
 def with_buffered_rows(node: Node, catalog: Catalog) -> Node | Refusal:
-    """The node over buffered rows, wherever rows come one after the other below it."""
+    """Buffer the rows of window functions below a node, wherever rows arrive one by one."""
     if isinstance(node, WindowTableFunction):
         return buffered_rows(node, None)
     if comes_whole(node, catalog):
@@ -98,7 +98,7 @@ def with_buffered_rows(node: Node, catalog: Catalog) -> Node | Refusal:
 
 
 def columns_read(node: SqlQuery) -> frozenset[str] | None:
-    """Return the names that a text over one relation reads; None if it may read all columns.
+    """Return the column names that a query over one relation reads; None if it may read all.
 
     `SELECT a FROM (SELECT * FROM r WHERE b)` reads a and b.
     """
@@ -114,7 +114,7 @@ def columns_read(node: SqlQuery) -> frozenset[str] | None:
         source = lone_source(query)
         if source is None or any(part.find(exp.Query) for part in parts):
             break
-        # all that is not read above a star is not read below it either
+        # A column not read above a star is not read below it either.
         needed = names if not stars else None if needed is None else needed | names
         if not isinstance(source, exp.Subquery):
             return needed
@@ -127,7 +127,7 @@ def columns_read(node: SqlQuery) -> frozenset[str] | None:
 
 
 def _of_all_rows(window: Window) -> Window:
-    """The window that is emitted in every step that its rows are in, as rows are."""
+    """Return the window that is emitted in every step that contains its rows."""
     if isinstance(window, Cumulate | CalendarCumulate):
         return replace(window, emit_only_on_update=False)
     return window

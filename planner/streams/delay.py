@@ -1,4 +1,4 @@
-"""How far the watermark of a table is behind its rows, where that is plain."""
+"""Delay of a table's watermark behind its rows, where it is constant."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from runtime.spec.table import Watermark
 
 
 def wall_clock_delay_us(local: LocalWindowAggregate, catalog: Catalog) -> int | None:
-    """How far the watermark of each row is before the time that it is windowed by.
+    """Return by how much each row's watermark precedes the row's window time.
 
-    Known where windows are on the very column that the table's watermark follows, and the watermark
-    is that column, or the column less a number of days, hours, minutes or seconds. Then it need not
-    come with each row.
+    Known if the windows use the column that the table's watermark follows, and the watermark is
+    that column, or the column minus a number of days, hours, minutes or seconds. The watermark then
+    need not come with each row.
 
     Returns:
-        Microseconds; None if it is not known, and for instants, whose windows are on the wall clock
-        and their watermarks are not.
+        Microseconds. None if unknown, and for instants: their windows are on the wall clock, their
+        watermarks are not.
     """
     if local.time_type != "timestamp_ntz":
         return None
@@ -37,7 +37,7 @@ def wall_clock_delay_us(local: LocalWindowAggregate, catalog: Catalog) -> int | 
 
 
 def plain_delay_us(watermark: Watermark) -> int | None:
-    """How far a watermark is before its column, in microseconds; None: it is not just that."""
+    """Return a watermark's delay in microseconds, or None if it is not a constant delay."""
     expression = sqlglot.parse_one(watermark.expression, dialect=SparkSql)
     delay = 0
     if isinstance(expression, exp.Sub):
@@ -50,7 +50,7 @@ def plain_delay_us(watermark: Watermark) -> int | None:
 
 
 def _watermark_of(node: Node, name: str, catalog: Catalog) -> Watermark | None:
-    """The watermark of the table that a column of a node is the very time column of."""
+    """Return the watermark of the table whose time column a node passes on, or None."""
     match node:
         case TableScan():
             (table,) = node.query.find_all(exp.Table)
@@ -70,7 +70,7 @@ def _watermark_of(node: Node, name: str, catalog: Catalog) -> Watermark | None:
 def _watermark_of_text(
     query: exp.Expr, relations: Mapping[str, Node], name: str, catalog: Catalog
 ) -> Watermark | None:
-    """The same of a text that does no more than filter and project the rows of one table."""
+    """Return the same for a query that only filters and projects one table."""
     source = only_source(query)
     if source is None:
         return None
@@ -88,7 +88,10 @@ def _watermark_of_text(
 
 
 def _origin(items: Iterable[exp.Expr], source: str, name: str) -> str | None:
-    """The column of the source, known by its alias in lower case, that a column of a text is."""
+    """Return the source column that a column of a query is a copy of.
+
+    `source` is the alias of the source in lower case.
+    """
     for item in items:
         inner = item.unalias()
         is_of_source = not isinstance(inner, exp.Column) or inner.table.lower() in ("", source)

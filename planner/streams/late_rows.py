@@ -1,8 +1,8 @@
-"""Where rows of a stream go that are too late for all their windows.
+"""Side output of stream rows that are late for all their windows.
 
-A table with the option `late-rows` brings its rows whole up to the window operator, beside what is
-computed from them, in the column LATE_ROW; what is late is emitted with the windows and passes
-all that follows, further windows too, up to the sink, with KEEP = FALSE.
+For a table with the option `late-rows`, the column LATE_ROW brings the whole source row to the
+window operator. The operator emits late rows together with windows. They pass all following
+operators, including further windows, with KEEP = FALSE, until they reach the sink.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ DROP = f"leave out '{LATE_ROWS}' of the table, which counts late rows and drops 
 
 @dataclass(frozen=True)
 class LateSource:
-    """The table whose late rows go to a side output.
+    """A table whose late rows go to a side output.
 
     Attributes:
-        table: the table that they come from.
-        target: the table that they go to.
-        columns: the columns of a row.
+        table: Table that the rows come from.
+        target: Table that receives late rows.
+        columns: Columns of a row.
     """
 
     table: str
@@ -41,7 +41,7 @@ class LateSource:
     columns: tuple[Column, ...]
 
     def row(self, stream: StreamTable) -> exp.Expr:
-        """A row of a table as LATE_ROW has it; NULL if it is another table's."""
+        """Return a table's row as LATE_ROW, or NULL for other tables."""
         if stream.name != self.table:
             return self.none()
         fields = [
@@ -51,7 +51,7 @@ class LateSource:
         return exp.Var(this=f"NAMED_STRUCT({', '.join(fields)})")
 
     def none(self) -> exp.Expr:
-        """NULL of the type of LATE_ROW."""
+        """Return NULL of LATE_ROW's type."""
         fields = zip(self._names(), self.columns, strict=True)
         types = ", ".join(f"{name}: {c.type}" for name, c in fields)
         return cast_as(exp.Null(), f"STRUCT<{types}>")
@@ -61,38 +61,40 @@ class LateSource:
 
 
 def late_source(plan: Node, catalog: Catalog) -> LateSource | None:
-    """The table under a plan's window operators whose late rows go to a side output, if any.
+    """Return the table below a plan's window operators that has a side output, if any.
 
     Raises:
-        StreamRefusal: there is one whose late rows could not be recognized or brought to the sink.
+        StreamRefusal: Late rows of such a table cannot be detected or cannot reach the sink.
     """
     operators = plan.find_all(GlobalWindowAggregate)
-    on_event_time = (each for each in operators if not _is_on_processing_time(each, catalog))
+    on_event_time = (
+        operator for operator in operators if not _is_on_processing_time(operator, catalog)
+    )
     return late_source_below(on_event_time, catalog)
 
 
 def late_source_below(nodes: Iterable[Node], catalog: Catalog) -> LateSource | None:
-    """The same of what window operators on event time read.
+    """Return the same for the inputs of window operators on event time.
 
     Raises:
-        StreamRefusal: several tables have `late-rows`.
+        StreamRefusal: Several tables have `late-rows`.
     """
-    found: dict[str, tuple[exp.Table, StreamTable]] = {}
+    tables: dict[str, tuple[exp.Table, StreamTable]] = {}
     for node in nodes:
         for table, stream in stream_tables(node, catalog):
             if stream.late_rows is not None:
-                found.setdefault(stream.name, (table, stream))
-    if not found:
+                tables.setdefault(stream.name, (table, stream))
+    if not tables:
         return None
-    table, stream = next(iter(found.values()))
+    table, stream = next(iter(tables.values()))
     assert stream.late_rows is not None
-    if len(found) > 1:
-        names = " and ".join(f"`{name}`" for name in found)
+    if len(tables) > 1:
+        names = " and ".join(f"`{name}`" for name in tables)
         raise StreamRefusal(
             f"{names} have '{LATE_ROWS}', and a query keeps the late rows of one table",
             f"aggregate them in queries of their own, or {DROP}",
-            joined_spans([span_of(each) for each, _ in list(found.values())[1:]]),
-            subjects=(f"'{LATE_ROWS}'", *found),
+            joined_spans([span_of(reference) for reference, _ in list(tables.values())[1:]]),
+            subjects=(f"'{LATE_ROWS}'", *tables),
         )
     scan = exp.Select(expressions=[exp.Star()], from_=exp.From(this=bare_table(table)))
     schema = catalog.analyze(scan, {})

@@ -1,7 +1,7 @@
-"""What a stream computes and keeps, in a form that the next start compares with.
+"""Description of a stream's computation and state, which a restart compares with its own.
 
-Nothing here is EXPLAIN's text: that may be worded anew. Projections are folded into what reads
-them and conditions are a set, so that a rule that moves them leaves the form as it is.
+It is independent of EXPLAIN's text, which may be reworded. Projections are folded into their
+readers and conditions form a set, so a rule that moves them does not change the form.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from runtime.spec.kept_state import (
 from runtime.spec.local import PartialColumns
 from runtime.spec.windows import Tumble
 
-# Accumulators that are an aggregate of SQL by themselves
+# Accumulators that correspond to a SQL aggregate
 _PLAIN = frozenset("sum count min max bit_and bit_or bit_xor".split())
-# Aggregates that hold what they return
+# Aggregates whose state has the type of their result
 _OF_ITS_TYPE = frozenset("SUM MIN MAX FIRST_VALUE LAST_VALUE FIRST LAST".split())
-# What of a node is said elsewhere, or is of no account
+# Node fields described elsewhere or irrelevant
 _LEFT_OUT = PARALLELISM | frozenset(
     "schema place input time_place relations left right number reader".split()
 )
 
-# Columns by their folded names: what they are over the columns below
+# Columns by normalised name, as expressions over the columns below
 _Columns = Mapping[str, exp.Expr]
 _JSON = dict[str, Any]
 
@@ -56,12 +56,12 @@ _JSON = dict[str, Any]
 def kept_operators(
     plans: Sequence[Node], names: Sequence[str], catalog: Catalog
 ) -> tuple[KeptOperator, ...]:
-    """What the window operators of a stream keep, by their numbers.
+    """Return the state that the window operators of a stream keep, by operator number.
 
     Args:
-        plans: the physical plan over streams; those of INSERTs that one stream runs.
-        names: the tables that these write.
-        catalog: says which tables are streams.
+        plans: Physical plan over streams. Several if one stream runs several INSERTs.
+        names: Target tables of the plans.
+        catalog: Catalog that identifies streams.
     """
     if len(plans) == 1:
         return tuple(_kept(local) for local in _local_stages(plans[0], catalog))
@@ -76,16 +76,16 @@ def kept_operators(
 
 
 def form_of(plan: Node) -> _JSON:
-    """What a plan computes, as JSON has it."""
+    """Return the computation of a plan as JSON values."""
     node = plan.input if isinstance(plan, Sink) else plan
-    base, columns, conditions = _folded(node)
+    base, columns, conditions = _fold(node)
     named = [(column.name, columns.get(column.name.lower())) for column in node.schema]
     select = {name: _text(expr) for name, expr in named if expr is not None}
     return {**_rows(base, conditions), **({"select": select} if select else {})}
 
 
 def _local_stages(plan: Node, catalog: Catalog) -> Iterator[LocalWindowAggregate]:
-    """Those of window operators, in the order in which these are numbered."""
+    """Yield the local stages of window operators in the order of their numbers."""
     for child in plan.inputs:
         yield from _local_stages(child, catalog)
     if isinstance(plan, GlobalWindowAggregate) and streams_of(plan, catalog):
@@ -102,7 +102,7 @@ def _reader(name: str, node: GlobalWindowAggregate) -> KeptReader:
 
 
 def _kept(local: LocalWindowAggregate, readers: tuple[KeptReader, ...] = ()) -> KeptOperator:
-    base, columns, conditions = _folded(local.input)
+    base, columns, conditions = _fold(local.input)
     time = columns.get(local.time_column.lower())
     return KeptOperator(
         window_fields(local.window),
@@ -112,7 +112,9 @@ def _kept(local: LocalWindowAggregate, readers: tuple[KeptReader, ...] = ()) -> 
             KeptKey(key.name, _text(_over(key.expr, columns)), _type_of(key.name, local.schema))
             for key in local.keys
         ),
-        tuple(_accumulator(each, local.plans, columns) for each in partial_calls(local.plans)),
+        tuple(
+            _accumulator(partial, local.plans, columns) for partial in partial_calls(local.plans)
+        ),
         readers,
         {**_rows(base, conditions), "first": _plain(local.first)},
         types={column.name.lower(): column.type for column in local.input.schema},
@@ -124,10 +126,10 @@ def _accumulator(
 ) -> KeptAccumulator:
     kind, name = accumulator_kind(partial.into), partial.text
     if kind in _PLAIN:
-        # AVG is a SUM and a COUNT
-        computed = {each.name: each.expr for plan in plans for each in plan.partials}
-        if (found := computed.get(partial.columns[0])) is not None:
-            name = to_sql(found)
+        # AVG is computed as SUM and COUNT.
+        computed = {column.name: column.expr for plan in plans for column in plan.partials}
+        if (expr := computed.get(partial.columns[0])) is not None:
+            name = to_sql(expr)
     if kind == "user-defined":
         kind = f"{kind} {partial.text.partition('(')[0].strip().lower()}"
     condition = partial.condition
@@ -142,7 +144,7 @@ def _accumulator(
 
 
 def _held(column: str, plans: tuple[AggregatePlan, ...]) -> str:
-    """Return the type of an accumulator's state; empty if its aggregate does not determine it.
+    """Return the type of an accumulator's state, or "" if its aggregate does not determine it.
 
     A plan may have no accumulator of its own: COUNT(x) after AVG(x) reads the one of AVG.
     """
@@ -162,20 +164,24 @@ def _type_of(name: str, schema: Schema) -> str:
     return next((column.type for column in schema if column.name == name), "")
 
 
-# -- what rows are ---------------------------------------------------------------------------------
+# -- rows ----------------------------------------------------------------------------------------
 
 
 def _rows(base: _JSON, conditions: Sequence[exp.Expr]) -> _JSON:
-    return {"from": base, "where": sorted({_text(each) for each in conditions})}
+    return {"from": base, "where": sorted({_text(condition) for condition in conditions})}
 
 
-def _folded(node: Node) -> tuple[_JSON, _Columns, list[exp.Expr]]:
-    """What is below all filters and projections, and what these make of its columns."""
+def _fold(node: Node) -> tuple[_JSON, _Columns, list[exp.Expr]]:
+    """Return the node below all filters and projections, its columns and the conditions."""
     if isinstance(node, Filter):
-        base, columns, conditions = _folded(node.input)
-        return base, columns, [*conditions, *(_over(each, columns) for each in node.conjuncts)]
+        base, columns, conditions = _fold(node.input)
+        return (
+            base,
+            columns,
+            [*conditions, *(_over(condition, columns) for condition in node.conjuncts)],
+        )
     if isinstance(node, Project):
-        base, columns, conditions = _folded(node.input)
+        base, columns, conditions = _fold(node.input)
         items = {item.name.lower(): _over(item.expr, columns) for item in node.items}
         return base, items, conditions
     return _base(node), {}, []
@@ -194,30 +200,30 @@ def _base(node: Node) -> _JSON:
                 windows = _kept(local).as_json()
                 return {"windows": windows, "keys": [_plain(key) for key in node.window_keys]}
     own = [f.name for f in fields(node) if f.name not in _LEFT_OUT]
-    said = {name: _plain(getattr(node, name)) for name in own}
+    entries = {name: _plain(getattr(node, name)) for name in own}
     below = [form_of(child) for child in node.inputs]
-    return {"node": type(node).__name__, **said, "inputs": below}
+    return {"node": type(node).__name__, **entries, "inputs": below}
 
 
 def _over(expr: exp.Expr, columns: _Columns) -> exp.Expr:
-    """An expression over what its columns are made of."""
+    """Substitute the columns of an expression."""
     if isinstance(expr, exp.Column) and not expr.table:
         return columns.get(expr.name.lower(), expr)
 
     def inside(node: exp.Expr) -> exp.Expr:
         if not isinstance(node, exp.Column) or node.table:
             return node
-        found = columns.get(node.name.lower())
-        if found is None:
+        replacement = columns.get(node.name.lower())
+        if replacement is None:
             return node
-        is_whole = isinstance(found, exp.Column | exp.Literal | exp.Func)
-        return found.copy() if is_whole else exp.Paren(this=found.copy())
+        is_whole = isinstance(replacement, exp.Column | exp.Literal | exp.Func)
+        return replacement.copy() if is_whole else exp.Paren(this=replacement.copy())
 
     return expr.copy().transform(inside, copy=False) if columns else expr
 
 
 def _text(expr: exp.Expr) -> str:
-    """An expression in SQL, the same whether its names are in quotes and in which case."""
+    """Return an expression as SQL, independent of quotes and case in names."""
     folded = expr.copy()
     for name in folded.find_all(exp.Identifier):
         plain = name.name.lower()
@@ -227,7 +233,7 @@ def _text(expr: exp.Expr) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A field of a node as JSON has it."""
+    """Return a node's field as a JSON value."""
     if isinstance(value, exp.Expr):
         return _text(value)
     if isinstance(value, Node):
@@ -236,13 +242,13 @@ def _plain(value: Any) -> Any:
         return value.name
     if is_dataclass(value) and not isinstance(value, type):
         named = [f.name for f in fields(value) if f.compare and f.name != "text"]
-        said = {name: _plain(getattr(value, name)) for name in named}
-        return {"is": type(value).__name__, **said}
+        entries = {name: _plain(getattr(value, name)) for name in named}
+        return {"is": type(value).__name__, **entries}
     if isinstance(value, tuple | list):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     if isinstance(value, frozenset):
         return sorted(map(str, value))
     if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
+        return {str(key): _plain(item) for key, item in value.items()}
     is_plain = value is None or isinstance(value, bool | int | float | str)
     return value if is_plain else type(value).__name__

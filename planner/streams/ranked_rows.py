@@ -1,4 +1,4 @@
-"""The way from a rank over a stream's windows down to where the rows that it ranks are buffered."""
+"""Path from a rank over a stream's windows down to its buffered rows."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from runtime.spec.ranks import RankOrder
 
 @dataclass(frozen=True)
 class PathToRows:
-    """The nodes from the rows that are ranked down to the local aggregate that buffers them."""
+    """Nodes from the ranked rows down to the local aggregate that buffers them."""
 
     nodes: tuple[Node, ...]
     local: LocalWindowAggregate
 
     def key(self, name: str) -> str | None:
-        """The key of the local aggregate that is handed on under a name."""
+        """Return the key of the local aggregate that is passed on under a name."""
         for node in self.nodes:
-            found = selected(node)
-            if found is not None:
-                if name.lower() not in found[1]:
+            selection = selected(node)
+            if selection is not None:
+                if name.lower() not in selection[1]:
                     return None
-                name = found[1][name.lower()]
+                name = selection[1][name.lower()]
         return next((k.name for k in self.local.keys if k.name.lower() == name.lower()), None)
 
     def over(self, local: LocalWindowAggregate) -> Node:
-        """The same over another local aggregate."""
+        """Return the path over another local aggregate."""
         below: Node = local
         for node in reversed(self.nodes):
             below = node.with_inputs(below)
@@ -39,7 +39,7 @@ class PathToRows:
 
 
 def path_to_rows(node: Node) -> PathToRows | None:
-    """The path through buffered rows, if nothing on it chooses among them."""
+    """Return the path to the buffered rows, or None if a node on it filters them."""
     nodes: list[Node] = []
     while not isinstance(node, LocalWindowAggregate):
         is_between = isinstance(node, WindowRows | GlobalWindowAggregate | Exchange)
@@ -47,13 +47,13 @@ def path_to_rows(node: Node) -> PathToRows | None:
             return None
         nodes.append(node)
         (node,) = node.inputs
-    # rows of windows alone are ranked as they came; what was aggregated has another meaning
-    is_kept = any(isinstance(each, WindowRows) for each in nodes)
+    # Only plain rows of windows may be reduced before ranking; aggregates are not input rows.
+    is_kept = any(isinstance(step, WindowRows) for step in nodes)
     return PathToRows(tuple(nodes), node) if is_kept else None
 
 
 def chooses_first_rows(node: WindowRank | WindowDeduplicate) -> bool:
-    """Whether only rows are buffered below that can be among the first of this rank."""
+    """Return whether only rows that can be among the first of this rank are buffered below."""
     path = path_to_rows(node.input)
     return path is not None and path.local.first is not None
 
@@ -61,7 +61,7 @@ def chooses_first_rows(node: WindowRank | WindowDeduplicate) -> bool:
 def ranking(
     node: WindowRank | WindowDeduplicate,
 ) -> tuple[str, int, int, tuple[exp.Ordered, ...]]:
-    """The function of a Top-N, its first and last rank, and its ORDER BY; of deduplication too."""
+    """Return the function, first rank, last rank and ORDER BY of a Top-N or deduplication."""
     if isinstance(node, WindowRank):
         return node.rank_type, node.rank_start, node.rank_end, node.order_by
     order = exp.Ordered(this=column(node.order_key), desc=node.keep == "LastRow")
@@ -69,9 +69,9 @@ def ranking(
 
 
 def rank_order(name: str, ordered: exp.Ordered) -> RankOrder:
-    """The order by a column, as Spark reads it.
+    """Return the order by a column with Spark's semantics.
 
-    NULLs are the smallest values unless the text says where they are.
+    NULLs sort as the smallest values unless NULLS FIRST or NULLS LAST is given.
     """
     is_descending = bool(ordered.args.get("desc"))
     text = to_sql(ordered).upper()

@@ -1,4 +1,4 @@
-"""What a query cannot do on a stream, said before it starts: what, where, and the way out."""
+"""Errors for queries that streams do not support: what, where, and the alternative."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from planner.sql.places import Lead, lead, with_lead
 from runtime.errors import AnalysisError, ErrorKind, Position
 from runtime.spec.table import LATE_ROWS
 
-# The way out that is left to every query.
+# Alternative that every query has.
 BATCH = "or read it as a batch: SET 'execution.runtime-mode' = 'batch'"
-# What is there to be done about settings that emit windows more than once
+# How to turn off the settings that emit windows more than once.
 NO_UPDATES = "RESET 'table.exec.emit.allow-lateness' and the 'table.exec.emit.early-fire' settings"
 _MERGEABLE = f"use aggregates that merge, such as COUNT, SUM, AVG, MIN, MAX; {BATCH}"
 _FLAT = f"use parts of it that are numbers, strings or times; {BATCH}"
-# The words before the right side of a set operation, and before what is joined or grouped
+# Words before the right side of a set operation, and before joined or grouped expressions
 SET_OPERATION = lead("UNION EXCEPT INTERSECT MINUS ALL DISTINCT", "SELECT", is_alone=True)
 JOIN = lead("LEFT RIGHT FULL INNER OUTER CROSS JOIN", "VALUES SELECT TABLE")
 GROUP_BY = lead("GROUP BY")
 
-# Whether a part of a query reads a stream
+# Returns whether a part of a query reads a stream
 _ReadsStream = Callable[[exp.Expr], bool]
 
 
 class StreamRefusal(AnalysisError):
-    """What a stream cannot do, and which words of the query are to blame.
+    """Streams do not support a part of a query.
 
     Args:
-        message: what cannot be done, and why.
-        hint: the way out.
-        span: the words to blame; None if they are not known.
-        after: the words before them that belong to them, such as ORDER BY.
-        subjects: as every error has them.
+        message: Unsupported feature and the reason.
+        hint: The alternative.
+        span: Position of the part in the text. None if unknown.
+        after: Words before the span that belong to it, such as ORDER BY.
+        subjects: Names in the message, as in every error.
     """
 
     default_kind = ErrorKind.STREAM
@@ -60,11 +60,11 @@ class StreamRefusal(AnalysisError):
         self._after = after
 
     def placed_in(self, sql: str) -> StreamRefusal:
-        """The same error with its place in the text that the spans are of."""
+        """Return the same error with its position in the text that the spans refer to."""
         if self.span is None:
             return self
-        found = with_lead(sql, self.span, self._after)
-        self.position = Position.at(sql, found.start, found.end - found.start + 1)
+        span = with_lead(sql, self.span, self._after)
+        self.position = Position.at(sql, span.start, span.end - span.start + 1)
         self.sql = sql
         return self
 
@@ -73,7 +73,7 @@ def refuse_one_phase(node: Node) -> None:
     """Refuse a physical node over a stream whose windows are not cut into slices.
 
     Raises:
-        StreamRefusal: it is such a node.
+        StreamRefusal: It is such a node.
     """
     if isinstance(node, OnePhaseWindowAggregate):
         check_keys(node.keys, node.schema)
@@ -86,10 +86,10 @@ def refuse_one_phase(node: Node) -> None:
 
 
 def check_calls(calls: tuple[AggregateCall, ...]) -> None:
-    """Refuse aggregates that cannot be merged from partial results.
+    """Refuse aggregates that cannot be merged from partials.
 
     Raises:
-        StreamRefusal: one cannot.
+        StreamRefusal: A call cannot be merged.
     """
     for call in calls:
         try:
@@ -103,20 +103,20 @@ def check_calls(calls: tuple[AggregateCall, ...]) -> None:
 
 
 def check_keys(keys: tuple[NamedExpr, ...], schema: Schema) -> None:
-    """Refuse group keys of nested types, which no state has.
+    """Refuse group keys of nested types, which state does not support.
 
     Raises:
-        StreamRefusal: one is of such a type.
+        StreamRefusal: A key has a nested type.
     """
     for key in keys:
         check_flat(key.name, schema, "GROUP BY", span_of(key.expr))
 
 
 def check_flat(name: str, schema: Schema, clause: str, place: TextSpan | None) -> None:
-    """Refuse a column of a nested type where rows are grouped, ordered or compared by it.
+    """Refuse a column of a nested type in grouping, ordering or comparison.
 
     Raises:
-        StreamRefusal: it is of such a type.
+        StreamRefusal: The column has a nested type.
     """
     type_ = next((c.type for c in schema if c.name.lower() == name.lower()), None)
     if type_ is not None and not is_flat_type(type_):
@@ -131,19 +131,19 @@ def check_flat(name: str, schema: Schema, clause: str, place: TextSpan | None) -
 def refuse_stateful(
     query: exp.Query, is_stream: Callable[[exp.Table], bool], notes: tuple[LeftToSpark, ...] = ()
 ) -> None:
-    """Let a text pass if Spark can compute it micro-batch by micro-batch.
+    """Check that Spark can compute a query one micro-batch at a time.
 
     Args:
         query: Spark SQL.
-        is_stream: whether a table in it stands for rows of a stream.
-        notes: why what is about windows was left in the text.
+        is_stream: Whether a table in it holds rows of a stream.
+        notes: Reasons why window blocks were left in the query.
 
     Raises:
-        StreamRefusal: it needs rows of more than one micro-batch.
+        StreamRefusal: It needs rows of more than one micro-batch.
     """
     reads_stream = _reading_streams(query, is_stream)
     for select in query.find_all(exp.Select, exp.SetOperation):
-        # what reads bounded tables alone may do anything
+        # Parts that only read bounded tables are unrestricted.
         if not reads_stream(select):
             continue
         _refuse_clauses(select)
@@ -161,15 +161,15 @@ def refuse_stateful(
 def refused_subquery(
     query: exp.Query, is_stream: Callable[[exp.Table], bool]
 ) -> StreamRefusal | None:
-    """The error for a query with a subquery over a stream in a condition; None for another.
+    """Return the error for a subquery over a stream in a condition, or None.
 
     Args:
-        query: as the user wrote it.
-        is_stream: whether a table in it stands for rows of a stream.
+        query: The query as written.
+        is_stream: Whether a table in it is a stream.
     """
     reads_stream = _reading_streams(query, is_stream)
-    found = (_refused_subquery_of(select, reads_stream) for select in query.find_all(exp.Select))
-    return next((refusal for refusal in found if refusal is not None), None)
+    refusals = (_refused_subquery_of(select, reads_stream) for select in query.find_all(exp.Select))
+    return next((refusal for refusal in refusals if refusal is not None), None)
 
 
 def _refused_subquery_of(select: exp.Select, reads_stream: _ReadsStream) -> StreamRefusal | None:
@@ -190,13 +190,13 @@ def _refused_subquery_of(select: exp.Select, reads_stream: _ReadsStream) -> Stre
 
 
 def current_watermark_in(query: exp.Query) -> exp.Expr | None:
-    """The first call of CURRENT_WATERMARK in a query."""
+    """Return the first call of CURRENT_WATERMARK in a query."""
     calls = query.find_all(exp.Anonymous)
     return next((call for call in calls if call.name.upper() == "CURRENT_WATERMARK"), None)
 
 
 def watermark_refusal(call: exp.Expr | None) -> StreamRefusal:
-    """The error for CURRENT_WATERMARK over a stream; `call` is None if a view has it."""
+    """Return the error for CURRENT_WATERMARK over a stream. `call` is None if it is in a view."""
     return StreamRefusal(
         "CURRENT_WATERMARK(ts) is not computed on a stream: window operators alone know watermarks",
         f"keep late rows with the table option '{LATE_ROWS}' = '...'; {BATCH}, where it is NULL",
@@ -234,7 +234,7 @@ def _refuse_clauses(query: exp.Expr) -> None:
 def _refuse_select(
     select: exp.Select, reads_stream: _ReadsStream, notes: tuple[LeftToSpark, ...]
 ) -> None:
-    # why the rule that would do did not: it comes before what would do
+    # The reason why a rule did not apply comes before the alternative.
     missing = "".join(f"{note.reason}: " for note in dict.fromkeys(notes))
     if select.args.get("distinct") is not None:
         raise _refusal(
@@ -268,7 +268,9 @@ def _refuse_select(
     streams = [side for side in sides if side is not None and reads_stream(side)]
     if len(streams) > 1:
         conditions = [*(join.args.get("on") for join in joins), select.args.get("where")]
-        if not missing and any(each and each.find(exp.Interval) for each in conditions):
+        if not missing and any(
+            condition and condition.find(exp.Interval) for condition in conditions
+        ):
             raise _refusal(
                 "a join of two streams within an interval is none of windows",
                 "with L for its length, join HOP(TABLE t, DESCRIPTOR(ts), L, 2 * L) of both, ON "
@@ -280,7 +282,7 @@ def _refuse_select(
             "a join of two streams would keep all rows of both for ever",
             f"{missing}join rows of the same window, ON equal window_start and window_end of both "
             "sides" + ("" if missing else "; or join a stream with a bounded table"),
-            # where windows are joined, it is their condition that does not fit
+            # In a join of windows, the join condition is the part to correct.
             (streams[1].parent.args.get("on") if missing and streams[1].parent else None)
             or streams[1],
         )
@@ -290,7 +292,7 @@ def _refuse_select(
 
 
 def _instead_of_over(over: exp.Window | None) -> str:
-    """What says in windows what a function with OVER is for."""
+    """Return the windowed alternative to a function with OVER."""
     function = "" if over is None else over.this.name.upper()
     if over is None or function in ("LAG", "LEAD", "NTILE"):
         return "a function in Python sees rows by key in the order of their times: Session.windows"
@@ -307,7 +309,7 @@ def _instead_of_over(over: exp.Window | None) -> str:
 
 
 def _reading_streams(query: exp.Query, is_stream: Callable[[exp.Table], bool]) -> _ReadsStream:
-    """What says of the parts of a query whether streams are named in them."""
+    """Return a function that tests whether a part of the query mentions a stream."""
     reading: set[int] = set()
     for table in query.find_all(exp.Table):
         part: exp.Expr | None = table if is_stream(table) else None

@@ -1,7 +1,7 @@
-"""Which INSERTs of a statement set over streams may have their windows computed by one stream.
+"""INSERTs of a statement set that may share one stream for their windows.
 
-One operator then holds the slices for all of them. What follows the windows of each is computed of
-the windows that a micro-batch brings, as in a batch.
+A single operator then holds the slices for all of them. The rest of each INSERT is computed from
+the windows of a micro-batch, as in batch.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from planner.streams.tables import stream_tables, streams_of
 from planner.streams.time_columns import is_processing_time
 from runtime.spec.windows import Cumulate
 
-# Slices that readers have in common may be so many times as many as those of their own together.
-# They stay in state, unlike those of a batch.
+# Maximum ratio of shared slices to slices of the separate readers. Unlike in batch, they stay in
+# state.
 MOST_SLICES = 2
-# Readers of one operator are bits of an integer
+# Readers of one operator are the bits of an integer
 MOST_READERS = 62
 
 
@@ -30,15 +30,15 @@ def stream_obstacle(
     apart: Sequence[str | None],
     catalog: Catalog,
 ) -> str | None:
-    """Why a window aggregate over a stream can share slices with no other one.
+    """Return why a window aggregate over a stream cannot share slices, or None.
 
     Args:
-        node: the window aggregate.
-        local: its local part.
-        number: the position of its plan.
-        plans: the plans of the statement.
-        apart: for each plan why it needs a stream of its own; None: it does not.
-        catalog: says which tables are streams.
+        node: The window aggregate.
+        local: Its local stage.
+        number: Position of its plan.
+        plans: Plans of the statement.
+        apart: For each plan, the reason why it needs a stream of its own. None if it does not.
+        catalog: Catalog that identifies streams.
     """
     if len(plans) == 1:
         return "the input is a stream"
@@ -62,7 +62,7 @@ def stream_obstacle(
 
 
 def _other_than_above(plan: Node, node: GlobalWindowAggregate) -> str | None:
-    """What else than filters and projections is above a window aggregate."""
+    """Return a node above a window aggregate other than filters and projections, as text."""
     while plan is not node:
         if len(plan.inputs) != 1 or not isinstance(plan, Filter | Project | SqlQuery | Sink):
             return f"{type(plan).__name__} follows its windows"

@@ -1,4 +1,4 @@
-"""Which streams a plan reads."""
+"""Streams that a plan reads."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from runtime.spec.local import SplitScan
 
 
 def streams_of(plan: Node, catalog: Catalog) -> tuple[StreamTable, ...]:
-    """The streams that a plan reads, in the order of its leaves; none: it runs as a batch."""
+    """Return the streams that a plan reads, in the order of its leaves. Empty for a batch plan."""
     return tuple(dict.fromkeys(stream for _, stream in stream_tables(plan, catalog)))
 
 
 def stream_tables(plan: Node, catalog: Catalog) -> Iterator[tuple[exp.Table, StreamTable]]:
-    """Every place in a plan that names a stream, and the stream."""
+    """Yield every reference to a stream in a plan, and the stream."""
     for child in plan.inputs:
         yield from stream_tables(child, catalog)
     yield from _named_by(plan, catalog)
 
 
 def sources_in_order(plan: Node, catalog: Catalog) -> tuple[str, ...]:
-    """The names of the streams that a plan reads, in the order in which its texts have them.
+    """Return the names of the streams that a plan reads, in the order of its queries.
 
-    Spark numbers the sources of a stream so, and knows them by their numbers in a checkpoint.
+    Spark numbers a stream's sources in this order and identifies them by number in a checkpoint.
     """
     return tuple(dict.fromkeys(_in_order(plan, catalog)))
 
@@ -59,9 +59,9 @@ def _named_by(plan: Node, catalog: Catalog) -> Iterator[tuple[exp.Table, StreamT
 
 
 def with_one_reading(plan: Node, catalog: Catalog) -> Node:
-    """Return the plan, in which tasks and Spark do not both read an exclusive table.
+    """Return the plan such that tasks and Spark never both read an exclusive table.
 
-    Where they do, Spark reads all tables: a checkpoint has one position in a topic.
+    If they would, Spark reads all tables: a checkpoint has one position per topic.
     """
     scanned: set[str] = set()
     by_spark: set[str] = set()
@@ -80,7 +80,7 @@ def with_one_reading(plan: Node, catalog: Catalog) -> Node:
 
 
 def comes_whole(node: Node, catalog: Catalog) -> bool:
-    """Whether all rows of a window come in one micro-batch."""
+    """Return whether all rows of a window arrive in one micro-batch."""
     is_windows = isinstance(node, WindowAggregate | GlobalWindowAggregate)
     if is_windows or not streams_of(node, catalog):
         return True
@@ -93,7 +93,7 @@ def comes_whole(node: Node, catalog: Catalog) -> bool:
 
 
 def bare_table(table: exp.Table) -> exp.Table:
-    """A table in a text without its alias and what is joined to it."""
+    """Return a table reference without its alias and joins."""
     bare = table.copy()
     for key in ("alias", "joins", "laterals", "pivots", "sample"):
         bare.set(key, None)
@@ -101,5 +101,5 @@ def bare_table(table: exp.Table) -> exp.Table:
 
 
 def stream_named(table: exp.Table, catalog: Catalog) -> StreamTable | None:
-    """The stream that a table in a text is, or None."""
+    """Return the stream that a table reference refers to, or None."""
     return catalog.stream(tuple(part.name for part in table.parts))

@@ -1,9 +1,8 @@
-"""Which time a column of a stream is: processing time, or event time that a watermark follows.
+"""Kinds of time columns on streams: processing time, or event time with a watermark.
 
-A column is followed through filters, projections, joins, unions, views and WITH to where it comes
-from; one that an expression makes of others is not. PROCTIME() columns of tables and calls of it
-are processing time, and so is CURRENT_TIMESTAMP: Spark evaluates both to the time at which a
-micro-batch began.
+A column is traced through filters, projections, joins, unions, views and WITH to its origin.
+Computed columns are not traced. PROCTIME() columns and calls are processing time, and so is
+CURRENT_TIMESTAMP: Spark evaluates both to the start time of the micro-batch.
 """
 
 from __future__ import annotations
@@ -20,24 +19,24 @@ from planner.sql.nodes import TextSpan, span_of
 from planner.streams.refusals import StreamRefusal
 from planner.streams.tables import bare_table, stream_named, stream_tables
 
-# PROCTIME() has become the first of these by the time a query is bound
+# PROCTIME() has been rewritten as CURRENT_TIMESTAMP before a query is bound
 _CALLS = ("CURRENT_TIMESTAMP", "PROCTIME", "NOW", "CURRENT_ROW_TIMESTAMP")
 
 _Scope = Mapping[str, exp.Expr]
-# Where a column comes from: a column of a stream or of windows, or an expression; None: elsewhere
+# Origin of a column: a column of a stream or of windows, or an expression; None: anything else
 _Origin = tuple[exp.Table | GlobalWindowAggregate, str] | exp.Expr | None
 
 
 def is_processing_time(
     node: Node, column: str, catalog: Catalog, place: TextSpan | None = None
 ) -> bool:
-    """Whether the values of a column are the time at which rows of streams are processed.
+    """Return whether a column holds the processing time of stream rows.
 
     Raises:
-        StreamRefusal: those of some streams are, and those of others are not.
+        StreamRefusal: It does for some streams and not for others.
     """
-    found = {_is_processing_time(each, catalog) for each in _of_node(node, column, catalog)}
-    if len(found) > 1:
+    answers = {_is_processing_time(origin, catalog) for origin in _of_node(node, column, catalog)}
+    if len(answers) > 1:
         raise StreamRefusal(
             f"`{column}` is processing time in one part of this UNION ALL and event time in "
             "another, so that no watermark says when a window is complete",
@@ -45,22 +44,22 @@ def is_processing_time(
             place,
             subjects=(column,),
         )
-    return found == {True}
+    return answers == {True}
 
 
 def check_time(
     node: Node, time_column: str, catalog: Catalog, place: TextSpan | None = None
 ) -> None:
-    """Refuse a stream without a watermark, and windows on what no watermark follows.
+    """Refuse streams without a watermark, and windows on a column without a watermark.
 
     Args:
-        node: what the windows are over.
-        time_column: the column that they are on.
-        catalog: says which tables are streams, and their watermarks.
-        place: where the query names that column.
+        node: Input of the windows.
+        time_column: Time column of the windows.
+        catalog: Catalog that identifies streams and their watermarks.
+        place: Source position of the column.
 
     Raises:
-        StreamRefusal: a watermark is missing, or follows another column.
+        StreamRefusal: A watermark is missing, or follows another column.
     """
     has_operator = any(node.find_all(GlobalWindowAggregate))
     for table, stream in stream_tables(node, catalog):
@@ -102,7 +101,7 @@ def check_time(
 
 
 def _time_column(table: exp.Table, name: str, catalog: Catalog) -> str:
-    """The column of a table that windows on `name` seem to be on: others give it that name."""
+    """Return the table column that windows on `name` appear to use, under its own name."""
     columns = _columns(table, catalog)
     times = [c.name for c in columns if is_timestamp(c.type)]
     return times[0] if times and column_named(columns, name) is None else name
@@ -113,7 +112,7 @@ def _columns(table: exp.Table, catalog: Catalog) -> Schema:
 
 
 def _of_node(node: Node, column: str, catalog: Catalog) -> Iterator[_Origin]:
-    """The origins of a column of a node."""
+    """Yield the origins of a node's column."""
     match node:
         case GlobalWindowAggregate():
             yield node, column
@@ -142,7 +141,7 @@ def _of_text(
     if isinstance(query, exp.Query):
         scope = {**scope, **{cte.alias.lower(): cte.this for cte in query.ctes}}
     if isinstance(query, exp.Union):
-        # columns of a union are put together by position, under the names of the first
+        # UNION matches columns by position and takes the names of the first side.
         position = _position(query, column)
         for side in _sides(query):
             name = column
@@ -182,7 +181,7 @@ def _of_sources(
     scope: _Scope,
     catalog: Catalog,
 ) -> Iterator[_Origin]:
-    """The same of a column of what stands in FROM; without `table`, of any that has it."""
+    """Yield the origins of a column of the relations in FROM; without `table`, of any with it."""
     first = select.args.get("from_")
     joins = select.args.get("joins") or []
     for source in [*([] if first is None else [first.this]), *(join.this for join in joins)]:
@@ -211,7 +210,7 @@ def _sides(query: exp.Union) -> Iterator[exp.Expr]:
 
 
 def _position(query: exp.Union, column: str) -> int | None:
-    """Where a column stands in the select lists; None if they are not written out."""
+    """Return a column's position in the select lists, or None if they contain a star."""
     first = next(_sides(query))
     if not isinstance(first, exp.Select) or first.is_star:
         return None
