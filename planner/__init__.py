@@ -1,5 +1,5 @@
-"""The planner: from sqlglot's tree to a description of what the runtime does.
+"""Plan window queries: from a sqlglot tree to the steps that the runtime executes.
 
-Pure Python: it never starts Spark. It owns the window blocks of a query and hands everything else
-through to Spark SQL as text.
+The planner is pure Python and never starts Spark. It plans the window blocks of a query and leaves
+the rest to Spark SQL as text.
 """

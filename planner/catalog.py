@@ -1,4 +1,4 @@
-"""What the planner asks of its surroundings while it binds names."""
+"""The catalog interface that the planner uses to look up names, schemas and files."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ class StreamTable:
     """A table that is read as a stream.
 
     Attributes:
-        name: the table, for messages.
-        watermark: its WATERMARK FOR, whose expression is Spark SQL over the table's columns.
-        proctime: its PROCTIME() columns, in lower case.
-        late_rows: the table for rows of it that are too late; None: they are dropped.
-        split: the number of the split that a row is of, from 0 on, Spark SQL over the table's
-            columns, if each has a watermark of its own; None: the table has one, unless
+        name: Name of the table, for messages.
+        watermark: The table's WATERMARK FOR clause. Its expression is Spark SQL over the table's
+            columns.
+        proctime: Lower-case names of the PROCTIME() columns.
+        late_rows: Table that receives late rows. None if they are dropped.
+        split: Spark SQL over the table's columns that computes the split number of a row, from 0,
+            if each split has its own watermark. None if the table has one watermark, unless
             `has_splits`.
-        has_splits: whether each split has a watermark of its own where tasks read the table
-            themselves: they know which split they read.
+        has_splits: Whether each split has its own watermark and tasks read the table themselves, so
+            that they know which split they read.
     """
 
     name: str
@@ -43,65 +44,67 @@ class StreamTable:
 
 
 class Catalog(Protocol):
-    """Tables, views and Spark's analyser, as the planner sees them."""
+    """Tables, views and Spark's analyser, as the planner uses them."""
 
     def view(self, name: tuple[str, ...]) -> exp.Query | None:
-        """The query behind a view that sqlwin keeps, or None.
+        """Return the query of a view defined in sqlwin, or None.
 
-        The caller may change the tree. It has no source positions: those would be places in the
-        view's text.
+        The caller may modify the tree. It carries no source positions, because they would refer to
+        the view's text.
         """
 
     def with_options(
         self, name: tuple[str, ...], options: Sequence[tuple[str, str]]
     ) -> tuple[str, ...]:
-        """The name of a table that is another one with some options changed, for this statement.
+        """Register a copy of a table with changed options for this statement, and return its name.
 
         Raises:
-            SqlwinError: `name` is no table that sqlwin keeps, or an option is wrong.
+            SqlwinError: `name` is not a table of sqlwin, or an option is invalid.
         """
 
     def connector(self, name: tuple[str, ...]) -> str | None:
-        """The connector of a table that sqlwin keeps, or None for a table of Spark's catalog."""
+        """Return the connector of a sqlwin table, or None for a table of Spark's catalog."""
 
     def relation(self, name: tuple[str, ...]) -> str | None:
-        """The name by which Spark knows a table that sqlwin keeps, or None for Spark's own."""
+        """Return the name that Spark knows a sqlwin table by, or None for Spark's own tables."""
 
     def stream(self, name: tuple[str, ...]) -> StreamTable | None:
-        """The stream that a name stands for in this statement, or None for a bounded one.
+        """Return the stream that a name refers to in this statement, or None for a bounded table.
 
         Args:
-            name: the name of a session table, or what `relation` made of it.
+            name: Name of a session table, or the name that `relation` returned for it.
         """
 
     def scan_source(
         self, name: tuple[str, ...], columns: Schema, filters: Sequence[Expression] = ()
     ) -> ScanSource | SplitTable | str:
-        """What the Arrow scan reads of a session table, or why it cannot.
+        """Return the source of an Arrow scan of a session table, or why Arrow cannot scan it.
 
         Args:
-            name: the table.
-            columns: the columns that are needed, with Spark's types.
-            filters: conditions over them of which all must be true for a row to count; files in
-                which they cannot be may be left out.
+            name: Name of the table.
+            columns: Columns to read, with Spark types.
+            filters: Conditions over the columns that a row must all satisfy. Files in which no row
+                can satisfy them may be skipped.
         """
 
     def computed_columns(self, name: tuple[str, ...]) -> Mapping[str, exp.Expr]:
-        """The computed columns of a session table, by their names in lower case."""
+        """Return the computed columns of a session table by lower-case name."""
 
     def stream_splits(self, name: tuple[str, ...], columns: Schema) -> SplitTable | str:
-        """What tasks read of a stream, files or messages; or why they do not.
+        """Return the splits of a stream that tasks read themselves, or the reason why they cannot.
 
         Args:
-            name: the table.
-            columns: the columns that are needed, with Spark's types.
+            name: Name of the table.
+            columns: Columns to read, with Spark types.
         """
 
     def slice_tables(self, base: str) -> Sequence[SliceTable | str]:
-        """The materialized tables over a base table; of one that cannot be read, its name and why.
+        """Return the materialized tables over a base table.
+
+        An unreadable table is represented by a text with its name and the reason.
 
         Args:
-            base: its name in lower case, as `LocalForm` has it.
+            base: Lower-case name of the base table, as in `LocalForm`.
         """
 
     def slice_files(
@@ -111,37 +114,37 @@ class Catalog(Protocol):
         filters: Sequence[Expression],
         columns: Schema | None,
     ) -> SliceFiles | str:
-        """The files of a materialized table, and those of its base table that are not in it.
+        """Return a materialized table's files and the base files that it does not cover.
 
         Args:
-            table: the table.
-            range_us: only slices whose end is above the first and at most the second; None: all.
-            filters: conditions over the table of slices; files in which they cannot be true may be
-                left out.
-            columns: what is read of the base table's files; None: they are not asked about, since
-                the statement has asked before.
+            table: The materialized table.
+            range_us: Exclusive lower and inclusive upper bound of the slice ends to read, in
+                microseconds. None means unbounded.
+            filters: Conditions over the table of slices. Files in which no row can satisfy them may
+                be skipped.
+            columns: Columns to read from the base table's files. None if the statement has looked
+                those files up before.
 
         Returns:
-            The files, or why they do not say what the base table says now.
+            The files, or the reason why they do not reflect the current base table.
         """
 
     def user_aggregate(self, name: str) -> UserAggregate | None:
-        """The user-defined aggregate function that is called `name`, in any case, or None."""
+        """Return the user-defined aggregate function called `name`, ignoring case, or None."""
 
     def analyze(self, query: exp.Query, relations: Mapping[str, Schema]) -> Schema:
-        """Output columns of `query`, by Spark's own analyser.
+        """Return the output columns of `query`, resolved by Spark's analyser.
 
         Args:
-            query: Spark SQL; tables named in `relations` stand for relations of that schema.
-            relations: schemas of the placeholders.
+            query: Spark SQL in which the tables named in `relations` are placeholders.
+            relations: Schemas of the placeholders.
 
         Raises:
-            AnalysisError: Spark refuses the query; the position, if there is one, is in the
-                text that the user wrote.
+            AnalysisError: Spark rejects the query. The position, if any, refers to the user's text.
         """
 
 
 def column_named(schema: Schema, name: str) -> Column | None:
-    """The column called `name`, by Spark's rule: case does not matter."""
+    """Return the column called `name`, ignoring case as Spark does, or None."""
     folded = name.lower()
     return next((column for column in schema if column.name.lower() == folded), None)

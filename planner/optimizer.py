@@ -1,7 +1,7 @@
-"""The driver of the rules: walks the plan, tries each rule at each node, keeps a trace.
+"""Rule driver: walks the plan, tries each rule at each node and records a trace.
 
-A rule is a function of one node. It returns a new node, a `Refusal` that says why it does not apply
-to a node it is meant for, or None for any other node.
+A rule is a function of one node. It returns a new node, a `Refusal` with the reason why it does not
+apply to a node of the right type, or None for any other node.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from runtime.spec.windows import window_kind
 
 @dataclass(frozen=True)
 class ParallelismOptions:
-    """What decides on the parallelism of exchanges beside the data.
+    """Settings that determine the parallelism of exchanges, in addition to the amount of data.
 
     Attributes:
-        partitions: `sqlwin.exchange.partitions`; None: from the data.
-        buckets: `sqlwin.exchange.buckets`; None: from the data.
-        most_partitions: the parallelism that Spark would give any exchange.
+        partitions: `sqlwin.exchange.partitions`. None to derive it from the data.
+        buckets: `sqlwin.exchange.buckets`. None to derive it from the data.
+        most_partitions: Parallelism that Spark uses for an exchange by default.
     """
 
     partitions: int | None = None
@@ -31,18 +31,18 @@ class ParallelismOptions:
 
 @dataclass(frozen=True)
 class Options:
-    """The settings of the planner.
+    """Settings of the planner.
 
     Attributes:
-        catalog: where names are looked up.
+        catalog: Catalog that resolves names.
         agg_phase_strategy: AUTO, ONE_PHASE or TWO_PHASE.
-        disabled_rules: names of rules that are not tried.
-        time_zone: the session's time zone.
-        parallelism: what decides on the parallelism of exchanges.
-        strict_flink: whether to refuse what Flink does not take.
-        rewrites_to_slices: whether slices of materialized tables answer queries over their bases.
-        reads_stale: whether slices answer without the rows that are not in them yet.
-        refused_slices: name of a materialized table, and why it does not answer this query.
+        disabled_rules: Names of rules to skip.
+        time_zone: The session's time zone.
+        parallelism: Settings for the parallelism of exchanges.
+        strict_flink: Whether to reject SQL that Flink rejects.
+        rewrites_to_slices: Whether materialized slices may answer queries over their base tables.
+        reads_stale: Whether slices may answer without the base rows that they do not cover yet.
+        refused_slices: Name of a materialized table and the reason why it cannot answer this query.
     """
 
     catalog: Catalog
@@ -58,14 +58,14 @@ class Options:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a rule does not apply to a node that it is meant for."""
+    """Reason why a rule does not apply to a node of the type it handles."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class TraceEntry:
-    """What one rule did at one node: `refusal` is None where it applied."""
+    """Outcome of one rule at one node. `refusal` is only set if the rule did not apply."""
 
     rule: str
     node: str
@@ -73,18 +73,18 @@ class TraceEntry:
 
     @property
     def reason(self) -> str | None:
-        """Why the rule did not apply, in words."""
+        """Return the reason why the rule did not apply, or None."""
         return None if self.refusal is None else self.refusal.reason
 
 
 @dataclass
 class Trace:
-    """What the rules did, each event once, in order."""
+    """Rule outcomes in order, without duplicates."""
 
     entries: list[TraceEntry] = field(default_factory=list)
 
     def add(self, rule: str, node: Node, refusal: Refusal | None = None) -> None:
-        """Record an event, unless it is there already."""
+        """Record an outcome unless it is already recorded."""
         window = getattr(node, "window", None)
         kind = f"({window_kind(window)})" if window is not None else ""
         entry = TraceEntry(rule, type(node).__name__ + kind, refusal)
@@ -92,7 +92,7 @@ class Trace:
             self.entries.append(entry)
 
     def add_disabled(self, rule: str) -> None:
-        """Record that a setting has a rule left out."""
+        """Record that a setting disables a rule."""
         refusal = Refusal("disabled by sqlwin.optimizer.disabled-rules")
         self.entries.append(TraceEntry(rule, "any node", refusal))
 
@@ -102,18 +102,17 @@ Rule = Callable[[Node, Options], Node | Refusal | None]
 
 @dataclass(frozen=True)
 class Stage:
-    """Rules that are applied together, bottom-up, until none of them changes anything."""
+    """Rules that are applied together, bottom-up, until none of them changes the plan."""
 
     name: str
     rules: Sequence[Rule]
 
 
 class SchemaChangedError(Exception):
-    """A rule changed what a node yields: a fault in the rule, never in a query."""
+    """A rule changed the columns that a node returns: a bug in the rule, not in the query."""
 
 
-# More passes than any plan needs: a plan that still changes after them has rules that undo
-# each other.
+# No plan needs this many passes. If the plan still changes afterwards, two rules undo each other.
 _MAX_PASSES = 50
 
 
@@ -121,7 +120,7 @@ def optimize(plan: Node, stages: Sequence[Stage], options: Options, trace: Trace
     """Apply the stages in order.
 
     Raises:
-        SchemaChangedError: a rule changed the names or types of a node's columns.
+        SchemaChangedError: A rule changed the names or types of a node's columns.
     """
     (optimized,) = optimize_together([plan], stages, options, [trace])
     return optimized
@@ -130,12 +129,12 @@ def optimize(plan: Node, stages: Sequence[Stage], options: Options, trace: Trace
 def optimize_together(
     plans: Sequence[Node], stages: Sequence[Stage], options: Options, traces: Sequence[Trace]
 ) -> list[Node]:
-    """Apply the stages to plans that may have nodes in common, and still have them afterwards.
+    """Apply the stages to plans that may share nodes, and keep those nodes shared.
 
-    What is done to a common node is in the trace of the first plan that has it.
+    Changes to a shared node are recorded in the trace of the first plan that contains it.
 
     Raises:
-        SchemaChangedError: a rule changed the names or types of a node's columns.
+        SchemaChangedError: A rule changed the names or types of a node's columns.
     """
     for stage in stages:
         rules = [rule for rule in stage.rules if rule.__name__ not in options.disabled_rules]
@@ -145,27 +144,27 @@ def optimize_together(
                     trace.add_disabled(rule.__name__)
         for _ in range(_MAX_PASSES):
             refusals: list[tuple[Trace, Rule, Node, Refusal]] = []
-            after = _walked(plans, rules, options, traces, refusals)
+            after = _walk_once(plans, rules, options, traces, refusals)
             if all(new is old for new, old in zip(after, plans, strict=True)):
                 break
             plans = after
         else:
             raise SchemaChangedError(f"stage {stage.name} has no fixed point")
-        # only what was refused in the final plan is of interest
+        # Report only refusals at nodes of the final plan.
         for trace, rule, node, refusal in refusals:
             trace.add(rule.__name__, node, refusal)
     return list(plans)
 
 
-def _walked(
+def _walk_once(
     plans: Sequence[Node],
     rules: Sequence[Rule],
     options: Options,
     traces: Sequence[Trace],
     refusals: list[tuple[Trace, Rule, Node, Refusal]],
 ) -> list[Node]:
-    """The plans after one walk, bottom-up, in which at most one rule is applied to each node."""
-    done: dict[int, Node] = {}  # what became of the nodes met so far, by identity
+    """Walk the plans once, bottom-up, and apply at most one rule to each node."""
+    done: dict[int, Node] = {}  # rewritten nodes by the identity of the original
 
     def walked(node: Node, trace: Trace) -> Node:
         if id(node) not in done:

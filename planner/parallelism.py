@@ -1,4 +1,4 @@
-"""The parallelism of window aggregations, and into how many buckets their keys go."""
+"""Choose the parallelism of window aggregations and their number of buckets."""
 
 from __future__ import annotations
 
@@ -18,26 +18,27 @@ from runtime.spec.local import FileScan
 from runtime.spec.scan import ScanSource
 from runtime.spec.windows import SessionWindow, Window
 
-# More buckets than tasks: a bucket is what a task of the global stage holds in memory.
+# More buckets than tasks, because a task of the global stage holds one bucket in memory.
 _BUCKETS_PER_PARTITION = 4
 _MOST_BUCKETS_PER_PARTITION = 64
 _BUCKET_BYTES = 64 << 20
-# A task that has less to do than this, in bytes and rows in or in rows out, is not worth its start.
+# A task with less work than this, measured in input bytes, input rows or output rows, is not worth
+# starting.
 _TASK_BYTES = 32 << 20
 _TASK_ROWS = 1 << 16
 _TASK_WINDOWS = 1 << 22
 
-# Bytes of a value, about; of a decimal 16, of all else 8
+# Approximate bytes per value. A decimal takes 16, any other type 8.
 _WIDTHS = {"boolean": 1, "tinyint": 1, "smallint": 2, "int": 4, "float": 4, "date": 4}
 _WIDTHS |= {"string": 16, "binary": 16}
 
 
 def with_parallelism(plans: Sequence[Node], options: ParallelismOptions) -> list[Node]:
-    """Physical plans with the tasks and buckets of each of their exchanges.
+    """Return physical plans whose exchanges have a number of tasks and buckets.
 
-    From files whose sizes are known, few tasks for few rows: by the bytes that are read, and by the
-    windows that may be emitted. From anything else, as many as Spark would take. What plans have in
-    common they still have afterwards.
+    If the input is files of known size, the numbers follow from the bytes to read and the windows
+    that may be emitted. Otherwise Spark's default parallelism applies. Nodes shared between plans
+    stay shared.
     """
     done: dict[int, Node] = {}
 
@@ -60,28 +61,28 @@ def _chosen(node: Node, options: ParallelismOptions) -> Node:
     if scan is not None:
         n_rows, n_bytes = _amounts(scan)
         windows = node.windows if isinstance(node, SharedExchange) else (scan.window,)
-        wanted = max(_tasks(window, n_rows, n_bytes) for window in windows)
-        partitions = partitions or min(wanted, options.most_partitions)
+        number = max(_tasks(window, n_rows, n_bytes) for window in windows)
+        partitions = partitions or min(number, options.most_partitions)
     partitions = partitions or options.most_partitions
     if buckets is None:
-        wanted = max(partitions * _BUCKETS_PER_PARTITION, _up(n_bytes, _BUCKET_BYTES))
-        buckets = min(wanted, partitions * _MOST_BUCKETS_PER_PARTITION)
+        number = max(partitions * _BUCKETS_PER_PARTITION, _up(n_bytes, _BUCKET_BYTES))
+        buckets = min(number, partitions * _MOST_BUCKETS_PER_PARTITION)
     return replace(node, partitions=min(partitions, buckets), buckets=buckets)
 
 
 def _amounts(scan: ScanLocalWindowAggregate | SliceScan) -> tuple[int, int]:
-    """Rows that are read, and bytes of them."""
+    """Return the number of rows and of bytes to read."""
     if isinstance(scan, SliceScan):
         sources = scan.sources
     else:
-        # how many messages there are is not known before they are read
+        # The number of messages is unknown before they are read.
         sources = (scan.scan.files,) if isinstance(scan.scan, FileScan) else ()
-    n_bytes = sum(each.n_rows * _row_bytes(each) for each in sources)
-    return sum(each.n_rows for each in sources), n_bytes
+    n_bytes = sum(file.n_rows * _row_bytes(file) for file in sources)
+    return sum(file.n_rows for file in sources), n_bytes
 
 
 def _scan_below(node: Node) -> ScanLocalWindowAggregate | SliceScan | None:
-    """The scan whose partials go into an exchange, unless windows are computed in between."""
+    """Return the scan that feeds an exchange, or None if windows are computed in between."""
     while not isinstance(node, ScanLocalWindowAggregate | SliceScan):
         if len(node.inputs) != 1 or isinstance(node, GlobalWindowAggregate | WindowAggregate):
             return None
@@ -92,7 +93,7 @@ def _scan_below(node: Node) -> ScanLocalWindowAggregate | SliceScan | None:
 
 def _tasks(window: Window, n_rows: int, n_bytes: int) -> int:
     overlap = 1 if isinstance(window, SessionWindow) else window.slices_per_window
-    # A row makes so many windows at most; how many keys share them is not known.
+    # Upper bound: how many keys share the windows of a row is unknown.
     by_windows = min(_up(n_rows * overlap, _TASK_WINDOWS), _up(n_rows, _TASK_ROWS))
     return max(1, _up(n_bytes, _TASK_BYTES), by_windows)
 

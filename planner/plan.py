@@ -1,4 +1,4 @@
-"""From a query's tree to a plan: bind, optimise, choose phases."""
+"""Plan a query: bind, optimise, choose phases."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from planner.streams.tables import streams_of, with_one_reading
 
 @dataclass(frozen=True)
 class Draft:
-    """A query that is planned as far as it can be by itself.
+    """A query planned as far as possible without knowing the other queries.
 
     Attributes:
-        bound: the logical plan as the query says it.
-        logical: the same after the rules.
-        physical: what runs, before window aggregates share anything.
-        trace: which rule did what, and which did not and why.
-        notes: why window blocks were left to Spark as they are.
-        is_rewritten: False if Spark can be given the text as the user wrote it.
-        sql: the statement's text, which places in nodes are of.
-        sink: for INSERT, the table and whether it is overwritten.
-        apart: why its stream, if it is one, cannot be another's too; None: it can.
+        bound: Logical plan before the rules.
+        logical: Logical plan after the rules.
+        physical: Physical plan, before window aggregates share slices.
+        trace: Outcome of each rule.
+        notes: Reasons why window blocks were left to Spark.
+        is_rewritten: False if Spark can run the user's text unchanged.
+        sql: Text of the statement, to which source positions in nodes refer.
+        sink: For INSERT, the target table and whether it is overwritten.
+        apart: Reason why its stream cannot be shared with another query. None if it can.
     """
 
     bound: Node
@@ -55,11 +55,11 @@ class Draft:
 
 @dataclass(frozen=True)
 class Plan(Draft):
-    """A query that is planned: `physical` is what runs, and the sink is part of the plans.
+    """A planned query. `physical` is the plan that runs, and the plans include the sink.
 
     Attributes:
-        rule_names: all rules there are for such a query, in order.
-        alone: of a stream that shares slices with others, what would run if it did not.
+        rule_names: All rules that apply to this kind of query, in order.
+        alone: For a stream that shares slices, the plan that would run if it did not.
     """
 
     rule_names: tuple[str, ...] = RULE_NAMES
@@ -70,12 +70,12 @@ def plan_query(query: exp.Query, sql: str, options: Options) -> Plan:
     """Plan a query.
 
     Args:
-        query: the tree, in sqlwin's dialect.
-        sql: the text it was parsed from.
-        options: the catalog, and the settings that matter here.
+        query: Tree in sqlwin's dialect.
+        sql: Text from which the tree was parsed.
+        options: Catalog and settings of the planner.
 
     Raises:
-        AnalysisError: the query does not fit the catalog, or a window makes no sense.
+        AnalysisError: The query does not match the catalog, or a window is invalid.
     """
     (plan,) = plan_together([draft_plan(query, sql, options)], options)
     return plan
@@ -84,9 +84,10 @@ def plan_query(query: exp.Query, sql: str, options: Options) -> Plan:
 def draft_plan(
     query: exp.Query, sql: str, options: Options, sink: tuple[str, bool] | None = None
 ) -> Draft:
-    """The first part of `plan_query`, for queries that are then planned together.
+    """Run the first half of `plan_query`, for queries that are then planned together.
 
-    `sink` is for INSERT the table and whether it is overwritten; it is only shown in plans.
+    `sink` is the target table of an INSERT and whether it is overwritten. It is only shown in
+    plans.
     """
     bound = bind(query, sql, options.catalog, options.strict_flink)
     trace = Trace()
@@ -98,7 +99,7 @@ def draft_plan(
 
 
 def plan_together(drafts: Sequence[Draft], options: Options) -> list[Plan]:
-    """Plan queries that run one after another, so that they share what they can."""
+    """Plan queries that run one after another, so that they can share slices."""
     traces = [draft.trace for draft in drafts]
     plans = [draft.physical for draft in drafts]
     if SHARING_RULE.__name__ in options.disabled_rules:
@@ -112,25 +113,28 @@ def plan_together(drafts: Sequence[Draft], options: Options) -> list[Plan]:
     plans = with_parallelism(plans, options.parallelism)
     alone = with_parallelism([draft.physical for draft in drafts], options.parallelism)
     return [
-        _finished(draft, plan, by_itself, options)
+        _finish(draft, plan, by_itself, options)
         for draft, plan, by_itself in zip(drafts, plans, alone, strict=True)
     ]
 
 
 def _read(plans: Sequence[Node], options: Options, traces: Sequence[Trace]) -> list[Node]:
-    """Plans with what reads their tables: of slices, those that are as fine as is needed."""
+    """Add the scans of the plans' tables.
+
+    Materialized slices are read at the coarsest level that suffices.
+    """
     before = [list(trace.entries) for trace in traces]
     while True:
-        found = optimize_together(plans, SCAN_STAGES, options, traces)
-        refused = tuple(each for plan in found for each in too_wide(plan))
+        scanned = optimize_together(plans, SCAN_STAGES, options, traces)
+        refused = tuple(refusal for plan in scanned for refusal in too_wide(plan))
         if not refused:
-            return found
+            return scanned
         options = replace(options, refused_slices=(*options.refused_slices, *refused))
         for trace, entries in zip(traces, before, strict=True):
             trace.entries[:] = entries
 
 
-def _finished(draft: Draft, physical: Node, alone: Node, options: Options) -> Plan:
+def _finish(draft: Draft, physical: Node, alone: Node, options: Options) -> Plan:
     physical = with_one_reading(physical, options.catalog)
     shared = (node for node in physical.walk_up() if isinstance(node, SharedExchange))
     shares_stream = any(streams_of(node, options.catalog) for node in shared)
