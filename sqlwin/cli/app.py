@@ -1,4 +1,4 @@
-"""The commands of `sqlwin`. PySpark and PyArrow are imported when a command needs them."""
+"""Commands of `sqlwin`. They import PySpark and PyArrow only when needed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from sqlwin.console.scripts import Script, read_scripts
 if TYPE_CHECKING:
     from sqlwin.display.output import AtomicFile
 
-# So many more objects than before have Python look for garbage; by itself it does after 700
+# New objects before Python collects garbage, instead of 700 by default
 _OBJECTS_OF_A_COLLECTION = 50_000
 
 
@@ -79,8 +79,8 @@ def main() -> None:
       3    it failed while running
       130  interrupted (Ctrl-C); 143 by SIGTERM
     """  # noqa: D301 (click's mark is the character \b itself)
-    # What modules and plans are made of lives as long as the process. Looking for garbage in it
-    # takes a tenth of a short command, and as much as a second when it ends.
+    # Modules and plans live as long as the process. Collecting garbage in them takes a tenth of a
+    # short command's time, and up to a second at its end.
     gc.set_threshold(_OBJECTS_OF_A_COLLECTION)
     atexit.register(gc.freeze)
 
@@ -161,12 +161,12 @@ def run(
         raise click.UsageError(f"--max-rows is for --format table, and the format is {format}")
     if latest and not (is_terminal and format == "table"):
         raise click.UsageError("--latest is for tables on a terminal")
-    found = None
+    results = None
     if ui_port is None and _names_slices(scripts, spark):
         from sqlwin.cli.run import results_offline
 
-        found = results_offline(scripts, dict(spark["settings"]))
-    if found is None:
+        results = results_offline(scripts, dict(spark["settings"]))
+    if results is None:
         run_in_engine({**spark, "output": output, "no_progress": no_progress}, scripts)
         begin_java(spark)
 
@@ -181,10 +181,10 @@ def run(
         max_rows = DEFAULT_MAX_ROWS
     with ExitStack() as stack:
         file = _output_file(stack, output)
-        if found is not None:
+        if results is not None:
             bar = stack.enter_context(ProgressBar(Console(stderr=True), enabled=not no_progress))
             presenter = ScriptPresenter(format, max_rows or None, file, bar)
-            presenter.show_all(found)
+            presenter.show_all(results)
             presenter.finish()
             return
         session, bar = stack.enter_context(opened_session(spark, no_progress=no_progress))
@@ -266,15 +266,15 @@ def explain(
             run_in_engine(options, scripts)
             from sqlwin.cli.run import opened_session
 
-            # before anything runs that would be in vain without it
+            # before anything runs, in case the file cannot be created
             file = _output_file(stack, output)
             session, bar = stack.enter_context(opened_session(spark, no_progress=no_progress))
-            found = explain_scripts(session, scripts, bar, mode=format, analyze=analyze)
+            explanations = explain_scripts(session, scripts, bar, mode=format, analyze=analyze)
         else:
             file = _output_file(stack, output)
-            found = iter(texts)
+            explanations = iter(texts)
         n_explained = 0
-        for text in found:
+        for text in explanations:
             separated = "\n" * (n_explained > 0) + text
             n_explained += 1
             if file is None:
@@ -338,11 +338,11 @@ def completion(shell: str) -> None:
     """  # noqa: D301
     from click.shell_completion import get_completion_class
 
-    found = get_completion_class(shell)
-    assert found is not None
-    made = found(main, {}, "sqlwin", "_SQLWIN_COMPLETE")
-    # not source(), which runs a bash to ask for its version
-    click.echo(made.source_template % made.source_vars())
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None
+    shell_completion = completion_class(main, {}, "sqlwin", "_SQLWIN_COMPLETE")
+    # not source(), which runs bash to ask for its version
+    click.echo(shell_completion.source_template % shell_completion.source_vars())
 
 
 def _function_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -371,7 +371,7 @@ def functions(names: tuple[str, ...]) -> None:
 
 
 def _names_slices(scripts: Sequence[Script], spark: dict[str, Any]) -> bool:
-    """Whether scripts may be answered from slices alone; most are not, and are not looked into."""
+    """Return whether slices alone may answer the scripts, by a cheap check of options and text."""
     if spark["master"] or spark["remote"] or spark["conf"] or any(s.params for s in scripts):
         return False
     if any(name == "sqlwin.materialized.dir" for name, _ in spark["settings"]):

@@ -1,4 +1,4 @@
-"""The program that is the background engine: `python -m sqlwin.cli.background SOCKET`."""
+"""Program of the background engine: `python -m sqlwin.cli.background SOCKET`."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ def _command(arguments: Sequence[str]) -> None:
 if __name__ == "__main__":
     write_to_log()
     run = Engine(Path(sys.argv[1]), __version__, _command).serve()
-    # A fork of the engine comes back here too, as the run that it is to be
+    # A fork of the engine returns here too, with the run to execute
     sys.exit(0 if run is None else run.execute())

@@ -1,4 +1,4 @@
-"""`sqlwin checkpoint`: looks into the checkpoints of streams, and rescales them."""
+"""`sqlwin checkpoint`: shows and rescales checkpoints of streams."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ def show(
     from planner.sql.render import quote_string
 
     numbers = {"operator": operator, "version": version}
-    said = {name: number for name, number in numbers.items() if number is not None}
-    if said and not rows:
-        raise click.UsageError(f"--{next(iter(said))} is for --rows")
+    selected = {name: number for name, number in numbers.items() if number is not None}
+    if selected and not rows:
+        raise click.UsageError(f"--{next(iter(selected))} is for --rows")
     text = quote_string(directory)
     sql = f"SHOW STATE OF {text}"
     if rows:
-        arguments = ", ".join([text, *(f"{name} => {number}" for name, number in said.items())])
+        arguments = ", ".join([text, *(f"{name} => {number}" for name, number in selected.items())])
         sql = f"SELECT * FROM TABLE(STATE({arguments}))"
     root = ctx.find_root()
     assert isinstance(root.command, click.Group)

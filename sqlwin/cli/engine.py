@@ -1,4 +1,4 @@
-"""`sqlwin engine`: the background engine, which runs what `sqlwin run` and `explain` are given."""
+"""`sqlwin engine`: the background engine that runs `sqlwin run` and `sqlwin explain`."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from sqlwin.engine.place import idle_seconds
 def run_in_engine(
     options: dict[str, Any], scripts: Sequence[Script], *, starts: bool = True
 ) -> None:
-    """Run the command at hand in the engine and exit; come back where it has to run here.
+    """Run the current command in the engine and exit. Return if it has to run here.
 
     Args:
-        options: the command's.
-        scripts: what it is to run.
-        starts: whether an engine is started if there is none.
+        options: Options of the command.
+        scripts: SQL to run.
+        starts: Whether to start an engine if none is running.
     """
     if client.unfit(options, [script.text for script in scripts]) is not None:
         return
@@ -42,7 +42,7 @@ def run_in_engine(
 
 @contextmanager
 def _starting_bar(no_progress: bool) -> Iterator[None]:
-    """Shows that Spark starts."""
+    """Show that Spark is starting."""
     from rich.console import Console
 
     from sqlwin.display.progress import ProgressBar
@@ -53,7 +53,7 @@ def _starting_bar(no_progress: bool) -> Iterator[None]:
 
 
 def _say_left() -> None:
-    """Say that a process stays behind, which nobody would expect of a command."""
+    """Print that a process stays behind, which users do not expect of a command."""
     click.echo(
         f"note: Spark stays in the background for the next commands, until {_time(idle_seconds())} "
         "without one (`sqlwin engine stop` ends it, SQLWIN_ENGINE=off prevents it)",
@@ -84,16 +84,16 @@ def engine() -> None:
 @engine.command(short_help="Show what runs.")
 def status() -> None:
     """Show the engines of this user's, one a line."""
-    found = client.status()
-    for said in found:
-        ours = "" if said["ours"] else ", of another version or environment"
-        idle = said["idle_seconds"]
-        left = "" if idle is None else f", ends in {_time(said['idle_limit'] - idle)} without work"
+    engines = client.status()
+    for info in engines:
+        ours = "" if info["ours"] else ", of another version or environment"
+        idle = info["idle_seconds"]
+        left = "" if idle is None else f", ends in {_time(info['idle_limit'] - idle)} without work"
         click.echo(
-            f"engine {said['pid']} (sqlwin {said['version']}{ours}): {said['state']}; "
-            f"{said['runs']} runs since {_time(said['seconds'])} ago{left}\n  log: {said['log']}"
+            f"engine {info['pid']} (sqlwin {info['version']}{ours}): {info['state']}; "
+            f"{info['runs']} runs since {_time(info['seconds'])} ago{left}\n  log: {info['log']}"
         )
-    if not found:
+    if not engines:
         click.echo("no engine runs")
 
 
@@ -111,11 +111,11 @@ def start() -> None:
 @engine.command(short_help="Let it end.")
 def stop() -> None:
     """Let the engines of this user's end: at once, or when the command that runs is done."""
-    found = client.stop()
-    for said in found:
-        when = "ends with the command that it runs" if said["idle_seconds"] is None else "ends"
-        click.echo(f"engine {said['pid']} {when}")
-    if not found:
+    engines = client.stop()
+    for answer in engines:
+        when = "ends with the command that it runs" if answer["idle_seconds"] is None else "ends"
+        click.echo(f"engine {answer['pid']} {when}")
+    if not engines:
         click.echo("no engine runs")
 
 

@@ -1,4 +1,4 @@
-"""`sqlwin explain`: the plans of a script's queries, and with --analyze what a run measured."""
+"""`sqlwin explain`: plans of a script's queries, with measurements for --analyze."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sqlwin.statements.split import StatementText, split_script
 if TYPE_CHECKING:
     from sqlwin.session import Session
 
-# How statements of Spark begin that later ones may depend on, and that touch no rows
+# First words of Spark statements that later statements may depend on and that touch no rows
 _PREPARING = tuple(
     "ADD ALTER COMMENT CREATE DECLARE DESC DESCRIBE DROP REFRESH RESET SET SHOW USE".split()
 )
@@ -35,19 +35,19 @@ _QUERY_STARTS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "(")
 def explained_offline(
     scripts: Sequence[Script], settings: Mapping[str, str], mode: str
 ) -> list[str] | None:
-    """What `explain_scripts` yields, without Spark; None where that is not known.
+    """Return what `explain_scripts` yields, without Spark. None if that needs Spark.
 
     Args:
-        scripts: the SQL.
-        settings: settings of the session.
-        mode: as `explain_scripts` has it.
+        scripts: SQL to explain.
+        settings: Settings of the session.
+        mode: As in `explain_scripts`.
     """
     bar = ProgressBar(Console(stderr=True), enabled=False)
     try:
         session = OfflineSession(settings)
         return list(explain_scripts(session, scripts, bar, mode=mode, analyze=False))
     except (NeedsSpark, SqlwinError):
-        return None  # Spark says what is wrong
+        return None  # Spark reports the error
 
 
 def explain_scripts(
@@ -58,51 +58,51 @@ def explain_scripts(
     mode: str,
     analyze: bool,
 ) -> Iterator[str]:
-    """The explanation of every statement that reads or writes rows, in order.
+    """Yield the explanations of all statements that read or write rows, in order.
 
-    CREATE, DROP, SET and the like are executed, so that tables exist; a table that is filled by a
-    query is not made. Statements that are Spark's alone (VALUES, DELETE, ...) are explained by
-    Spark. Queries and INSERTs are run only to analyze them.
+    CREATE, DROP, SET and the like are executed, so that tables exist. CREATE TABLE AS creates no
+    table. Statements that only Spark knows (VALUES, DELETE, ...) are explained by Spark. Queries
+    and INSERTs run only to be analyzed.
 
     Args:
-        session: where.
-        scripts: the SQL.
-        bar: shown meanwhile.
-        mode: of `sqlwin.execution.explain_formats.MODES`.
-        analyze: run what is explained, and show what was measured.
+        session: Session to plan in.
+        scripts: SQL to explain.
+        bar: Progress bar to show meanwhile.
+        mode: One of `sqlwin.execution.explain_formats.MODES`.
+        analyze: Whether to run the statements and show measurements.
 
     Yields:
-        As text, each explanation when it is there; where there is more than one statement, a
-        comment names the line of each. In other modes one document in the end, of all statements.
+        In text mode, each explanation once it is ready. If there are several statements, a comment
+            names the line of each. In other modes, one document of all statements at the end.
 
     Raises:
-        SqlwinError: the SQL is wrong, or a run fails.
+        SqlwinError: The SQL is invalid, or a run fails.
     """
-    found: list[QueryDocument] = []
+    documents: list[QueryDocument] = []
     for script in scripts:
         with _placed(script, script.text, 0):
             pieces = split_script(script.text)
         for piece in pieces:
             with bar.waiting("Running" if analyze else "Planning"):
                 queries = _queries(session, script, piece, analyze)
-            found += queries
+            documents += queries
             text = Document(queries).text.strip("\n")
             if text and mode == "text":
                 title = f"-- line {piece.line}\n" if len(pieces) > 1 or len(scripts) > 1 else ""
                 yield f"{title}{text}\n"
             if any(_was_interrupted(query) for query in queries):
-                break  # Ctrl-C drops the statements that follow
+                break  # Ctrl-C skips the following statements
         else:
             continue
         break
-    if found and mode != "text":
-        yield render(Document(tuple(found)), mode)
+    if documents and mode != "text":
+        yield render(Document(tuple(documents)), mode)
 
 
 def _queries(
     session: Session | OfflineSession, script: Script, piece: StatementText, analyze: bool
 ) -> tuple[QueryDocument, ...]:
-    """Return what one statement has to explain; empty if it was executed instead."""
+    """Return the documents of a statement, empty if it was executed instead."""
     documents_of: Callable[..., tuple[QueryDocument, ...]]
     if isinstance(session, OfflineSession):
         documents_of = session.query_documents
@@ -113,7 +113,7 @@ def _queries(
         check_parameters(piece.text, params)
         try:
             statement = parse_statement(bind_parameters(piece.text, params).text)
-        except SqlwinError:  # said again, with its place in the text as it was written
+        except SqlwinError:  # raised again, with its position in the script
             return documents_of(piece.text, params=params)
         inner = statement.statement if isinstance(statement, Explain) else statement
         if not isinstance(inner, SparkStatement) or _prepares(inner.text):
@@ -132,7 +132,7 @@ def _was_interrupted(query: QueryDocument) -> bool:
 
 
 def _prepares(text: str) -> bool:
-    """Whether a statement of Spark's is to be executed, as later ones may depend on it."""
+    """Return whether to execute a Spark statement because later ones may depend on it."""
     tokens = tokenize(text)
     if not any(is_word(tokens, 0, word) for word in _PREPARING):
         return False
@@ -142,13 +142,13 @@ def _prepares(text: str) -> bool:
     for i in range(len(tokens)):
         depth += is_word(tokens, i, "(") - is_word(tokens, i, ")")
         if depth == 0 and any(is_word(tokens, i, "AS", start) for start in _QUERY_STARTS):
-            return False  # a table that is filled
+            return False  # CREATE TABLE AS, which has rows
     return True
 
 
 @contextmanager
 def _placed(script: Script, text: str, offset: int) -> Iterator[None]:
-    """Let errors in `text`, which starts at `offset`, show where they are in the script."""
+    """Give errors in `text`, which starts at `offset`, their position in the script."""
     try:
         yield
     except SqlwinError as error:

@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""Options shared by several commands."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 def pairs(
     ctx: click.Context, param: click.Parameter, values: Sequence[str]
 ) -> list[tuple[str, str]]:
-    """`key=value` cut at the first equals sign; the value may be empty or hold more of them.
+    """Split `key=value` at the first equals sign. The value may be empty or contain more of them.
 
     Raises:
-        click.BadParameter: there is no equals sign, or nothing before it.
+        click.BadParameter: The equals sign or the key is missing.
     """
-    found = []
+    pairs_ = []
     for value in values:
         key, equals, text = value.partition("=")
         if not equals or not key.strip():
-            said = f"{DEFAULT.text(value)!r} is not of the form key=value"
-            raise click.BadParameter(said, ctx, param)
-        found.append((key.strip(), text.strip()))
-    return found
+            problem = f"{DEFAULT.text(value)!r} is not of the form key=value"
+            raise click.BadParameter(problem, ctx, param)
+        pairs_.append((key.strip(), text.strip()))
+    return pairs_
 
 
 _NAME = re.compile(r"[^\W\d]\w*")
@@ -40,21 +40,21 @@ _NAME = re.compile(r"[^\W\d]\w*")
 def parameter_pairs(
     ctx: click.Context, param: click.Parameter, values: Sequence[str]
 ) -> list[tuple[str, str]]:
-    """`name=value` cut at the first equals sign; the value is left as it is.
+    """Split `name=value` at the first equals sign, leaving the value unchanged.
 
     Raises:
-        click.BadParameter: there is no equals sign, or what stands before it is no name.
+        click.BadParameter: The equals sign is missing, or the name is invalid.
     """
-    found: dict[str, str] = {}
+    by_name: dict[str, str] = {}
     for value in values:
         name, equals, text = value.partition("=")
         if not equals or not _NAME.fullmatch(name):
-            said = f"{DEFAULT.text(value)!r} is not of the form name=value"
-            raise click.BadParameter(said, ctx, param)
-        if name in found:
+            problem = f"{DEFAULT.text(value)!r} is not of the form name=value"
+            raise click.BadParameter(problem, ctx, param)
+        if name in by_name:
             raise click.BadParameter(f"{name} is given twice", ctx, param)
-        found[name] = text
-    return list(found.items())
+        by_name[name] = text
+    return list(by_name.items())
 
 
 parameter_option = click.option(
@@ -74,14 +74,14 @@ no_engine_option = click.option(
 
 
 def _setting_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """What a shell completes: names of settings, with the equals sign behind them."""
+    """Return shell completions: names of settings, followed by an equals sign."""
     from sqlwin.config.settings import SETTINGS
 
     return [f"{name}=" for name in SETTINGS if name.startswith(incomplete)]
 
 
 def with_spark_options(command: Command) -> Command:
-    """What every command takes that starts Spark: on which Spark, with which settings."""
+    """Add the options of every command that starts Spark: master and settings."""
     return _decorated(
         command,
         click.option(
@@ -106,13 +106,13 @@ def with_spark_options(command: Command) -> Command:
 
 
 def begin_java(spark: Mapping[str, Any]) -> None:
-    """Let Java start while this command imports what it needs.
+    """Start Java while this command imports what it needs.
 
     Args:
-        spark: the values of `with_spark_options`.
+        spark: Values of `with_spark_options`.
 
     Raises:
-        click.UsageError: two ways to Spark are given.
+        click.UsageError: The options name two ways to connect to Spark.
     """
     from runtime.spark.session import begin_java
 
@@ -120,7 +120,7 @@ def begin_java(spark: Mapping[str, Any]) -> None:
 
 
 def connect(spark: Mapping[str, Any]) -> Session:
-    """A session on the Spark that `with_spark_options` name, with their settings."""
+    """Return a session on the Spark and with the settings of `with_spark_options`."""
     import sqlwin
 
     return sqlwin.connect(
@@ -134,13 +134,13 @@ def connect(spark: Mapping[str, Any]) -> Session:
 def _configuration(spark: Mapping[str, Any]) -> dict[str, str]:
     if spark["master"] and spark["remote"]:
         raise click.UsageError("give --master or --remote, not both")
-    # Spark's own bar would be drawn over ours; a server has none
+    # Spark's own progress bar would overwrite ours; a server has none
     ours = {} if spark["remote"] else {"spark.ui.showConsoleProgress": "false"}
     return {**ours, **dict(spark["conf"])}
 
 
 def sql_options(command: Command) -> Command:
-    """What every command takes that runs SQL: where it comes from, and on which Spark."""
+    """Add the options of every command that runs SQL: its sources, Spark and settings."""
     return _decorated(
         command,
         click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(allow_dash=True)),
@@ -163,10 +163,10 @@ def sql_options(command: Command) -> Command:
 
 
 class PageCommand(click.Command):
-    """A command whose option `--ui` takes a port, or nothing: what follows may be a file."""
+    """Command whose option `--ui` takes an optional port, which a file name may follow."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Give `--ui` its default where no number follows."""
+        """Insert the default of `--ui` unless a number follows."""
         end = args.index("--") if "--" in args else len(args)
         for place in range(end):
             follows = args[place + 1] if place + 1 < end else ""
@@ -175,15 +175,15 @@ class PageCommand(click.Command):
         return super().parse_args(ctx, args)
 
 
-# Stands for no port
+# Stands for any port
 ANY_PORT = -1
 
 
 def _port(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    """The port that a text says.
+    """Parse a port.
 
     Raises:
-        click.BadParameter: it says none.
+        click.BadParameter: The text is not a port.
     """
     if value is None or value == str(ANY_PORT):
         return None if value is None else ANY_PORT
@@ -192,7 +192,7 @@ def _port(ctx: click.Context, param: click.Parameter, value: str | None) -> int 
     return int(value)
 
 
-# Of a PageCommand
+# For a PageCommand
 page_option = click.option(
     "--ui",
     "ui_port",
@@ -204,7 +204,7 @@ page_option = click.option(
 
 
 def serve_page(session: Session, port: int | None) -> None:
-    """Serve the page of a session, if it was asked for, and say where."""
+    """Serve the page of a session if the user asked for it, and print its address."""
     if port is None:
         return
     page = session.ui(None if port == ANY_PORT else port)
@@ -212,7 +212,7 @@ def serve_page(session: Session, port: int | None) -> None:
 
 
 def _decorated(command: Command, *decorators: Callable[[Command], Command]) -> Command:
-    """The command with these options, listed in this order by --help."""
+    """Add options to a command, in the order of --help."""
     for decorate in reversed(decorators):
         command = decorate(command)
     return command

@@ -1,7 +1,7 @@
-"""The reference: `make reference` writes docs/reference.md with it.
+"""Reference, which `make reference` writes to docs/reference.md.
 
-All of it is made from the tables that the program itself uses: the commands and their options,
-the backslash commands, settings, connectors, functions. Tests compare the file with this.
+It is generated from the program's own tables: commands and their options, backslash commands,
+settings, connectors, functions. Tests compare the file with it.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ ENVIRONMENT = {
 
 
 def reference() -> str:
-    """The text of docs/reference.md."""
+    """Return the text of docs/reference.md."""
     sections = (_commands, _prompt, _statements, _functions, _settings, _connectors, _environment)
-    return "\n".join([_TITLE, *chain.from_iterable(each() for each in sections)])
+    return "\n".join([_TITLE, *chain.from_iterable(section() for section in sections)])
 
 
 def _commands() -> Iterator[str]:
@@ -96,11 +96,11 @@ def _statements() -> Iterator[str]:
         "A `;` ends each. Every statement that is not listed goes to Spark as it is, and so do\n"
         "these where they have only what Spark's own have.\n"
     )
-    for each in STATEMENTS:
-        yield f"### {each.title}\n"
-        yield f"```text\n{each.syntax}\n```\n"
-        yield f"{each.doc}\n"
-        yield f"```sql\n{each.example}\n```\n"
+    for statement in STATEMENTS:
+        yield f"### {statement.title}\n"
+        yield f"```text\n{statement.syntax}\n```\n"
+        yield f"{statement.doc}\n"
+        yield f"```sql\n{statement.example}\n```\n"
 
 
 def _functions() -> Iterator[str]:
@@ -117,7 +117,7 @@ def _functions() -> Iterator[str]:
     )
     yield _table(
         ("function", "value"),
-        ((f"`{each.signature}`", each.summary) for each in GROUP_WINDOWS.values()),
+        ((f"`{function.signature}`", function.summary) for function in GROUP_WINDOWS.values()),
     )
     yield "## Aggregates\n"
     yield (

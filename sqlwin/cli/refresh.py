@@ -1,4 +1,4 @@
-"""`sqlwin refresh`: materialized tables brought up to date, for schedulers."""
+"""`sqlwin refresh`: updates materialized tables, for schedulers."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from sqlwin.statements.split import split_script
 if TYPE_CHECKING:
     from sqlwin.session import Session
 
-# What a script may hold beside its definitions, and is not for a refresh
+# Statements that a script may contain besides definitions, and that a refresh skips
 _NOT_RUN = (Explain, Insert, Query, StatementSet, Summarize)
-# What is said of tables that are not refreshed, by their status
+# Messages for tables that are not refreshed, by status
 _LEFT_OUT = {
     "suspended": "suspended, and left as it is",
     "continuous": "continuous: INSERTs bring its rows",
@@ -35,15 +35,15 @@ _STORED = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 def refresh_all(session: Session, targets: Sequence[str], bar: ProgressBar) -> None:
-    """Refresh materialized tables, one after the other, and say what each refresh did.
+    """Refresh materialized tables one after the other, and print what each refresh did.
 
     Args:
-        session: where.
-        targets: names, directories of materialized tables, and scripts that define some.
-        bar: shown meanwhile.
+        session: Session to refresh in.
+        targets: Names and directories of materialized tables, and scripts that define some.
+        bar: Progress bar to show meanwhile.
 
     Raises:
-        SqlwinError: there is no such table, or a refresh fails.
+        SqlwinError: A table does not exist, or a refresh fails.
     """
     for target in targets:
         for name in _names(session, target):
@@ -61,7 +61,7 @@ def refresh_all(session: Session, targets: Sequence[str], bar: ProgressBar) -> N
 
 
 def _names(session: Session, target: str) -> list[str]:
-    """The materialized tables that a target stands for, opened."""
+    """Open the materialized tables of a target and return their names."""
     is_stored = _STORED.match(target) is not None
     if is_stored or os.path.isdir(target):
         path = target.rstrip("/") if is_stored else os.path.abspath(target)
@@ -76,17 +76,17 @@ def _names(session: Session, target: str) -> list[str]:
     (script,) = read_scripts([target], (), ())
     for part in split_script(script.text):
         if not isinstance(parse_statement(part.text, part.offset), _NOT_RUN):
-            # errors say the line of the file
+            # keeps the line numbers in errors
             above = re.sub(r"[^\n]", " ", script.text[: part.offset])
             session.execute(above + part.text, script.file)
-    found = [name for name in _statuses(session) if name not in before]
-    if not found:
+    names = [name for name in _statuses(session) if name not in before]
+    if not names:
         click.echo(f"{target} defines no materialized table", err=True)
-    return found
+    return names
 
 
 def _statuses(session: Session) -> dict[str, str]:
-    """The status of each materialized table, by its name in lower case."""
+    """Return the status of each materialized table, by lower-case name."""
     (shown,) = session.execute("SHOW MATERIALIZED TABLES")
     assert shown.table is not None
     rows = shown.table.to_pylist()

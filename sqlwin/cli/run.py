@@ -1,4 +1,4 @@
-"""`sqlwin run`: execute scripts statement by statement and present each result."""
+"""`sqlwin run`: runs scripts statement by statement and shows each result."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ if TYPE_CHECKING:
 
 
 class ScriptPresenter:
-    """Shows results one after the other, in one format, in one place.
+    """Presenter of results, in one format and to one place.
 
-    Rows go to standard output or the file, everything else to stderr. Between two results stands
-    a blank line, but not in JSON lines, nor in a CSV file, which has one header.
+    Rows go to standard output or the file, everything else to stderr. A blank line separates
+    results, except in JSON lines and in a CSV file, which has one header.
 
     Args:
-        format: `table` or another one that `writer_of` knows.
-        max_rows: the most rows of a table; None shows all.
-        output: the file to write to; None for standard output.
-        bar: shown while rows are waited for.
-        stream_rows: after how many rows a stream is stopped; None: at its end or Ctrl-C.
-        shows_latest: whether a stream shows the latest window of each key, and not all rows.
+        format: `table` or a format of `writer_of`.
+        max_rows: Maximum rows of a table. None: all.
+        output: File to write to. None: standard output.
+        bar: Progress bar to show while waiting for rows.
+        stream_rows: Rows after which a stream is stopped. None: at its end or Ctrl-C.
+        shows_latest: Whether a stream shows the latest window of each key instead of all rows.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class ScriptPresenter:
         self._write = sys.stdout.write if output is None else output.write
 
     def show_all(self, results: Iterable[Result]) -> None:
-        """Show the results of statements, each before the next statement is begun."""
+        """Show the results of statements, each before the next statement begins."""
         self._bar.restart_clock()
         started = time.monotonic()
         for result in self._bar.watched(iter(results), "Running"):
@@ -87,7 +87,7 @@ class ScriptPresenter:
             started = time.monotonic()
 
     def _show(self, result: Result, started: float) -> None:
-        """Show a result; `started` is when its statement was begun (`time.monotonic`)."""
+        """Show a result. `started` is the start of its statement (`time.monotonic`)."""
         if result.kind in ("ok", "insert"):
             seconds = f" ({elapsed(started)})" if result.kind == "insert" else ""
             click.echo(result.message + seconds, err=True)
@@ -113,7 +113,7 @@ class ScriptPresenter:
             sys.stdout.flush()
 
     def finish(self) -> None:
-        """Give the file its name, and say so."""
+        """Commit the file and print its name."""
         if self._output is None:
             return
         if not self._n_results:
@@ -124,7 +124,7 @@ class ScriptPresenter:
         click.echo(f"{counted(self._n_rows, 'rows')} {where}", err=True)
 
     def _separate(self, result: Result) -> bool:
-        """Begin a result; whether its rows follow those of the result before without a header."""
+        """Begin a result. Return whether its rows continue the last result without a header."""
         columns = ["plan"] if result.kind == "explain" else list(result.columns)
         before, self._columns = self._columns, columns
         self._n_results += 1
@@ -169,7 +169,7 @@ class ScriptPresenter:
     def _print(
         self, result: Result, columns: Sequence[str], batches: Iterator[pa.RecordBatch]
     ) -> tuple[int, bool]:
-        """Print rows on standard output; how many, and whether there are more."""
+        """Print rows on standard output. Return their number, and whether there are more."""
         console = Console(highlight=False)
         if result.kind == "table" and console.is_terminal:
             rows = list(batches)
@@ -181,7 +181,7 @@ class ScriptPresenter:
         )
 
     def _show_stream_table(self, result: Result) -> None:
-        """Rows as windows close, until there are no more, enough, or Ctrl-C."""
+        """Print rows as windows close, until the stream ends, the limit is reached, or Ctrl-C."""
         n_rows = self._show_latest(result) if self._shows_latest else None
         if n_rows is None:
             columns, batches = self._rows(result, self._stream_rows)
@@ -190,7 +190,10 @@ class ScriptPresenter:
             click.echo(f"stopped after {counted(n_rows, 'rows')}, as --max-rows says", err=True)
 
     def _show_latest(self, result: Result) -> int | None:
-        """The latest row of each key, in place; how many came. None: the keys are not known."""
+        """Show the latest row of each key in place, and return the number of rows received.
+
+        None if the keys are unknown.
+        """
         from sqlwin.repl.live import LiveView, latest_places
 
         assert result.open_stream is not None
@@ -230,9 +233,9 @@ class ScriptPresenter:
 
 
 def results_offline(scripts: Sequence[Script], settings: Mapping[str, str]) -> list[Result] | None:
-    """What scripts give that this process answers from slices; None: Spark is needed for some.
+    """Return the results of scripts that this process can answer from slices.
 
-    Rows are made when they are asked for.
+    None if a statement needs Spark. Rows are computed on request.
     """
     from sqlwin.execution.offline import NeedsSpark, OfflineSession
 
@@ -240,11 +243,11 @@ def results_offline(scripts: Sequence[Script], settings: Mapping[str, str]) -> l
         session = OfflineSession(settings)
         return [result for script in scripts for result in session.results(script.text)]
     except (NeedsSpark, SqlwinError):
-        return None  # Spark says what is wrong
+        return None  # Spark reports the error
 
 
 def run_scripts(session: Session, scripts: Sequence[Script], presenter: ScriptPresenter) -> None:
-    """Execute every statement, each shown before the next is begun; wait for their streams."""
+    """Run every statement, show its result before the next begins, and wait for the streams."""
     for script in scripts:
         presenter.show_all(session.execute_iter(script.text, script.file, params=script.params))
     presenter.finish()
@@ -258,19 +261,19 @@ def run_scripts(session: Session, scripts: Sequence[Script], presenter: ScriptPr
 def opened_session(
     spark: Mapping[str, Any], *, no_progress: bool
 ) -> Iterator[tuple[Session, ProgressBar]]:
-    """A session that is closed at the end, and a bar; Ctrl-C cancels what Spark is doing.
+    """Yield a session, closed at the end, and a progress bar. Ctrl-C cancels Spark's jobs.
 
-    The handler is set after Spark's start, since Spark sets one of its own.
+    The handler is installed after Spark's start, because Spark installs its own.
 
     Args:
-        spark: the values of `with_spark_options`.
-        no_progress: whether the bar stays invisible.
+        spark: Values of `with_spark_options`.
+        no_progress: Whether to hide the progress bar.
     """
     from runtime.spark.jobs import begin_group
     from runtime.spark.jvm.process import let_jvm_end
     from runtime.spark.start_workers import start_workers
 
-    # Spark Connect does not report how far it is
+    # Spark Connect does not report progress
     with ProgressBar(Console(stderr=True), enabled=not (no_progress or spark["remote"])) as bar:
         with bar.waiting("Starting Spark"):
             session = connect(spark)
@@ -293,23 +296,23 @@ def opened_session(
         finally:
             is_over.set()
             control.close_page()
-            # Spark takes a second to stop, and the process ends here: nobody is to wait for that.
-            # Streams are to come to the end of their micro-batches, though.
+            # Stopping Spark takes a second, so let it end with the process. But streams have to
+            # finish their micro-batches.
             if session.streams.may_run or not let_jvm_end():
                 session.close()
-            # For the next start, when nobody waits for this one any more.
+            # For the next start, after this command has shown its results
             make_missing()
 
 
 def cancel_jobs(session: Session, group: str, is_over: Callable[[], bool]) -> None:
-    """Cancel all that Spark is doing for `session`, if Spark can still be reached.
+    """Cancel Spark's work for a session, if Spark can still be reached.
 
-    Streams are let finish their micro-batches: see `stop_streams`.
+    Streams finish their micro-batches: see `stop_streams`.
 
     Args:
-        session: the session.
-        group: of the jobs of this thread, which are cancelled until it is over: see `cancel_until`.
-        is_over: whether this thread has come to its end.
+        session: Session whose jobs to cancel.
+        group: Job group of this thread, cancelled until `is_over`: see `cancel_until`.
+        is_over: Returns whether this thread has ended.
     """
     if session.streams.may_run:
         return
@@ -320,7 +323,7 @@ def cancel_jobs(session: Session, group: str, is_over: Callable[[], bool]) -> No
     from sqlwin.execution.streams.handle import apart
 
     context = getattr(session.spark, "sparkContext", None)
-    # The connection of this thread waits for the answer to what is to be cancelled
+    # The connection of this thread waits for the answer of the call to cancel
     try:
         if context is None:  # Spark Connect
             apart(session.spark.interruptAll)
@@ -336,7 +339,7 @@ def cancel_jobs(session: Session, group: str, is_over: Callable[[], bool]) -> No
 
 
 def _use_utf8(stream: object) -> None:
-    """Make a pipe UTF-8 whatever the locale; a terminal shows `?` for what it lacks."""
+    """Make a pipe UTF-8 in any locale. A terminal shows `?` for characters that it lacks."""
     if not isinstance(stream, io.TextIOWrapper) or stream.encoding.lower() in ("utf-8", "utf8"):
         return
     if stream.isatty():

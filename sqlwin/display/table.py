@@ -151,8 +151,8 @@ def _print_lines(column: pa.ChunkedArray, console: Console) -> bool:
 def fit_columns(natural: Sequence[int], floors: Sequence[int], available: int) -> Layout:
     """Fit columns into `available` terminal cells.
 
-        The widest columns shrink first, none below its floor. If that is not enough, columns in the
-            middle are omitted, since the first and last ones usually are the keys and the results.
+    The widest columns shrink first, none below its floor. If that is not enough, columns in the
+    middle are omitted, since the first and last ones usually are the keys and the results.
 
     Example:
         >>> fit_columns([5, 40, 10], [5, 12, 10], 40)

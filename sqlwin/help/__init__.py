@@ -1,1 +1,1 @@
-"""Help texts and the reference. Light to load: nothing here imports Spark."""
+"""Help texts and the reference. Imports little, and not Spark."""

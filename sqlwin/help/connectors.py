@@ -1,7 +1,7 @@
-"""What WITH (...) of CREATE TABLE takes, as help: light to load, for completion and the reference.
+"""Options of CREATE TABLE ... WITH, for completion and the reference. Imports little.
 
-The options are those that the connectors check, `runtime.connectors.options.known`; a test asks
-the connectors whether they read, stream and write.
+The options are those that the connectors check, `runtime.connectors.options.known`. A test asks the
+connectors whether they read, stream and write.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from runtime.connectors.options.formats import FLINK_OPTIONS, FORMATS
 from runtime.connectors.options.known import Options
 from runtime.spec.table import LATE_ROWS
 
-# What tables of a connector may be able to do
+# Abilities that tables of a connector may have
 ABILITIES = ("reads", "streams", "writes")
 
 
@@ -25,10 +25,10 @@ class OptionHelp:
     """An option of a connector.
 
     Attributes:
-        name: as it is written; `<field>` stands for the name of a column.
-        doc: what it is for, one line.
-        values: values it takes, if they are few.
-        required: a table is not complete without it.
+        name: Name as written. `<field>` stands for the name of a column.
+        doc: Description in one line.
+        values: Possible values, if they are few.
+        required: Whether a table needs the option.
     """
 
     name: str
@@ -42,11 +42,11 @@ class ConnectorHelp:
     """A connector.
 
     Attributes:
-        name: the value of 'connector'.
-        summary: what it is, one line.
-        can: those of ABILITIES that its tables have.
-        options: what it takes.
-        example: a statement that makes a table.
+        name: Value of 'connector'.
+        summary: Description in one line.
+        can: Which ABILITIES its tables have.
+        options: Options of its tables.
+        example: Statement that creates a table.
     """
 
     name: str
@@ -62,13 +62,13 @@ _LATE_ROWS = OptionHelp(
 
 
 def _helped(options: Options, prefix: str = "") -> Iterator[OptionHelp]:
-    """The options that have help; the others are second spellings."""
+    """Yield the options that have help. The others are alternative spellings."""
     for name, option in options.items():
         if option.doc:
             yield OptionHelp(prefix + name, option.doc, option.values, option.required)
 
 
-# Options of a format of files, by the format
+# Options of a file format, by format
 FORMAT_OPTIONS: Mapping[str, tuple[OptionHelp, ...]] = {
     "csv": (
         *_helped(FLINK_OPTIONS["csv"]),
@@ -83,14 +83,14 @@ def _connector(
     name: str, summary: str, can: str, options: Iterator[OptionHelp], example: str
 ) -> ConnectorHelp:
     words = tuple(can.split())
-    # whatever can be a stream has late rows
+    # every table that can be a stream can have late rows
     shared = (_LATE_ROWS,) if "streams" in words else ()
     return ConnectorHelp(name, summary, words, (*options, *shared), example)
 
 
 CONNECTORS: Mapping[str, ConnectorHelp] = {
-    each.name: each
-    for each in (
+    connector.name: connector
+    for connector in (
         _connector(
             "filesystem",
             "files, directories and globs of Parquet, CSV, JSON, ORC, Avro or text",
@@ -203,7 +203,7 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
 
 
 def options_of(given: Mapping[str, str]) -> tuple[OptionHelp, ...]:
-    """What may stand in WITH (...) beside what is given there: names in lower case to values."""
+    """Return the options that can be added to some given ones (lower-case names to values)."""
     if "connector" not in given:
         return (OptionHelp("connector", "where the rows are", tuple(CONNECTORS), True),)
     connector = CONNECTORS.get(given["connector"].lower())
@@ -219,7 +219,7 @@ def options_of(given: Mapping[str, str]) -> tuple[OptionHelp, ...]:
 
 
 def values_of(name: str, given: Mapping[str, str]) -> tuple[str, ...]:
-    """Values of an option, if they are few; the other options of the table are `given`."""
+    """Return the values of an option, if they are few. `given`: the table's other options."""
     if name == "connector":
         return tuple(CONNECTORS)
     parts = name.split(".")

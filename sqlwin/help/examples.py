@@ -1,4 +1,4 @@
-"""Every kind of statement with its syntax, meaning and an example, for the reference."""
+"""Syntax, meaning and an example of every kind of statement, for the reference."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ class StatementHelp:
     """A kind of statement.
 
     Attributes:
-        title: its name.
-        syntax: its form; `[ ]` may be left out, `|` separates choices, `...` repeats.
-        doc: what it does.
-        example: one that is right.
+        title: Name of the statement.
+        syntax: Syntax: `[ ]` is optional, `|` separates choices, `...` repeats.
+        doc: Description.
+        example: Valid example.
     """
 
     title: str

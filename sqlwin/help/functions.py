@@ -1,4 +1,4 @@
-"""Help on functions: signature, meaning, a picture, an example. Light to load."""
+"""Help on functions: signature, meaning, a picture, an example. Imports little."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class FunctionHelp:
     """A function.
 
     Attributes:
-        name: in upper case.
-        signature: how it is called.
-        summary: what it is, a few words.
-        text: what it means, in sentences.
-        example: a query.
-        picture: windows over time, drawn in characters; what an aggregate gives for them.
+        name: Name in upper case.
+        signature: Signature with parameters.
+        summary: Description in a few words.
+        text: Description in sentences.
+        example: Example query.
+        picture: Windows over time, drawn in characters. For an aggregate, with its results.
     """
 
     name: str
@@ -48,8 +48,8 @@ def _window(signature: str, summary: str, text: str, call: str, drawn: str) -> F
 
 
 WINDOWS: Mapping[str, FunctionHelp] = {
-    each.name: each
-    for each in (
+    function.name: function
+    for function in (
         _window(
             "TUMBLE(TABLE data, DESCRIPTOR(timecol), size [, offset])",
             "windows that touch and never overlap",
@@ -112,11 +112,11 @@ _BY_TIME_NO_NULLS = """\
 By the time column of the window; among rows of one time, by value, so that the answer is
 always the same. NULLs are left out, as in Flink; RESPECT NULLS keeps them."""
 
-# The aggregates that are merged from slices; every other one of Spark's works too, on rows that
-# are copied into their windows
+# Aggregates that are merged from slices; Spark's others work too, on rows that are copied into
+# their windows
 AGGREGATES: dict[str, FunctionHelp] = {
-    each.name: each
-    for each in (
+    function.name: function
+    for function in (
         _aggregate(
             "COUNT(*)",
             "how many rows",
@@ -198,7 +198,7 @@ _LENGTHS = {
     "SESSION": "INTERVAL '5' MINUTES",
 }
 
-# What goes with TUMBLE, HOP and SESSION in GROUP BY, the style of Flink before 1.13
+# Functions for TUMBLE, HOP and SESSION in GROUP BY, the style of Flink before 1.13
 GROUP_WINDOWS: dict[str, FunctionHelp] = {
     f"{kind}_{prop}": FunctionHelp(
         f"{kind}_{prop}",
@@ -217,13 +217,13 @@ FUNCTIONS: Mapping[str, FunctionHelp] = {**WINDOWS, **AGGREGATES, **GROUP_WINDOW
 
 
 def describe_function(name: str) -> str:
-    """Signature, meaning, picture and example of a function, for a terminal; in any case.
+    """Return signature, meaning, picture and example of a function. Case does not matter.
 
     Raises:
-        CatalogError: it is none of `FUNCTIONS`.
+        CatalogError: The name is not in `FUNCTIONS`.
     """
-    found = FUNCTIONS.get(name.strip().rstrip("()").upper())
-    if found is None:
+    function = FUNCTIONS.get(name.strip().rstrip("()").upper())
+    if function is None:
         close = nearest(name.upper(), FUNCTIONS)
         raise CatalogError(
             f"there is no help on a function {name.upper()}",
@@ -231,15 +231,18 @@ def describe_function(name: str) -> str:
             if close
             else "`DESCRIBE FUNCTION name` describes functions of Spark",
         )
-    summary = found.summary[:1].upper() + found.summary[1:] + "."
-    parts = [found.signature, "  " + "\n  ".join([summary, *found.text.splitlines()]).rstrip()]
-    parts.append("  " + found.picture.replace("\n", "\n  "))
-    parts.append("Example:\n  " + found.example.replace("\n", "\n  "))
+    summary = function.summary[:1].upper() + function.summary[1:] + "."
+    parts = [
+        function.signature,
+        "  " + "\n  ".join([summary, *function.text.splitlines()]).rstrip(),
+    ]
+    parts.append("  " + function.picture.replace("\n", "\n  "))
+    parts.append("Example:\n  " + function.example.replace("\n", "\n  "))
     return "\n\n".join(parts)
 
 
 def list_functions() -> str:
-    """All functions with what they are, one a line."""
+    """Return all functions with their summaries, one per line."""
     width = max(map(len, FUNCTIONS))
     lines: list[str] = []
     for title, functions in (
@@ -250,6 +253,10 @@ def list_functions() -> str:
             GROUP_WINDOWS,
         ),
     ):
-        lines += [title, *(f"  {n:<{width}}  {each.summary}" for n, each in functions.items()), ""]
+        lines += [
+            title,
+            *(f"  {n:<{width}}  {function.summary}" for n, function in functions.items()),
+            "",
+        ]
     lines += ["Every other function of Spark works too: DESCRIBE FUNCTION name describes it."]
     return "\n".join(lines)

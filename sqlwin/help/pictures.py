@@ -1,7 +1,7 @@
-"""Windows over time, and what aggregates give for them, drawn in characters.
+"""Pictures of windows over time, with results of aggregates, drawn in characters.
 
-Both are worked out by the definitions for a few rows, so that a picture cannot say anything else
-than the functions do.
+Windows and results are computed from their definitions for a few rows, so pictures agree with the
+functions.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from operator import and_, or_, xor
 
 from runtime.spec.figures import counted
 
-# Minutes of the rows in every picture; one lies on a boundary, and there is a pause
+# Minutes of the rows in every picture; one is on a boundary, and there is a pause
 _ROWS = (1, 4, 10, 12, 18, 33)
-# Characters a minute
+# Characters per minute
 _SCALE = 2
 _MARGIN = 6
-# Minutes between the marks on the line of time
+# Minutes between marks on the time axis
 _MARK_EVERY = 5
 
 Window = tuple[int, int]
 
 
 def picture(kind: str, *, step: int, size: int, until: int) -> str:
-    """A picture of a window function, in minutes.
+    """Return the picture of a window function, in minutes.
 
     Args:
         kind: TUMBLE, HOP, CUMULATE or SESSION.
-        step: slide, step or gap.
-        size: the size; of a SESSION, its gap.
-        until: where time ends in the picture.
+        step: Slide, step or gap.
+        size: Size. For a SESSION, its gap.
+        until: End of time in the picture.
 
     Example:
         >>> print(picture("TUMBLE", step=10, size=10, until=20))
@@ -55,7 +55,7 @@ def picture(kind: str, *, step: int, size: int, until: int) -> str:
 
 
 def axis(left: int, right: int) -> list[str]:
-    """The line of time from one minute to another, and the times below its marks."""
+    """Return the time axis between two minutes, and the labels below it."""
     marks = range(left, right + 1, _MARK_EVERY)
     line = list("─" * ((right - left) * _SCALE + 1))
     for mark in marks:
@@ -67,12 +67,12 @@ def axis(left: int, right: int) -> list[str]:
 
 
 def bar(minutes: int) -> str:
-    """A window that long."""
+    """Return the bar of a window of some minutes."""
     return "[" + "─" * (minutes * _SCALE - 1) + ")"
 
 
 def placed(title: str, parts: Sequence[tuple[int, str]], left: int = 0) -> str:
-    """A line of the picture: texts at their minutes; `left` is the minute at the left."""
+    """Return a line of the picture with texts at their minutes. `left` is the leftmost minute."""
     line = title
     for minute, text in parts:
         line = line.ljust(_MARGIN + (minute - left) * _SCALE) + text
@@ -80,7 +80,7 @@ def placed(title: str, parts: Sequence[tuple[int, str]], left: int = 0) -> str:
 
 
 def aligned(kind: str, step: int, size: int, until: int) -> list[Window]:
-    """The windows of TUMBLE, HOP and CUMULATE that touch the time from 0 to `until`."""
+    """Return the windows of TUMBLE, HOP and CUMULATE between 0 and `until`."""
     if kind == "CUMULATE":
         return [
             (start, start + length)
@@ -93,24 +93,24 @@ def aligned(kind: str, step: int, size: int, until: int) -> list[Window]:
 
 
 def sessions(rows: Sequence[int], gap: int) -> list[Window]:
-    """The sessions of rows in order of time."""
-    found: list[Window] = []
+    """Return the sessions of rows that are ordered by time."""
+    windows: list[Window] = []
     for row in rows:
-        if found and row <= found[-1][1]:  # touching counts
-            found[-1] = (found[-1][0], row + gap)
+        if windows and row <= windows[-1][1]:  # touching counts
+            windows[-1] = (windows[-1][0], row + gap)
         else:
-            found.append((row, row + gap))
-    return found
+            windows.append((row, row + gap))
+    return windows
 
 
 # -- aggregates --------------------------------------------------------------------------------
 
-# The rows of every picture: minute, x, y. Two windows of ten minutes have three and two of them.
+# Rows of every picture: minute, x, y. Two windows of ten minutes have three and two of them.
 ROWS = ((1, 5, 7), (4, 3, 9), (8, 5, 4), (12, 2, 8), (17, 6, 1))
 _SIZE = 10
 # `x > LEAST` is the condition of aggregates that take one
 LEAST = 2
-# The percentage of APPROX_PERCENTILE
+# Percentage of APPROX_PERCENTILE
 SHARE = 0.95
 
 Rows = Sequence[tuple[int, int, int]]
@@ -121,7 +121,7 @@ def _xs(rows: Rows) -> list[int]:
 
 
 def _variance(rows: Rows, fewer: int) -> float:
-    """Over n - `fewer` values, as in VAR_POP (0) and VAR_SAMP (1)."""
+    """Return the variance over n - `fewer` values, as in VAR_POP (0) and VAR_SAMP (1)."""
     xs = _xs(rows)
     mean = sum(xs) / len(xs)
     return sum((x - mean) ** 2 for x in xs) / (len(xs) - fewer)
@@ -158,7 +158,7 @@ _RESULTS: dict[str, Callable[[Rows], float | str]] = {
     "BIT_XOR": lambda rows: reduce(xor, _xs(rows)),
 }
 
-# Other names of the same
+# Aliases of aggregates
 SAME = {
     "MEAN": "AVG",
     "FIRST": "FIRST_VALUE",
@@ -176,7 +176,7 @@ SAME = {
 
 
 def call(name: str) -> str:
-    """The call that the picture of an aggregate shows."""
+    """Return the call that the picture of an aggregate shows."""
     kind = SAME.get(name, name)
     if kind == "COUNT":
         return "COUNT(*)"
@@ -190,7 +190,7 @@ def call(name: str) -> str:
 
 
 def results(name: str) -> list[float | str]:
-    """What an aggregate gives for each of the two windows."""
+    """Return an aggregate's result for each of the two windows."""
     kind = SAME.get(name, name)
     starts = (0, _SIZE)
     return [
@@ -199,7 +199,7 @@ def results(name: str) -> list[float | str]:
 
 
 def aggregate_picture(name: str) -> str:
-    """The rows, the two windows, and what the aggregate gives for each.
+    """Return the rows, the two windows, and an aggregate's result for each window.
 
     Example:
         >>> print(aggregate_picture("SUM"))
