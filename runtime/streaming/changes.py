@@ -1,8 +1,8 @@
-"""What of a stream's SQL may be other than when its checkpoint was made, and what follows of it.
+"""How a stream's SQL may differ from its checkpoint's, and how operators then resume.
 
-State holds keys, slices and accumulators; what is computed of them when windows close may change.
-So may the windows, as long as they are put together from the same slices: then windows come from
-those that are kept, as far back as they go. Columns of the state keep their names for good.
+State holds keys, slices and accumulators, so the results computed from them when windows close may
+change. The windows may change too if they are made of the same slices: they are then computed from
+the stored slices, as far back as these go. Columns keep their names in state forever.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ _UNITS = (
     (1_000, "ms"),
     (1, "us"),
 )
-# Unit, width and offset of slices that are all alike
+# Unit, width, offset in the unit, and offset in microseconds of slices of one width
 _Slices: TypeAlias = tuple[str, int, int, int]
 
 
 @dataclass(frozen=True)
 class KeptNames:
-    """What an operator's columns are called in state.
+    """Names of an operator's columns in state.
 
     Attributes:
-        columns: the name of a key, slice end or partial column of the plan, and that in state.
-        sources: a column of state, and the one it is computed from where it is not there yet.
-        generation: that of the operator, see `KeptOperator`.
+        columns: (name in the plan, name in state) of key, slice end and partial columns.
+        sources: (column, source) of columns that are computed from `source` if state lacks them.
+        generation: Generation of the operator, see `KeptOperator`.
     """
 
     columns: tuple[tuple[str, str], ...] = ()
@@ -62,19 +62,19 @@ class KeptNames:
     generation: int = 0
 
     def of(self, name: str) -> str:
-        """What a column is called in state."""
+        """Return a column's name in state."""
         return dict(self.columns).get(name, name)
 
 
 @dataclass(frozen=True)
 class Resumed:
-    """An operator that goes on with the state of another plan.
+    """An operator that resumes with the state of another plan.
 
     Attributes:
-        operator: what it keeps from now on.
-        names: what its columns are called.
-        changes: what has changed, in words.
-        window: the window that it had, if it has another one now.
+        operator: New description of its state.
+        names: Names of its columns.
+        changes: Descriptions of the changes.
+        window: Previous window, if it has changed.
     """
 
     operator: KeptOperator
@@ -84,12 +84,12 @@ class Resumed:
 
 
 def resumed(number: int, old: KeptOperator, new: KeptOperator) -> Resumed | str:
-    """How an operator goes on with what another plan has kept, or why it cannot.
+    """Return how an operator resumes with the state of another plan, or why it cannot.
 
     Args:
-        number: the operator's, for messages.
-        old: what is kept.
-        new: what the plan asks for.
+        number: Number of the operator, for messages.
+        old: Operator in the checkpoint.
+        new: Operator of the plan.
     """
     before, after = ([(folded(key.expr), key.type) for key in each.keys] for each in (old, new))
     if before != after:
@@ -146,16 +146,16 @@ def resumed(number: int, old: KeptOperator, new: KeptOperator) -> Resumed | str:
 
 
 def first_whole(was: Window, is_: Window, closed_us: int) -> tuple[int, int] | None:
-    """Where windows begin to be whole that are put together from the slices of others.
+    """Return where windows computed from the slices of other windows begin to be complete.
 
     Args:
-        was: the window whose slices are kept.
-        is_: the one that they are for now.
-        closed_us: windows that end no later are closed.
+        was: Window whose slices are stored.
+        is_: New window.
+        closed_us: Windows that end at or before this are closed.
 
     Returns:
-        The first time that is kept, and the end of the first window that begins no earlier; None:
-        the next window is whole.
+        The first stored time, and the end of the first window that starts at or after it. None if
+        the next window is complete.
     """
     assert not isinstance(was, SessionWindow) and not isinstance(is_, SessionWindow)
     before, after = slice_assigner(was), slice_assigner(is_)
@@ -171,7 +171,7 @@ def first_whole(was: Window, is_: Window, closed_us: int) -> tuple[int, int] | N
 
 
 def may_change(operators: Sequence[KeptOperator]) -> str:
-    """What may change of a stream, for a hint."""
+    """Return what may change in a stream, for a hint."""
     found = [_slices(window_of_fields(each.window)) for each in operators]
     words = "HAVING, columns, ranks, fewer aggregates"
     if any(each is not None for each in found):
@@ -194,7 +194,7 @@ def _changed_rows(old: KeptOperator, new: KeptOperator) -> str | None:
 
 
 def _other_types(old: KeptOperator, new: KeptOperator) -> str | None:
-    """Which column that comes in has another type, if one has."""
+    """Describe an input column whose type has changed, if there is one."""
     for name, type_ in new.types.items():
         if old.types.get(name, type_) != type_:
             return f"read `{name}` as {old.types[name]}, now as {type_}"
@@ -202,9 +202,9 @@ def _other_types(old: KeptOperator, new: KeptOperator) -> str | None:
 
 
 def _other_state(old: KeptAccumulator, new: KeptAccumulator) -> str | None:
-    """How what an accumulator holds is other than what is kept, if it is."""
+    """Describe how an accumulator's state differs from the stored one, if it does."""
     is_other = len(old.columns) != len(new.columns) or (
-        # columns of a state of its own are called after its fields
+        # columns of a user-defined state are named after its fields
         new.kind.startswith("user-defined") and old.fields != new.fields
     )
     if is_other or (old.type and new.type and old.type != new.type):
@@ -214,14 +214,14 @@ def _other_state(old: KeptAccumulator, new: KeptAccumulator) -> str | None:
 
 
 def _read(rows: Mapping[str, Any]) -> str | None:
-    """What rows are of, in short; None: that is not said in a word."""
+    """Return the name of what rows are read from, or None if it has no short name."""
     base = rows.get("from", {})
     found = base.get("sql") or base.get("table")
     return None if found is None else f"`{found}`"
 
 
 def _source(wanted: KeptAccumulator, kept: Sequence[KeptAccumulator]) -> KeptAccumulator | None:
-    """The sum that is the same as a sum of doubles but for its type."""
+    """Return the stored sum that differs from a sum of doubles only in its type."""
     if wanted.kind != "sum":
         return None
     for each in kept:
@@ -236,7 +236,7 @@ def _source(wanted: KeptAccumulator, kept: Sequence[KeptAccumulator]) -> KeptAcc
 
 
 def _other_window(was: Window, is_: Window) -> str | None:
-    """Why a window cannot be put together from what another one has kept."""
+    """Return why a window cannot be computed from another one's slices, or None."""
     change = f"was {_text(was)}, now {_text(is_)}"
     if isinstance(was, SessionWindow) or isinstance(is_, SessionWindow):
         return f"{change}: sessions are not made of slices"
@@ -254,7 +254,7 @@ def _other_window(was: Window, is_: Window) -> str | None:
 
 
 def _slices(window: Window) -> _Slices | None:
-    """The slices of a window, if they are all alike; None: they are not, or there are none."""
+    """Return the slices of a window, or None if it has none or they differ in width."""
     match window:
         case Tumble():
             return "us", window.size_us, window.offset_us % window.size_us, 0
@@ -274,7 +274,7 @@ def _slices(window: Window) -> _Slices | None:
 
 
 def _with_partition(window: Window, names: dict[str, str]) -> Window:
-    """A window whose partition has the names that state has."""
+    """Return a window whose partition columns are named as in state."""
     if not isinstance(window, SessionWindow):
         return window
     return replace(window, partition=tuple(names.get(name, name) for name in window.partition))
@@ -286,13 +286,13 @@ def _width(slices: _Slices) -> str:
 
 
 def _duration(length_us: int) -> str:
-    """A length in the largest unit that it is a number of: `90 s`."""
+    """Format a length in the largest unit that divides it: `90 s`."""
     unit, name = next(each for each in _UNITS if length_us % each[0] == 0)
     return f"{length_us // unit} {name}"
 
 
 def _text(window: Window) -> str:
-    """A window in words: `HOP(size=1 h, slide=1 min)`."""
+    """Format a window: `HOP(size=1 h, slide=1 min)`."""
     said = []
     for name, value in window_fields(window).items():
         if name == "function" or not value or not isinstance(value, int):

@@ -1,19 +1,19 @@
-"""The directory of a stream's checkpoint, and what sqlwin keeps in it beside Spark's own files.
+"""The directory of a stream's checkpoint: Spark's files, and what sqlwin adds to them.
 
-    sqlwin.json     what the stream computes, the number of its key groups, whether it has ended;
-                    of a start with other SQL also from which micro-batch on it computes that
-    spark/          Spark's checkpoint: offsets, commits, state; another name in `sqlwin.json` says
-                    that it has been rescaled (`runtime.streaming.rescale`)
-    end-of-input/   a file in here says that the input has ended
+    sqlwin.json     identity of the stream, number of key groups, whether the input has ended; after
+                    a start with other SQL also the new identity and its first micro-batch
+    spark/          Spark's checkpoint: offsets, commits, state. `sqlwin.json` gives another name if
+                    it has been rescaled (`runtime.streaming.rescale`)
+    end-of-input/   a file in this directory marks the end of the input
 
-Secrets among the options of tables are not in it, so that they may change. On this machine the
-directory is its owner's alone.
+Secrets in table options are not stored, so they may change. A local directory is accessible to its
+owner only.
 
-INSERTs that one stream runs together share one, see `runtime.streaming.members`.
+INSERTs that one stream runs together share a checkpoint, see `runtime.streaming.members`.
 
-A stream that is started again has to be the one that the checkpoint was made by: state of another
-query would be read as if it were its own. And what is in the directory has to be of one checkpoint:
-Spark's files bear the id that `sqlwin.json` says, each key group's state the `writer`.
+A stream may only resume its own checkpoint: otherwise it would read another query's state as its
+own. And all files must be of one checkpoint: Spark's files carry the id in `sqlwin.json`, and the
+state of each key group the `writer`.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from runtime.streaming.identity import Identity, change_hint, difference, withou
 from runtime.streaming.members import ANOTHER, FILE, part_of
 from runtime.streaming.state.blobs import Owner
 
-# The format of sqlwin.json; 0.2.0 wrote the first that counts
+# Format of sqlwin.json. The first supported format was written by 0.2.0.
 _VERSION = 3
 _END_MARK = "end-of-input/end.json"
-# So many names of checkpoints stand in a hint at most
+# Maximum number of checkpoint names in a hint
 _MANY = 8
 _SPARK = "spark"
 _WRITABLE = "SET 'execution.checkpointing.dir' to a directory that this program may write to"
@@ -47,17 +47,17 @@ _WRITABLE = "SET 'execution.checkpointing.dir' to a directory that this program 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint that may be used.
+    """A checkpoint that can be used.
 
     Attributes:
-        directory: where it is.
-        key_groups: groups of keys that the state is cut into.
-        partitions: tasks that they are distributed over.
-        writer: what distinguishes the stream's files and state from those of others.
-        has_ended: whether the input ended, and all windows were closed, in an earlier run.
-        spark_id: the name by which Spark's part of it knows its query.
-        spark_name: the directory of Spark's part, in that of the checkpoint.
-        resumed: how the operators of the stream go on with the state that is there, by number.
+        directory: Directory.
+        key_groups: Number of key groups of the state.
+        partitions: Number of tasks that the key groups are distributed over.
+        writer: Identifies the stream's files and state.
+        has_ended: Whether the input ended and all windows were closed in an earlier run.
+        spark_id: Id of the query in Spark's part of the checkpoint.
+        spark_name: Name of Spark's directory in the checkpoint's.
+        resumed: How each operator continues with the existing state, by operator number.
     """
 
     directory: str
@@ -71,32 +71,32 @@ class Checkpoint:
 
     @property
     def names(self) -> tuple[KeptNames, ...]:
-        """What the columns of operators are called in state, by the operators' numbers."""
+        """Names of the operators' columns in state, by operator number."""
         return tuple(each.names for each in self.resumed)
 
     @property
     def owner(self) -> Owner:
-        """What signs the state."""
+        """Owner that signs the state."""
         return Owner(self.directory, self.writer)
 
     @property
     def spark_directory(self) -> str:
-        """The directory of what Spark keeps."""
+        """Spark's directory."""
         return f"{self.directory}/{self.spark_name}"
 
     @property
     def spark_location(self) -> str:
-        """The same as Spark is given it, as `checkpointLocation`."""
+        """Spark's directory as the option `checkpointLocation`."""
         return as_uri(self.spark_directory)
 
     @property
     def end_of_input(self) -> str:
-        """The directory whose first file ends the input."""
+        """Directory whose first file ends the input."""
         return f"{self.directory}/end-of-input"
 
     @property
     def listed_files(self) -> str:
-        """The directory that says which files of object stores there are."""
+        """Directory with lists of files in object stores."""
         return f"{self.directory}/listed-files"
 
 
@@ -108,26 +108,26 @@ def open_checkpoint(
     partitions: int,
     mask: Mask = DEFAULT,
 ) -> Checkpoint:
-    """Make a checkpoint's directory, or use the one that is there.
+    """Create a checkpoint or open the existing one.
 
-    One that another query left which never processed anything is taken over. What another one says
-    of its stream stays as it is: `begin_with` changes that, when all else is ready.
+    The checkpoint of another query that never processed anything is replaced. Otherwise the stored
+    description of the stream stays unchanged until `begin_with`, when everything else is ready.
 
     Args:
-        files: the file system.
-        directory: an absolute path or a URI.
-        identity: what the stream computes.
-        key_groups: for a new one; one that is there keeps its own.
-        partitions: likewise.
-        mask: what looks secret; `identity` holds none of it.
+        files: File system.
+        directory: Absolute path or URI.
+        identity: Identity of the stream.
+        key_groups: Number for a new checkpoint. An existing one keeps its own.
+        partitions: Number for a new checkpoint. An existing one keeps its own.
+        mask: Recognises secrets. `identity` contains none.
 
     Raises:
-        ExecutionError: it is another query's, or none.
-        SetupError: the directory cannot be made, read or written.
+        ExecutionError: the checkpoint is another query's, or the directory is not a checkpoint.
+        SetupError: the directory cannot be created, read or written.
     """
     new = Checkpoint(directory, key_groups, partitions, secrets.token_hex(4), str(uuid.uuid4()))
     try:
-        return _opened(files, new, identity, mask)
+        return _open(files, new, identity, mask)
     except OSError as error:
         raise _unusable(directory, error) from error
 
@@ -137,24 +137,24 @@ def _unusable(directory: str, error: OSError) -> SetupError:
     return SetupError(message, hint=_WRITABLE)
 
 
-def _opened(files: Files, new: Checkpoint, identity: Identity, mask: Mask) -> Checkpoint:
-    """The checkpoint that is there, or `new`."""
+def _open(files: Files, new: Checkpoint, identity: Identity, mask: Mask) -> Checkpoint:
+    """Return the existing checkpoint, or create `new`."""
     directory = new.directory
     path = f"{directory}/{FILE}"
     if not files.exists(path):
-        # a run that was killed at its very start may have left the id
+        # a run that was killed right at its start may have left the id
         if _below_but_id(files, new):
             raise ExecutionError(
                 f"{directory} is no checkpoint of sqlwin: {FILE} is missing", hint=ANOTHER
             )
-        return _made(files, new, identity)
+        return _create(files, new, identity)
     checkpoint, written = _read(files, directory)
     old = without_secrets(written, mask)
     change = difference(old, identity)
     if isinstance(change, str):
         if not _has_begun(files, checkpoint):
             _check_spark_files(files, checkpoint)
-            # in an order in which a run that is killed here leaves a checkpoint that may be used
+            # in an order that leaves a usable checkpoint if the process is killed
             for leftover in [
                 *_below_but_id(files, checkpoint),
                 path,
@@ -162,7 +162,7 @@ def _opened(files: Files, new: Checkpoint, identity: Identity, mask: Mask) -> Ch
                 checkpoint.listed_files,
             ]:
                 files.delete(leftover)
-            return _made(files, new, identity)
+            return _create(files, new, identity)
         raise ExecutionError(
             f"the checkpoint in {directory} is another query's: {change}", hint=change_hint(old)
         )
@@ -179,16 +179,16 @@ def _opened(files: Files, new: Checkpoint, identity: Identity, mask: Mask) -> Ch
     return checkpoint
 
 
-def _checkpoint(directory: str, found: Mapping[str, Any]) -> Checkpoint:
-    """The checkpoint that `sqlwin.json` describes."""
+def _checkpoint(directory: str, fields: Mapping[str, Any]) -> Checkpoint:
+    """Return the checkpoint that `sqlwin.json` describes."""
     return Checkpoint(
         directory,
-        found["key_groups"],
-        found["partitions"],
-        found["writer"],
-        found["spark_id"],
-        found["has_ended"],
-        spark_name=found.get("spark", _SPARK),
+        fields["key_groups"],
+        fields["partitions"],
+        fields["writer"],
+        fields["spark_id"],
+        fields["has_ended"],
+        spark_name=fields.get("spark", _SPARK),
     )
 
 
@@ -197,7 +197,7 @@ def _check_spark_files(files: Files, checkpoint: Checkpoint) -> None:
 
 
 def _read(files: Files, directory: str) -> tuple[Checkpoint, Identity]:
-    """The checkpoint that is there, and what its last committed micro-batch was of.
+    """Read the checkpoint, and the identity as of its last committed micro-batch.
 
     Raises:
         ExecutionError: its file cannot be read, or is of another version.
@@ -220,22 +220,22 @@ def _read(files: Files, directory: str) -> tuple[Checkpoint, Identity]:
 
 
 def _identity(found: Mapping[str, Any]) -> Identity:
-    said = found["identity"]
+    identity = found["identity"]
     return Identity(
-        said["plan"],
-        said["tables"],
-        said["settings"],
-        tuple(map(operator_of, said["operators"])),
-        tuple(said["form"]),
-        tuple(said["sources"]),
+        identity["plan"],
+        identity["tables"],
+        identity["settings"],
+        tuple(map(operator_of, identity["operators"])),
+        tuple(identity["form"]),
+        tuple(identity["sources"]),
     )
 
 
 def find_checkpoint(files: Files, directory: str) -> tuple[Checkpoint, Identity]:
-    """The checkpoint in a directory, which is left as it is, and what its stream computes.
+    """Return the checkpoint in a directory and its stream's identity, without changing it.
 
     Raises:
-        ExecutionError: there is none.
+        ExecutionError: the directory has no checkpoint.
     """
     if not files.exists(f"{directory}/{FILE}"):
         if not files.exists(directory):
@@ -257,10 +257,11 @@ def find_checkpoint(files: Files, directory: str) -> tuple[Checkpoint, Identity]
 def foreseen(
     files: Files, directory: str, identity: Identity, mask: Mask = DEFAULT
 ) -> str | tuple[Resumed, ...] | None:
-    """What `open_checkpoint` would do, which touches nothing here.
+    """Return what `open_checkpoint` would do, without changing anything.
 
     Returns:
-        None: a new checkpoint; a text: why it is refused; else how the operators go on.
+        None for a new checkpoint; a text that says why the checkpoint is refused; or how each
+        operator continues.
 
     Raises:
         ExecutionError: the checkpoint cannot be read.
@@ -273,31 +274,31 @@ def foreseen(
 
 
 def committed(files: Files, checkpoint: Checkpoint) -> list[int]:
-    """The numbers of the micro-batches that have ended and are still known, ascending."""
+    """Return the numbers of committed micro-batches that Spark still lists, ascending."""
     names = files.names_in(f"{checkpoint.spark_directory}/commits")
     return sorted(int(name) for name in names if name.isdecimal())
 
 
 def check_checkpoint(files: Files, checkpoint: Checkpoint) -> int | None:
-    """Check that Spark can go on from its part of a checkpoint.
+    """Check that Spark can continue from its part of a checkpoint.
 
     Returns:
-        The last micro-batch that was committed, if any was.
+        Number of the last committed micro-batch, or None.
 
     Raises:
-        ExecutionError: something is missing or damaged.
+        ExecutionError: a file is missing or damaged.
     """
     _check_spark_files(files, checkpoint)
     return max(committed(files, checkpoint), default=None)
 
 
 def replace_checkpoint(files: Files, new: Checkpoint) -> None:
-    """Let a checkpoint be another one from now on, of the same stream in the same directory."""
+    """Replace a checkpoint by another one of the same stream in the same directory."""
     _, identity = _read(files, new.directory)
     _write(files, new, identity)
 
 
-def _made(files: Files, new: Checkpoint, identity: Identity) -> Checkpoint:
+def _create(files: Files, new: Checkpoint, identity: Identity) -> Checkpoint:
     is_new = not files.exists(new.directory)
     files.make_directory(new.directory)
     if is_new:
@@ -306,20 +307,20 @@ def _made(files: Files, new: Checkpoint, identity: Identity) -> Checkpoint:
     files.delete(new.spark_directory)
     files.delete(new.listed_files)
     files.make_directory(new.spark_directory)
-    # Spark chooses an id where there is none. It is there before the file that says so.
+    # Spark chooses an id if it finds none. Written before the file that refers to it.
     files.write_text(f"{new.spark_directory}/{METADATA}", json.dumps({"id": new.spark_id}))
     _write(files, new, identity)
     return new
 
 
 def _below_but_id(files: Files, checkpoint: Checkpoint) -> list[str]:
-    """Spark's files but for the one with its id, and what belongs to that."""
+    """Return Spark's files except the one with its id and that file's checksums."""
     below = files.files_below(checkpoint.spark_directory)
     return [path for path in below if METADATA not in path.rpartition("/")[2]]
 
 
 def _has_begun(files: Files, checkpoint: Checkpoint) -> bool:
-    """Whether a first micro-batch has got its offsets."""
+    """Return whether a first micro-batch has written its offsets."""
     return any(path.rpartition("/")[2].isdigit() for path in _offsets(files, checkpoint))
 
 
@@ -328,10 +329,10 @@ def _offsets(files: Files, checkpoint: Checkpoint) -> list[str]:
 
 
 def _drop_leftovers(files: Files, checkpoint: Checkpoint) -> None:
-    """Remove what a run left that was killed while it wrote the first of its offsets.
+    """Remove offsets left by a run that was killed while it wrote its first ones.
 
-    Nothing was processed then. But Spark starts no first micro-batch while there is any file among
-    the offsets, be it one that was never finished.
+    Nothing was processed then. But Spark starts no first micro-batch if there is any file among the
+    offsets, even an unfinished one.
     """
     if not _has_begun(files, checkpoint):
         for path in _offsets(files, checkpoint):
@@ -341,8 +342,8 @@ def _drop_leftovers(files: Files, checkpoint: Checkpoint) -> None:
 def _drop_unread_end(files: Files, checkpoint: Checkpoint) -> None:
     """Remove the end mark of a run that was killed before Spark had read it.
 
-    More input may have come since, and would be late. This run writes the mark again when it has
-    used up all. The file is the first and only one of its source.
+    More input may have arrived since, and would be late. This run writes the mark again at the end
+    of its input. The file is the first and only one of its source.
     """
     mark = _end_mark(checkpoint)
     if checkpoint.has_ended or not files.exists(mark):
@@ -358,11 +359,11 @@ def _end_mark(checkpoint: Checkpoint) -> str:
 
 
 def end_input(files: Files, checkpoint: Checkpoint) -> None:
-    """Say to the stream that no more rows come: at the next micro-batch all windows close."""
+    """Mark the end of the input: all windows close in the next micro-batch."""
     mark = _end_mark(checkpoint)
     if files.exists(mark):
         return
-    # Spark lists the mark's directory, and may fail over a file there that goes away meanwhile.
+    # Written elsewhere and renamed: Spark lists the directory and may fail over a vanishing file.
     written = f"{checkpoint.directory}/.{mark.rpartition('/')[2]}"
     files.write_text(written, '{"watermark_us": 0}\n')
     files.rename(written, mark)
@@ -371,20 +372,20 @@ def end_input(files: Files, checkpoint: Checkpoint) -> None:
 def begin_with(
     files: Files, checkpoint: Checkpoint, identity: Identity, mask: Mask = DEFAULT
 ) -> Callable[[], None]:
-    """Let a checkpoint be of a stream that is about to start, from its first micro-batch on.
+    """Record that a starting stream owns a checkpoint from its first micro-batch on.
 
-    Until that is committed the state is that of the stream before, which a run would go on from
-    that is started then, whatever becomes of this one.
+    Until that micro-batch is committed, the state is the previous stream's. A run that starts
+    meanwhile would resume from it even if this one fails.
 
     Args:
-        files: the file system.
-        checkpoint: a checkpoint that was opened for it.
-        identity: what it computes and keeps, see `resumed_identity`.
-        mask: what looks secret.
+        files: File system.
+        checkpoint: Checkpoint opened for the stream.
+        identity: Identity of the stream, see `resumed_identity`.
+        mask: Recognises secrets.
 
     Returns:
-        Puts back what was there before, unless a micro-batch was committed; for a start that fails,
-        when nothing of it runs any more.
+        A function that restores the previous file unless a micro-batch was committed. Call it when
+        a start has failed and nothing of the stream runs any more.
 
     Raises:
         SetupError: the checkpoint cannot be written.
@@ -409,12 +410,12 @@ def begin_with(
 
 
 def mark_ended(files: Files, checkpoint: Checkpoint, identity: Identity) -> None:
-    """Keep in mind that the input ended and all windows were closed."""
+    """Record that the input ended and all windows were closed."""
     _write(files, replace(checkpoint, has_ended=True), identity)
 
 
 def resumed_identity(checkpoint: Checkpoint, identity: Identity) -> Identity:
-    """What a stream computes that has opened a checkpoint, with what it keeps there."""
+    """Return the identity of a stream with the operators as it resumes them from a checkpoint."""
     if not checkpoint.resumed:
         return identity
     return replace(identity, operators=tuple(each.operator for each in checkpoint.resumed))
@@ -426,8 +427,8 @@ def _write(
     identity: Identity,
     then: tuple[int, Identity] | None = None,
 ) -> None:
-    """Write what a checkpoint is of; `then`: from a micro-batch on it is another one's."""
-    found = {
+    """Write a checkpoint's file. `then` is (micro-batch, identity) for a change of the stream."""
+    fields = {
         "version": _VERSION,
         **_fields(identity),
         "key_groups": checkpoint.key_groups,
@@ -437,15 +438,15 @@ def _write(
         "has_ended": checkpoint.has_ended,
     }
     if checkpoint.spark_name != _SPARK:
-        # it has been rescaled
-        found["spark"] = checkpoint.spark_name
+        # the checkpoint has been rescaled
+        fields["spark"] = checkpoint.spark_name
     if then is not None:
-        found["next"] = {"from": then[0], **_fields(then[1])}
-    _replace(files, checkpoint, json.dumps(found, indent=2) + "\n")
+        fields["next"] = {"from": then[0], **_fields(then[1])}
+    _replace(files, checkpoint, json.dumps(fields, indent=2) + "\n")
 
 
 def _fields(identity: Identity) -> dict[str, Any]:
-    """What a stream computes and keeps."""
+    """Return the JSON fields of an identity."""
     operators = [operator.as_json() for operator in identity.operators]
     return {"identity": {**vars(identity), "operators": operators}}
 

@@ -1,17 +1,17 @@
-"""Looks a checkpoint over before Spark goes on from it: what is missing or cut short has a name.
+"""Check a checkpoint before Spark resumes it, and name files that are missing or truncated.
 
-Spark would say `incomplete log file` without saying which; where a file is missing it may go on as
-if what is in it had never been, and read the same rows again.
+Spark would report `incomplete log file` without naming it. If a file is missing, Spark may continue
+as if its contents had never existed, and read the same rows again.
 
-Spark's part of a checkpoint, as PySpark 4.3 was seen to write it:
+Layout of Spark's part of a checkpoint (PySpark 4.3):
 
     metadata          {"id": ...}
-    offsets/N         of micro-batch N, before it runs: v1, settings, then a line for each source
-    commits/N         after it: v1, a line
-    sources/K/N       what source K reads, N being the `logOffset` of its line in an offsets file:
+    offsets/N         micro-batch N, before it runs: v1, settings, then a line for each source
+    commits/N         micro-batch N, after it ran: v1, a line
+    sources/K/N       input of source K, N being the `logOffset` of its line in an offsets file:
                       v1, a line for each file; N.compact holds those up to N
-    state/K/P/V.*     operator K, task P; V is one more than the number of the micro-batch:
-                      V.zip is whole, V.changelog has what changed since V - 1
+    state/K/P/V.*     operator K, task P; V is the number of the micro-batch plus one:
+                      V.zip is complete, V.changelog has the changes since V - 1
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from runtime.files import Files
 _RESTORE = (
     "restore the directory from a copy, or start anew in another 'execution.checkpointing.dir'"
 )
-# Said of what was copied here from elsewhere
+# Damage of a file that was copied from another checkpoint
 OF_ANOTHER = "is of another checkpoint"
-# What Spark calls its query by
+# Spark's file with the id of the query
 METADATA = "metadata"
 # A version of a task's state, or its checksum
 _VERSION = re.compile(r"\.?(\d+)(?:_[^/.]+)?\.(?:zip|changelog|delta|snapshot)(?:\.crc)?")
@@ -37,23 +37,23 @@ _STATE = re.compile(r"state/(\d+)/(\d+)/(?:[^/]+/)?(\d+)(?:_[^/.]+)?\.(zip|chang
 
 
 def damaged(directory: str, path: str, what: str) -> ExecutionError:
-    """The error about a file of a checkpoint.
+    """Return the error for a damaged file of a checkpoint.
 
     Args:
-        directory: the checkpoint's.
-        path: the file.
-        what: what is wrong with it.
+        directory: Directory of the checkpoint.
+        path: Damaged file.
+        what: Damage, as a predicate.
     """
     return ExecutionError(f"the checkpoint in {directory} is damaged: {path} {what}", hint=_RESTORE)
 
 
 def unwritable_checkpoint(directory: str, why: str, *, may_resume: bool) -> ExecutionError:
-    """The error about a checkpoint that cannot be written to while its stream runs.
+    """Return the error for a checkpoint that cannot be written while its stream runs.
 
     Args:
-        directory: the checkpoint's.
-        why: what the file system says.
-        may_resume: whether the checkpoint is there for the next run.
+        directory: Directory of the checkpoint.
+        why: Message of the file system.
+        may_resume: Whether the next run can resume the checkpoint.
     """
     return ExecutionError(
         f"the checkpoint in {directory} cannot be written: {why}",
@@ -70,49 +70,49 @@ def check_spark_files(
     spark_id: str,
     spark_directory: str | None = None,
 ) -> None:
-    """Check that Spark can go on from its part of a checkpoint in which a micro-batch began.
+    """Check that Spark can resume its part of a checkpoint.
 
     Args:
-        files: the file system.
-        directory: the checkpoint's.
-        spark_id: Spark's name of the query that the checkpoint is of.
-        spark_directory: that of Spark's part; None: `spark` in the checkpoint's.
+        files: File system.
+        directory: Directory of the checkpoint.
+        spark_id: Id of the checkpoint's query in Spark.
+        spark_directory: Directory of Spark's part. None means `spark` in `directory`.
 
     Raises:
-        ExecutionError: a file is missing, or is not what Spark wrote; or it all is of another
+        ExecutionError: a file is missing, or is not what Spark wrote; or all files are of another
             checkpoint.
     """
     _SparkFiles(files, directory, spark_directory or f"{directory}/spark").check(spark_id)
 
 
 def uncommitted_state(files: Files, spark_directory: str, committed: int) -> list[str]:
-    """The files with state of micro-batches that have not ended.
+    """Return the state files of micro-batches that were not committed.
 
-    Spark runs such a micro-batch again, and on a disk of this machine leaves the file that is there
-    in its place, whatever it has written now. State that differs from what was written the first
-    time, be it in the names of its parts, would not fit what later micro-batches change of it.
+    Spark runs such a micro-batch again, but on a local disk it keeps an existing file instead of
+    writing the new one. If the new state differs, even only in blob names, the old file would not
+    fit the changes that later micro-batches write.
 
     Args:
-        files: the file system.
-        spark_directory: that of Spark's part of a checkpoint.
-        committed: the last micro-batch that has ended; -1: none has.
+        files: File system.
+        spark_directory: Directory of Spark's part of a checkpoint.
+        committed: Last committed micro-batch, or -1.
     """
-    found = []
+    paths = []
     for path in files.files_below(f"{spark_directory}/state"):
         match = _VERSION.fullmatch(path.rpartition("/")[2])
-        # the version is one more than the number of its micro-batch
+        # the version is the number of its micro-batch plus one
         if match is not None and int(match[1]) > committed + 1:
-            found.append(path)
-    return found
+            paths.append(path)
+    return paths
 
 
 class _SparkFiles:
-    """The files of Spark's part of a checkpoint, to be checked.
+    """The files of Spark's part of a checkpoint.
 
     Args:
-        files: the file system.
-        directory: the checkpoint's.
-        spark_directory: that of Spark's part.
+        files: File system.
+        directory: Directory of the checkpoint.
+        spark_directory: Directory of Spark's part.
     """
 
     def __init__(self, files: Files, directory: str, spark_directory: str) -> None:
@@ -127,13 +127,13 @@ class _SparkFiles:
         self._id(spark_id)
         if not offsets and not commits:
             if any(map(_STATE.fullmatch, self._names)):
-                # Spark would begin anew, and write once more what it has written
+                # Spark would start over and write its output a second time
                 raise self._damaged("offsets", "is missing")
             return
         started, committed = max(offsets, default=-1), max(commits, default=-1)
         if committed > started:
             raise self._damaged(f"offsets/{committed}", "is missing")
-        # the last but one is what Spark begins with, the last one is what it runs again
+        # Spark begins with the last but one, and runs the last one again
         for number in range(max(0, started - 1), started + 1):
             lines = self._log(f"offsets/{number}")
             if number < started:
@@ -145,7 +145,7 @@ class _SparkFiles:
             self._state(committed + 1)
 
     def _id(self, spark_id: str) -> None:
-        """Check what Spark calls its query."""
+        """Check the id of Spark's query."""
         metadata = self._json(METADATA, self._text(METADATA))
         if not isinstance(metadata, dict):
             raise self._damaged(METADATA, "is not what Spark writes there")
@@ -153,10 +153,10 @@ class _SparkFiles:
             raise damaged(self._directory, self._root.rstrip("/"), OF_ANOTHER)
 
     def _sources(self, lines: Sequence[str], named_in: str) -> None:
-        """Check the logs of the sources of a micro-batch.
+        """Check the logs of a micro-batch's sources.
 
-        A table that is read twice has two lines, which are the same, but one log; and the logs of
-        the sources behind it have other numbers than their lines.
+        A table that is read twice has two equal lines but one log, so the logs of the sources after
+        it have other numbers than their lines.
         """
         error = self._damage_of(range(len(lines)), lines, named_in)
         if error is None:
@@ -170,7 +170,7 @@ class _SparkFiles:
     def _damage_of(
         self, numbers: Iterable[int], lines: Sequence[str], named_in: str
     ) -> ExecutionError | None:
-        """What is wrong with the logs of these numbers, if they are those of some lines."""
+        """Return the damage if these lines belong to the logs with these numbers, or None."""
         try:
             for number, line in zip(numbers, lines, strict=True):
                 self._source(number, line, named_in)
@@ -179,7 +179,7 @@ class _SparkFiles:
         return None
 
     def _source(self, number: int, line: str, named_in: str) -> None:
-        """Check the log of a source, if it is one of files."""
+        """Check the log of a source if it reads files."""
         if not line.startswith("{"):
             return
         offset = self._json(named_in, line)
@@ -196,7 +196,7 @@ class _SparkFiles:
             self._log(f"{below}{each}")
 
     def _state(self, version: int) -> None:
-        """Check that the state of this version can be put together, of all tasks that have any."""
+        """Check that each task's state can be restored for this version."""
         found: dict[tuple[int, int], dict[int, set[str]]] = {}
         for name in self._names:
             if match := _STATE.fullmatch(name):
@@ -218,20 +218,20 @@ class _SparkFiles:
             version -= 1
 
     def _numbers(self, below: str, suffix: str = "") -> set[int]:
-        found: Iterable[str] = (
+        numbers: Iterable[str] = (
             name.removeprefix(f"{below}/").removesuffix(suffix)
             for name in self._names
             if name.startswith(f"{below}/") and name.endswith(suffix)
         )
-        return {int(name) for name in found if name.isdecimal()}
+        return {int(name) for name in numbers if name.isdecimal()}
 
     def _log(self, name: str) -> list[str]:
-        """The lines of a file of a log of Spark's but for the first, which has the version."""
+        """Return the lines of a file of Spark's logs after the line with the version."""
         version, *lines = self._text(name).splitlines() or [""]
         if not re.fullmatch(r"v\d+", version):
             raise self._damaged(name, "is not what Spark writes there")
         for line in [*lines[:1], *lines[-1:]]:
-            # what a source has for an offset need not be JSON
+            # offsets of some sources are not JSON
             if line.startswith(("{", "[")):
                 self._json(name, line)
         return lines
@@ -260,9 +260,9 @@ class _SparkFiles:
 def _numberings(
     lines: Sequence[str], n_logs: int, chosen: tuple[int, ...] = ()
 ) -> Iterator[tuple[int, ...]]:
-    """Which logs the lines of sources may be of, in order, where some are of the same source.
+    """Yield possible log numbers for the lines of sources, in which equal lines may share a log.
 
-    Spark gives a source the next number where it is read first.
+    Spark assigns the next number to a source when it is first read.
     """
     fresh = max(chosen, default=-1) + 1
     if len(chosen) == len(lines):

@@ -5,7 +5,7 @@ processing-time timers, has two faults: a query under `availableNow` never ends,
 micro-batch makes another one due; and only the keys that set a timer are called, so key groups
 would not advance in lockstep. So this source has one row in every micro-batch. Processing time
 travels with the rows: it is the time at which the micro-batch began. Spark stores it in its
-checkpoint, so it is the same when the micro-batch is run again.
+checkpoint, so a repeated micro-batch has the same one.
 """
 
 from __future__ import annotations

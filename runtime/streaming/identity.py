@@ -1,4 +1,4 @@
-"""What a stream computes, as its checkpoint says it, and whether another one is the same."""
+"""Identity of a stream across restarts, as its checkpoint records it."""
 
 from __future__ import annotations
 
@@ -12,53 +12,52 @@ from runtime.redaction import Mask
 from runtime.spec.kept_state import KeptOperator, folded, folded_form
 from runtime.streaming.changes import Resumed, may_change, resumed
 
-# Of what a table is
+# Start of an option in the description of a table
 _OPTION_STARTS = re.compile(r"\n(?='[^'\n]*' = ')")
 _OPTION = re.compile(r"'([^'\n]*)' = '(.*)'", re.DOTALL)
-# Options of tables that may change from one start to the next
+# Table options that may change from one start to the next
 _FREE_OPTIONS = frozenset(
     "max-files-per-trigger maxfilespertrigger max-bytes-per-trigger maxbytespertrigger "
     "source.monitor-interval rows-per-second rows-per-batch scan.parallelism maxoffsetspertrigger "
     "minpartitions number-of-rows late-rows skip-change-commits".split()
 )
-# Of the properties of Kafka's clients those by which other messages are read
+# Properties of Kafka clients that determine which messages are read
 _KAFKA_THAT_COUNT = frozenset(
     "properties.isolation.level kafka.isolation.level properties.auto.offset.reset".split()
 )
-# Options whose values count in any case
+# Options whose values are case-insensitive
 _WORDS = frozenset({"format", "value.format", "key.format"})
-# Files of which a column is found whatever the case of its name
+# Formats whose column names are case-insensitive
 _ANY_CASE = frozenset({"parquet", "orc"})
-# Of what a table is: where it is, in full
+# Prefix in a table's description: its full location
 PLACE = "at "
-# and of windows of Python functions what their state depends on
+# Prefix in a table's description: properties that the state of Python windows depends on
 KEPT = "keeps "
 _PATH = "path"
-# The names of DataFrames that windows were put on without one, by the order in which they came
+# Generated names of DataFrames that windows were put on, numbered in order of use
 _GIVEN = re.compile(r"(?<![\w`])dataframe_\d+\b", re.IGNORECASE)
 _TIME_ZONE = "table.local-time-zone"
-# Names of one zone; which of them a machine has is how it was set up
+# Names of UTC. Which of them a machine uses depends on its setup.
 _UTC = frozenset(
     "utc etc/utc uct etc/uct z zulu etc/zulu universal etc/universal +00:00 "
-    # Java's where a machine says nothing
+    # Java's names when the machine has none
     "gmt etc/gmt gmt0 etc/gmt0 greenwich etc/greenwich".split()
 )
-# The setting that is on where windows are emitted more than once
+# Setting that is present if windows are emitted more than once
 _UPDATES = "early firing or allowed lateness"
 
 
 @dataclass(frozen=True)
 class Identity:
-    """What makes a stream the same after a restart.
+    """Identity of a stream across restarts.
 
     Attributes:
-        plan: what is computed, one operator a line.
-        tables: what the tables that it reads are, by name.
-        settings: settings that its state depends on.
-        operators: what its window operators keep.
-        form: what is computed, as JSON has it, see `planner.streams.plan_form`; one for each of
-            several INSERTs.
-        sources: the names of the streams in the order in which Spark numbers them.
+        plan: Plan, one operator per line.
+        tables: Descriptions of the tables that it reads, by name.
+        settings: Settings that its state depends on.
+        operators: Stored state of its window operators.
+        form: Plans as JSON values, one per INSERT; see `planner.streams.plan_form`.
+        sources: Names of the streams in the order in which Spark numbers them.
     """
 
     plan: str
@@ -70,14 +69,14 @@ class Identity:
 
 
 def without_secrets(identity: Identity, mask: Mask) -> Identity:
-    """An identity without the options that look secret, and with none in the others."""
+    """Return an identity without secret options, and with secrets in other options masked."""
     tables = {name: _without_secrets(text, mask) for name, text in identity.tables.items()}
     return replace(identity, tables=tables)
 
 
 def _without_secrets(table: str, mask: Mask) -> str:
     kept = []
-    # a value may have several lines
+    # a value may span several lines
     for part in _OPTION_STARTS.split(table):
         option = _OPTION.fullmatch(part)
         if option is None:
@@ -89,14 +88,14 @@ def _without_secrets(table: str, mask: Mask) -> str:
 
 
 def difference(old: Identity, new: Identity) -> str | tuple[Resumed, ...]:
-    """What is in the way of going on with a checkpoint, or how the operators go on.
+    """Compare identities: return why a checkpoint cannot be resumed, or how the operators resume.
 
     Args:
-        old: what the checkpoint says.
-        new: what the stream computes.
+        old: Identity in the checkpoint.
+        new: Identity of the stream.
 
     Returns:
-        What has changed that may not, in a few words; or the operators by number.
+        A short description of a change that is not allowed; or the operators by number.
     """
     old, new = _in_order(old), _in_order(new)
     for name in sorted({*old.settings, *new.settings}):
@@ -105,7 +104,7 @@ def difference(old: Identity, new: Identity) -> str | tuple[Resumed, ...]:
             return f"'{name}' was '{was or 'off'}' and is '{is_ or 'off'}'"
     before, after = ({n.lower(): (n, t) for n, t in each.tables.items()} for each in (old, new))
     for name in sorted({*before, *after}):
-        # of a table that is gone or new the plan says it better
+        # the plan describes a removed or added table better
         if name not in before or name not in after:
             continue
         change = _changed_table(before[name][1], after[name][1])
@@ -113,7 +112,7 @@ def difference(old: Identity, new: Identity) -> str | tuple[Resumed, ...]:
             return f"table `{after[name][0]}` has changed: {change}"
     found: str | tuple[Resumed, ...] = ()
     if len(new.form) > 1 or not new.operators or _UPDATES in new.settings:
-        # results that were emitted are kept too, by the names of their columns
+        # emitted results are stored as well, by the names of their columns
         is_same = folded_form(old.form) == folded_form(new.form)
         found = _resumed(old, new) if is_same else ()
     else:
@@ -141,13 +140,13 @@ def _are_utc(*zones: str | None) -> bool:
 def _resumed(old: Identity, new: Identity) -> str | tuple[Resumed, ...]:
     if len(old.operators) != len(new.operators):
         return f"it had {_operators(old)}, now {_operators(new)}"
-    found = []
+    operators = []
     for number, pair in enumerate(zip(old.operators, new.operators, strict=True)):
-        each = resumed(number, *pair)
-        if isinstance(each, str):
-            return each
-        found.append(each)
-    return tuple(found)
+        operator = resumed(number, *pair)
+        if isinstance(operator, str):
+            return operator
+        operators.append(operator)
+    return tuple(operators)
 
 
 def _operators(identity: Identity) -> str:
@@ -156,10 +155,10 @@ def _operators(identity: Identity) -> str:
 
 
 def change_hint(old: Identity) -> str:
-    """What may change of a stream, and what to do about what may not.
+    """Return a hint on what may change in a stream, and what to do otherwise.
 
     Args:
-        old: what its checkpoint says.
+        old: Identity in the checkpoint.
     """
     anew = "start anew in another 'execution.checkpointing.dir'"
     is_free = len(old.form) == 1 and _UPDATES not in old.settings
@@ -169,7 +168,7 @@ def change_hint(old: Identity) -> str:
 
 
 def _in_order(identity: Identity) -> Identity:
-    """An identity in which DataFrames without a name of their own have numbers from 1 on."""
+    """Renumber generated names of DataFrames from 1."""
     names = [name for name in identity.tables if _GIVEN.fullmatch(name)]
     numbers = {name.lower(): f"dataframe_{n}" for n, name in enumerate(names, start=1)}
     if all(name == number for name, number in numbers.items()):
@@ -194,13 +193,13 @@ def _in_order(identity: Identity) -> Identity:
 
 @dataclass(frozen=True)
 class _TableIdentity:
-    """What a table is, of what its description says.
+    """Parsed description of a table.
 
     Attributes:
-        lines: what is no option: connector, columns, watermark.
-        options: the options that count, by their names in lower case.
-        place: where it is in full; None: it is in no place.
-        kept: what the state of windows of Python functions depends on; empty: it has none.
+        lines: Lines that are not options: connector, columns, watermark.
+        options: Options that matter, by lower-case name.
+        place: Full location. None if the table has none.
+        kept: Properties that the state of Python windows depends on. Empty without such windows.
     """
 
     lines: tuple[str, ...]
@@ -210,7 +209,7 @@ class _TableIdentity:
 
 
 def _changed_table(before: str, after: str) -> str | None:
-    """What has changed of a table that may not, in a few words."""
+    """Describe a change of a table that is not allowed, or return None."""
     old, new = _table(before), _table(after)
     names = sorted({*old.options, *new.options})
     for name in [name for name in names if old.options.get(name) != new.options.get(name)]:
@@ -245,7 +244,7 @@ def _table(text: str) -> _TableIdentity:
     options: dict[str, str] = {}
     place: str | None = None
     kept: Mapping[str, Any] = {}
-    # a value may have several lines
+    # a value may span several lines
     for part in _OPTION_STARTS.split(text):
         option = _OPTION.fullmatch(part)
         if option is None:
@@ -261,7 +260,7 @@ def _table(text: str) -> _TableIdentity:
 
 
 def _spelled(table: _TableIdentity) -> list[str]:
-    """What is no option, in one of its spellings."""
+    """Return the lines in a normalised spelling."""
     any_case = table.options.get("format") in _ANY_CASE
     found = []
     for line in table.lines:
@@ -275,7 +274,7 @@ def _spelled(table: _TableIdentity) -> list[str]:
 
 
 def may_differ(option: str) -> bool:
-    """Whether an option of a table that a stream reads changes no row of it."""
+    """Return whether an option of a table that a stream reads does not affect its rows."""
     name = option.lower()
     return name in _FREE_OPTIONS or (
         name.startswith(("properties.", "kafka.")) and name not in _KAFKA_THAT_COUNT

@@ -1,4 +1,4 @@
-"""How a streaming query runs: what is not in its plan."""
+"""Options of a streaming query that are not in its plan."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ BUCKET_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """Settings of a streaming query; those of its state hold for the life of its checkpoint.
+    """Options of a streaming query. Those that affect state are fixed for the life of a checkpoint.
 
     Attributes:
-        key_groups: how many groups of keys the state is cut into; fixed at the first start and
-            kept with the checkpoint.
-        partitions: the parallelism of the operators; Spark fixes it at the first start.
-        fixes_partitions: whether Spark runs with that parallelism; otherwise with what is set when
-            somebody starts the stream.
-        own_sources: what ends the input and brings processing time.
-        owner: the checkpoint that its state is part of; None: that is not checked.
-        names: what the columns of operators are called in state, by the operators' numbers, where
-            these go on with the state of another plan.
-        idle_timeout_us: a source without rows for so long does not hold back the
-            others; None: it does.
+        key_groups: Number of key groups of the state. Fixed at the first start and stored in the
+            checkpoint.
+        partitions: Parallelism of the operators. Spark fixes it at the first start.
+        fixes_partitions: Whether Spark runs with that parallelism, instead of the one that is set
+            when the stream starts.
+        own_sources: Sources that end the input and bring processing time.
+        owner: Checkpoint that the state belongs to. None skips the check.
+        names: Names of the operators' columns in state, by operator number, for operators that
+            resume with the state of another plan.
+        idle_timeout_us: Time without rows after which a source no longer holds back the others.
+            None means never.
         watermark_policy: `min` or `max` of the sources' watermarks.
-        max_jump_us: how far one micro-batch may move a source's watermark; None: any distance.
-        allowed_lateness_us: for so long after its end a window is emitted again with rows that
-            come late.
-        bucket_bytes: so many bytes of rows of a key group are put together at a time; one with more
-            is cut into sub-buckets.
-        early_fire: how often windows are emitted before their end too; None: they are not.
-        late_fire: how often windows with late rows are emitted again within the allowed
-            lateness; None: with every micro-batch that brought some.
+        max_jump_us: Maximum advance of a source's watermark in one micro-batch. None means no
+            limit.
+        allowed_lateness_us: How long after its end a window is emitted again for late rows.
+        bucket_bytes: Maximum bytes of a key group's rows combined at once. Larger key groups are
+            split into sub-buckets.
+        early_fire: When windows are emitted before their end. None means never.
+        late_fire: When windows with late rows are emitted again within the allowed lateness. None
+            means with every micro-batch that brings some.
     """
 
     key_groups: int
@@ -56,25 +56,25 @@ class StreamOptions:
 
     @property
     def emits_updates(self) -> bool:
-        """Whether a window can be emitted more than once: rows then carry a row kind."""
+        """Whether a window can be emitted more than once. Rows then have a row kind."""
         return self.allowed_lateness_us > 0 or self.early_fire is not None
 
     def numbers_of_groups(self, has_keys: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The numbers of an operator's key groups, and of those that come first in their tasks.
+        """Return the numbers of an operator's key groups, and of the head of each task.
 
         Args:
-            has_keys: whether there are keys; otherwise all rows are in one group.
+            has_keys: Whether there are keys. Otherwise all rows are in one group.
         """
         numbers = tuple(key_group_numbers(self.key_groups if has_keys else 1, self.partitions))
         if not self.fixes_partitions:
-            # each may be alone in its task
+            # each key group may be alone in its task
             return numbers, numbers
         return numbers, tuple(head_groups(numbers, self.partitions))
 
     def names_of(self, operator: int) -> KeptNames:
-        """What the columns of the operator of a number are called in state."""
+        """Return the names of an operator's columns in state."""
         return self.names[operator] if operator < len(self.names) else KeptNames()
 
     def owner_of(self, operator: int) -> Owner | None:
-        """The owner, of the state of the operator of a number."""
+        """Return the owner of an operator's state."""
         return None if self.owner is None else replace(self.owner, operator=operator)

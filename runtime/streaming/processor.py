@@ -1,8 +1,8 @@
-"""The window operator in Spark's transformWithState: a call for each key group and micro-batch.
+"""The window operator in Spark's transformWithState, called for each key group and micro-batch.
 
-The key groups of a task are called one after the other, by their numbers (Spark sorts by the key).
-The first one, their head, gets what the tasks of the local stage saw of watermarks and processing
-time, and the others go by that too: all of a micro-batch advance by the same.
+Spark calls the key groups of a task one after the other, ordered by number. The first one, the
+head, receives the watermarks and processing time that the tasks of the local stage have seen, and
+the others use them too. So all key groups of a micro-batch advance to the same watermark.
 """
 
 from __future__ import annotations
@@ -47,35 +47,35 @@ from runtime.streaming.status import STATUS, STATUS_DDL
 from runtime.streaming.watermarks import is_idle, reduced, wall_watermark_us
 
 _MS = 1_000
-# Windows of fewer bytes are not worth compressing
+# Smaller blobs of windows are not worth compressing
 _WORTH_COMPRESSING = 1 << 16
-# What Spark keeps the state by
+# Name of the state variable in Spark
 STATE_NAME = "blobs"
-# As types: a DDL text would be parsed by the JVM in four round trips of each task
+# Types, because parsing a DDL text costs four round trips to the JVM in each task
 _NAMES = StructType([StructField("name", StringType())])
 _BLOBS = StructType([StructField("blob", BinaryType())])
 
 OperatorSpec = WindowSpec | SessionSpec | GeneralSpec
 
-# `windows`: a blob of windows; NULL in the row that ends a key group's micro-batch, which has its
-# status and the watermark that it emits. With a watermark it is a blob of late rows, which missed
-# that one. `reader`: the number of the window aggregation whose windows, late rows or status it is.
-# `has_ended` in the status: the input has ended, whatever number the watermark is.
+# `windows`: blob of windows; NULL in the last row of a key group's micro-batch, which has its
+# status and the watermark of its results. If `watermark_us` is set, `windows` is a blob of late
+# rows that missed this watermark. `reader`: number of the window aggregation. `has_ended` in the
+# status: the input has ended; the value of the watermark does not matter.
 OUTPUT_DDL = f"reader int, windows binary, watermark_us bigint, `{STATUS}` {STATUS_DDL}"
 
 
 @dataclass(frozen=True)
 class ProcessorSpec:
-    """What a processor does.
+    """Spec of a processor.
 
     Attributes:
-        operator: the operator.
-        time_types: of the sources; see `StreamSource`.
-        time_zone: the zone of the wall clock that windows are on.
-        numbers: those of the key groups.
-        heads: of the key groups that come first in their tasks.
-        bucket_bytes: so many bytes of rows of a key group are put together at a time.
-        names: what columns of messages are called in state, by their own names.
+        operator: Spec of the operator.
+        time_types: Time types of the sources, see `StreamSource`.
+        time_zone: Time zone of the wall clock that windows are computed on.
+        numbers: Numbers of the key groups.
+        heads: Numbers of the first key group in each task.
+        bucket_bytes: Maximum bytes of a key group's rows combined at once.
+        names: (name in messages, name in state) of columns.
     """
 
     operator: OperatorSpec
@@ -87,16 +87,16 @@ class ProcessorSpec:
     names: tuple[tuple[str, str], ...] = ()
 
 
-# What the key groups of a task go by: what tasks of the local stage saw, and processing time
+# Progress of the local stage's tasks, and processing time, for all key groups of a task
 _OfTask = tuple[Sequence[Progress], int | None]
 
 
 class WindowProcessor(StatefulProcessor):
-    """Runs the operator of each key group on state that Spark keeps.
+    """Runs the operator of each key group on state in Spark.
 
     Args:
-        spec: what it does.
-        figures: where it puts what it counts, if anything is measured.
+        spec: Spec of the processor.
+        figures: Records metrics. None means no metrics.
     """
 
     def __init__(self, spec: ProcessorSpec, figures: TaskFigures | None = None) -> None:
@@ -105,9 +105,9 @@ class WindowProcessor(StatefulProcessor):
         self._of_head: _OfTask | None = None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Called by Spark before anything else."""
+        """Called by Spark first."""
         prepare_worker()
-        # of this task in this micro-batch, and of no other
+        # valid for one task in one micro-batch
         self._of_head = None
         self._blobs = handle.getMapState(STATE_NAME, _NAMES, _BLOBS)
 
@@ -117,7 +117,7 @@ class WindowProcessor(StatefulProcessor):
         rows: Iterator[Row],
         timerValues: Any,
     ) -> Iterator[Row]:
-        """Called by Spark once a key group that has rows, which is every one."""
+        """Called by Spark once for each key group that has rows: for all of them."""
         begun = time.perf_counter()
         partials: list[pa.Table] = []
         progress: list[Progress] = []
@@ -127,11 +127,11 @@ class WindowProcessor(StatefulProcessor):
         for row in rows:
             match decode(row):
                 case Partials(table):
-                    partials.append(self._named(table))
+                    partials.append(self._with_state_names(table))
                 case LateCandidates(table):
-                    candidates.append(self._named(table))
+                    candidates.append(self._with_state_names(table))
                 case LateRows() as late:
-                    # of an operator below
+                    # passed on from an operator upstream
                     yield from _late_rows(late)
                 case SourceProgress() as seen:
                     progress.append(self._on_wall_clock(seen))
@@ -150,15 +150,15 @@ class WindowProcessor(StatefulProcessor):
             return
         n_partials = sum(table.num_rows for table in partials)
         self._figures.add(rows_in=n_partials, seconds=time.perf_counter() - begun)
-        yield from self._timed(results, self._figures)
+        yield from self._measured(results, self._figures)
 
     def _progress_for(self, group: int, progress: list[Progress], clock_us: int | None) -> _OfTask:
-        """What a key group goes by.
+        """Return the progress and processing time for a key group.
 
         Args:
-            group: its number.
-            progress: what it got itself.
-            clock_us: the processing time that it got.
+            group: Number of the key group.
+            progress: Progress that it received itself.
+            clock_us: Processing time that it received itself.
 
         Raises:
             ExecutionError: the head of its task has not been called before it.
@@ -176,8 +176,8 @@ class WindowProcessor(StatefulProcessor):
         return self._of_head
 
     @staticmethod
-    def _timed(results: Iterator[Row], figures: TaskFigures) -> Iterator[Row]:
-        """The same rows; the time that they take is counted."""
+    def _measured(results: Iterator[Row], figures: TaskFigures) -> Iterator[Row]:
+        """Yield the same rows, and record the time that they take."""
         while True:
             begun = time.perf_counter()
             result = next(results, None)
@@ -187,7 +187,7 @@ class WindowProcessor(StatefulProcessor):
             yield result
 
     def close(self) -> None:
-        """Called by Spark at the end; there is nothing to close."""
+        """Called by Spark at the end. There is nothing to close."""
 
     def _run(self, group: int, batch: MicroBatch) -> Iterator[Row]:
         for output in self._outputs(group, batch):
@@ -202,12 +202,12 @@ class WindowProcessor(StatefulProcessor):
             if self._figures is not None:
                 self._figures.add(rows_out=result.num_rows)
             for piece in pieces(pa.Table.from_batches([result])):
-                # Spark holds all that a key group emits, more than once
+                # Spark holds a key group's output in memory more than once
                 compression = "lz4" if piece.nbytes > _WORTH_COMPRESSING else None
                 yield _row(reader, to_blob(piece, compression), None)
 
     def _outputs(self, group: int, batch: MicroBatch) -> Iterator[Output]:
-        """What the operator of a key group gives for a micro-batch."""
+        """Run the operator of a key group for a micro-batch."""
         spec, store = self._spec.operator, _MapStateStore(self._blobs)
         if isinstance(spec, GeneralSpec):
             return GeneralGroup(spec, store).process(batch)
@@ -218,15 +218,15 @@ class WindowProcessor(StatefulProcessor):
             return process(store, partial(SessionOperator, spec), batch, bound)
         return process(store, partial(WindowOperator, spec), batch, bound)
 
-    def _named(self, table: pa.Table) -> pa.Table:
-        """A table under the names that state has."""
+    def _with_state_names(self, table: pa.Table) -> pa.Table:
+        """Return a table whose columns are named as in state."""
         if not self._spec.names:
             return table
         names = dict(self._spec.names)
         return table.rename_columns([names.get(name, name) for name in table.column_names])
 
     def _on_wall_clock(self, seen: SourceProgress) -> SourceProgress:
-        """What a task saw, on the wall clock that windows are on."""
+        """Convert a task's progress to the wall clock of the windows."""
         high, low = seen.highest_us, seen.lowest_us
         if high is None or low is None or self._spec.time_types[seen.source] != "timestamp":
             return seen
@@ -236,7 +236,7 @@ class WindowProcessor(StatefulProcessor):
         )
 
     def _processing_time_watermarks(self, clock_us: int) -> list[Progress]:
-        """The watermarks of sources on processing time: no row comes from before now."""
+        """Return the watermarks of sources on processing time: no earlier row will arrive."""
         now = wall_watermark_us(clock_us, self._spec.time_zone) - _MS
         return [
             SourceProgress(source, now, now, 0)
@@ -267,7 +267,7 @@ class WindowProcessor(StatefulProcessor):
 def _row(
     reader: int, windows: bytes | None, watermark_us: int | None, status: Row | None = None
 ) -> Row:
-    """A row of OUTPUT_DDL."""
+    """Return a row of OUTPUT_DDL."""
     return Row(reader=reader, windows=windows, watermark_us=watermark_us, **{STATUS: status})
 
 
@@ -277,14 +277,14 @@ def _late_rows(late: LateRows, reader: int = 0) -> Iterator[Row]:
 
 
 class _MapStateStore:
-    """Blobs in a MapState of Spark's."""
+    """Blobs in a MapState of Spark."""
 
     def __init__(self, state: Any) -> None:
         self._state = state
 
     def get(self, name: str) -> bytes | None:
-        found = self._state.getValue((name,))
-        return None if found is None else bytes(found[0])
+        value = self._state.getValue((name,))
+        return None if value is None else bytes(value[0])
 
     def put(self, name: str, blob: bytes) -> None:
         self._state.updateValue((name,), (blob,))

@@ -1,19 +1,19 @@
-"""A checkpoint that goes on with another number of tasks: `sqlwin checkpoint rescale`.
+"""Change the number of tasks of a checkpoint: `sqlwin checkpoint rescale`.
 
-Spark fixes the number of a stream's tasks with the first micro-batch: it is in its log of offsets,
-and state lies in a directory for each task. Here Spark's part of a checkpoint is written anew
-beside the old one: its logs as they are but for that number, and the state of the last micro-batch
-that was committed. Key groups keep their tasks' company as they are, or become several
-(`runtime.streaming.state.split`), so that each task has some. The batch's number stays, so that
-sinks know which rows they have, and a micro-batch that was cut short runs again.
+Spark fixes the number of a stream's tasks at the first micro-batch: it is in the offsets, and there
+is a state directory for each task. Rescaling writes a second copy of Spark's part of the
+checkpoint: its logs with the new number, and the state of the last committed micro-batch. Key
+groups move to other tasks as they are, or are split (`runtime.streaming.state.split`) so that each
+task has some. The number of the micro-batch stays, so sinks know which rows they have, and a
+micro-batch that was interrupted runs again.
 
-The new part counts from the moment at which `sqlwin.json` names it, which is replaced at once when
-all of it is there and has been looked over. Until then the old part is as it was, and a process
-that is killed leaves a directory beside it that the next one removes.
+The new part is valid once `sqlwin.json` names it; that file is replaced atomically after the new
+part is complete and checked. Until then the old part is unchanged. If the process is killed, the
+next rescale removes the unfinished directory.
 
 State is read and written by Spark's `StateRewriter`, which its own
-`StreamingCheckpointManager.repartition` uses. That one adds a micro-batch to the checkpoint that it
-is given, wants the last one committed, and moves groups without cutting them.
+`StreamingCheckpointManager.repartition` uses. That method adds a micro-batch to the checkpoint,
+requires the last one to be committed, and moves groups without splitting them.
 
 Private APIs, seen in Spark 4.3: `StateRewriter`, the option `_readAllColumnFamilies` of
 `statestore` and the layout of its rows, `ensure_callback_server_started`.
@@ -49,29 +49,29 @@ from runtime.streaming.state.key_groups import key_group_numbers
 from runtime.streaming.state.split import Split, key_columns, split_group
 
 _REWRITER = "org.apache.spark.sql.execution.streaming.state.StateRewriter"
-# Rows of all of an operator's state, as Spark keeps it; an option of Spark's for the same purpose
+# Spark's option to read all state of an operator in its internal layout
 _READ_ALL = "_readAllColumnFamilies"
 _KEY_COLUMN = "partition_key"
-# In the logs of Spark's part, and in what it says about its state
+# Patterns in the logs and in the state metadata of Spark's part
 _PARTITIONS = re.compile(r'("spark\.sql\.shuffle\.partitions":")\d+(")')
 _STORE_PARTITIONS = re.compile(r'("numPartitions":)\d+')
 _SCHEMA_PATH = re.compile(r'"[^"]*(/state/\d+/_stateSchema/)')
 _STATE_OF_TASK = re.compile(r"state/\d+/\d+/")
 _ABOUT_STATE = re.compile(r"state/\d+/(_metadata/|metadata$)")
-# Rows go back to Spark so many bytes at a time
+# Bytes of state rows in one record batch
 _BATCH_BYTES = 16 << 20
 
-# A checkpoint can be cut into this many key groups
+# Maximum number of key groups of a checkpoint
 MOST_KEY_GROUPS = 1 << 16
 
 
 @dataclass(frozen=True)
 class Rescaled:
-    """What has become of a checkpoint.
+    """A checkpoint before and after rescaling.
 
     Attributes:
-        before: what it was.
-        after: what it is.
+        before: Old checkpoint.
+        after: New checkpoint.
     """
 
     before: Checkpoint
@@ -81,17 +81,17 @@ class Rescaled:
 def rescale(
     spark: SparkSession, files: Files, checkpoint: Checkpoint, partitions: int, groups_per_task: int
 ) -> Rescaled:
-    """Have a checkpoint go on with another number of tasks.
+    """Change the number of tasks of a checkpoint.
 
     Args:
-        spark: the session.
-        files: the file system that the checkpoint is on.
-        checkpoint: the checkpoint, of a stream that does not run.
-        partitions: the tasks that its state is to be spread over.
-        groups_per_task: so many key groups each of them is to have, or more.
+        spark: Session.
+        files: File system of the checkpoint.
+        checkpoint: Checkpoint of a stream that is not running.
+        partitions: New number of tasks.
+        groups_per_task: Minimum number of key groups per task.
 
     Raises:
-        ExecutionError: a stream runs on it, there is nothing to be done, or it cannot be done.
+        ExecutionError: a stream runs on it, there is nothing to do, or it cannot be rescaled.
     """
     directory = checkpoint.directory
     with holding(directory) if is_local_path(directory) else nullcontext(True) as is_ours:
@@ -104,10 +104,10 @@ def rescale(
 
 
 def split_for(checkpoint: Checkpoint, partitions: int, groups_per_task: int) -> Split:
-    """How the key groups of a checkpoint are cut for a number of tasks.
+    """Return how the key groups of a checkpoint are split for a number of tasks.
 
     Raises:
-        ExecutionError: there cannot be as many key groups.
+        ExecutionError: there would be too many key groups.
     """
     into = 1
     while checkpoint.key_groups * into < partitions * groups_per_task:
@@ -142,7 +142,7 @@ def _rescaled(
         )
     for name in files.names_in(directory):
         if re.fullmatch(r"spark(-\d+)?", name) and name != before.spark_name:
-            # of a run that was killed
+            # left by a run that was killed
             files.delete(f"{directory}/{name}")
     number = int(before.spark_name.partition("-")[2] or 1) + 1
     after = replace(
@@ -159,28 +159,28 @@ def _rescaled(
     except BaseException:
         files.delete(after.spark_directory)
         raise
-    # from here on it counts
+    # the new part is valid from here on
     replace_checkpoint(files, after)
     files.delete(before.spark_directory)
     return Rescaled(before, after)
 
 
 def _copy_logs(spark: SparkSession, files: Files, before: Checkpoint, after: Checkpoint) -> None:
-    """Copy all but the state, with the new number of tasks."""
+    """Copy everything except the state, with the new number of tasks."""
     root, new = f"{before.spark_directory}/", f"{after.spark_directory}/"
     schemas = f'"{as_uri(after.spark_directory)}'
     files.make_directory(after.spark_directory)
     files.make_private(after.spark_directory)
     for path in list(files.files_below(before.spark_directory)):
         name = path.removeprefix(root)
-        # checksums of Hadoop's, which it writes anew or does without
+        # Hadoop's checksums: it writes them again or does without
         if _STATE_OF_TASK.match(name) or name.rpartition("/")[2].startswith("."):
             continue
         files.make_directory(f"{new}{name}".rpartition("/")[0])
         if name.startswith("offsets/"):
             text = files.read_text(path)
-            text, found = _PARTITIONS.subn(rf"\g<1>{after.partitions}\g<2>", text, count=1)
-            if not found:
+            text, n_replaced = _PARTITIONS.subn(rf"\g<1>{after.partitions}\g<2>", text, count=1)
+            if not n_replaced:
                 raise damaged(before.directory, path, "does not say over how many tasks it is")
             files.write_text(f"{new}{name}", text)
         elif _ABOUT_STATE.match(name):
@@ -194,7 +194,7 @@ def _copy_logs(spark: SparkSession, files: Files, before: Checkpoint, after: Che
 
 
 def _copy(spark: SparkSession, path: str, new: str) -> None:
-    """Copy a file that is no text."""
+    """Copy a binary file."""
     jvm: Any = spark._jvm
     hadoop, conf = jvm.org.apache.hadoop.fs, hadoop_conf(spark)
     old_path, new_path = (hadoop.Path(as_uri(each)) for each in (path, new))
@@ -205,7 +205,7 @@ def _copy(spark: SparkSession, path: str, new: str) -> None:
 def _rewrite_state(
     spark: SparkSession, before: Checkpoint, after: Checkpoint, split: Split, batch: int
 ) -> None:
-    """Write the state of a micro-batch for other tasks."""
+    """Write the state of a micro-batch for the new tasks."""
     import_what_was_sent(spark)
     rows = _regrouped(before, after, split)
     failures: list[BaseException] = []
@@ -268,14 +268,14 @@ class _Function:
 
 
 def _is_ours(state: DataFrame) -> bool:
-    """Whether it is the state of a window operator; other operators of Spark's have any keys."""
+    """Return whether this is the state of a window operator, not of another operator of Spark."""
     return bool(state.schema[_KEY_COLUMN].dataType.simpleString() == "struct<key_group:int>")
 
 
 def _regrouped(
     before: Checkpoint, after: Checkpoint, split: Split
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """For `mapInArrow`: rows of state, those of a key group together, to those of the new ones."""
+    """Return a function for `mapInArrow`: from state rows, grouped by key group, to new ones."""
     old = {
         number: group
         for group, number in enumerate(key_group_numbers(before.key_groups, before.partitions))
@@ -296,7 +296,7 @@ def _regrouped(
                 blobs[_map_key(key, number)] = _blob(value)
             assert schema is not None
             if not key_columns(blobs):
-                # all keys are in one
+                # all keys are in one key group
                 yield from _state_rows(alone, blobs, schema)
                 continue
             group = old[number]
@@ -315,7 +315,7 @@ def _number(batch: pa.RecordBatch, row: int) -> int:
 def _state_rows(
     number: int, blobs: dict[str, bytes], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """The blobs of a key group as rows of state."""
+    """Yield the blobs of a key group as state rows."""
     names = list(blobs)
     first, n_bytes = 0, 0
     for place, name in enumerate(names):
@@ -334,17 +334,17 @@ def _state_rows(
         first, n_bytes = place + 1, 0
 
 
-# -- rows as Spark's UnsafeRow has them: a bit for each NULL, in 8 bytes; 8 bytes for each column,
-# of text, bytes and rows where they are and how long; these, each filled up to 8 bytes --
+# -- rows in the layout of Spark's UnsafeRow: a bit per NULL, in 8 bytes; 8 bytes per column, with
+# offset and length for strings, bytes and rows; then these values, each padded to 8 bytes --
 
 
 def _spark_key(number: int, name: str) -> bytes:
-    """The key of an entry in a map of state: (the key group, the key in the map)."""
+    """Return the key of an entry in a state map: (key group, key in the map)."""
     return _row(struct.pack("<qii", 0, number, 0), _row(name.encode()))
 
 
 def _row(*columns: bytes) -> bytes:
-    """A row of columns of any length."""
+    """Return a row of variable-length columns."""
     at = 8 + 8 * len(columns)
     head, body = [bytes(8)], []
     for column in columns:
@@ -355,10 +355,10 @@ def _row(*columns: bytes) -> bytes:
 
 
 def _map_key(key: bytes, number: int) -> str:
-    """The key in the map.
+    """Return the key in the map.
 
     Raises:
-        ExecutionError: Spark writes it in another way than is known here.
+        ExecutionError: Spark encodes it in an unknown way.
     """
     size, at = struct.unpack_from("<II", key, 16)
     inner = key[at : at + size]
@@ -370,7 +370,7 @@ def _map_key(key: bytes, number: int) -> str:
 
 
 def _blob(value: bytes) -> bytes:
-    """The bytes in a value; raises as `_map_key`."""
+    """Return the bytes in a value. Raises like `_map_key`."""
     size, at = struct.unpack_from("<II", value, 8)
     blob = value[at : at + size]
     if at != 16 or len(value) != at + size + -size % 8:
@@ -385,7 +385,7 @@ def _unknown_layout() -> ExecutionError:
 def _check_key_groups(
     spark: SparkSession, files: Files, checkpoint: Checkpoint, batch: int
 ) -> None:
-    """Check that Spark finds all key groups in the state, each in its task.
+    """Check that Spark finds all key groups in the state.
 
     Raises:
         ExecutionError: one is missing.
@@ -402,9 +402,9 @@ def _check_key_groups(
             .load()
         )
         if _is_ours(state):
-            found = {
+            stored_groups = {
                 row.key_group
                 for row in state.select("partition_key.key_group").distinct().collect()
             }
-            if found not in (every, alone):
+            if stored_groups not in (every, alone):
                 raise damaged(checkpoint.directory, f"state of operator {operator}", "is not whole")

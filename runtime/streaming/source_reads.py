@@ -1,7 +1,9 @@
-"""How many rows a stream has read, each once: Spark counts every reading, and files as rows.
+"""Count the rows that a stream has read, each once.
+
+Spark counts every reading of a source, and counts files as rows.
 
 Private API, seen in Spark 4.3: `analyzed().collectLeaves()` and the classes of its leaves that read
-streams. Where one is missing, rows count as often as Spark counts them.
+streams. If one is missing, rows count as often as Spark counts them.
 """
 
 from __future__ import annotations
@@ -19,26 +21,26 @@ from runtime.spec.source import BRINGS_SPLITS
 from runtime.streaming.heartbeat import is_heartbeat
 
 _READ_METRIC = "sqlwin.read."
-# Whether a source in a report of Spark's is none of the query's
+# Whether a source in a progress of Spark is not one of the query's
 IsOwn = Callable[[Mapping[str, Any]], bool]
-# In place of how often a source is read: it brings paths of files, whose rows are counted apart
+# Used as the number of readings of a source that brings file paths; their rows are counted apart
 PATHS = 0
-# Sources of the two interfaces that Spark has for them, as they stand in a plan that was analysed
+# Classes of Spark's two source interfaces in an analysed plan
 _RELATIONS = ("StreamingRelation", "StreamingRelationV2")
 
 
 def reads_of_sources(dataframe: DataFrame) -> tuple[int, ...]:
-    """How often a stream reads what is behind each of its sources.
+    """Return how often a stream reads the data of each of its sources.
 
-    A streaming DataFrame that stands in a plan several times is one source, whose rows Spark counts
-    each time; where the two sides of a join read it, it is a source for each.
+    A streaming DataFrame that appears several times in a plan is one source, whose rows Spark
+    counts each time; if both sides of a join read it, it is a source for each side.
 
     Args:
-        dataframe: what the stream computes.
+        dataframe: Streaming DataFrame.
 
     Returns:
-        For each source, in the order of Spark's progress, how many readings there are of the same
-        rows, by this source and by others; PATHS if it has no rows. Empty if that is unknown.
+        For each source, in the order of Spark's progress, the number of readings of the same rows
+        by this source and others; PATHS if it has no rows. Empty if unknown.
     """
     return unless_missing(
         "rows that a stream reads several times count several times",
@@ -48,13 +50,13 @@ def reads_of_sources(dataframe: DataFrame) -> tuple[int, ...]:
 
 
 def _reads_of_sources(dataframe: DataFrame) -> tuple[int, ...]:
-    found = dataframe._jdf.queryExecution().analyzed().collectLeaves()
-    every = [found.apply(position) for position in range(found.size())]
-    leaves = [leaf for leaf in every if leaf.getClass().getSimpleName() in _RELATIONS]
+    jvm_leaves = dataframe._jdf.queryExecution().analyzed().collectLeaves()
+    all_leaves = [jvm_leaves.apply(position) for position in range(jvm_leaves.size())]
+    leaves = [leaf for leaf in all_leaves if leaf.getClass().getSimpleName() in _RELATIONS]
     jvm = dataframe.sparkSession._jvm
     assert jvm is not None, "streams are started where Spark's driver runs"
     behind = [jvm.java.lang.System.identityHashCode(_behind(leaf)) for leaf in leaves]
-    # equal leaves are one source to Spark: py4j asks the JVM whether they are equal
+    # equal leaves are one source to Spark; py4j compares them in the JVM
     firsts = [i for i, leaf in enumerate(leaves) if leaf not in leaves[:i]]
     return tuple(
         PATHS if _brings_paths(leaves[first]) else behind.count(behind[first]) for first in firsts
@@ -71,20 +73,20 @@ def _brings_paths(leaf: Any) -> bool:
 
 
 def _behind(leaf: object) -> object:
-    """What a source reads; for each side of a join the leaf is copied, and this is not."""
+    """Return the object that a source reads: unlike the leaf, joins do not copy it."""
     is_first = leaf.getClass().getSimpleName() == _RELATIONS[0]  # type: ignore[attr-defined]
     return leaf.dataSource() if is_first else leaf.table()  # type: ignore[attr-defined]
 
 
 def read_counted(messages: DataFrame, number: int, table: str) -> DataFrame:
-    """Messages of a stage that reads files itself, without those that say how many rows it read.
+    """Remove row count messages from the output of a stage that reads files, and report them.
 
-    These reach the driver as a metric.
+    The driver receives the counts as a metric.
 
     Args:
-        messages: rows of MESSAGE_DDL.
-        number: that of the operator.
-        table: whose files they are.
+        messages: Rows of MESSAGE_DDL.
+        number: Number of the operator.
+        table: Table that the stage reads.
     """
     is_count = F.col("kind") == int(MessageKind.ROWS_READ)
     n_rows = F.sum(F.when(is_count, F.col("n_rows")))
@@ -95,27 +97,27 @@ def read_counted(messages: DataFrame, number: int, table: str) -> DataFrame:
 def rows_read(
     progress: Mapping[str, Any], reads: Sequence[int], is_own: IsOwn = is_heartbeat
 ) -> int:
-    """Rows that a micro-batch read, each once.
+    """Return the number of rows that a micro-batch read, each counted once.
 
     Args:
-        progress: Spark's report of it.
-        reads: how often each source is read, see `reads_of_sources`; empty: as Spark counts.
-        is_own: whether a source in the report is one whose rows are control messages only.
+        progress: Spark's progress of the micro-batch.
+        reads: Result of `reads_of_sources`. If empty, rows are counted as Spark counts them.
+        is_own: Whether a source in the progress has only control messages.
     """
     sources = progress.get("sources") or ()
     times = reads if len(reads) == len(sources) else [1] * len(sources)
-    # Spark's sum is not always that of the sources: from it is taken what is too much
+    # Spark's total is not always the sum over the sources, so subtract the excess from it
     too_much = 0.0
     for source, n_times in zip(sources, times, strict=True):
-        found = float(source.get("numInputRows") or 0)
+        n_rows = float(source.get("numInputRows") or 0)
         is_none = is_own(source) or n_times == PATHS
-        too_much += found if is_none else found * (1 - 1 / n_times)
+        too_much += n_rows if is_none else n_rows * (1 - 1 / n_times)
     by_spark = max(float(progress.get("numInputRows") or 0) - too_much, 0.0)
     return round(by_spark) + _read_from_files(progress)
 
 
 def _read_from_files(progress: Mapping[str, Any]) -> int:
-    """Rows that local stages read themselves; a table that several read counts once."""
+    """Return rows that local stages read themselves; a table with several readers counts once."""
     of_table: dict[str, int] = {}
     for name, row in (progress.get("observedMetrics") or {}).items():
         if name.startswith(_READ_METRIC):

@@ -1,8 +1,8 @@
-"""How a running stream stands: what its operators and Spark report, and what it means.
+"""Status of a running stream, from the reports of its operators and Spark.
 
-A window operator emits, at the end of each micro-batch, one row a key group with its status in
-the column STATUS. `observed` turns these into a metric that Spark brings to the driver, which costs
-no pass of its own; `stream_status` reads it out of the query's progress.
+At the end of each micro-batch a window operator emits one row per key group with its status in the
+column STATUS. `observed` turns these into a metric, which reaches the driver without an additional
+job; `stream_status` reads it from the query's progress.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from runtime.frames.observed import WINDOW_METRIC, as_dict, window_metric
 from runtime.spec.figures import counted, seconds_text, wall_clock_text
 from runtime.streaming.source_reads import rows_read
 
-# The column of a window operator's output that holds its status; NULL in all rows but those.
+# Status column of a window operator's output. NULL in all rows but the last of each key group.
 STATUS = "$status"
 STATUS_DDL = (
     "struct<watermark_us: bigint, has_ended: boolean, "
@@ -29,21 +29,21 @@ STATUS_DDL = (
     "n_late: bigint, n_null_times: bigint, n_rows: bigint, n_bytes: bigint, "
     "next_window_end_us: bigint, closed_us: bigint>"
 )
-# Over how long the rate of rows is measured
+# Period over which the rate of rows is measured
 _RATE_SECONDS = 60.0
-# Under this and the label of an operator its rows are counted, if they are
+# Prefix of an operator's row count metric; its label follows
 ROWS_METRIC = "sqlwin.rows."
 
 
 @dataclass(frozen=True)
 class SourceStatus:
-    """How far a source of a window operator has got.
+    """Progress of a window operator's source.
 
     Attributes:
-        name: the table.
-        watermark_us: its watermark; None before its first row.
-        is_idle: whether it is left out because it has been silent.
-        is_done: whether its input has ended.
+        name: Table.
+        watermark_us: Watermark. None before the first row.
+        is_idle: Whether it is ignored because it has been silent.
+        is_done: Whether its input has ended.
     """
 
     name: str
@@ -54,17 +54,17 @@ class SourceStatus:
 
 @dataclass(frozen=True)
 class OperatorStatus:
-    """How a window operator stands after a micro-batch.
+    """Status of a window operator after a micro-batch.
 
     Attributes:
-        watermark_us: its watermark; None before the first row.
-        has_ended: whether its input has ended.
-        sources: its sources.
-        n_late: rows dropped so far in this run, because all their windows were closed.
-        n_null_times: rows dropped so far in it, because they have no time.
-        n_rows: partials in state.
-        n_bytes: their size.
-        next_window_end_us: the end of the next window that waits for the watermark.
+        watermark_us: Watermark. None before the first row.
+        has_ended: Whether its input has ended.
+        sources: Sources.
+        n_late: Rows dropped in this run because all their windows were closed.
+        n_null_times: Rows dropped in this run because their time is NULL.
+        n_rows: Partials in state.
+        n_bytes: Size of the partials.
+        next_window_end_us: End of the next window that waits for the watermark, or None.
     """
 
     watermark_us: int | None
@@ -79,16 +79,16 @@ class OperatorStatus:
 
 @dataclass(frozen=True)
 class StreamStatus:
-    """How a stream stands.
+    """Status of a stream.
 
     Attributes:
-        batch: the number of the last micro-batch; None before the first is done.
-        rows_per_second: rows that arrived each second, over the last minute.
-        n_input_rows: rows that the last micro-batch read.
-        batch_seconds: how long it took.
-        operators: its window operators, in the order of the data's way.
-        incomplete: tables of whose files some are not there yet that were published together with
-            some that are read: the watermarks wait for them.
+        batch: Number of the last micro-batch. None before the first is done.
+        rows_per_second: Rows that arrived per second over the last minute.
+        n_input_rows: Rows that the last micro-batch read.
+        batch_seconds: Duration of the last micro-batch.
+        operators: Window operators, upstream first.
+        incomplete: Tables with missing files: they were published together with files that have
+            been read, so the watermarks wait for them.
     """
 
     batch: int | None = None
@@ -100,12 +100,12 @@ class StreamStatus:
 
 
 def observed(dataframe: DataFrame, number: int, is_counted: Column | None = None) -> DataFrame:
-    """The same rows, whose column STATUS is reported to the driver with every micro-batch.
+    """Report the column STATUS to the driver with every micro-batch.
 
     Args:
-        dataframe: what a window operator emits.
-        number: that of the operator in the query, from 0 in the order of the data's way.
-        is_counted: whether a row counts; None: all do.
+        dataframe: Output of a window operator.
+        number: Number of the operator in the query, from 0, upstream first.
+        is_counted: Whether a row counts. None means all rows.
     """
     merges = {
         "watermark_us": F.max,
@@ -128,10 +128,10 @@ def observed(dataframe: DataFrame, number: int, is_counted: Column | None = None
 
 
 class Tally:
-    """What is added up over the micro-batches of a run, of which Spark keeps the last hundred.
+    """Totals over the micro-batches of a run; Spark keeps only the last hundred.
 
     Args:
-        n_operators: how many window operators there are.
+        n_operators: Number of window operators.
     """
 
     def __init__(self, n_operators: int) -> None:
@@ -141,7 +141,7 @@ class Tally:
         self._lock = threading.Lock()
 
     def take(self, progress: Mapping[str, Any]) -> None:
-        """Add a report; one that was added already is left out, as are those of idle times."""
+        """Add a report, unless it was added before or is of an idle time."""
         metrics = [window_metric(progress, number) for number in range(len(self.n_late))]
         with self._lock:
             if progress["batchId"] <= self._last_batch or not any(metrics):
@@ -161,20 +161,20 @@ def stream_status(
     incomplete: tuple[str, ...] = (),
     now_s: float | None = None,
 ) -> StreamStatus:
-    """What the progress of a query says.
+    """Return the status of a query from its progress.
 
     Args:
-        progress: Spark's reports of the micro-batches that it has kept, which are added to `tally`.
-        source_names: for each window operator, the names of its sources.
-        tally: what is added up over the whole run.
-        reads: how often each source is read, see `reads_of_sources`; empty: as Spark counts.
-        incomplete: see `StreamStatus`.
-        now_s: the time, in seconds since 1970; None: that of the clock.
+        progress: Spark's progress of the micro-batches that it keeps. They are added to `tally`.
+        source_names: Names of the sources of each window operator.
+        tally: Totals over the whole run.
+        reads: Result of `reads_of_sources`. If empty, rows are counted as Spark counts them.
+        incomplete: See `StreamStatus`.
+        now_s: Current time in seconds since 1970. None means the system clock.
     """
     if not progress:
         return StreamStatus()
-    for each in progress:
-        tally.take(each)
+    for report in progress:
+        tally.take(report)
     last = progress[-1]
     n_input_rows = rows_read(last, reads)
     seconds = _seconds_taken(last)
@@ -204,18 +204,18 @@ def arrival_rate(batches: Sequence[tuple[float, float, int]], now_s: float) -> f
     them does not matter: 10 rows a second are 10, however fast each micro-batch is.
 
     Args:
-        batches: of the last micro-batches, oldest first: when each began, in seconds since 1970,
-            how many seconds it took, and the rows that it read.
-        now_s: the time, in seconds since 1970.
+        batches: (start in seconds since 1970, duration in seconds, rows read) of the last
+            micro-batches, oldest first.
+        now_s: Current time in seconds since 1970.
     """
     if not batches:
         return 0.0
     last_s, took_s, n_rows = batches[-1]
     if len(batches) == 1:
-        # nobody knows since when its rows were there
+        # it is unknown since when its rows were available
         elapsed_s = max(took_s, now_s - last_s)
         return n_rows / elapsed_s if 0 < elapsed_s <= _RATE_SECONDS + took_s else 0.0
-    # rows since then are not known yet; once the next micro-batch is overdue there are none
+    # later rows are not known yet; once the next micro-batch is overdue, assume none
     usual_s = last_s - batches[-2][0]
     until_s = max(last_s, now_s - usual_s - took_s)
     recent = [
@@ -230,7 +230,7 @@ def arrival_rate(batches: Sequence[tuple[float, float, int]], now_s: float) -> f
 
 
 def seconds_of(timestamp: str) -> float:
-    """Seconds since 1970 of a moment as Spark writes it, such as `2026-01-31T08:05:00.123Z`."""
+    """Return the seconds since 1970 of a Spark timestamp such as `2026-01-31T08:05:00.123Z`."""
     return dt.datetime.fromisoformat(timestamp.replace("Z", "+00:00")).timestamp()
 
 
@@ -239,11 +239,11 @@ def _seconds_taken(progress: Mapping[str, Any]) -> float:
 
 
 def silence(status: StreamStatus, n_rows: int | None) -> str:
-    """Why there is no output, or none any more, in one sentence.
+    """Explain in one sentence why no output appears, or no more output.
 
     Args:
-        status: how the stream stands.
-        n_rows: rows emitted so far, if known.
+        status: Status of the stream.
+        n_rows: Rows emitted so far, if known.
     """
     if status.batch is None:
         return "the first micro-batch is not done yet"
@@ -264,7 +264,7 @@ def silence(status: StreamStatus, n_rows: int | None) -> str:
 
 
 def awaits_files(status: StreamStatus) -> str:
-    """That the watermarks wait for files, in one sentence."""
+    """Explain in one sentence that the watermarks wait for files."""
     names = " and ".join(f"`{name}`" for name in status.incomplete)
     return (
         f"the watermark waits for files of {names} that its writer has not published yet, unlike "
@@ -293,20 +293,20 @@ def _no_watermark(operator: OperatorStatus) -> str:
 
 
 def held_back_by(operator: OperatorStatus) -> str | None:
-    """The source that an operator's watermark waits for, if it has several and one is behind."""
+    """Return the source that an operator's watermark waits for, if it is one of several."""
     awake = [s for s in operator.sources if not s.is_idle and not s.is_done]
     if len(operator.sources) < 2 or not awake:
         return None
     reached = {source.watermark_us for source in awake}
     if len(awake) > 1 and len(reached) == 1 and None not in reached:
-        # equally far, as sources on processing time always are
+        # all have the same watermark, as sources on processing time always do
         return None
     behind = min(awake, key=lambda s: -(2**63) if s.watermark_us is None else s.watermark_us)
     return f"`{behind.name}`"
 
 
 def dropped_rows(status: StreamStatus) -> str:
-    """How many rows were dropped and why, such as `5 late, 1 without a time`; empty if none."""
+    """Return how many rows were dropped and why, as `5 late, 1 without a time`; empty if none."""
     late = sum(o.n_late for o in status.operators)
     null = sum(o.n_null_times for o in status.operators)
     parts = [f"{late:,} late"] * bool(late) + [f"{null:,} without a time"] * bool(null)
@@ -314,11 +314,11 @@ def dropped_rows(status: StreamStatus) -> str:
 
 
 def status_notes(status: StreamStatus, late_table: str | None = None) -> tuple[str, ...]:
-    """What users should know at the end of a run, by Flink's names of these figures.
+    """Return notes for the end of a run, with Flink's metric names.
 
     Args:
-        status: how the stream stands.
-        late_table: the table that late rows went to, if they are kept.
+        status: Status of the stream.
+        late_table: Table that late rows went to. None if they were dropped.
     """
     late = sum(o.n_late for o in status.operators)
     null = sum(o.n_null_times for o in status.operators)
@@ -334,23 +334,24 @@ def status_notes(status: StreamStatus, late_table: str | None = None) -> tuple[s
 
 
 def clock(time_us: int | None) -> str:
-    """A time on the wall clock of a window, as text."""
+    """Format a time on the wall clock of a window."""
     return "-" if time_us is None else wall_clock_text(time_us)
 
 
 def watermark_text(watermark_us: int | None, has_ended: bool) -> str:
-    """A watermark as text; after the end of the input it is no time."""
+    """Format a watermark. After the end of the input it is not a time."""
     return "end of input" if has_ended else clock(watermark_us)
 
 
 def has_seen_end(progress: Sequence[Mapping[str, Any]], n_operators: int) -> bool:
-    """Whether the end of the input has closed the windows of all operators.
+    """Return whether the end of the input has closed the windows of all operators.
 
-    It may have in an earlier run: a micro-batch that only processing time is due for says so too.
+    This may have happened in an earlier run: a micro-batch that only processing time triggered
+    reports it too.
 
     Args:
-        progress: Spark's reports of micro-batches.
-        n_operators: how many window operators there are.
+        progress: Spark's progress of micro-batches.
+        n_operators: Number of window operators.
     """
     for report in reversed(progress):
         metrics = [window_metric(report, number) for number in range(n_operators)]
@@ -361,7 +362,7 @@ def has_seen_end(progress: Sequence[Mapping[str, Any]], n_operators: int) -> boo
 
 
 def counted_rows(progress: Mapping[str, Any]) -> dict[str, int]:
-    """Rows of a micro-batch by the labels under which they were counted."""
+    """Return the row counts of a micro-batch by label."""
     metrics = progress.get("observedMetrics") or {}
     return {
         name.removeprefix(ROWS_METRIC): int(as_dict(row)["rows"] or 0)
@@ -371,7 +372,7 @@ def counted_rows(progress: Mapping[str, Any]) -> dict[str, int]:
 
 
 def state_sizes(progress: Mapping[str, Any], n_operators: int) -> list[tuple[int, int] | None]:
-    """(partials, bytes) in the state of each window operator after a micro-batch, where known."""
+    """Return (partials, bytes) in each window operator's state after a micro-batch, where known."""
     metrics = (window_metric(progress, number) or {} for number in range(n_operators))
     return [
         None if metric.get("n_rows") is None else (metric["n_rows"], metric["n_bytes"] or 0)

@@ -1,7 +1,7 @@
-"""The state of a stream read back from its checkpoint, whether the stream runs or not.
+"""Read the state of a stream from its checkpoint, whether the stream runs or not.
 
-Spark's reader of state (`statestore`) gives the blobs of all key groups as they were after some
-micro-batch. What names them is read first, on the driver; tasks decode the rest where they read it.
+Spark's state reader (`statestore`) returns the blobs of all key groups as of a micro-batch. The
+driver reads the facts that name them; tasks decode the rest where they read it.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _LATEST = "leave `version` out to see the last one"
 
 @dataclass(frozen=True)
 class StoredKind:
-    """What an operator keeps of a kind.
+    """State of one kind in an operator.
 
     Attributes:
-        kind: what it is.
-        n_rows: how many rows; None: not known.
-        n_bytes: the size of its blobs.
+        kind: Kind of blobs.
+        n_rows: Number of rows. None if unknown.
+        n_bytes: Size of the blobs.
     """
 
     kind: BlobKind
@@ -59,15 +59,15 @@ class StoredKind:
 
 @dataclass(frozen=True)
 class StoredOperator:
-    """The state of an operator.
+    """State of an operator.
 
     Attributes:
-        number: the number of the operator in its query, from 0 in the order of the data's way.
-        spark_id: the number that Spark gives it.
-        operator: what the checkpoint says of it; None: nothing.
-        facts: what each key group remembers.
-        buckets: what each sub-bucket of those that have any remembers, by key group.
-        sizes: the bytes of each blob, by key group and name.
+        number: Number of the operator in its query, from 0, upstream first.
+        spark_id: Spark's number of the operator.
+        operator: Description in the checkpoint. None if it has none.
+        facts: Facts of each key group.
+        buckets: Facts of the sub-buckets of key groups that have some.
+        sizes: Bytes of each blob, by key group and name.
     """
 
     number: int
@@ -79,7 +79,7 @@ class StoredOperator:
 
     @cached_property
     def blobs(self) -> dict[tuple[int, str], Blob]:
-        """Its blobs, by key group and name."""
+        """Blobs by key group and name."""
         return {
             (group, name): blob
             for group, facts in self.facts.items()
@@ -89,7 +89,7 @@ class StoredOperator:
 
     @property
     def kinds(self) -> list[StoredKind]:
-        """What it keeps, a kind of blobs each."""
+        """Sizes by kind of blobs."""
         known: dict[BlobKind, list[tuple[int | None, int]]] = {}
         marks = {(group, blob.taken) for (group, _), blob in self.blobs.items()}
         for place, n_bytes in self.sizes.items():
@@ -111,7 +111,7 @@ class StoredOperator:
 
     @property
     def watermark_us(self) -> int | None:
-        """Its watermark, which is that of all key groups."""
+        """Watermark, the same in all key groups."""
         return reduce(later_us, (facts.get("watermark") for facts in self.facts.values()), None)
 
     @property
@@ -121,19 +121,19 @@ class StoredOperator:
 
     @property
     def closed_us(self) -> int | None:
-        """Windows that end no later take no rows any more."""
+        """Windows that end at or before this are closed."""
         return reduce(later_us, map(stored_closed_until_us, self.facts.values()), None)
 
 
 @dataclass(frozen=True)
 class StoredState:
-    """The state of a stream after a micro-batch.
+    """State of a stream after a micro-batch.
 
     Attributes:
-        checkpoint: the checkpoint.
-        identity: what its stream computes.
-        version: the number of the micro-batch.
-        operators: the state of each operator with state, by their numbers.
+        checkpoint: Checkpoint.
+        identity: Identity of the stream.
+        version: Number of the micro-batch.
+        operators: State of each operator that has state, ordered by number.
     """
 
     checkpoint: Checkpoint
@@ -142,10 +142,10 @@ class StoredState:
     operators: tuple[StoredOperator, ...]
 
     def operator(self, number: int | None) -> StoredOperator:
-        """The operator of a number; None: the only one.
+        """Return the operator with a number. None means the only one.
 
         Raises:
-            ExecutionError: there is none of that number, or there are several.
+            ExecutionError: no operator has that number, or there are several.
         """
         numbers = [each.number for each in self.operators]
         if number is None and len(numbers) == 1:
@@ -163,16 +163,16 @@ class StoredState:
 def open_state(
     spark: SparkSession, files: Files, directory: str, version: int | None = None
 ) -> StoredState:
-    """The state in a checkpoint.
+    """Read the state in a checkpoint.
 
     Args:
-        spark: the session.
-        files: the file system of the directory.
-        directory: the checkpoint's, resolved.
-        version: the number of the micro-batch after which; None: the last one.
+        spark: Session.
+        files: File system of the directory.
+        directory: Resolved directory of the checkpoint.
+        version: Number of the micro-batch after which state is read. None means the last one.
 
     Raises:
-        ExecutionError: there is no checkpoint, or not that version of it, or it cannot be read.
+        ExecutionError: the checkpoint or its version does not exist, or it cannot be read.
     """
     try:
         checkpoint, identity = find_checkpoint(files, directory)
@@ -195,14 +195,14 @@ def open_state(
     if not ids:
         raise ExecutionError(f"the stream of {directory} keeps no state")
     chosen = known[-1] if version is None else version
-    found = [_operator(spark, checkpoint, chosen, each) for each in ids]
-    said = [_number(facts) for facts, *_ in found]
-    # Spark numbers them from the result to the sources; one that has no facts yet does not say
-    is_known = len(ids) == 1 or None not in said
-    numbers = said if is_known else list(reversed(range(len(ids))))
+    states = [_operator(spark, checkpoint, chosen, each) for each in ids]
+    stored_numbers = [_number(facts) for facts, *_ in states]
+    # Spark numbers them from the result to the sources; operators without facts have no number yet
+    is_known = len(ids) == 1 or None not in stored_numbers
+    numbers = stored_numbers if is_known else list(reversed(range(len(ids))))
     kept = identity.operators if is_known else ()
     operators = []
-    for place, each, read in zip(numbers, ids, found, strict=True):
+    for place, each, read in zip(numbers, ids, states, strict=True):
         number = place or 0
         operator = kept[number] if number < len(kept) else None
         operators.append(StoredOperator(number, each, operator, *read))
@@ -211,10 +211,10 @@ def open_state(
 
 
 def state_rows(spark: SparkSession, state: StoredState, stored: StoredOperator) -> DataFrame:
-    """What an operator keeps, a row each: keys, times, aggregates, key group, watermark.
+    """Return an operator's state as rows: keys, times, aggregates, key group, watermark.
 
     Raises:
-        ExecutionError: it keeps what only its functions can read, or the state cannot be read.
+        ExecutionError: only its functions can read the state, or it cannot be read.
     """
     places = {place: blob for place, blob in stored.blobs.items() if blob.kind in _ROWS_OF}
     if not places and any(blob.kind is BlobKind.GENERAL for blob in stored.blobs.values()):
@@ -226,8 +226,8 @@ def state_rows(spark: SparkSession, state: StoredState, stored: StoredOperator) 
         )
     marks = [(group, blob.taken) for (group, _), blob in places.items() if blob.taken]
     sample = next(iter(places), None)
-    wanted = [place for place in (*marks, sample) if place is not None]
-    contents = _contents(spark, state, stored, wanted)
+    needed = [place for place in (*marks, sample) if place is not None]
+    contents = _contents(spark, state, stored, needed)
     decoder = Decoder(stored.operator, stored.closed_us)
     taken = {
         (group, name): contents[group, blob.taken]
@@ -284,16 +284,16 @@ def _decoding(
 
 
 def _watermark(facts: Mapping[str, Any]) -> int | None:
-    """The watermark of a key group; None before the first row, and after the end of the input."""
+    """Return a key group's watermark. None before the first row and after the end of the input."""
     return None if input_has_ended(facts) else facts.get("watermark")
 
 
 def _operator(
     spark: SparkSession, checkpoint: Checkpoint, version: int, spark_id: int
 ) -> tuple[dict[int, dict[str, Any]], dict[int, list[dict[str, Any]]], dict[tuple[int, str], int]]:
-    """The facts of each key group of an operator, those of sub-buckets, and the sizes of blobs."""
+    """Read an operator's facts by key group, the sub-buckets' facts, and the sizes of blobs."""
     blobs = _blobs(spark, checkpoint, version, spark_id)
-    # as `is_facts` says
+    # the condition of `is_facts`
     has_facts = (F.col("name") == FACTS) | F.col("name").startswith(f"{FACTS}.")
     rows = _collected(
         checkpoint,
@@ -325,7 +325,7 @@ def _contents(
     stored: StoredOperator,
     places: Sequence[tuple[int, str]],
 ) -> dict[tuple[int, str], bytes]:
-    """What is in some blobs."""
+    """Read some blobs."""
     if not places:
         return {}
     blobs = _blobs(spark, state.checkpoint, state.version, stored.spark_id)
@@ -335,7 +335,7 @@ def _contents(
 
 
 def _blobs(spark: SparkSession, checkpoint: Checkpoint, version: int, spark_id: int) -> DataFrame:
-    """All blobs of an operator: `key_group`, `name`, `blob`."""
+    """Return all blobs of an operator: `key_group`, `name`, `blob`."""
     reader = spark.read.format("statestore").option("stateVarName", "blobs")
     reader = reader.option("batchId", version).option("operatorId", spark_id)
     columns: list[Column] = [
@@ -362,5 +362,5 @@ def _unreadable(checkpoint: Checkpoint, error: Exception) -> ExecutionError:
 
 
 def _number(facts: Mapping[int, Mapping[str, Any]]) -> int | None:
-    """The number of the operator in its query, as its key groups say."""
+    """Return the operator's number in its query, from the facts of its key groups."""
     return next((each["operator"] for each in facts.values() if "operator" in each), None)

@@ -1,8 +1,8 @@
-"""The watermark of an operator, from those of its sources.
+"""Compute an operator's watermark from its sources' watermarks.
 
-All times are int64 microseconds on the windows' wall clock, but for `clock_us`: processing
-time, in microseconds since 1970 in UTC. Everything here is a function of what came
-before: all key groups get the same messages and so come to the same watermark.
+All times are int64 microseconds on the windows' wall clock, except `clock_us`: processing time in
+microseconds since 1970 in UTC. Everything here is a function of earlier messages. All key groups
+get the same messages, so they compute the same watermark.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from runtime.local.streaming.messages import EndOfInput, Progress, SourceProgres
 from runtime.scan.wall_clock import wall_clock_us
 from runtime.spec.stream import FINAL_US
 
-# fired(E) is watermark >= E - 1 ms: a watermark says that no row up to and with it will come.
+# A window fires at watermark >= end - 1 ms: no row at or before the watermark will come
 FIRE_LAG_US = 1_000
-# Clocks are put back by an hour or two; a day has never been lived through twice for longer.
+# Upper bound of the time that clocks repeat: usually an hour or two, at most a whole day
 _LIVED_TWICE_US = 36 * 3600 * 1_000_000
-# Clocks are put back at full minutes, but for a few in the distant past.
+# Clocks are set back at full minutes, except for a few in the distant past
 _STEP_US = 60 * 1_000_000
 
 
 @dataclass(frozen=True)
 class SourceWatermark:
-    """How far a source has got.
+    """Progress of a source.
 
     Attributes:
-        watermark_us: the highest watermark so far; None before the first.
-        clock_us: when rows with a watermark came last; at first, when the operator started.
-        held_us: the watermark that it gets when no micro-batch is held any more; None: none.
-        splits: number, highest watermark and the clock of its last rows, of each of its splits that
-            has had a row; none if it is followed as a whole.
+        watermark_us: Highest watermark so far. None before the first.
+        clock_us: Processing time of the last rows with a watermark; at first, of the start.
+        held_us: Watermark to apply once no micro-batch is held. None if nothing is held.
+        splits: (number, highest watermark, processing time of the last rows) of each split that has
+            had a row. Empty if the source is tracked as a whole.
     """
 
     watermark_us: int | None = None
@@ -45,7 +45,7 @@ class SourceWatermark:
 
 @dataclass(frozen=True)
 class WatermarkRules:
-    """See the attributes of the same names of `StreamOptions`."""
+    """Rules for watermarks: see the attributes of the same names of `StreamOptions`."""
 
     policy: str = "min"
     idle_timeout_us: int | None = None
@@ -54,12 +54,12 @@ class WatermarkRules:
 
 @dataclass(frozen=True)
 class Watermarks:
-    """How far each source has got, and the operator with them.
+    """Progress of an operator and its sources.
 
     Attributes:
-        sources: the sources, by their numbers.
-        combined_us: the operator's watermark, which never falls; None before the first.
-        has_ended: whether all input has ended; the watermarks then are FINAL_US.
+        sources: Sources, by number.
+        combined_us: The operator's watermark, which never falls. None before the first.
+        has_ended: Whether all input has ended; then all watermarks are FINAL_US.
     """
 
     sources: tuple[SourceWatermark, ...]
@@ -67,12 +67,12 @@ class Watermarks:
     has_ended: bool = False
 
     def fired_until_us(self) -> int | None:
-        """Windows that end no later than this have been passed."""
+        """Return the latest end of a window that the watermark has passed."""
         return ends_passed_us(self.combined_us)
 
 
 def ends_passed_us(watermark_us: int | None) -> int | None:
-    """The latest end of a window that a watermark passes."""
+    """Return the latest end of a window that a watermark passes."""
     if watermark_us is None:
         return None
     return min(watermark_us, FINAL_US - FIRE_LAG_US) + FIRE_LAG_US
@@ -81,12 +81,12 @@ def ends_passed_us(watermark_us: int | None) -> int | None:
 def closed_until_us(
     watermark_us: int | None, allowed_lateness_us: int, *, has_ended: bool = False
 ) -> int | None:
-    """Return the latest end of a window that takes no more rows.
+    """Return the latest end of a window that accepts no more rows.
 
     Args:
-        watermark_us: an operator's watermark; None before the first.
-        allowed_lateness_us: for how long after their end windows take rows.
-        has_ended: whether the input has ended, so that no window waits for late rows.
+        watermark_us: Watermark of an operator. None before the first.
+        allowed_lateness_us: How long after their end windows accept rows.
+        has_ended: Whether the input has ended, so that no window waits for late rows.
     """
     if watermark_us is None or has_ended:
         return ends_passed_us(watermark_us)
@@ -94,14 +94,14 @@ def closed_until_us(
 
 
 def later_us(one_us: int | None, other_us: int | None) -> int | None:
-    """The later of two times; None is before all."""
+    """Return the later of two times. None is before all."""
     if one_us is None or other_us is None:
         return other_us if one_us is None else one_us
     return max(one_us, other_us)
 
 
 def emitted_by_sessions_us(watermarks: Watermarks) -> int | None:
-    """Return the watermark behind windows that merge: no later session has its time up to here.
+    """Return the watermark after windows that merge: no later session has its time up to here.
 
     A session closes when the watermark has reached its end, and its window_time is the end - 1 ms.
     """
@@ -118,15 +118,15 @@ def advance(
     *,
     is_held: bool = False,
 ) -> Watermarks:
-    """The watermarks at the end of a micro-batch.
+    """Return the watermarks at the end of a micro-batch.
 
     Args:
-        before: those at its start.
-        progress: what the tasks saw.
-        rules: how sources are combined.
-        clock_us: the processing time, if the rules ask for it.
-        is_held: whether more rows come that belong to those of the micro-batch, and would be late
-            if it moved the watermarks: the next one that is not held does.
+        before: Watermarks at its start.
+        progress: Progress of the tasks.
+        rules: How source watermarks are combined.
+        clock_us: Processing time, if the rules need it.
+        is_held: Whether further micro-batches bring rows that belong to this one's, and that would
+            be late if the watermarks advanced. They advance with the next one that is not held.
     """
     sources = [_with_clock(source, clock_us) for source in before.sources]
     splits: dict[int, list[SourceProgress]] = {}
@@ -149,7 +149,7 @@ def advance(
         return Watermarks(final, FINAL_US, has_ended=True)
     for number, source in enumerate(sources):
         if number in highest and number not in splits:
-            # it is followed as a whole from here on
+            # it is tracked as a whole from here on
             sources[number] = replace(source, splits=())
         elif number in splits or source.splits:
             sources[number] = source = _with_splits(source, splits.get(number, []), clock_us)
@@ -174,23 +174,23 @@ def advance(
 
 
 def reduced(progress: Iterable[Progress]) -> list[Progress]:
-    """What tasks saw as if one had seen it: `advance` makes the same of both."""
-    found: dict[tuple[int, int | None] | None, Progress] = {}
+    """Combine the progress of tasks as if it were one task's. `advance` treats both alike."""
+    merged: dict[tuple[int, int | None] | None, Progress] = {}
     for each in progress:
         if isinstance(each, EndOfInput):
-            found[None] = each
+            merged[None] = each
             continue
         key = each.source, each.split
-        known = found.setdefault(key, each)
+        known = merged.setdefault(key, each)
         if known is each or not isinstance(known, SourceProgress):
             continue
-        found[key] = replace(
+        merged[key] = replace(
             known,
             highest_us=later_us(known.highest_us, each.highest_us),
             lowest_us=_earlier_us(known.lowest_us, each.lowest_us),
             n_rows=known.n_rows + each.n_rows,
         )
-    return list(found.values())
+    return list(merged.values())
 
 
 def _earlier_us(one_us: int | None, other_us: int | None) -> int | None:
@@ -200,7 +200,7 @@ def _earlier_us(one_us: int | None, other_us: int | None) -> int | None:
 
 
 def _with_clock(source: SourceWatermark, clock_us: int | None) -> SourceWatermark:
-    """A source for whose silence the clock begins now, if it has not begun."""
+    """Start a source's idle clock now if it has not started."""
     splits = tuple((n, mark, clock_us if at is None else at) for n, mark, at in source.splits)
     clock = clock_us if source.clock_us is None else source.clock_us
     return replace(source, clock_us=clock, splits=splits)
@@ -209,7 +209,7 @@ def _with_clock(source: SourceWatermark, clock_us: int | None) -> SourceWatermar
 def _with_splits(
     source: SourceWatermark, seen: Iterable[SourceProgress], clock_us: int | None
 ) -> SourceWatermark:
-    """A source with what tasks saw of its splits."""
+    """Update a source with the tasks' progress in its splits."""
     splits = {number: (mark, at) for number, mark, at in source.splits}
     for each in seen:
         assert each.split is not None and each.highest_us is not None
@@ -219,15 +219,15 @@ def _with_splits(
 
 
 def _of_splits(source: SourceWatermark, rules: WatermarkRules, clock_us: int | None) -> int:
-    """The lowest watermark of the splits of a source that are not idle."""
-    each = [SourceWatermark(mark, at) for _, mark, at in source.splits]
-    lowest = _combined(each, replace(rules, policy="min"), clock_us)
+    """Return the lowest watermark of a source's splits that are not idle."""
+    split_watermarks = [SourceWatermark(mark, at) for _, mark, at in source.splits]
+    lowest = _combined(split_watermarks, replace(rules, policy="min"), clock_us)
     assert lowest is not None, "each of them has a watermark"
     return lowest
 
 
 def is_idle(source: SourceWatermark, rules: WatermarkRules, clock_us: int | None) -> bool:
-    """Whether a source is left out because it has had no rows for long."""
+    """Return whether a source is ignored because it has had no rows for too long."""
     if rules.idle_timeout_us is None or clock_us is None or source.clock_us is None:
         return False
     return clock_us - source.clock_us >= rules.idle_timeout_us
@@ -241,18 +241,18 @@ def _combined(
         return max(known, default=None)
     active = [source for source in sources if not is_idle(source, rules, clock_us)]
     if not active:
-        # there is none left to wait for (Flink's StatusWatermarkValve does the same)
+        # all sources are idle (as in Flink's StatusWatermarkValve)
         return max(known, default=None)
     watermarks = [source.watermark_us for source in active]
     known = [watermark for watermark in watermarks if watermark is not None]
-    # a source that has said nothing holds the others back
+    # a source without a watermark holds back the others
     return min(known) if len(known) == len(watermarks) else None
 
 
 def watermark_facts(watermarks: Watermarks, run: str) -> dict[str, Any]:
-    """Return what an operator remembers of its watermarks, as JSON; `run` names the run.
+    """Return the facts about watermarks, as JSON values. `run` is the name of the run.
 
-    "ended" is there only with the watermark that checkpoints of older versions take for the end.
+    "ended" is present only if the watermark is the one that older versions take for the end.
     """
     ended = {"ended": watermarks.has_ended} if watermarks.combined_us == FINAL_US else {}
     return {
@@ -267,18 +267,18 @@ def watermark_facts(watermarks: Watermarks, run: str) -> dict[str, Any]:
 
 
 def watermarks_of(facts: Mapping[str, Any], n_sources: int, run: str) -> Watermarks:
-    """Read what `watermark_facts` wrote; a source's silence counts from the start of a run."""
-    known = facts.get("sources") or [(None, None)] * n_sources
-    sources = [_remembered(source) for source in known]
+    """Read the facts of `watermark_facts`. In a new run all sources' idle clocks start over."""
+    stored = facts.get("sources") or [(None, None)] * n_sources
+    sources = [_remembered(source) for source in stored]
     if facts.get("run", "") != run:
         sources = [_without_clock(source) for source in sources]
     return Watermarks(tuple(sources), facts.get("watermark"), input_has_ended(facts))
 
 
 def input_has_ended(facts: Mapping[str, Any]) -> bool:
-    """Whether an operator that remembers `facts` has seen the end of the input.
+    """Return whether an operator with these facts has seen the end of the input.
 
-    Before "ended" was written, the highest watermark stood for it.
+    Before "ended" was written, the highest watermark meant the end.
     """
     return bool(facts.get("ended", facts.get("watermark") == FINAL_US))
 
@@ -295,20 +295,20 @@ def _without_clock(source: SourceWatermark) -> SourceWatermark:
 
 
 def wall_watermark_us(instant_us: int, zone: str) -> int:
-    """The latest wall clock time that no later instant falls below.
+    """Return the latest wall clock time such that no later instant is before it.
 
-    When clocks are put back an hour is lived through twice. Its windows may only fire after the
-    second time, so in the first pass the watermark waits before the hour begins. This is Flink's
-    rule for timers of local time (TimeWindowUtil.toEpochMillsForTimer).
+    When clocks are set back, an hour occurs twice. Its windows must fire only after the second
+    time, so in the first pass the watermark stops before the hour begins. This is Flink's rule for
+    timers of local time (TimeWindowUtil.toEpochMillsForTimer).
 
     Args:
-        instant_us: microseconds since 1970 in UTC.
-        zone: the time zone.
+        instant_us: Microseconds since 1970 in UTC.
+        zone: Time zone.
 
     Raises:
-        ExecutionError: there is no such zone on this machine.
+        ExecutionError: this machine does not know the zone.
     """
-    # near the ends of int64 there is no clock change, and no room to look for one or to add hours
+    # near the ends of int64 clocks do not change, and the search below would overflow
     instant_us = min(max(instant_us, -FINAL_US + _LIVED_TWICE_US), FINAL_US - 2 * _LIVED_TWICE_US)
     ahead = np.arange(instant_us, instant_us + _LIVED_TWICE_US, 15 * _STEP_US)
     local = wall_clock_us(ahead, zone)
@@ -316,7 +316,7 @@ def wall_watermark_us(instant_us: int, zone: str) -> int:
     back = np.flatnonzero(local[1:] < local[:-1])
     if len(back) == 0:
         return here
-    # the step in which clocks are put back, and in it the instant, by bisection
+    # find the instant in that step at which clocks are set back, by bisection
     low, high = int(ahead[back[0]]), int(ahead[back[0] + 1])
     offset = int(local[back[0]]) - low
     while high - low > 1:
