@@ -1,8 +1,7 @@
-"""The local stage by Arrow: files into blobs of partials without a row ever reaching Spark.
+"""The local stage over files, in Arrow: rows become blobs of partials without Spark.
 
-A DataFrame with a row for each split gives Spark something to schedule; each task reads the row
-groups of its splits, aggregates them in a bounded buffer and hands on one blob for each bucket of
-keys.
+A DataFrame with a row per split gives Spark something to schedule. Each task reads the row groups
+of its splits, aggregates them in a bounded buffer and yields one blob per bucket of keys.
 """
 
 from __future__ import annotations
@@ -35,61 +34,61 @@ from runtime.spec.scan import PartitionValue, ScanSource
 
 T = TypeVar("T")
 
-# A split, and when it alone has rows
+# A split, and the times for which only this split has rows
 ScanSplit = tuple[Split, OwnTimes | None]
 
-# More splits than cores, so that one is read while partials of another are on their way to the JVM,
-# and a slow one does not hold up the rest for long. Each costs 10 ms of its own, through TCP 40.
+# More splits than cores, so that one is read while another's partials are sent to the JVM, and a
+# slow one delays the rest less. Each costs 10 ms itself, 40 through TCP.
 SPLITS_PER_CORE = 2
-# The column with the number of a split
+# Column with the number of a split
 SPLIT = "$split"
-# So much goes to each task with its code
+# Maximum bytes of splits that are sent to each task with its code
 CODE_BYTES = 64 << 10
 
 
 def planned_splits(
     spark: SparkSession, step: FileLocalStep, store: Store | None, time: str | None = None
 ) -> list[Split]:
-    """The splits of a scan: some for each core, and more of a large table.
+    """Plan the splits of a scan: some per core, and more for a large table.
 
-    The footers of the files are read on the driver, or by a job if there are many; row groups in
-    which the filters can be true for no row make no splits. Their `times_us` are those of `time`.
+    File footers are read on the driver, or by a job if there are many. Row groups that no filter
+    condition can match are left out. The splits' `times_us` are times of the column `time`.
 
     Raises:
-        ExecutionError: a file is no longer what it was when the query was planned.
+        ExecutionError: a file has changed since the query was planned.
     """
     n_splits = spark.sparkContext.defaultParallelism * SPLITS_PER_CORE
-    found = step.source.files
+    files = step.source.files
     return plan_splits(
-        found, step.source.filters, n_splits, store=store, groups_of=groups_by_job(spark), time=time
+        files, step.source.filters, n_splits, store=store, groups_of=groups_by_job(spark), time=time
     )
 
 
 def split_rows(
     spark: SparkSession, splits: Sequence[ScanSplit], source: ScanSource
 ) -> tuple[DataFrame, Sequence[ScanSplit]]:
-    """What tells tasks their splits: rows of a DataFrame, a partition a split.
+    """Return a DataFrame that assigns splits to tasks, with one partition per split.
 
-    Of many files the splits themselves are in the rows; else the rows number those that go to
-    tasks with their code, which needs no shuffle. What the scan cannot read stands behind them, as
-    rows that Spark has read.
+    If there are many files, the rows contain the splits; otherwise the rows are numbers, and the
+    splits go to the tasks with their code, which needs no shuffle. Files that the scan cannot read
+    are appended as rows that Spark has read.
 
     Args:
-        spark: the session.
-        splits: the splits.
-        source: the files that they are of.
+        spark: Session.
+        splits: Splits.
+        source: Files of the splits.
 
     Returns:
-        The rows, and the splits that go with the code.
+        The rows, and the splits to send with the code.
     """
     rows, sent = item_rows(spark, splits)
-    return _with_others(spark, rows, source), sent
+    return _append_others(spark, rows, source), sent
 
 
 def item_rows(spark: SparkSession, items: Sequence[T]) -> tuple[DataFrame, Sequence[T]]:
-    """Rows that number what tasks read, a partition each, and what goes with the code of it.
+    """Return rows that number items, one per partition, and the items to send with the code.
 
-    Where that would be much, the items are in the rows, pickled in `$files`, and none is returned.
+    If the items are large, the rows contain them, pickled in `$files`, and no items are returned.
     """
     n_items = max(1, len(items))
     blobs = [pickle.dumps(item) for item in items]
@@ -101,19 +100,19 @@ def item_rows(spark: SparkSession, items: Sequence[T]) -> tuple[DataFrame, Seque
 
 
 def items_of(batches: Iterable[pa.RecordBatch], items: Sequence[T]) -> Iterator[T]:
-    """What a task reads, of the rows of `item_rows` that it is given.
+    """Yield the items of a task from its rows of `item_rows`.
 
     Args:
-        batches: the rows.
-        items: all items; none if they are in the rows.
+        batches: Rows of the task.
+        items: All items. Empty if the rows contain them.
     """
     for row in chain.from_iterable(batch.to_pylist() for batch in batches):
         yield items[row[SPLIT]] if items else pickle.loads(row["$files"])
 
 
-def _with_others(spark: SparkSession, splits: DataFrame, source: ScanSource) -> DataFrame:
+def _append_others(spark: SparkSession, splits: DataFrame, source: ScanSource) -> DataFrame:
     if not source.others:
-        return splits  # each type that Java parses is a call
+        return splits  # avoids a call to the JVM for each type that it would parse
     fields = [StructField(c.name, DataType.fromDDL(c.type)) for c in source.columns]
     reader = spark.read.schema(StructType(fields))
     by_values: dict[tuple[PartitionValue, ...], list[str]] = {}
@@ -138,18 +137,18 @@ def split_partials(
     cut: Cut,
     emit: Emit | None = None,
 ) -> ArrowFunction:
-    """What a task makes of its splits, one to a row.
+    """Return the function of a task that reads its splits, one per row.
 
     Args:
-        step: what to read and evaluate.
-        plan: what to aggregate.
-        splits: all splits; none if they are in the rows.
-        store: where the files are; None: on this machine.
-        counter: what counts the rows that are read, and those without a time.
-        cut: what becomes of a table of partials.
-        emit: what becomes of those of windows whose rows are all in one split; None: `cut`.
+        step: What to read and evaluate.
+        plan: What to aggregate.
+        splits: All splits. Empty if the rows contain them.
+        store: Object store with the files. None means this machine.
+        counter: Counts the rows that are read, and those without a time.
+        cut: Converts a table of partials to output batches.
+        emit: Does so for windows whose rows are all in one split. None means `cut`.
     """
-    # which files there are is said by the splits
+    # the splits name their files
     files = replace(step.source.files, files=(), others=())
     source = replace(step.source, files=files)
     step = replace(step, source=source)

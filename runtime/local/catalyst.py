@@ -1,7 +1,7 @@
-"""The local stage by Catalyst: rows of any DataFrame into partials of slices.
+"""The local stage in Catalyst: rows of any DataFrame to partials of slices.
 
-Spark's own generated code groups by key and slice end, which is much faster than handing rows to
-Python; only its result, one row per key and slice, goes on.
+Spark's generated code groups by key and slice end, which is much faster than passing rows to
+Python. Only its result, one row per key and slice, goes on.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow, local_win
 
 
 def local_aggregate_sql(step: CatalystStep, source: str) -> str:
-    """Spark SQL that aggregates the relation `source` into partials."""
+    """Return Spark SQL that aggregates the relation `source` into partials."""
     time_us = wall_clock_us_sql(step.time_column, step.time_type)
     slice_end = slice_assigner(local_window(step.window)).slice_end_sql(quoted("$time_us"))
     sliced = (
@@ -43,7 +43,7 @@ def local_aggregate_sql(step: CatalystStep, source: str) -> str:
 
 
 def _flat(partial: SqlPartial) -> list[str]:
-    """A partial's columns, the fields of a struct (o, v) each as one of its own."""
+    """Return a partial's columns, with the fields of a struct (o, v) as separate columns."""
     if not partial.fields:
         return [quoted(partial.name)]
     order, value = partial.fields

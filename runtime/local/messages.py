@@ -1,8 +1,8 @@
-"""The local stage over a source whose rows Spark may have to decode.
+"""The local stage over a source with rows that Spark may have to decode.
 
 A task reads its splits into Arrow. Rows that Arrow and Spark may decode differently are left to
-Spark, a record batch at a time: they leave the task next to its partials, Spark SQL decodes them,
-and a second pass aggregates them. Most tasks leave none, and their partials pass unchanged.
+Spark, a record batch at a time: they leave the task along with its partials, Spark SQL decodes
+them, and a second pass aggregates them. Most tasks leave none, and their partials pass unchanged.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from runtime.spec.local import ScanLocalStep
 from runtime.spec.source import WATERMARK_SPLIT, MessageSource, SplitReader
 from runtime.spec.table import Column
 
-# The column with a message that Spark decodes
+# Column with a message for Spark to decode
 _MESSAGE = "$message"
 
 
 def is_left(batch: pa.RecordBatch) -> bool:
-    """Whether these are messages that Spark decodes."""
+    """Return whether a batch contains messages for Spark to decode."""
     return WATERMARK_SPLIT in batch.schema.names
 
 
@@ -50,13 +50,13 @@ def in_two_passes(
     """Run both passes of the local stage over splits. Nothing runs yet.
 
     Args:
-        splits: what Spark hands to the tasks.
-        ddl: the columns of what they make.
-        first: makes batches of `ddl`, and among them rows that are left to Spark.
-        second: takes batches of `ddl`, and among them decoded rows, see `passing`.
-        source: decodes the rows that are left.
-        reader: reads the splits.
-        columns: the columns that are read.
+        splits: Rows with the tasks' splits.
+        ddl: Columns of the output.
+        first: First pass. Yields batches of `ddl`, and rows that are left to Spark.
+        second: Second pass. Receives batches of `ddl` with decoded rows among them, see `passing`.
+        source: Decodes the rows that are left.
+        reader: Reads the splits.
+        columns: Columns to read.
 
     Returns:
         Rows of `ddl`.
@@ -67,40 +67,40 @@ def in_two_passes(
     type_ = to_arrow_type(message)
 
     @wraps(first)
-    def beside(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def with_messages(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in first(batches):
             n_rows = batch.num_rows
             if is_left(batch):
                 arrays = [pa.nulls(n_rows, field.type) for field in schema]
-                found = pa.StructArray.from_arrays(batch.columns, fields=list(type_))
+                messages = pa.StructArray.from_arrays(batch.columns, fields=list(type_))
             else:
-                arrays, found = batch.columns, pa.nulls(n_rows, type_)
-            yield pa.RecordBatch.from_arrays([*arrays, found], names=[*schema.names, _MESSAGE])
+                arrays, messages = batch.columns, pa.nulls(n_rows, type_)
+            yield pa.RecordBatch.from_arrays([*arrays, messages], names=[*schema.names, _MESSAGE])
 
     both = StructType(fields).add(_MESSAGE, message)
-    passed = splits.mapInArrow(beside, both)
-    given = source.with_decoded(passed, _MESSAGE, columns)
-    return given.mapInArrow(second, ddl)
+    passed = splits.mapInArrow(with_messages, both)
+    decoded = source.with_decoded(passed, _MESSAGE, columns)
+    return decoded.mapInArrow(second, ddl)
 
 
 def columns_of_ddl(ddl: str) -> StructType:
-    """The columns that a text describes."""
-    found = StructType.fromDDL(ddl)
-    assert isinstance(found, StructType)
-    return found
+    """Parse a DDL text."""
+    fields = StructType.fromDDL(ddl)
+    assert isinstance(fields, StructType)
+    return fields
 
 
 def passing(
     batches: Iterable[pa.RecordBatch], names: list[str]
 ) -> Iterator[tuple[pa.RecordBatch, bool]]:
-    """Of what comes to the second pass: what is made already, and messages that Spark has decoded.
+    """Separate the input of the second pass into output of the first pass and decoded messages.
 
     Args:
-        batches: as `MessageSource.with_decoded` gives them.
-        names: the columns of what is made.
+        batches: Batches from `MessageSource.with_decoded`.
+        names: Columns of the first pass's output.
 
     Yields:
-        A batch and whether it is of messages, with the columns of the table and WATERMARK_SPLIT.
+        A batch, and whether it contains messages, with the table's columns and WATERMARK_SPLIT.
     """
     for batch in batches:
         numbers = [f"${number}" for number in range(len(names))]
@@ -120,18 +120,18 @@ def message_partials(
     portions: Sequence[tuple[str, ...]],
     counter: ScanCounter | None,
 ) -> tuple[Callable[[Cut], ArrowFunction], Callable[[list[str], Cut], ArrowFunction]]:
-    """Return what tasks of a batch run in the first pass, and in the second one.
+    """Return what tasks of a batch query run in the first and in the second pass.
 
     Args:
-        step: what is evaluated.
-        plan: what is aggregated.
-        reader: reads the splits.
-        portions: the splits of each task; none if they are in the rows, see `item_rows`.
-        counter: what counts the rows that are read, and those without a time.
+        step: What to evaluate.
+        plan: What to aggregate.
+        reader: Reads the splits.
+        portions: Splits of each task. Empty if the rows contain them, see `item_rows`.
+        counter: Counts the rows that are read, and those without a time.
 
     Returns:
-        Functions of what becomes of a table of partials; the second one's names are those of what
-        the first pass makes.
+        Functions that take a `Cut`. The second one also takes the column names of the first pass's
+        output.
     """
 
     def first(cut: Cut) -> ArrowFunction:
@@ -140,8 +140,8 @@ def message_partials(
             rows = ScanRows(step)
 
             def read() -> Iterator[Rows | pa.RecordBatch]:
-                for wanted in items_of(batches, portions):
-                    for batch in reader.read(wanted, rows.dictionaries):
+                for portion in items_of(batches, portions):
+                    for batch in reader.read(portion, rows.dictionaries):
                         if is_left(batch):
                             count("rows_scanned", batch.num_rows)
                             yield batch

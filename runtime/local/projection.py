@@ -1,4 +1,4 @@
-"""What is evaluated of rows before they are aggregated: by Spark SQL, or by the Arrow scan."""
+"""Expressions that Spark SQL or the Arrow scan evaluates for rows before they are aggregated."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from runtime.spec.stream import TIME
 
 E = TypeVar("E")
 
-# Calls that give another value wherever they stand
+# Calls whose value differs each time
 _DRAWN = re.compile(r"\b(RAND|RANDN|RANDOM|SHUFFLE|UUID)\s*\(", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Projection(Generic[E]):
-    """The columns that a buffer takes of rows, beside TIME.
+    """Columns that a buffer takes in addition to TIME.
 
     Attributes:
-        items: name and expression of each column; the group keys come first.
-        args: for each partial the columns with its arguments.
-        conditions: for each partial the column with its FILTER, if it has one.
+        items: Name and expression of each column. Group keys come first.
+        args: Columns with the arguments, for each partial.
+        conditions: Column with the FILTER, or None, for each partial.
     """
 
     items: tuple[tuple[str, E], ...]
@@ -36,12 +36,12 @@ class Projection(Generic[E]):
 
 
 def projection(source: LocalSource[E], where: Callable[[E, E | None], E]) -> Projection[E]:
-    """Keys, arguments and conditions of a source; what is the same becomes one column.
+    """Return the keys, arguments and conditions of a source. Equal expressions share a column.
 
     Args:
-        source: what is evaluated.
-        where: an expression as it is evaluated where a condition holds, or in all rows that count:
-            an argument could fail in rows that its FILTER leaves out.
+        source: Expressions to evaluate.
+        where: Called with an expression and a condition (or None); returns the expression evaluated
+            only where the condition holds: an argument might fail in rows that its FILTER excludes.
     """
     items: dict[str, E] = {name: where(key, None) for name, key in source.keys}
     names = {expression: name for name, expression in items.items()}
@@ -64,27 +64,28 @@ def projection(source: LocalSource[E], where: Callable[[E, E | None], E]) -> Pro
 
 
 def sql_projection(step: LocalStep[SparkRows, Any], kept: str | None = None) -> Projection[str]:
-    """Spark SQL of what a step's buffer takes, TIME first.
+    """Return Spark SQL of the columns for a step's buffer, TIME first.
 
     Args:
-        step: the step.
-        kept: the condition for a row to count, in which alone anything is evaluated; None: all do.
+        step: Step.
+        kept: Condition for a row to count; expressions are evaluated only where it holds. None
+            means that all rows count.
     """
 
     def where(sql: str, condition: str | None) -> str:
         both = kept if condition is None else f"{kept} AND ({condition})" if kept else condition
         return sql if both is None else f"CASE WHEN {both} THEN {sql} END"
 
-    found = projection(step.source, where)
+    columns = projection(step.source, where)
     time = where(wall_clock_us_sql(step.time_column, step.time_type), None)
-    return Projection(((TIME, time), *found.items), found.args, found.conditions)
+    return Projection(((TIME, time), *columns.items), columns.args, columns.conditions)
 
 
-def select_items(found: Projection[str]) -> str:
-    """The items of a SELECT."""
-    return ", ".join(f"{sql} AS {quoted(name)}" for name, sql in found.items)
+def select_items(columns: Projection[str]) -> str:
+    """Return the items of a SELECT."""
+    return ", ".join(f"{sql} AS {quoted(name)}" for name, sql in columns.items)
 
 
 def spark_types(rows: DataFrame) -> dict[str, str]:
-    """Spark's type of each column, in DDL spelling."""
+    """Return Spark's type of each column, in DDL spelling."""
     return {field.name: field.dataType.simpleString() for field in rows.schema.fields}

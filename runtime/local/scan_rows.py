@@ -1,4 +1,4 @@
-"""Rows of a file's batches as a buffer takes them: through filters and expressions."""
+"""Convert batches of a file to rows for a buffer: apply filters and evaluate expressions."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, can_
 from runtime.spec.local import ArrowBuffer, FileScan, LocalStep, Streaming, TaskScan
 from runtime.spec.stream import TIME
 
-# The column with the rows' time, a timestamp, where it is computed
+# Column with the rows' time as a timestamp, if it is computed
 _TIMESTAMP = "$time"
 
 
 class ScanRows:
-    """What a step makes of the rows that it reads, before they are aggregated.
+    """Filters and evaluates the rows that a step reads, before they are aggregated.
 
     Args:
-        step: the step.
-        store: where the files are; None: on this machine.
+        step: Step.
+        store: Object store with the files. None means this machine.
 
     Attributes:
-        dictionaries: names of columns of strings or binaries that are only distinguished: their
-            codes will do.
-        n_rows: how many rows of splits were read.
-        n_null_times: how many rows that passed the filters had no time, and were dropped.
+        dictionaries: Names of string and binary columns whose values are only compared for
+            equality, so dictionary codes suffice.
+        n_rows: Number of rows read.
+        n_null_times: Number of rows that passed the filters but were dropped because they have no
+            time.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class ScanRows:
         self._items = scan_projection(step.source)[0].items
 
     def of_split(self, split: Split) -> Iterator[dict[str, pa.Array]]:
-        """The rows of a split that count, as `columns`, batch by batch.
+        """Yield the rows of a split that count, as `columns`, batch by batch.
 
         Raises:
             ExecutionError: a file cannot be read, or an expression fails.
@@ -59,12 +60,12 @@ class ScanRows:
             self.n_rows += batch.num_rows
             count("rows_scanned", batch.num_rows)
             columns = self.columns(self.counted(batch))
-            del batch  # or it would still be held while the next one is read
+            del batch  # release it before the next batch is read
             yield columns
             del columns
 
     def of_spark(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
-        """The same of rows of the source that Spark has read.
+        """Return rows of the source that Spark has read, as `columns`.
 
         Raises:
             ExecutionError: an expression fails.
@@ -75,7 +76,7 @@ class ScanRows:
         return self.columns(self.counted(rows))
 
     def timed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows, with one of their time if windows are on no column of theirs.
+        """Add a time column if windows are not on a column of the rows.
 
         Raises:
             ExecutionError: the time cannot be computed.
@@ -86,12 +87,12 @@ class ScanRows:
         return batch.append_column(_TIMESTAMP, evaluate(time, batch))
 
     def times(self, batch: pa.RecordBatch) -> pa.Array:
-        """The times of rows that are `timed`, timestamps."""
+        """Return the times of rows from `timed`, as timestamps."""
         time = self._step.source.time
         return batch.column(time.name if isinstance(time, ColumnRef) else _TIMESTAMP)
 
     def counted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows that pass the filters and have a time, `timed`.
+        """Return the rows that pass the filters and have a time, as from `timed`.
 
         Raises:
             ExecutionError: a filter or the time cannot be computed.
@@ -111,7 +112,7 @@ class ScanRows:
         return batch
 
     def columns(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
-        """TIME, keys, arguments and conditions of rows that are `counted`.
+        """Evaluate TIME, keys, arguments and conditions of rows from `counted`.
 
         Raises:
             ExecutionError: an expression fails.
@@ -128,20 +129,20 @@ class ScanRows:
 
 
 def scan_projection(scan: TaskScan) -> tuple[Projection[Expression], dict[str, str]]:
-    """What is evaluated of the rows of files, and the types of the columns."""
-    found = projection(scan, _guarded)
-    return found, {name: expression.type for name, expression in found.items}
+    """Return the expressions to evaluate for rows of files, and the types of the columns."""
+    columns = projection(scan, _guarded)
+    return columns, {name: expression.type for name, expression in columns.items}
 
 
 def _guarded(arg: Expression, condition: Expression | None) -> Expression:
-    """The argument, evaluated only where the condition holds if it can fail elsewhere."""
+    """Evaluate an argument only where the condition holds, if it could fail elsewhere."""
     if condition is None or not can_fail(arg):
         return arg
     return Call("case", (condition, arg, Constant(None, arg.type)), arg.type)
 
 
 def _dictionary_columns(scan: TaskScan) -> frozenset[str]:
-    """Keys and DISTINCT values that nothing else reads."""
+    """Return the keys and DISTINCT values that no other expression reads."""
     distinguished = [key for _, key in scan.keys]
     read = [*scan.filters, scan.time]
     for partial in scan.partials:

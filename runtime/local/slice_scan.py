@@ -1,4 +1,4 @@
-"""Kept slices as partials of a query: read, filtered, and merged to the query's slices and keys."""
+"""Read stored slices as partials of a query: filter them, merge to its slices and keys."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from runtime.spec.local import GroupingSets, SliceLocalStep, SliceRows
 from runtime.spec.slices import SLICE_END
 from runtime.spec.windows import AlignedWindow, SessionWindow
 
-# Merging pays if it leaves at most this part of what was read
+# Merging pays off if at most this fraction of the rows remains
 _GOOD_RATIO = 0.75
 _NESTED = "array<"
 
 
 def partials_schema(step: SliceLocalStep) -> pa.Schema:
-    """The partials that a step yields, before they are copied for grouping sets."""
+    """Return the schema of a step's partials, before they are copied for grouping sets."""
     source = step.source
     fields = [pa.field(name, arrow_type(key.type)) for name, key in source.keys]
     fields.append(pa.field(step.slice_end, pa.int64(), nullable=False))
@@ -42,15 +42,15 @@ def slice_splits(
     store: Store | None = None,
     groups_of: GroupsOf = groups_here,
 ) -> list[Split]:
-    """What tasks read, less the row groups that filters rule out.
+    """Return the splits that tasks read, without row groups that filters exclude.
 
     Raises:
-        ExecutionError: a file is no longer what it was when the query was planned.
+        ExecutionError: a file has changed since the query was planned.
     """
     flat = tuple(c for c in source.files.columns if not c.type.startswith(_NESTED))
     lists = tuple(c.name for c in source.files.columns if c.type.startswith(_NESTED))
-    # lists have no statistics, and several columns in the file
-    found = plan_splits(
+    # lists have no statistics, and span several columns in the file
+    splits = plan_splits(
         replace(source.files, columns=flat),
         source.filters,
         n_splits,
@@ -58,14 +58,14 @@ def slice_splits(
         groups_of=groups_of,
     )
     return [
-        tuple(replace(part, columns=(*part.columns, *lists)) for part in split) for split in found
+        tuple(replace(part, columns=(*part.columns, *lists)) for part in split) for split in splits
     ]
 
 
 def split_tables(
     step: SliceLocalStep, split: Split, store: Store | None = None
 ) -> Iterator[pa.Table]:
-    """The partials of a split, of `partials_schema`: merged to the step's slices where that pays.
+    """Yield a split's partials with `partials_schema`, merged to the step's slices if worth it.
 
     Raises:
         ExecutionError: a file cannot be read, an expression fails or a sum overflows its type.
@@ -97,7 +97,7 @@ def split_tables(
 def expanded(
     tables: Iterable[pa.Table], keys: Sequence[str], sets: GroupingSets | None
 ) -> Iterator[pa.Table]:
-    """Tables of partials, each once for every grouping set; all keys but the id are in them."""
+    """Yield tables of partials once per grouping set. They have all keys except the id."""
     for table in tables:
         if sets is None:
             yield table
@@ -114,7 +114,7 @@ def expanded(
 
 
 def expanded_schema(schema: pa.Schema, sets: GroupingSets | None) -> pa.Schema:
-    """The columns of partials behind grouping sets."""
+    """Return the schema of partials after grouping sets."""
     return schema if sets is None else schema.append(pa.field(sets.id_column, pa.int64()))
 
 
@@ -137,7 +137,7 @@ def _merged(step: SliceLocalStep, table: pa.Table, window: AlignedWindow) -> pa.
 
 
 def _dictionaries(source: SliceRows) -> frozenset[str]:
-    """Keys of text that nothing else reads."""
+    """Return the string and binary keys that no other expression reads."""
     names = {
         key.name
         for _, key in source.keys

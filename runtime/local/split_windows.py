@@ -1,7 +1,7 @@
-"""Windows whose rows are all in one split: their task emits them, and they need no exchange.
+"""Windows whose rows are all in one split: their task emits them without an exchange.
 
-Of files that were written in the order of time nearly all windows are such. The statistics of the
-files say when other splits have rows.
+In files that were written in order of time, nearly all windows are like this. File statistics tell
+when other splits have rows.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from runtime.spec.windows import SessionWindow, local_window
 
 
 def own_time_column(step: FileLocalStep) -> str | None:
-    """The column whose statistics tell the windows that one split has all rows of; None: none do.
+    """Return the column whose statistics identify windows with all rows in one split, or None.
 
-    Windows have to be a slice each, for a slice of several may be needed elsewhere too, and on the
-    wall clock that the files have.
+    Each window must be a single slice, because a shared slice may be needed elsewhere too, and
+    windows must be on the wall clock of the files.
     """
     window, time = step.window, step.source.time
     if isinstance(window, SessionWindow) or slice_assigner(window).is_shared:
         return None
     if not isinstance(time, ColumnRef) or step.time_type != "timestamp_ntz":
         return None
-    # rows that Spark reads may be of any time
+    # rows that Spark reads may have any time
     return None if step.source.files.others else time.name
 
 
 @dataclass(frozen=True)
 class SplitWindows:
-    """What becomes of the partials of one split when it has been read.
+    """Handles the partials of a split once it has been read.
 
     Attributes:
-        step: the step that the partials are of.
-        own: when this split alone has rows.
-        cut: what becomes of partials that the global stage needs.
-        emit: what becomes of all partials of windows that are whole.
+        step: Step of the partials.
+        own: Times for which only this split has rows.
+        cut: Converts partials for the global stage to output batches.
+        emit: Converts the partials of complete windows to output batches.
     """
 
     step: FileLocalStep
@@ -55,31 +55,31 @@ class SplitWindows:
     emit: Emit
 
     def at_end(self, tables: Iterable[pa.Table], sent_ends: Int64Array) -> Iterator[pa.RecordBatch]:
-        """What leaves the task.
+        """Yield the output batches of the remaining partials.
 
         Args:
-            tables: the partials that are in its buffer.
-            sent_ends: int64[n], the slices of which it has sent partials before.
+            tables: Partials in the buffer.
+            sent_ends: int64[n], ends of slices with partials that were sent before.
 
         Raises:
-            ExecutionError: a row is of another time than the statistics of the files say.
+            ExecutionError: the time of a row contradicts the statistics of its file.
         """
-        whole = []
+        complete = []
         for table in tables:
             slice_end = int64_values(one_chunk(table.column(self.step.slice_end)))
             is_whole = self._is_whole(slice_end)
             if len(sent_ends):
                 is_whole &= ~np.isin(slice_end, sent_ends)
             if is_whole.all():
-                whole.append(table)
+                complete.append(table)
                 continue
             if is_whole.any():
                 mask = pa.array(is_whole)
-                whole.append(table.filter(mask))
+                complete.append(table.filter(mask))
                 table = table.filter(pa.array(~is_whole))
             yield from self.cut(table)
-        if whole:
-            yield from self.emit(pa.concat_tables(whole))
+        if complete:
+            yield from self.emit(pa.concat_tables(complete))
 
     def _is_whole(self, slice_end: Int64Array) -> BoolArray:
         assigner = slice_assigner(local_window(self.step.window))

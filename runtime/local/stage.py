@@ -1,4 +1,4 @@
-"""The local stage of a task, whatever its rows are of: into a buffer, and partials out of it."""
+"""The local stage of a task for any kind of rows: add them to a buffer, and yield partials."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from runtime.spec.scan import DEFAULT_BUFFER_BYTES
 from runtime.spec.stream import TIME
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow, Window, local_window
 
-# From a table of partials to what leaves the task
+# Converts a table of partials to output batches of the task
 Cut = Callable[[pa.Table], Iterator[pa.RecordBatch]]
-# The same of all that is left when the rows are over, knowing the slices that have left before
+# The same for all tables that remain at the end, given the slice ends that were sent before
 AtEnd = Callable[[Iterable[pa.Table], Int64Array], Iterator[pa.RecordBatch]]
 
 _SESSION_TIMES = (Merge((FIRST_TIME,), MergeOp.MIN), Merge((LAST_TIME,), MergeOp.MAX))
@@ -31,17 +31,17 @@ _SESSION_TIMES = (Merge((FIRST_TIME,), MergeOp.MIN), Merge((LAST_TIME,), MergeOp
 
 @dataclass(frozen=True)
 class BufferPlan:
-    """What a buffer aggregates, and in which columns it comes.
+    """The aggregates of a buffer and their input columns.
 
     Attributes:
-        window: the window.
-        keys: the key columns.
-        slice_end: the name of the slice end column.
-        accumulators: the accumulators by their partial columns.
-        args: for each accumulator the columns with its arguments.
-        conditions: for each accumulator the BOOLEAN column with its FILTER, if it has one.
-        schema: the partials: keys, slice end, accumulators.
-        buffer_bytes: how much the buffer of partials may hold.
+        window: Window.
+        keys: Key columns.
+        slice_end: Slice end column.
+        accumulators: Accumulators with their partial columns.
+        args: Columns with the arguments of each accumulator.
+        conditions: BOOLEAN column with the FILTER of each accumulator, or None.
+        schema: Schema of partials: keys, slice end, accumulators.
+        buffer_bytes: Maximum bytes of the buffer.
     """
 
     window: Window
@@ -54,7 +54,7 @@ class BufferPlan:
     buffer_bytes: int = DEFAULT_BUFFER_BYTES
 
     def counting(self, name: str) -> BufferPlan:
-        """The same with one more partial column, last: how many rows there are."""
+        """Return a plan with one more partial column at the end: the number of rows."""
         return replace(
             self,
             accumulators=(*self.accumulators, Merge((name,), MergeOp.COUNT)),
@@ -64,10 +64,10 @@ class BufferPlan:
         )
 
     def rows(self, columns: pa.RecordBatch | Mapping[str, pa.Array]) -> Rows:
-        """Rows for the buffer; all of them count.
+        """Return rows for the buffer. All of them count.
 
         Args:
-            columns: TIME, the keys, arguments and conditions.
+            columns: TIME, keys, arguments and conditions.
         """
         return Rows(
             int64_values(columns[TIME]),
@@ -83,22 +83,22 @@ def buffer_plan(
     types: Mapping[str, str],
     buffer_bytes: int = DEFAULT_BUFFER_BYTES,
 ) -> BufferPlan:
-    """What a step aggregates; the times that sessions are cut by stand last.
+    """Return the aggregates of a step. For SESSION the first and last times come last.
 
     Args:
-        step: the step.
-        columns: what is evaluated of the rows.
-        types: Spark's types of those columns, in DDL spelling.
-        buffer_bytes: how much the buffer may hold.
+        step: Step.
+        columns: Expressions evaluated for the rows.
+        types: Spark's types of these columns, in DDL spelling.
+        buffer_bytes: Maximum bytes of the buffer.
 
     Raises:
-        AnalysisError: an argument is of a type that its function does not take.
+        AnalysisError: an argument has a type that its function does not accept.
     """
     fields = [pa.field(name, arrow_type(types[name])) for name in step.keys]
     fields.append(pa.field(step.slice_end, pa.int64(), nullable=False))
     for into, args in zip(step.accumulators, columns.args, strict=True):
-        found = partial_types(into, [types[name] for name in args])
-        fields += map(pa.field, into.columns, found)
+        types_of_partials = partial_types(into, [types[name] for name in args])
+        fields += map(pa.field, into.columns, types_of_partials)
     times = _SESSION_TIMES if isinstance(step.window, SessionWindow) else ()
     fields += [pa.field(each.columns[0], pa.int64(), nullable=False) for each in times]
     return BufferPlan(
@@ -119,13 +119,13 @@ def aggregate(
     cut: Cut,
     at_end: AtEnd | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """What leaves a task: partials of its rows, when the buffer overflows and at the end.
+    """Yield a task's partials, whenever the buffer overflows and at the end.
 
     Args:
-        plan: what is aggregated.
-        source: the rows; batches among them leave as they are.
-        cut: what becomes of a table of partials.
-        at_end: what becomes of those that are left at the end; None: `cut`.
+        plan: Aggregates.
+        source: Rows. Record batches among them are yielded unchanged.
+        cut: Converts a table of partials to output batches.
+        at_end: Converts the tables that remain at the end. None means `cut`.
 
     Raises:
         ExecutionError: the source fails, or a sum overflows its type.
@@ -148,7 +148,7 @@ def aggregate(
                     ends = int64_values(one_chunk(table.column(plan.slice_end)))
                     sent_ends = np.union1d(sent_ends, ends)
                 yield from cut(table)
-        del rows  # or they would still be held while the next ones are read
+        del rows  # release them before the next ones are read
     if at_end is not None:
         yield from at_end(buffer.flush(), sent_ends)
         return

@@ -1,1 +1,1 @@
-"""How micro-batches of a stream reach tables: running sinks, late rows, the latest rows."""
+"""Write a stream's micro-batches to tables: sinks, late rows, latest rows."""

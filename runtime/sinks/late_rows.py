@@ -1,11 +1,11 @@
-"""Rows that were too late for a stream's windows, into a table of their own.
+"""Write rows that were too late for a stream's windows to a table of their own.
 
-They come with the results of their micro-batch, so that a micro-batch that is computed again after
-a crash gives the same late rows: each sink writes both under the number of the micro-batch.
+Late rows arrive with the results of their micro-batch, so a micro-batch that is run again after a
+crash produces the same late rows: each sink writes both under the number of the micro-batch.
 
-What decides is the state of the window operator alone. But its tasks need not carry every row as
-far as there if they know which can be late, and from the second micro-batch of a run on the driver
-does: Spark's report of the one before says which windows are closed.
+The state of the window operator alone decides which rows are late. But tasks need not send every
+row to it if they know which rows can be late. From the second micro-batch of a run on the driver
+knows: Spark's progress of the previous one says which windows are closed.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from runtime.names import quoted
 from runtime.spec.stream import FINAL_US, KEEP, LATE_ROW, WATERMARK
 from runtime.spec.table import LATE_ROWS, TableSpec
 
-# Columns beside those of a late row's own table: the watermark that it missed, and whose windows
-# did not take it: the table that their results go to, or `select`
+# Additional columns of a late rows table: the watermark that a row missed, and the table that the
+# results go to, or `select`
 MISSED = "missed_watermark"
 LATE_FOR = "late_for"
 
 
 @dataclass(frozen=True)
 class LateTable:
-    """Where a stream's late rows go.
+    """The table for a stream's late rows.
 
     Attributes:
-        spec: the table.
-        arrange: makes its columns of those of a late row, MISSED and LATE_FOR.
-        late_for: what LATE_FOR has.
-        operators: the numbers of the window operators that they come from.
+        spec: Table.
+        arrange: Converts a late row, MISSED and LATE_FOR to the columns of the table.
+        late_for: Value of LATE_FOR.
+        operators: Numbers of the window operators that the rows come from.
     """
 
     spec: TableSpec
@@ -50,15 +50,15 @@ class LateTable:
     operators: tuple[int, ...]
 
     def rows(self, rows: DataFrame) -> DataFrame:
-        """What the table gets of the rows of a stream that keeps late rows."""
+        """Return the table's rows from the output of a stream that keeps late rows."""
         return self.arrange(late_rows(rows, self.late_for))
 
 
 def check_late_tables(sink: TableSpec | None, late: TableSpec) -> None:
-    """Check that late rows can be written beside the results.
+    """Check that late rows can be written along with the results.
 
     Raises:
-        AnalysisError: one of the two tables is written by Spark itself.
+        AnalysisError: Spark itself writes one of the two tables.
     """
     for spec in (sink, late):
         if spec is not None and connector_of(spec).open_batches is None:
@@ -72,15 +72,15 @@ def check_late_tables(sink: TableSpec | None, late: TableSpec) -> None:
 
 
 def results_among(rows: DataFrame) -> DataFrame:
-    """The results among the rows of a stream that keeps late rows."""
+    """Return the results from the rows of a stream that keeps late rows."""
     return rows.where(F.col(quoted(KEEP))).drop(KEEP, WATERMARK, LATE_ROW)
 
 
 def late_rows(rows: DataFrame, late_for: str) -> DataFrame:
-    """The late rows among them: the columns of their table, MISSED, a TIMESTAMP_NTZ, and LATE_FOR.
+    """Return the late rows: the columns of their table, MISSED (TIMESTAMP_NTZ) and LATE_FOR.
 
-    MISSED is NULL in a row that came after the end of the input. Columns of the table that have
-    these names are left out.
+    MISSED is NULL in a row that arrived after the end of the input. Columns of the row with these
+    names are dropped.
     """
     row = F.col(quoted(LATE_ROW))
     type_ = rows.schema[LATE_ROW].dataType
@@ -94,7 +94,7 @@ def late_rows(rows: DataFrame, late_for: str) -> DataFrame:
         for name in type_.names
         if name.lower() not in (MISSED, LATE_FOR)
     ]
-    # rows that no window is over have theirs too
+    # kept rows have LATE_ROW too if no window operator has consumed it
     is_late = ~F.col(quoted(KEEP)) & row.isNotNull()
     return rows.where(is_late).select(
         *fields, missed.alias(MISSED), F.lit(late_for).alias(LATE_FOR)
@@ -105,18 +105,18 @@ def late_rows(rows: DataFrame, late_for: str) -> DataFrame:
 def closed_until_sent(
     spark: SparkSession, late: LateTable, batch: int, query: StreamingQuery | None
 ) -> Iterator[None]:
-    """Let the tasks of a micro-batch know which rows can be late, as far as the driver does.
+    """Send the tasks of a micro-batch the closed windows, as far as the driver knows them.
 
     Args:
-        spark: the session.
-        late: where late rows go.
-        batch: the number of the micro-batch.
-        query: the stream, once it is known.
+        spark: Session.
+        late: Table for late rows.
+        batch: Number of the micro-batch.
+        query: The stream, once it is known.
     """
     context = spark.sparkContext
-    known = closed_before(late, batch, query)
-    if known:
-        set_closed_until(context, known)
+    closed = closed_before(late, batch, query)
+    if closed:
+        set_closed_until(context, closed)
     try:
         yield
     finally:
@@ -124,9 +124,9 @@ def closed_until_sent(
 
 
 def closed_before(late: LateTable, batch: int, query: StreamingQuery | None) -> dict[int, int]:
-    """Windows of operators that end no later were closed when a micro-batch began.
+    """Return the window ends up to which operators' windows were closed before a micro-batch.
 
-    Operators of which that is not known are not in it. For the arguments see `closed_until_sent`.
+    Operators for which this is unknown are left out. For the arguments see `closed_until_sent`.
     """
     if batch == 0:
         return dict.fromkeys(late.operators, -FINAL_US)

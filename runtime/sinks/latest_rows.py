@@ -1,4 +1,4 @@
-"""The rows that a stream emitted last, for the page of what runs."""
+"""The latest rows of a stream, for the status page."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from pyspark.sql import functions as F
 from runtime.frames.arrow_tables import arrow_table
 from runtime.names import quoted
 
-# So many rows are kept, those of the latest windows
+# Maximum number of rows, from the latest windows
 MOST_ROWS = 200
-# Somebody who looks asks at least this often
+# A page that is open asks at least this often
 _WATCHED_SECONDS = 10.0
-# Rows that do not come through this process are fetched at most this often
+# Minimum interval between fetches of rows that do not pass through this process
 _FETCH_SECONDS = 2.0
 _WINDOW_COLUMNS = ("window_end", "window_time", "window_start")
 
 
 class LatestRows:
-    """The rows of a stream that were emitted last, by the table that they went to.
+    """The latest rows of a stream, by the table that they went to.
 
-    Rows that come through this process are always taken. Those that tasks write are fetched by a
-    job of their own, and only as long as somebody looks: nothing else pays for it.
+    Rows that pass through this process are always recorded. Rows that tasks write are fetched by a
+    separate job, but only while someone views them, so that other streams do not pay for it.
     """
 
     def __init__(self) -> None:
@@ -38,29 +38,29 @@ class LatestRows:
         self._fetched: dict[str, float] = {}
 
     def watch(self) -> None:
-        """Somebody looks."""
+        """Record that someone is viewing the rows."""
         self._watched_until = time.monotonic() + _WATCHED_SECONDS
 
     def is_due(self, into: str) -> bool:
-        """Whether rows that go to a table are to be fetched: somebody looks, and it was a while."""
+        """Return whether rows that go to a table should be fetched now."""
         now = time.monotonic()
         return now < self._watched_until and now >= self._fetched.get(into, 0.0) + _FETCH_SECONDS
 
     def fetch(self, into: str, rows: DataFrame) -> None:
-        """Take rows of a micro-batch, which tasks have written; they are to be persisted."""
+        """Record rows of a micro-batch that tasks have written. They should be persisted."""
         self._fetched[into] = time.monotonic()
         column = _time_column(rows)
         ordered = rows if column is None else rows.orderBy(F.col(quoted(column)).desc())
         try:
-            found = arrow_table(ordered.limit(MOST_ROWS))
+            latest = arrow_table(ordered.limit(MOST_ROWS))
         except (PySparkException, pa.ArrowException) as error:
-            # the rows are written; what is missing is the view of them, which says so
+            # the rows are written; only the view of them is missing
             self.problem = f"the rows cannot be shown: {(str(error).splitlines() or [''])[0]}"
             return
-        self.take(into, found)
+        self.take(into, latest)
 
     def take(self, into: str, rows: pa.Table) -> None:
-        """Take rows of a micro-batch, in any order."""
+        """Record rows of a micro-batch, in any order."""
         if not rows.num_rows:
             return
         columns = [
@@ -74,24 +74,26 @@ class LatestRows:
         rows = rows.slice(0, MOST_ROWS)
         with self._lock:
             before = self._tables.get(into)
-            whole = rows
+            merged = rows
             if before is not None and before.schema == rows.schema:
-                whole = pa.concat_tables([rows, before])
+                merged = pa.concat_tables([rows, before])
             if by:
-                # what came last stands first where windows are the same
-                places = pa.array(range(whole.num_rows))
-                keys = whole.select(columns).append_column("$place", places)
-                whole = whole.take(pc.sort_indices(keys, sort_keys=[*by, ("$place", "ascending")]))
-            self._tables[into] = whole.slice(0, MOST_ROWS)
+                # newest first within a window
+                positions = pa.array(range(merged.num_rows))
+                keys = merged.select(columns).append_column("$place", positions)
+                merged = merged.take(
+                    pc.sort_indices(keys, sort_keys=[*by, ("$place", "ascending")])
+                )
+            self._tables[into] = merged.slice(0, MOST_ROWS)
 
     def tables(self) -> dict[str, pa.Table]:
-        """The rows by the table that they went to, those of the latest windows first."""
+        """Return the rows by the table that they went to, latest windows first."""
         with self._lock:
             return dict(self._tables)
 
 
 def _time_column(rows: DataFrame) -> str | None:
-    """The column that says which rows are the latest ones: the window's, or the first time."""
+    """Return the column that orders rows by time: a window column, or the first timestamp."""
     fields = rows.schema.fields
     names = [field.name for field in fields]
     for name in _WINDOW_COLUMNS:

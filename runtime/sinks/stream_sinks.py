@@ -1,4 +1,4 @@
-"""Where the rows of a stream go, micro-batch by micro-batch: to one table, or to several."""
+"""Write the micro-batches of a stream to one table or to several."""
 
 from __future__ import annotations
 
@@ -35,27 +35,27 @@ Take = Callable[[pa.Table], None]
 
 @dataclass
 class StreamRun:
-    """How a stream is started, and what it has written since.
+    """Options of a stream's start, and its progress since.
 
     Attributes:
-        name: what Spark calls it.
+        name: Name of Spark's query.
         checkpoint: Spark's checkpoint directory.
-        trigger_us: the time from the start of a micro-batch to that of the next; 0: none.
-        writer: identifies the stream among others that write to the same place.
-        n_rows: rows written in this run; None if the sink does not count them.
-        written: the same for each table, where there are several.
-        reads: how often each of its sources is read, see `reads_of_sources`.
-        error: what a micro-batch failed with, as it was raised: Spark keeps its text alone.
-        late: where late rows go; None: they are dropped.
-        order: by which columns of the results the rows of a micro-batch are sorted; none: they come
-            as they are.
-        query: the stream, once it is known.
-        at_end: what is to be done when the stream is over.
-        check: looks at what a micro-batch reads before it runs; raises where it should not.
-        find_incomplete: finds the tables of which files are missing, when a micro-batch has run, of
-            those that were published together with some that are read; None: it reads no files.
-        incomplete: the tables of which some are missing, as of the last micro-batch.
-        latest: the rows that it emitted last.
+        trigger_us: Minimum time between the starts of two micro-batches. 0 means none.
+        writer: Identifies the stream among others that write to the same place.
+        n_rows: Rows written in this run. None if the sink does not count them.
+        written: The same for each table, if there are several.
+        reads: How often each source is read, see `reads_of_sources`.
+        error: Exception of a failed micro-batch. Spark keeps only its text.
+        late: Table for late rows. None means that they are dropped.
+        order: Columns of the results by which the rows of a micro-batch are sorted. Empty means
+            unsorted.
+        query: The stream, once it is known.
+        at_end: Functions to call when the stream has ended.
+        check: Checks the input of a micro-batch before it runs, and raises if it must not run.
+        find_incomplete: Returns, for a micro-batch, the tables with missing files: files published
+            together with files that have been read. None if the stream reads no files.
+        incomplete: Tables with missing files as of the last micro-batch.
+        latest: Latest rows.
     """
 
     name: str
@@ -77,11 +77,11 @@ class StreamRun:
 
 
 def check_sink(spec: TableSpec, *, overwrite: bool, emits_updates: bool) -> None:
-    """Check that a table can take the rows of a stream, before anything starts.
+    """Check that a table can accept the rows of a stream, before anything starts.
 
     Raises:
-        CatalogError: it is declared wrongly, or is only a source.
-        AnalysisError: it cannot be overwritten, or cannot take rows that replace others.
+        CatalogError: its declaration is wrong, or it is only a source.
+        AnalysisError: it cannot be overwritten, or does not accept updates.
     """
     check_writable(spec, overwrite=False)
     if overwrite:
@@ -104,14 +104,14 @@ def check_sink(spec: TableSpec, *, overwrite: bool, emits_updates: bool) -> None
 def start_writing(
     rows: DataFrame, arrange: Callable[[DataFrame], DataFrame], spec: TableSpec, run: StreamRun
 ) -> StreamingQuery:
-    """Start a stream into a table.
+    """Start a stream that writes to a table.
 
     Args:
-        rows: what the stream computes, late rows too where `run.late` says where they go.
-        arrange: makes the table's columns of the results, in their order; ROW_KIND stays first
-            where rows replace others.
-        spec: the table, found right by `check_sink`.
-        run: how to start it.
+        rows: Result of the stream, including late rows if `run.late` is set.
+        arrange: Converts results to the columns of the table, in order. ROW_KIND stays first if the
+            stream emits updates.
+        spec: Table that has passed `check_sink`.
+        run: How to start the stream.
 
     Raises:
         SqlwinError: Spark or the sink refuses it.
@@ -127,7 +127,7 @@ def start_writing(
     if by_spark is not None and run.late is None and not run.order:
         run.n_rows = None
         with explained_errors(connector, spec):
-            return _started(by_spark(arrange(rows), spec), run)
+            return _start(by_spark(arrange(rows), spec), run)
     results = rows if run.late is None else results_among(rows)
     write = open_batches(arrange(results), spec, run)
     write = fetching_latest(run, spec, write, persists=run.late is None)
@@ -137,14 +137,14 @@ def start_writing(
 def start_taking(
     rows: DataFrame, arrange: Callable[[DataFrame], DataFrame], run: StreamRun, take: Take
 ) -> StreamingQuery:
-    """Start a stream whose rows go to a function of this process, a micro-batch at a time.
+    """Start a stream that passes its rows to a function of this process, per micro-batch.
 
-    A micro-batch without rows is not handed over. After a restart the last one may come again.
-    For `rows` and `arrange` see `start_writing`.
+    Micro-batches without rows are skipped. After a restart the last one may be passed again. For
+    `rows` and `arrange` see `start_writing`.
     """
 
-    def write(found: DataFrame, batch: int) -> int:
-        table = arrow_table(with_named_kind(found))
+    def write(rows_of_batch: DataFrame, batch: int) -> int:
+        table = arrow_table(with_named_kind(rows_of_batch))
         if table.num_rows:
             run.latest.take("", table)
             take(table)
@@ -158,8 +158,8 @@ def _start_arranged(
 ) -> StreamingQuery:
     """Start a stream whose results go to `write` with the columns of their table."""
 
-    def write_arranged(found: DataFrame, batch: int) -> int | None:
-        return write(arrange(_sorted(found, run)), batch)
+    def write_arranged(results: DataFrame, batch: int) -> int | None:
+        return write(arrange(_sort(results, run)), batch)
 
     if run.late is not None:
         return _for_each_with_late(rows, run, write_arranged)
@@ -168,8 +168,8 @@ def _start_arranged(
     return for_each(arrange(rows), run, write)
 
 
-def _sorted(rows: DataFrame, run: StreamRun) -> DataFrame:
-    """The results of a micro-batch in the order that the query asks for."""
+def _sort(rows: DataFrame, run: StreamRun) -> DataFrame:
+    """Sort the results of a micro-batch as the query asks."""
     if not run.order:
         return rows
     keys = []
@@ -183,18 +183,18 @@ def _sorted(rows: DataFrame, run: StreamRun) -> DataFrame:
 
 
 def start_discarding(dataframe: DataFrame, run: StreamRun) -> StreamingQuery:
-    """Start a stream whose rows are thrown away."""
+    """Start a stream whose rows are discarded."""
     run.n_rows = None
     with translated_errors():
-        return _started(dataframe.writeStream.format("noop"), run)
+        return _start(dataframe.writeStream.format("noop"), run)
 
 
 def open_batches(
     dataframe: DataFrame, spec: TableSpec, run: StreamRun, part: str = ""
 ) -> WriteBatch:
-    """What writes the micro-batches of a stream to a table; they have the columns of `dataframe`.
+    """Return a function that writes a stream's micro-batches, with the columns of `dataframe`.
 
-    `part` tells the tables of the stream apart, if there are several.
+    `part` distinguishes the tables of the stream if there are several.
     """
     connector = connector_of(spec)
     assert connector.open_batches is not None, f"only Spark writes to '{connector.name}'"
@@ -205,20 +205,20 @@ def open_batches(
 def fetching_latest(
     run: StreamRun, spec: TableSpec, write: WriteBatch, *, persists: bool = False
 ) -> WriteBatch:
-    """The same writing; while somebody looks at the stream, its last rows are fetched too.
+    """Return a write function that also fetches the latest rows while someone views the stream.
 
     Args:
-        run: the stream.
-        spec: the table that is written.
-        write: writes the rows of a micro-batch.
-        persists: whether the rows are to be persisted for that, because nobody has done so.
+        run: Run of the stream.
+        spec: Table that is written.
+        write: Writes the rows of a micro-batch.
+        persists: Whether the rows must be persisted for that because no one else does.
     """
 
     def write_and_fetch(rows: DataFrame, batch: int) -> int | None:
         if not run.latest.is_due(spec.name):
             return write(rows, batch)
         if persists:
-            # two jobs read it, and the state may be written by one alone
+            # two jobs read the rows, but the state must be written by only one
             rows.persist()
         try:
             n_rows = write(rows, batch)
@@ -236,27 +236,27 @@ def _for_each_with_late(rows: DataFrame, run: StreamRun, write: WriteBatch) -> S
     """Start a stream that writes its results with `write`, and its late rows to their table."""
     late = run.late
     assert late is not None
-    # kept apart from the results, if they should be in one directory
+    # separate from the results, in case both tables are in one directory
     write_late = open_batches(late.rows(rows), late.spec, run, "late")
 
-    def write_both(found: DataFrame, batch: int) -> int | None:
-        with closed_until_sent(found.sparkSession, late, batch, run.query):
-            # two jobs read it, and the state may be written by one alone
-            found.persist()
+    def write_both(rows_of_batch: DataFrame, batch: int) -> int | None:
+        with closed_until_sent(rows_of_batch.sparkSession, late, batch, run.query):
+            # two jobs read the rows, but the state must be written by only one
+            rows_of_batch.persist()
             try:
-                n_rows = write(results_among(found), batch)
-                late_rows = late.rows(found)
+                n_rows = write(results_among(rows_of_batch), batch)
+                late_rows = late.rows(rows_of_batch)
                 if late_rows.count():
                     write_late(late_rows, batch)
                 return n_rows
             finally:
-                found.unpersist()
+                rows_of_batch.unpersist()
 
     return for_each(rows, run, write_both)
 
 
 def for_each(dataframe: DataFrame, run: StreamRun, write: WriteBatch) -> StreamingQuery:
-    """Start a stream whose micro-batches go to a function, which returns how many rows they had."""
+    """Start a stream that passes its micro-batches to a function that returns row counts."""
 
     def counted(rows: DataFrame, batch: int) -> None:
         try:
@@ -271,10 +271,10 @@ def for_each(dataframe: DataFrame, run: StreamRun, write: WriteBatch) -> Streami
         run.n_rows = None if n_rows is None or run.n_rows is None else run.n_rows + n_rows
 
     with translated_errors():
-        return _started(dataframe.writeStream.foreachBatch(counted), run)
+        return _start(dataframe.writeStream.foreachBatch(counted), run)
 
 
-def _started(writer: DataStreamWriter, run: StreamRun) -> StreamingQuery:
+def _start(writer: DataStreamWriter, run: StreamRun) -> StreamingQuery:
     every: dict[str, Any] = {"processingTime": f"{run.trigger_us // 1_000} milliseconds"}
     writer = writer.queryName(run.name).option("checkpointLocation", run.checkpoint)
     run.query = writer.outputMode("append").trigger(**every).start()
@@ -286,15 +286,15 @@ def _started(writer: DataStreamWriter, run: StreamRun) -> StreamingQuery:
 
 @dataclass(frozen=True)
 class SetPart:
-    """What one of the tables gets.
+    """The part of a stream that goes to one of several tables.
 
     Attributes:
-        spec: the table, found right by `check_sink`; not one that Spark itself streams to.
-        rows: its rows of a micro-batch, of those of all: its columns, in their order.
-        none: the same columns without rows.
-        late: where its late rows go; None: they are dropped.
-        late_rows: these, of the rows of all.
-        none_late: the same columns without rows.
+        spec: Table that has passed `check_sink`. Not one that Spark itself streams to.
+        rows: Selects the table's rows and columns from a micro-batch.
+        none: Empty DataFrame with the same columns.
+        late: Table for late rows. None means that they are dropped.
+        late_rows: Selects the late rows from a micro-batch.
+        none_late: Empty DataFrame with the columns of late rows.
     """
 
     spec: TableSpec
@@ -306,22 +306,22 @@ class SetPart:
 
 
 def start_writing_set(rows: DataFrame, parts: Sequence[SetPart], run: StreamRun) -> StreamingQuery:
-    """Start a stream into several tables: each gets its own rows of a micro-batch.
+    """Start a stream that writes to several tables, each with its own rows of a micro-batch.
 
-    Spark computes a micro-batch anew that was not written whole, and every table then takes it as
-    one stream's table would: files of the same micro-batch are replaced, table by table.
+    Spark runs a micro-batch again if it was not written completely. Every table then treats it as
+    in a stream with one table: files of the same micro-batch are replaced.
 
     Args:
-        rows: `reader` INT, the position of a part, `windows`, NULL where there is nothing, and
-            `watermark_us`, not NULL where these are late rows.
-        parts: the tables.
-        run: how to start it; `run.written` counts the rows of each part. `run.late` is of one
-            part's late rows, where parts have any.
+        rows: `reader` INT, the position of a part; `windows`, NULL in rows without results;
+            `watermark_us`, not NULL if `windows` holds late rows.
+        parts: Parts for the tables.
+        run: How to start the stream. `run.written` counts the rows of each part. `run.late` is the
+            table of one part's late rows, if parts have any.
 
     Raises:
         SqlwinError: Spark or a sink refuses it.
     """
-    # kept apart, if some should be in one directory
+    # separate writers, in case some tables are in one directory
     writers = [
         fetching_latest(run, part.spec, open_batches(part.none, part.spec, run, f"i{number}"))
         for number, part in enumerate(parts)
@@ -330,45 +330,49 @@ def start_writing_set(rows: DataFrame, parts: Sequence[SetPart], run: StreamRun)
     run.written = [0] * len(parts)
     is_first = True
 
-    def write(found: DataFrame, batch: int) -> int | None:
+    def write(rows_of_batch: DataFrame, batch: int) -> int | None:
         nonlocal is_first
         is_late = F.col("watermark_us").isNotNull().alias("is_late")
-        # several jobs read it, and the state may be written by one alone
-        found.persist()
+        # several jobs read the rows, but the state must be written by only one
+        rows_of_batch.persist()
         try:
-            # a row is a blob of windows: they are few
-            kinds = found.where(F.col("windows").isNotNull()).select("reader", is_late).collect()
+            # a row is a blob of windows, so there are few rows
+            kinds = (
+                rows_of_batch.where(F.col("windows").isNotNull())
+                .select("reader", is_late)
+                .collect()
+            )
             with_rows = {row.reader for row in kinds if not row.is_late}
             with_late = {row.reader for row in kinds if row.is_late}
             counts = [
-                # a first micro-batch may be one that was cut short: what it left is replaced
-                writer(part.rows(found), batch) if is_first or number in with_rows else 0
+                # the first micro-batch may be one that was interrupted: replace its leftovers
+                writer(part.rows(rows_of_batch), batch) if is_first or number in with_rows else 0
                 for number, (part, writer) in enumerate(zip(parts, writers, strict=True))
             ]
             for number, write_late in enumerate(late_writers):
                 if write_late is not None and (is_first or number in with_late):
-                    write_late(found, batch)
+                    write_late(rows_of_batch, batch)
         finally:
-            found.unpersist()
+            rows_of_batch.unpersist()
         is_first = False
         run.written = [
             None if before is None or count is None else before + count
             for before, count in zip(run.written, counts, strict=True)
         ]
-        known = [count for count in counts if count is not None]
-        return sum(known) if len(known) == len(counts) else None
+        known_counts = [count for count in counts if count is not None]
+        return sum(known_counts) if len(known_counts) == len(counts) else None
 
-    def counted_with_closed(found: DataFrame, batch: int) -> int | None:
+    def counted_with_closed(rows_of_batch: DataFrame, batch: int) -> int | None:
         if run.late is None:
-            return write(found, batch)
-        with closed_until_sent(found.sparkSession, run.late, batch, run.query):
-            return write(found, batch)
+            return write(rows_of_batch, batch)
+        with closed_until_sent(rows_of_batch.sparkSession, run.late, batch, run.query):
+            return write(rows_of_batch, batch)
 
     return for_each(rows, run, counted_with_closed)
 
 
 def _late_writer(part: SetPart, run: StreamRun, name: str) -> WriteBatch | None:
-    """What writes a part's late rows, of the rows of all; None: they are dropped."""
+    """Return a function that writes a part's late rows, or None if they are dropped."""
     late, late_rows, none = part.late, part.late_rows, part.none_late
     if late is None or late_rows is None or none is None:
         return None

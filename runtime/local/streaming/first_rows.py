@@ -1,4 +1,4 @@
-"""Of rows that are kept for a Top-N those that can be in it."""
+"""Select the rows that can be in a Top-N."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from runtime.spec.windows import AlignedWindow
 
 
 class FirstRowsOfSlices:
-    """Chooses among the rows of one task, as they come and once more when they are emitted.
+    """Selects rows of one task, as they arrive and again when they are emitted.
 
-    A row that goes is counted in one of its slice that stays, for rows that turn out to be late
-    are counted.
+    A dropped row is added to the count of a remaining row of its slice, because late rows are
+    counted.
 
     Args:
-        first: what ranks rows.
-        window: what slices are of.
-        keys: the names of the key columns.
-        slice_end: the column with the slice, int64.
-        row_count: the column with the number of rows, int64.
+        first: Ranking of the rows.
+        window: Window of the slices.
+        keys: Key columns.
+        slice_end: Slice end column, int64.
+        row_count: Row count column, int64.
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class FirstRowsOfSlices:
         self._keys = keys
         self._slice_end = slice_end
         self._row_count = row_count
-        # rows of a slice that went as they came, by its end
-        self._gone: dict[int, int] = {}
+        # number of dropped rows by slice end
+        self._n_dropped: dict[int, int] = {}
 
     def among(self, rows: Rows | pa.RecordBatch) -> Rows | pa.RecordBatch:
-        """The rows that no N others of their slice are ahead of; a message as it is."""
+        """Return the rows that can be among the first N of their slice. Messages pass unchanged."""
         if isinstance(rows, pa.RecordBatch) or len(rows.time_us) == 0:
             return rows
         slot, slot_end = slice_slots(rows.time_us, self._window, self._assigner)
@@ -65,26 +65,26 @@ class FirstRowsOfSlices:
         n_gone -= np.bincount(slot[places], minlength=len(slot_end))
         for index in np.flatnonzero(n_gone).tolist():
             end = int(slot_end[index])
-            self._gone[end] = self._gone.get(end, 0) + int(n_gone[index])
-        chosen = pa.array(places)
+            self._n_dropped[end] = self._n_dropped.get(end, 0) + int(n_gone[index])
+        selected = pa.array(places)
         return Rows(
             rows.time_us[places],
-            [key.take(chosen) for key in rows.keys],
-            [[arg.take(chosen) for arg in args] for args in rows.args],
+            [key.take(selected) for key in rows.keys],
+            [[arg.take(selected) for arg in args] for args in rows.args],
             [None if mask is None else mask[places] for mask in rows.conditions],
         )
 
     def of(self, table: pa.Table) -> pa.Table:
-        """The partials of these rows, of one at least, that no N others of a slice are ahead of.
+        """Return the partials that can be among the first N of their slice. At least one remains.
 
-        A row that stands for several alike is counted as one here: what stays is no less than what
-        can be among the first.
+        A partial of several equal rows counts as one here, so no row that can be among the first is
+        dropped.
         """
         slot, slices = distinct_codes(one_chunk(table.column(self._slice_end)))
         columns = {name: one_chunk(table.column(name)) for name in self._keys}
         places = _first_places(self._first, slot, columns)
         ends = int64_values(slices).tolist()
-        n_more = np.array([self._gone.pop(end, 0) for end in ends], np.int64)
+        n_more = np.array([self._n_dropped.pop(end, 0) for end in ends], np.int64)
         counts = int64_column(table, self._row_count)
         np.add.at(n_more, slot, counts)
         np.subtract.at(n_more, slot[places], counts[places])
@@ -95,7 +95,7 @@ class FirstRowsOfSlices:
 
 
 def _first_places(first: FirstRows, slot: Int64Array, columns: dict[str, pa.Array]) -> Int64Array:
-    """The places of rows that can be wanted, ascending."""
+    """Return the positions of rows that can be among the first, ascending."""
     orders = [
         order_codes(columns[each.column], each.is_descending, each.nulls_first)
         for each in first.order

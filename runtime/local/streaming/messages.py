@@ -1,7 +1,7 @@
-"""Messages from the local stage to the key groups: partials, and control messages beside them.
+"""Messages from the local stage to the key groups: partials and control messages.
 
 Between the two stages of a micro-batch a message is a row of MESSAGE_DDL. It never outlives the
-micro-batch, so that its layout may change at any time, unlike that of state.
+micro-batch, so its layout may change at any time, unlike the layout of state.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 from runtime.compute.arrow.blobs import from_blobs, to_blob
 from runtime.spec.stream import SPLIT
 
-# Of a row that may be late, the end of its slice
+# Column of a row that may be late: the end of its slice
 SLICE_END = "slice_end"
 
 MESSAGE_SCHEMA = pa.schema(
@@ -32,12 +32,12 @@ MESSAGE_SCHEMA = pa.schema(
 )
 _SPARK_TYPES = {pa.int32(): "int", pa.int64(): "bigint", pa.binary(): "binary"}
 MESSAGE_DDL = ", ".join(f"{field.name} {_SPARK_TYPES[field.type]}" for field in MESSAGE_SCHEMA)
-# Below this compression brings less than its bookkeeping
+# Smaller tables are not worth compressing
 _WORTH_COMPRESSING = 4096
 
 
 class MessageKind(IntEnum):
-    """What a message is, in the column `kind`; see the classes of the same names."""
+    """Kind of a message, in the column `kind`. See the classes of the same names."""
 
     PARTIALS = 0
     SOURCE_PROGRESS = 1
@@ -52,21 +52,21 @@ class MessageKind(IntEnum):
 
 @dataclass(frozen=True)
 class Partials:
-    """Rows for the operator: keys, slice end, accumulators, row count; or rows as they are."""
+    """Rows for the operator: keys, slice end, accumulators, row count; or unaggregated rows."""
 
     rows: pa.Table
 
 
 @dataclass(frozen=True)
 class SourceProgress:
-    """What one task saw of one source in a micro-batch.
+    """Progress of one task in one source during a micro-batch.
 
     Attributes:
-        source: the source's number.
-        highest_us: the highest watermark of a row; None if no row had one.
-        lowest_us: the lowest one.
-        n_rows: how many rows had a watermark.
-        split: the split of the source that they are of; None: it is followed as a whole.
+        source: Number of the source.
+        highest_us: Highest watermark of a row. None if no row had one.
+        lowest_us: Lowest watermark of a row.
+        n_rows: Number of rows with a watermark.
+        split: Split of the source. None if the source is tracked as a whole.
     """
 
     source: int
@@ -83,24 +83,24 @@ class EndOfInput:
 
 @dataclass(frozen=True)
 class ProcessingTime:
-    """When the micro-batch began, microseconds since 1970 in UTC."""
+    """Start of the micro-batch, microseconds since 1970 in UTC."""
 
     time_us: int
 
 
 @dataclass(frozen=True)
 class NullTimes:
-    """How many rows of a task had no time, and so no window."""
+    """Number of a task's rows without a time, and so without a window."""
 
     n_rows: int
 
 
 @dataclass(frozen=True)
 class LateCandidates:
-    """Rows among the partials that may be late, for the operator to decide.
+    """Rows among the partials that may be late. The operator decides.
 
     Attributes:
-        rows: SLICE_END and LATE_ROW; of a SESSION its partition columns, TIME and LATE_ROW.
+        rows: SLICE_END and LATE_ROW; for SESSION the partition columns, TIME and LATE_ROW.
     """
 
     rows: pa.Table
@@ -108,11 +108,11 @@ class LateCandidates:
 
 @dataclass(frozen=True)
 class LateRows:
-    """Rows that were too late for all their windows: of this operator, or of one below it.
+    """Rows that were too late for all windows of this operator or of one upstream.
 
     Attributes:
-        rows: one column, LATE_ROW.
-        watermark_us: the watermark that they missed.
+        rows: One column, LATE_ROW.
+        watermark_us: Watermark that they missed.
     """
 
     rows: pa.Table
@@ -121,24 +121,24 @@ class LateRows:
 
 @dataclass(frozen=True)
 class RowsRead:
-    """How many rows a task has read from files itself; for the driver, not for a key group."""
+    """Number of rows that a task has read from files. For the driver, not for a key group."""
 
     n_rows: int
 
 
 @dataclass(frozen=True)
 class NoRows:
-    """To key groups that get nothing else: Spark calls only those that a row is for."""
+    """Sent to key groups without other messages: Spark calls only key groups that have rows."""
 
 
 def split_of(code: int) -> tuple[int, int | None]:
-    """The source in SOURCE, and its split if each is followed."""
+    """Return the source in a value of SOURCE, and its split if splits are tracked."""
     split, source = divmod(code, SPLIT)
     return source, split - 1 if split else None
 
 
 def code_of(source: int, split: int | None) -> int:
-    """What SOURCE has of a source, or of a split of it."""
+    """Return the value of SOURCE for a source or for one of its splits."""
     return source if split is None else source + SPLIT * (1 + split)
 
 
@@ -148,13 +148,13 @@ Message = Partials | LateCandidates | LateRows | ControlMessage
 
 
 def encode(messages: Iterable[tuple[int, Message]]) -> pa.RecordBatch:
-    """Messages with the numbers of their key groups, as a batch of MESSAGE_SCHEMA."""
+    """Return messages with the numbers of their key groups as a batch of MESSAGE_SCHEMA."""
     rows = [{"key_group": group, **_fields(message)} for group, message in messages]
     return pa.RecordBatch.from_pylist(rows, MESSAGE_SCHEMA)
 
 
 def decode(row: Any) -> Message:
-    """The message of a row of MESSAGE_DDL, whose columns are attributes."""
+    """Return the message in a row of MESSAGE_DDL, whose columns are attributes."""
     match MessageKind(row.kind):
         case MessageKind.PARTIALS:
             return Partials(_table(row.rows))
@@ -178,7 +178,7 @@ def decode(row: Any) -> Message:
 
 
 def _fields(message: Message) -> dict[str, Any]:
-    """The columns that a message has, but for the key group."""
+    """Return the columns of a message, except the key group."""
     match message:
         case Partials(rows):
             return {"kind": MessageKind.PARTIALS, "rows": _blob(rows)}

@@ -1,4 +1,4 @@
-"""What Spark SQL evaluates for the local stage of a stream, and what the stage makes of it."""
+"""Spark SQL of the local stage of a stream, and the plan of the stage."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from runtime.spec.stream import (
     WATERMARK,
 )
 
-# When the micro-batch began, which Spark keeps in the checkpoint
+# Start of the micro-batch, which Spark stores in the checkpoint
 PROCESSING_TIME_SQL = "UNIX_MICROS(CURRENT_TIMESTAMP())"
 
 
 def local_sql(
     step: LocalStep[SparkRows, Streaming], source: str, has_processing_time: bool = False
 ) -> tuple[str, Projection[str]]:
-    """Spark SQL over the relation `source`, and what is evaluated in it.
+    """Return Spark SQL over the relation `source`, and the expressions evaluated in it.
 
-    Nothing is evaluated in rows that only carry a watermark: it could fail. `has_processing_time`
-    adds the column PROCESSING_TIME.
+    Nothing is evaluated in rows that only carry a watermark, because it could fail.
+    `has_processing_time` adds the column PROCESSING_TIME.
     """
-    found = sql_projection(step, quoted(KEEP))
+    columns = sql_projection(step, quoted(KEEP))
     late = [quoted(LATE_ROW)] if step.mode.carries_late_rows else []
-    return marked_sql([select_items(found), *late], source, has_processing_time), found
+    return marked_sql([select_items(columns), *late], source, has_processing_time), columns
 
 
 def marked_sql(items: Sequence[str], source: str, has_processing_time: bool) -> str:
-    """Spark SQL of some items of the relation `source`, with what travels in band."""
+    """Return Spark SQL of some items and the control columns of the relation `source`."""
     every = [
         quoted(KEEP),
         f"CAST({quoted(SOURCE)} AS INT) AS {quoted(SOURCE)}",
@@ -50,7 +50,7 @@ def marked_sql(items: Sequence[str], source: str, has_processing_time: bool) -> 
 
 
 def time_key(step: StreamLocalStep) -> str | None:
-    """The key that is the very time that windows are on, if there is one."""
+    """Return the key that is the time column of the windows, or None."""
     time = (step.time_column.lower(), quoted(step.time_column).lower())
     if step.time_type != "timestamp_ntz" or not isinstance(step.source, SparkRows):
         return None
@@ -60,18 +60,18 @@ def time_key(step: StreamLocalStep) -> str | None:
 def sent_columns(
     columns: Sequence[str], *, has_watermark: bool, time_key: str | None = None
 ) -> list[str]:
-    """Rows of `local_sql` in fewer columns: to send one to Python costs as much as to read it.
+    """Encode rows of `local_sql` in fewer columns: sending a column to Python is expensive.
 
-    SOURCE has KEEP in it, and TIME the watermark of rows that are not kept, and the key that is the
-    time; see `received`.
+    SOURCE includes KEEP, and TIME includes the watermark of rows that are not kept and the key that
+    is the time; see `received`.
 
     Args:
-        columns: the columns of the rows.
-        has_watermark: whether the watermark has to come with rows that are kept too.
-        time_key: the key that is the time itself.
+        columns: Columns of the rows.
+        has_watermark: Whether kept rows need their watermark too.
+        time_key: Key that is the time itself.
 
     Returns:
-        Spark SQL of each column that is sent.
+        Spark SQL of each column.
     """
     keep, source, time, mark = map(quoted, (KEEP, SOURCE, TIME, WATERMARK))
     number = f"COALESCE({source}, {ALL_SOURCES})"
@@ -89,16 +89,16 @@ def local_plan(
     types: Mapping[str, str],
     numbers: tuple[int, ...],
 ) -> LocalPlan:
-    """What the local stage does with its rows.
+    """Return the plan of the local stage.
 
     Args:
-        step: the step.
-        columns: what is evaluated of the rows.
+        step: Step.
+        columns: Expressions evaluated for the rows.
         types: Spark's types of the columns, in DDL spelling.
-        numbers: the key groups' numbers, each in a task of its own.
+        numbers: Numbers of the key groups, each in a task of its own.
 
     Raises:
-        AnalysisError: an argument is of a type that its function does not take.
+        AnalysisError: an argument has a type that its function does not accept.
     """
     return LocalPlan(
         buffer_plan(step, columns, types).counting(ROW_COUNT),

@@ -1,4 +1,4 @@
-"""What a task of the local stage sees of its sources, for the control messages of key groups."""
+"""Progress of a local stage's task in its sources, for the control messages to key groups."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from runtime.local.streaming.messages import (
 )
 from runtime.spec.stream import ALL_SOURCES, KEEP, PROCESSING_TIME, SOURCE, TIME, WATERMARK
 
-# How many rows came from the source of this number, where somebody measures.
+# Prefix of the metric that counts rows of a source; its number follows
 SOURCE_ROWS = "rows_of_source_"
 
 
 class TaskProgress:
-    """The watermarks of a task's sources, the processing time, and rows without a time.
+    """A task's source watermarks, processing time, and number of rows without a time.
 
     Args:
-        n_sources: how many sources there are.
-        numbers: the key groups' numbers.
-        heads: those that come first in their tasks, and tell the others there.
+        n_sources: Number of sources.
+        numbers: Numbers of the key groups.
+        heads: Numbers of the first key group in each task, which informs the others there.
     """
 
     def __init__(self, n_sources: int, numbers: Sequence[int], heads: Sequence[int]) -> None:
         self._numbers = numbers
         self._heads = heads
-        # by what is in SOURCE: splits have figures of their own
+        # by the value in SOURCE: splits have their own
         self._highest: dict[int, int] = {}
         self._lowest: dict[int, int] = {}
         self._n_rows = dict.fromkeys(range(n_sources), 0)
@@ -48,10 +48,10 @@ class TaskProgress:
         self._now_us: int | None = None
 
     def observe(self, batch: pa.RecordBatch) -> None:
-        """Note the watermarks of rows, how many rows each source had, and the processing time."""
+        """Record the rows' watermarks, row counts per source, and the processing time."""
         if self._now_us is None and PROCESSING_TIME in batch.schema.names:
             self._now_us = batch.column(PROCESSING_TIME)[0].as_py()
-        # rows that come without a watermark have no source either
+        # rows without a watermark have no source either
         sources = int64_values(batch.column(SOURCE).fill_null(ALL_SOURCES))
         marks = batch.column(WATERMARK)
         has_mark = marks.is_valid().to_numpy(zero_copy_only=False)
@@ -62,8 +62,8 @@ class TaskProgress:
                 self._has_ended = self._has_ended or bool(has_mark[of_source].any())
                 continue
             count(f"{SOURCE_ROWS}{split_of(source)[0]}", int(of_source.sum()))
-            # a row without a time says nothing of its source: an operator that is joined with this
-            # one gets no mark of it, and would think the source idle
+            # a row without a time must not count: an operator that is joined with this one gets no
+            # watermark from it, and would consider the source idle
             n_rows = int((of_source & has_mark).sum())
             self._n_rows[source] = self._n_rows.get(source, 0) + n_rows
             known = values[of_source & has_mark]
@@ -72,7 +72,7 @@ class TaskProgress:
 
     @property
     def is_nothing(self) -> bool:
-        """Whether nothing was seen."""
+        """Whether nothing was recorded."""
         is_silent = not any(self._n_rows.values()) and not self._highest
         return is_silent and not (self._n_null_times or self._has_ended or self._now_us)
 
@@ -84,14 +84,14 @@ class TaskProgress:
         lowest_us: int | None,
         split: int | None = None,
     ) -> None:
-        """Note the watermarks of some rows of the only source.
+        """Record the watermarks of some rows of the only source.
 
         Args:
-            n_rows: how many rows have a watermark.
-            n_null_times: how many rows that count have no time.
-            highest_us: the highest watermark; None: no row has one.
-            lowest_us: the lowest.
-            split: the split that they are of; None: it is not followed.
+            n_rows: Number of rows with a watermark.
+            n_null_times: Number of rows that count but have no time.
+            highest_us: Highest watermark. None if no row has one.
+            lowest_us: Lowest watermark.
+            split: Split of the rows. None if splits are not tracked.
         """
         source = code_of(0, split)
         self._n_rows[source] = self._n_rows.get(source, 0) + n_rows
@@ -104,7 +104,7 @@ class TaskProgress:
         self._lowest[source] = min(low_us, self._lowest.get(source, low_us))
 
     def timed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows that count and have a time; the others are counted."""
+        """Return the rows that count and have a time, and record the number of those without."""
         kept = batch.column(KEEP)
         if kept.true_count < batch.num_rows:
             batch = batch.filter(kept)
@@ -117,13 +117,13 @@ class TaskProgress:
         return batch
 
     def control(self, *, wakes: bool) -> pa.RecordBatch:
-        """The control messages of this task.
+        """Return the control messages of this task.
 
-        What it saw goes to one key group of each task behind the exchange: to all of them it would
-        be as many rows as tasks times key groups.
+        Progress goes to one key group of each task after the exchange. Sending it to all key groups
+        would take as many rows as tasks times key groups.
 
         Args:
-            wakes: whether each key group gets a message; one task of a micro-batch has to do that.
+            wakes: Whether each key group gets a message. One task of a micro-batch must do that.
         """
         to_heads: list[ControlMessage] = [
             SourceProgress(number, self._highest.get(code), self._lowest.get(code), n_rows, split)
@@ -142,12 +142,12 @@ class TaskProgress:
             addressed = {number for number, _ in messages}
             messages += [(number, NoRows()) for number in self._numbers if number not in addressed]
         if self._n_null_times:
-            # one group counts for all
+            # counted in one group for all
             messages.append((self._numbers[0], NullTimes(self._n_null_times)))
         return encode(messages)
 
 
 def is_first_task() -> bool:
-    """Whether it is the first of its stage, which there is whatever rows come."""
+    """Return whether this is the first task of its stage, which exists even without rows."""
     context = TaskContext.get()
     return context is None or context.partitionId() == 0

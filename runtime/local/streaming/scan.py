@@ -1,7 +1,7 @@
-"""The local stage of a stream whose tasks read it themselves, so that no row becomes a JVM row.
+"""The local stage of a stream whose tasks read its splits, so that no row becomes a JVM row.
 
-Spark's source brings the splits, records in the checkpoint which were read, and gives the same ones
-to a micro-batch that is computed again. A task reads its splits one after the other.
+Spark's source provides the splits, records in the checkpoint which were read, and provides the same
+ones to a micro-batch that is run again. A task reads its splits one after the other.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from runtime.spec.local import LocalStep, SplitScan, Streaming
 from runtime.spec.source import WATERMARK_SPLIT, SplitReader
 from runtime.spec.stream import FINAL_US
 
-# The text of a split, in rows that bring one
+# Column with the text of a split
 PATH = "$path"
 
 
 class ScanTask:
-    """The local stage of one task in one micro-batch; for its passes see `local.messages`.
+    """The local stage of one task in one micro-batch. For its passes see `local.messages`.
 
     Args:
-        plan: what is done with the rows.
-        step: how they are read; it has a delay.
-        reader: reads the splits.
+        plan: Plan of the stage.
+        step: How rows are read. It has a watermark delay.
+        reader: Reads the splits.
     """
 
     def __init__(
@@ -50,11 +50,11 @@ class ScanTask:
         self._local = LocalTask(plan)
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Read the splits of the task and make messages of MESSAGE_SCHEMA.
+        """Read the splits of the task and yield messages of MESSAGE_SCHEMA.
 
         Args:
-            batches: rows with PATH, a split each; where it is NULL, rows of all sources: the end of
-                input and the processing time, as `sent_columns` has them.
+            batches: Rows with PATH, one split each. Rows whose PATH is NULL are control rows: the
+                end of input and the processing time, as from `sent_columns`.
 
         Raises:
             ExecutionError: a split cannot be read, an expression fails, a sum overflows its type.
@@ -62,7 +62,7 @@ class ScanTask:
         return self._local.messages(self._rows_of(batches))
 
     def second(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Make messages of what the first pass made, and of rows that Spark has decoded."""
+        """Yield messages from the first pass's output and from rows that Spark has decoded."""
         return self._local.messages(self._rows_of_second(batches), is_second=True)
 
     def _rows_of(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Rows | pa.RecordBatch]:
@@ -96,12 +96,12 @@ class ScanTask:
                 yield from self._counted(rows, number)
 
     def _counted(self, rows: pa.RecordBatch, split: int | None) -> Iterator[Rows]:
-        counted = self._observed(rows, split)
-        if counted.num_rows:
-            yield self._plan.buffer.rows(self._rows.columns(counted))
+        valid_rows = self._observed(rows, split)
+        if valid_rows.num_rows:
+            yield self._plan.buffer.rows(self._rows.columns(valid_rows))
 
     def _observed(self, batch: pa.RecordBatch, split: int | None) -> pa.RecordBatch:
-        """Rows of a split, of which all carry their watermark: those that count and have a time."""
+        """Record the progress of a split's rows; return those that count and have a time."""
         count(f"{SOURCE_ROWS}0", batch.num_rows)
         batch = self._rows.timed(batch)
         times = self._rows.times(batch)
@@ -113,8 +113,8 @@ class ScanTask:
             lowest, highest = (
                 max(bounds[name].as_py() - self._delay_us, -FINAL_US) for name in ("min", "max")
             )
-        counted = self._rows.counted(batch)
+        valid_rows = self._rows.counted(batch)
         n_null_times = self._rows.n_null_times - before
-        count("rows_in", counted.num_rows + n_null_times)
+        count("rows_in", valid_rows.num_rows + n_null_times)
         self._local.progress.observe_totals(n_timed, n_null_times, highest, lowest, split)
-        return counted
+        return valid_rows

@@ -1,9 +1,9 @@
-"""The local stage of a stream: the rows of one task into partials, and what it saw of watermarks.
+"""The local stage of a stream: rows of one task to partials and progress.
 
-Spark SQL has evaluated keys, arguments and conditions; here rows are grouped by key and slice. To
-every key group goes at least one row in a micro-batch, and to the first one of each task behind the
-exchange the watermarks of this task, so that all key groups advance in lockstep: one that slept
-would call late what another takes.
+Spark SQL has evaluated keys, arguments and conditions; this stage groups rows by key and slice. In
+a micro-batch every key group gets at least one row, and the first key group of each task after the
+exchange gets the watermarks of this task. So all key groups advance in lockstep; otherwise the same
+row would be late in some and not in others.
 """
 
 from __future__ import annotations
@@ -29,28 +29,26 @@ from runtime.spec.ranks import FirstRows
 from runtime.spec.stream import ALL_SOURCES, FINAL_US, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
 from runtime.spec.windows import SessionWindow, local_window
 
-# How rows that are not kept say so on their way here: their source subtracted from this, which is
-# below all sources.
+# Base for encoding rows that are not kept: this minus their source, which is below all sources
 NOT_KEPT = 2 * ALL_SOURCES - 1
-# The partial column that counts rows, for those that turn out to be late.
+# Partial column with the number of rows, for counting late ones
 ROW_COUNT = "$rows"
 
 
 @dataclass(frozen=True)
 class LocalPlan:
-    """What the local stage does.
+    """Plan of the local stage.
 
     Attributes:
-        buffer: what is aggregated, the row count last.
-        n_sources: how many sources there are.
-        numbers: the key groups' numbers.
-        heads: those of them that come first in their tasks.
-        keeps_late_rows: whether rows that may be late go to the key groups too, as LATE_ROW.
-        carries_late_rows: whether rows come with LATE_ROW, and those that were late for an operator
-            below are among them.
-        delay_us: how far the watermark of a row is before its time; None: it comes with the row.
-        first: which of the rows that the keys are can be wanted; None: all.
-        time_key: the key that is the time itself and does not come beside it.
+        buffer: Aggregates, the row count last.
+        n_sources: Number of sources.
+        numbers: Numbers of the key groups.
+        heads: Numbers of the first key group in each task.
+        keeps_late_rows: Whether rows that may be late are sent to the key groups, as LATE_ROW.
+        carries_late_rows: Whether rows have LATE_ROW and include late rows of an upstream operator.
+        delay_us: Watermark delay. None if rows come with their watermark.
+        first: Selects the rows that are needed if the keys are whole rows. None means all.
+        time_key: Key that is the time itself and is not sent separately.
     """
 
     buffer: BufferPlan
@@ -65,11 +63,11 @@ class LocalPlan:
 
     @property
     def grouped_by(self) -> tuple[str, ...]:
-        """The columns of which the values are spread over key groups."""
+        """Columns that are hashed into key groups."""
         if isinstance(self.buffer.window, SessionWindow):
-            # the key group of a session is that of its partition, whatever other keys there are
+            # a session's key group depends only on its partition, not on the other keys
             return self.buffer.window.partition
-        # rows that are ranked together are emitted together
+        # rows that are ranked together must be in one key group
         return self.buffer.keys if self.first is None else self.first.by
 
 
@@ -77,11 +75,11 @@ class LocalTask:
     """The local stage of one task in one micro-batch.
 
     Args:
-        plan: what to do.
-        closed_until_us: windows that end later take rows; what is known here of the state.
+        plan: Plan of the stage.
+        closed_until_us: Upper bound of the ends of closed windows, as far as the task knows.
 
     Attributes:
-        progress: what the task sees of its sources.
+        progress: Progress of the task in its sources.
     """
 
     def __init__(self, plan: LocalPlan, closed_until_us: int = FINAL_US) -> None:
@@ -97,7 +95,7 @@ class LocalTask:
             )
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """All rows of the task to messages of MESSAGE_SCHEMA.
+        """Convert all rows of the task to messages of MESSAGE_SCHEMA.
 
         Raises:
             ExecutionError: a sum overflows its type.
@@ -107,12 +105,12 @@ class LocalTask:
     def messages(
         self, source: Iterable[Rows | pa.RecordBatch], *, is_second: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        """Messages of MESSAGE_SCHEMA: partials of rows, what is a message already, progress.
+        """Yield messages of MESSAGE_SCHEMA: partials of rows, messages in `source`, progress.
 
         Args:
-            source: rows and messages.
-            is_second: whether messages of an earlier pass are among them, which have woken the key
-                groups: progress then is of rows that are left to this pass.
+            source: Rows and messages.
+            is_second: Whether messages of the first pass are among them. These have woken the key
+                groups, so progress is sent only if this pass has rows.
 
         Raises:
             ExecutionError: the source fails, or a sum overflows its type.
@@ -127,7 +125,7 @@ class LocalTask:
     def _rows_and_late_rows(
         self, batches: Iterable[pa.RecordBatch]
     ) -> Iterator[Rows | pa.RecordBatch]:
-        """The rows that count and have a time, and messages with those that are or may be late."""
+        """Yield rows that count and have a time, and messages with rows that may be late."""
         for batch in batches:
             if batch.num_rows == 0:
                 continue
@@ -151,8 +149,8 @@ class LocalTask:
     def _maybe_late_for_sessions(
         self, batch: pa.RecordBatch, window: SessionWindow
     ) -> Iterator[pa.RecordBatch]:
-        """The rows that no session may take, to the key group that has those that are open."""
-        # a session with the row alone is the shortest that it can be in
+        """Send rows that may be late to the key group of their sessions."""
+        # the shortest session with a row is the one that has no other row
         newest_us = max(self._closed_until_us, window.gap_us - FINAL_US) - window.gap_us
         is_candidate = int64_values(batch.column(TIME)) <= newest_us
         if not is_candidate.any():
@@ -160,27 +158,27 @@ class LocalTask:
         schema = self._plan.buffer.schema
         columns = {n: of_type(batch.column(n), schema.field(n).type) for n in window.partition}
         columns |= {name: batch.column(name) for name in (TIME, LATE_ROW)}
-        found = pa.table(columns).filter(pa.array(is_candidate))
-        for group, rows in self._by_key_group(found):
+        candidates = pa.table(columns).filter(pa.array(is_candidate))
+        for group, rows in self._by_key_group(candidates):
             yield encode([(group, LateCandidates(rows))])
 
     def _maybe_late_for_slices(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The rows of which no window may be open, to any key group: all have one watermark."""
+        """Send rows that may be late to any key group: all have the same watermark."""
         assigner = slice_assigner(local_window(self._plan.buffer.window))
         ends = assigner.slice_end(int64_values(batch.column(TIME)))
         newest = assigner.last_window_end(ends)
-        # a row in a gap between windows is in none, and so late for none
+        # rows in a gap between windows are in no window, so they are not late
         is_candidate = (newest <= self._closed_until_us) & (
             assigner.first_window_end(ends) <= newest
         )
         if not is_candidate.any():
             return
-        found = pa.table({SLICE_END: pa.array(ends), LATE_ROW: batch.column(LATE_ROW)})
-        for piece in pieces(found.filter(pa.array(is_candidate))):
+        candidates = pa.table({SLICE_END: pa.array(ends), LATE_ROW: batch.column(LATE_ROW)})
+        for piece in pieces(candidates.filter(pa.array(is_candidate))):
             yield encode([(self._any_key_group(), LateCandidates(piece))])
 
     def _passing(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Rows that were late for an operator below, to any key group, which puts them out."""
+        """Send rows that were late for an upstream operator to any key group for output."""
         marks = batch.column(WATERMARK)
         for missed in marks.unique():
             table = pa.table({LATE_ROW: batch.column(LATE_ROW).filter(pc.equal(marks, missed))})
@@ -193,24 +191,24 @@ class LocalTask:
         return numbers[self._n_messages % len(numbers)]
 
     def _partials(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
-        """Partials, in one message or more for each key group that has any."""
+        """Yield partials in one or more messages for each key group that has any."""
         if self._first is not None:
             table = self._first.of(table)
         count("rows_out", table.num_rows)
-        # small ones together: each batch has a cost of its own, here and in the JVM
+        # group small ones: each batch has a cost, here and in the JVM
         together: list[tuple[int, Partials]] = []
         n_bytes = 0
         for group, rows in self._by_key_group(table):
             if together and n_bytes + rows.nbytes > MAX_BLOB_BYTES:
-                yield _sent(together)
+                yield _encode_partials(together)
                 together, n_bytes = [], 0
             together.append((group, Partials(rows)))
             n_bytes += rows.nbytes
         if together:
-            yield _sent(together)
+            yield _encode_partials(together)
 
     def _by_key_group(self, table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-        """(number of a key group, some of its rows), once or more for each that has any."""
+        """Yield (key group number, some of its rows) for each key group, possibly several times."""
         numbers = self._plan.numbers
         keys = [table.column(key) for key in self._plan.grouped_by]
         for group, part in split_by_bucket(table, bucket_of(keys, table.num_rows, len(numbers))):
@@ -218,7 +216,7 @@ class LocalTask:
                 yield numbers[group], piece
 
 
-def _sent(partials: list[tuple[int, Partials]]) -> pa.RecordBatch:
+def _encode_partials(partials: list[tuple[int, Partials]]) -> pa.RecordBatch:
     batch = encode(partials)
     count("blobs_out", len(partials))
     count("bytes_out", pc.sum(pc.binary_length(batch.column("rows"))).as_py())
@@ -228,12 +226,12 @@ def _sent(partials: list[tuple[int, Partials]]) -> pa.RecordBatch:
 def received(
     batch: pa.RecordBatch, delay_us: int | None, time_key: str | None = None
 ) -> pa.RecordBatch:
-    """Rows as `local_sql` has them, from how `sent_columns` has them.
+    """Decode rows of `sent_columns` into rows of `local_sql`.
 
     Args:
-        batch: rows with SOURCE and TIME, and WATERMARK too if there is no delay.
-        delay_us: how far the watermark of a row is before its time.
-        time_key: the key that TIME is too, if there is one.
+        batch: Rows with SOURCE and TIME; also WATERMARK without a delay.
+        delay_us: Watermark delay. None if rows come with their watermark.
+        time_key: Key that equals TIME, or None.
     """
     code = int64_values(batch.column(SOURCE))
     is_kept = code >= ALL_SOURCES
@@ -243,7 +241,7 @@ def received(
     columns[SOURCE] = pa.array(np.where(is_kept, code, NOT_KEPT - code), pa.int32())
     time = columns[TIME]
     if delay_us is not None:
-        # what is no time is a watermark already
+        # in rows that are not kept, TIME is already a watermark
         behind = np.where(is_kept, delay_us, 0)
         least = np.int64(-FINAL_US) + behind
         columns[WATERMARK] = pc.subtract(pc.max_element_wise(time, least, skip_nulls=False), behind)
@@ -255,5 +253,5 @@ def received(
 
 
 def _is_late(batch: pa.RecordBatch) -> pa.Array:
-    """Whether a row was late for an operator below."""
+    """Return which rows were late for an upstream operator."""
     return pc.and_not(batch.column(LATE_ROW).is_valid(), batch.column(KEEP).fill_null(False))

@@ -122,7 +122,7 @@ def decoded_output(
         output: Rows with `windows` and `watermark_us`, as in OUTPUT_DDL, and with STATUS if it
             includes status rows.
         columns: Columns of a result.
-        late: Type of late rows. None means that there are no late rows.
+        late: Type of late rows. None means that rows are never late.
 
     Returns:
         The columns (all nullable), LATE_ROW if there are late rows, and MARKS. A late row has the

@@ -46,7 +46,7 @@ class SharedWindows:
         return decoded_output(own, schema).drop(*(mark.name for mark in MARKS))
 
     def late_of(self, rows: DataFrame, reader: int) -> DataFrame:
-        """Return a reader's late rows from those of a micro-batch, with the columns of `late`."""
+        """Return a reader's late rows from a micro-batch's rows, with the columns of `late`."""
         assert self.late is not None
         own = _blobs(rows, reader).where(F.col("watermark_us").isNotNull())
         late = decoded_output(own, StructType(), self.late[LATE_ROW].dataType)
@@ -67,7 +67,7 @@ def shared_windows(
 ) -> SharedWindows:
     """Return the stream that computes the windows of all readers. Nothing runs yet.
 
-    The arguments are those of `streaming_dataframe`.
+    Takes the arguments of `streaming_dataframe`.
 
     Raises:
         AnalysisError: the window operator does not know a type or the time zone.
