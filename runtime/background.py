@@ -1,4 +1,4 @@
-"""Programs of sqlwin's own that are left running in the background, and what they depend on."""
+"""Background processes started by sqlwin, and when they are restarted or disabled."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _NO = ("off", "0", "false", "no")
 
 
 def is_off(variable: str) -> bool:
-    """Whether a variable of the environment switches something off."""
+    """Return whether an environment variable disables a feature: `off`, `0`, `false` or `no`."""
     return os.environ.get(variable, "").strip().lower() in _NO
 
 
 def is_test_or_ci() -> bool:
-    """Whether this process is part of a test or of CI, where homes are short-lived."""
+    """Return whether this process runs tests or CI, where home directories are short-lived."""
     is_ci = os.environ.get("CI", "").strip() != "" and not is_off("CI")
     return is_ci or "PYTEST_CURRENT_TEST" in os.environ or "PYTEST_VERSION" in os.environ
 
 
 def stamp(path: Path) -> str:
-    """What differs once a file was written anew or removed: its size and time."""
+    """Return a text that changes when the file is rewritten or removed: its size and mtime."""
     try:
         found = path.stat()
     except OSError:
@@ -37,18 +37,18 @@ def stamp(path: Path) -> str:
 def start_module(
     module: str, argument: Path, directory: Path, environment: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
-    """Start `python -m MODULE ARGUMENT`, which outlives this process and prints to nobody.
+    """Start a detached `python -m MODULE ARGUMENT`. It outlives this process, without output.
 
     Args:
-        module: of this copy of sqlwin.
-        argument: what it is given.
-        directory: where it runs.
-        environment: its variables.
+        module: Module name, imported from this copy of sqlwin.
+        argument: Path passed as the only argument.
+        directory: Working directory.
+        environment: Environment variables.
 
     Raises:
-        OSError: it cannot be started.
+        OSError: The process cannot be started.
     """
-    # only here: it takes its time to import
+    # imported late: the import is slow
     import subprocess
 
     root = str(Path(__file__).parents[1])

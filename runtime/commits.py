@@ -1,20 +1,21 @@
-"""Which files in the directory of a table count: those of micro-batches that are there in whole.
+"""Decide which data files of a table directory are committed.
 
-A stream moves the files of a micro-batch one by one to where readers see them. What it has moved is
-in one small file beside them, which is replaced at once:
+A stream moves the files of a micro-batch one by one into the table directory. A small commit file
+next to them, replaced atomically, lists the files moved so far:
 
     part-<writer>-<batch>-<number>.<suffix>    the files, maybe below partition directories
     .sqlwin-<writer>.json                      the last micro-batch, its files, and whether they
                                                are all there
 
-A file of a later micro-batch than the last one, or of the last one while it is not whole, does not
-count yet. Files of other names always do, and so do those of a writer that left no such file.
+A file is not committed if its micro-batch is later than the last one, or is the last one and that
+is incomplete. Files with other names are always committed, and so are the files of a writer without
+a commit file.
 
-The micro-batches of a stream that compacts its files are held in hidden directories first; several
-are published together, under the number of the last one. A batch is written like a micro-batch 0,
-by a writer of its own whose file of commits goes away when its files are there. A batch that
-replaces files says which when its own are all there: from then on they do not count, and it deletes
-them.
+A stream that compacts its files first holds micro-batches in hidden directories, then publishes
+several together under the number of the last one. A batch query is written like micro-batch 0, by a
+writer of its own; its commit file is deleted once all its files are published. A batch that
+replaces files lists them when its own are complete: from then on they are no longer committed, and
+the batch deletes them.
 """
 
 from __future__ import annotations
@@ -29,21 +30,21 @@ from runtime.files import Files
 
 _DATA_FILE = re.compile(r"part-([0-9a-z]+)-(\d{8,})-\d{5,}\..*")
 _COMMIT_FILE = re.compile(r"\.sqlwin-([0-9a-z]+)\.json")
-# The name of who writes one batch; a stream's begins with eight digits, and goes on otherwise
+# Writer name of a batch. A stream's writer name begins with eight digits and continues differently.
 BATCH_WRITER = re.compile(r"b[0-9a-f]{12}")
 _VERSION = 1
 
 
 @dataclass(frozen=True)
 class Held:
-    """A micro-batch whose rows are to be published with those of others.
+    """Micro-batch whose rows are published later, together with other micro-batches.
 
     Attributes:
-        batch: its number.
-        n_rows: how many rows it has.
-        n_bytes: the size of its files.
-        since_s: when it was written, in seconds since 1970.
-        plan: see `Commit`.
+        batch: Number of the micro-batch.
+        n_rows: Number of rows.
+        n_bytes: Total size of its files.
+        since_s: Time of writing, in seconds since 1970.
+        plan: See `Commit`.
     """
 
     batch: int
@@ -55,20 +56,20 @@ class Held:
 
 @dataclass(frozen=True)
 class Commit:
-    """How far a writer has come.
+    """Progress of one writer.
 
     Attributes:
-        batch: the number of its last micro-batch that was published.
-        is_whole: whether all files of that one are where readers see them.
-        files: these, below the table's directory; None: not known, though there may be some, of
-            later micro-batches too.
-        sources: where each of them is before it is moved, below the same directory.
-        plan: tells the micro-batch from another one of its number that reads other rows, as there
-            is if an older checkpoint is put back; empty: not known.
-        held: micro-batches after it that are not published yet; while it is not whole, also those
-            that it publishes.
-        is_merged: whether a file may have rows of several micro-batches.
-        replaced: files below the table's directory that no longer count, since it is whole.
+        batch: Number of the last micro-batch published.
+        is_whole: Whether all files of that micro-batch are in the table directory.
+        files: Files of that micro-batch, relative to the table directory. None if unknown; files of
+            later micro-batches may then exist too.
+        sources: Path of each file before it is moved, relative to the same directory.
+        plan: Distinguishes the micro-batch from one with the same number over other rows, which
+            occurs after an older checkpoint is restored. Empty if unknown.
+        held: Later micro-batches, not published yet. While `is_whole` is false, also the ones being
+            published.
+        is_merged: Whether a file may contain rows of several micro-batches.
+        replaced: Files in the table directory that are no longer committed now that `is_whole`.
     """
 
     batch: int
@@ -82,20 +83,20 @@ class Commit:
 
     @property
     def is_done(self) -> bool:
-        """Whether all files that are there count, of this micro-batch and of those before."""
+        """Whether all existing files of this and earlier micro-batches are committed."""
         return self.is_whole and not self.replaced
 
 
-# By writer
+# Commits by writer name
 Commits = Mapping[str, Commit]
 
 
 def read_commits(files: Files, directory: str) -> dict[str, Commit]:
-    """How far the writers of a directory have come; it need not be there, or one.
+    """Read the commits of all writers of a directory. Return none if it is missing or a file.
 
     Raises:
-        ExecutionError: a file that says so cannot be read.
-        OSError: the file system is out of reach.
+        ExecutionError: A commit file is malformed.
+        OSError: The file system is unreachable.
     """
     found = {}
     for name in files.names_in(directory):
@@ -106,40 +107,40 @@ def read_commits(files: Files, directory: str) -> dict[str, Commit]:
 
 
 def read_commit(files: Files, directory: str, writer: str) -> Commit | None:
-    """How far a writer has come; None if it has not begun. Raises as `read_commits`."""
+    """Return the commit of one writer, or None if it has none. Raises like `read_commits`."""
     path = _path(directory, writer)
     try:
         return _read(files, path) if files.exists(path) else None
-    except FileNotFoundError:  # of a batch that is done just now
+    except FileNotFoundError:  # the batch has just finished
         return None
 
 
 def write_commit(files: Files, directory: str, writer: str, commit: Commit) -> None:
-    """Say how far a writer has come."""
+    """Replace the commit file of a writer atomically."""
     text = {"version": _VERSION, **asdict(commit)}
     files.write_text(_path(directory, writer), json.dumps(text) + "\n")
 
 
 def remove_commit(files: Files, directory: str, writer: str) -> None:
-    """Say no more of a writer: all files count that it has published, and it has no others."""
+    """Delete the commit file of a writer whose files are all published, with nothing pending."""
     files.delete(_path(directory, writer))
-    # of one that was killed while it wrote that
+    # left by a writer that was killed while it replaced the file
     files.delete(f"{directory}/..sqlwin-{writer}.json.tmp")
 
 
 def data_file(writer: str, batch: int, number: int, suffix: str) -> str:
-    """The name of a file of a micro-batch."""
+    """Return the name of a data file of a micro-batch."""
     return f"part-{writer}-{batch:08d}-{number:05d}{suffix}"
 
 
 def batch_of(path: str) -> tuple[str, int] | None:
-    """The writer and the micro-batch of a file; None if it is no stream's."""
+    """Return the writer and micro-batch number of a data file, or None for other files."""
     match = _DATA_FILE.fullmatch(path.rpartition("/")[2])
     return None if match is None else (match[1], int(match[2]))
 
 
 def counting_files(directory: str, commits: Commits) -> Callable[[str], bool]:
-    """Which files below a directory a reader may see; `commits` were read before it was listed."""
+    """Return a predicate for committed files. Read `commits` before listing the directory."""
     below = directory.rstrip("/")
     replaced = {f"{below}/{name}" for each in commits.values() for name in each.replaced}
 
@@ -156,23 +157,23 @@ def counting_files(directory: str, commits: Commits) -> Callable[[str], bool]:
 
 
 def committed_files(files: Files, directory: str, listed: Callable[[], list[str]]) -> list[str]:
-    """The files of a directory that count, of each micro-batch all or none.
+    """List the committed files of a directory: all files of a micro-batch or none.
 
     Args:
-        files: the file system.
-        directory: the directory.
-        listed: lists the files below it.
+        files: File system.
+        directory: Table directory.
+        listed: Function that lists the files below it.
     """
     commits = read_commits(files, directory)
     while True:
         found = listed()
         writers = {written[0] for path in found for written in [batch_of(path)] if written}
-        # a writer may have begun since, and have had a part of its files listed; a batch may have
-        # come further since, and have deleted files before they were listed
+        # A writer may have started since, with only part of its files listed. A batch may have
+        # advanced since and deleted files before they were listed.
         is_later = not writers <= commits.keys() or any(map(BATCH_WRITER.fullmatch, commits))
         later = read_commits(files, directory) if is_later else commits
         if _is_same(commits, later, writers):
-            # a batch may have been published in between, and says nothing more of it
+            # A batch may have been published in between and have deleted its commit file.
             batches = any(map(BATCH_WRITER.fullmatch, writers - commits.keys()))
             if not batches or set(listed()) == set(found):
                 return list(filter(counting_files(directory, commits), found))
@@ -180,7 +181,7 @@ def committed_files(files: Files, directory: str, listed: Callable[[], list[str]
 
 
 def _is_same(before: Commits, after: Commits, writers: set[str]) -> bool:
-    """Whether commits that were read before and after a listing say the same of what it has."""
+    """Return whether the commits before and after a listing agree about the listed files."""
     of_batches = filter(BATCH_WRITER.fullmatch, {*before, *after})
     return writers & after.keys() <= before.keys() and all(
         before.get(name) == after.get(name) for name in of_batches

@@ -1,4 +1,4 @@
-"""The root of all errors that users can cause, and how they are shown."""
+"""Base classes of the errors that users see, and their layout."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from runtime.redaction import DEFAULT, Mask
 
 @dataclass(frozen=True)
 class Position:
-    """A place in the SQL text.
+    """Position in the SQL text.
 
-    `offset` and `length` count characters from the start of the text; `line` and `column` start
-    at 1. The caret line is drawn from these.
+    `offset` and `length` count characters from the start of the text; `line` and `column` start at
+    1. The caret line is drawn from these.
     """
 
     line: int
@@ -28,19 +28,19 @@ class Position:
 
     @classmethod
     def at(cls, sql: str, offset: int, length: int = 1) -> Position:
-        """The position of `offset` characters into `sql`."""
+        """Return the position of character `offset` of `sql`."""
         offset = max(0, min(offset, len(sql)))
         line_start = sql.rfind("\n", 0, offset) + 1
         return cls(sql.count("\n", 0, offset) + 1, offset - line_start + 1, offset, max(1, length))
 
 
 def place_of_word(word: str, before: str, sql: str) -> Position:
-    """Where `sql` holds `word` as often before as `before` does; its end if it has none.
+    """Find the occurrence of `word` in `sql` with as many earlier occurrences as in `before`.
 
     Args:
-        word: a word of generated text that does not read.
-        before: what stands before it there.
-        sql: the text behind the generated one.
+        word: Word of the generated text where parsing failed.
+        before: Generated text in front of that word.
+        sql: SQL text from which it was generated. If it does not contain the word, return its end.
     """
     pattern = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)", re.IGNORECASE)
     places = [found.start() for found in pattern.finditer(sql)] if word.strip() else []
@@ -50,7 +50,7 @@ def place_of_word(word: str, before: str, sql: str) -> Position:
 
 
 def _part_around(line: str, at: int, most: int | None) -> tuple[str, int]:
-    """As much of a line as fits, and where in it the place `at` of the line is."""
+    """Cut a line to `most` cells around index `at`. Return the part and the index within it."""
     if most is None or _cells(line) <= most:
         return line, at
     n_kept = max(20, most if _cells(line) == len(line) else most // 2)
@@ -62,17 +62,17 @@ def _part_around(line: str, at: int, most: int | None) -> tuple[str, int]:
 
 
 def _margin(before: str) -> str:
-    """What is as wide as a text; tabs are kept, so that the caret stands under its column."""
+    """Return blanks as wide as a text. Tabs are kept so that the caret aligns with its column."""
     return "".join("\t" if c == "\t" else " " * _cells(c) for c in before)
 
 
 def _cells(text: str) -> int:
-    """How many columns a terminal shows a text in: two for letters of East Asia, else one."""
+    """Return the number of terminal columns of a text; East Asian wide letters take two."""
     return sum(2 if east_asian_width(c) in "WF" else 1 for c in text)
 
 
 class ErrorKind(Enum):
-    """What is wrong, for code that has more to say about some errors than about others."""
+    """Kind of an error, for code that treats some kinds differently."""
 
     SYNTAX = "syntax"
     ANALYSIS = "analysis"
@@ -96,23 +96,23 @@ class ErrorKind(Enum):
 
 
 class SqlwinError(Exception):
-    """What users did wrong, or what went wrong for them: one line, a place, a way out.
+    """Base class of user-visible errors: a one-line message with position and hint.
 
     Args:
-        message: what was given and what is wrong with it, one line.
-        position: where in `sql`, if it is known.
-        sql: the text that `position` refers to.
-        hint: what would be right, one line; shown after the message.
-        file: the file that `sql` was read from, if any.
-        kind: what is wrong; None: what the class stands for.
-        subjects: what of the SQL it is about, the most telling first, as SQL spells it: a name, an
-            expression, an option or value in quotes. Where no position is known, the first one
-            that the text holds is pointed at.
+        message: Given value and the problem with it, in one line.
+        position: Position in `sql`, if known.
+        sql: Text that `position` refers to.
+        hint: Suggested fix, in one line; shown after the message.
+        file: File that `sql` was read from, if any.
+        kind: Kind of the error. Defaults to the kind of the class.
+        subjects: Names, expressions, options or quoted values at fault, spelled as in the SQL, the
+            most specific first. Without a position, the carets mark the first one that occurs in
+            the text.
 
-    What looks secret is masked in the message, the hint and the report.
+    Secrets are masked in the message, the hint and the report.
 
     Attributes:
-        mask: what does, beside the message and the hint as they were given.
+        mask: Mask for secrets. `message` and `hint` are the unmasked texts.
     """
 
     default_kind: ClassVar[ErrorKind] = ErrorKind.ANALYSIS
@@ -141,15 +141,15 @@ class SqlwinError(Exception):
 
     @property
     def subject(self) -> str | None:
-        """The name at fault, if one is."""
+        """Name at fault, if known."""
         return self.subjects[0] if self.subjects else None
 
     def about(self, what: str, subject: str) -> SqlwinError:
-        """The same error, without its place, said of a thing: `table `t`: ...`.
+        """Return this error without its position, prefixed with an object: `table `t`: ...`.
 
         Args:
-            what: the thing, as the message begins with it.
-            subject: its name.
+            what: Object, as the message begins with it.
+            subject: Name of the object.
         """
         quoted = [each for each in self.subjects if each.startswith("'")]
         names = [each for each in self.subjects if each not in quoted]
@@ -161,7 +161,7 @@ class SqlwinError(Exception):
         )
 
     def with_source(self, sql: str, file: str | None = None, offset: int = 0) -> SqlwinError:
-        """The same error placed in a larger text, in which its own text starts at `offset`."""
+        """Return this error with its position in a larger text; its own text starts at `offset`."""
         if self.position is not None:
             self.position = Position.at(sql, self.position.offset + offset, self.position.length)
         self.sql = sql
@@ -169,11 +169,11 @@ class SqlwinError(Exception):
         return self
 
     def __str__(self) -> str:
-        """The whole report: message, place, the line of SQL with carets below it, the way out."""
+        """Return the full report: message, position, the line of SQL with carets below it, hint."""
         return self.report()
 
     def report(self, width: int | None = None) -> str:
-        """The whole report, for a screen of so many columns; None: as wide as it is."""
+        """Return the full report, fitted to a screen of `width` columns; None: unlimited."""
         lines = [self.mask.text(self.message)]
         if self.position is not None and self.sql is not None:
             place = self.position
@@ -190,12 +190,12 @@ class SqlwinError(Exception):
         return "\n".join(lines)
 
     def _shown_line(self, place: Position, sql: str) -> tuple[str, int, int]:
-        """The masked line of a place, and where in it that begins and how long it is."""
+        """Return the masked line at a position, and the start and length of the position in it."""
         source = sql.splitlines() or [""]
         number = min(place.line, len(source)) - 1
         begin = sum(map(len, sql.splitlines(keepends=True)[:number]))
         first = place.column - 1
-        # of the whole text, for a secret may have several lines
+        # Mask the whole text, because a secret may span lines.
         line, (start, end) = self.mask.part(
             sql, begin, begin + len(source[number]), (first, first + place.length)
         )
@@ -203,45 +203,45 @@ class SqlwinError(Exception):
 
 
 class SqlSyntaxError(SqlwinError):
-    """The text is not SQL that sqlwin reads."""
+    """The text is not valid SQL of sqlwin's dialect."""
 
     default_kind = ErrorKind.SYNTAX
 
 
 class AnalysisError(SqlwinError):
-    """The SQL reads well, but names or types in it do not fit."""
+    """The SQL parses, but names or types in it are invalid."""
 
 
 class CatalogError(AnalysisError):
-    """A table, view or option is missing, or there already."""
+    """A table, view or option is missing or exists already."""
 
     default_kind = ErrorKind.CATALOG
 
 
 class ExecutionError(SqlwinError):
-    """It failed while running: data, files, or the cluster."""
+    """Execution failed: because of data, files, or the cluster."""
 
     default_kind = ErrorKind.EXECUTION
 
 
 class QueryCancelled(ExecutionError):
-    """Its jobs were cancelled while it ran."""
+    """The query was cancelled while it ran."""
 
     default_kind = ErrorKind.CANCELLED
 
 
 class SetupError(SqlwinError):
-    """The machine lacks something: Java, a package, a directory that can be written."""
+    """The machine lacks a requirement: Java, a package, a writable directory."""
 
     default_kind = ErrorKind.SETUP
 
 
 class MissingPackageError(SetupError, ImportError):
-    """A Python package is not installed that what was asked for needs."""
+    """A feature needs a Python package that is not installed."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The one of `known` that is most like `name`, or None if none is like it; case is ignored."""
+    """Return the `known` name most similar to `name`, ignoring case, or None if none is similar."""
     by_folded = {candidate.lower(): candidate for candidate in known}
     close = get_close_matches(name.lower(), by_folded, n=1, cutoff=0.6)
     return by_folded[close[0]] if close else None

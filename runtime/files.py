@@ -1,9 +1,9 @@
-"""Small things with files, on this machine; `runtime.spark.files` has the twin for elsewhere.
+"""File operations on this machine. `runtime.spark.files` implements them for other file systems.
 
-A path that the program works with itself is resolved: it is `/an/absolute/path` of this machine,
-or a URI with the scheme of another file system. What users write is resolved in one place,
-`runtime.spark.files.resolve`. Spark gets `as_uri` of it: a path without a scheme would be one of
-Spark's default file system, which need not be this machine's.
+Internally, paths are resolved: either `/an/absolute/path` on this machine, or a URI with the scheme
+of another file system. Only `runtime.spark.files.resolve` resolves paths that users write. Pass
+`as_uri` of a path to Spark: without a scheme, Spark would use its default file system, which may be
+a different one.
 """
 
 from __future__ import annotations
@@ -17,96 +17,96 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import BinaryIO, Protocol
 
-# So many files are renamed or deleted at a time: elsewhere each takes a round trip or more
+# Number of parallel renames and deletes; on remote file systems each takes a round trip or more
 _AT_A_TIME = 16
 
 
 def is_local_path(path: str) -> bool:
-    """Whether a resolved path is one of this machine."""
+    """Return whether a resolved path is on this machine."""
     return path.startswith("/")
 
 
 def as_uri(path: str) -> str:
-    """A resolved path with its scheme, as Spark takes it; nothing in it is escaped."""
+    """Return a resolved path with its scheme, as Spark expects it. Nothing is escaped."""
     return f"file://{path}" if is_local_path(path) else path
 
 
 class Files(Protocol):
-    """A file system. Paths are resolved; what goes wrong is an OSError."""
+    """File system. Paths are resolved; failures are OSErrors."""
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or directory."""
+        """Return whether a file or directory exists."""
 
     def is_file(self, path: str) -> bool:
-        """Whether there is a file."""
+        """Return whether the path is a file."""
 
     def is_directory(self, path: str) -> bool:
-        """Whether there is a directory."""
+        """Return whether the path is a directory."""
 
     def make_directory(self, path: str) -> None:
-        """Make a directory, and those above it."""
+        """Create a directory and its parents."""
 
     def make_private(self, path: str) -> None:
-        """Let none but the owner see a file or directory, on a file system of this machine."""
+        """Restrict access to the owner, on a file system of this machine."""
 
     def read_text(self, path: str) -> str:
-        """The UTF-8 text in a small file."""
+        """Read a small UTF-8 file."""
 
     def write_text(self, path: str, text: str) -> None:
-        """Write a small file that appears in whole; one that is there is replaced at once."""
+        """Write a small file atomically, replacing an existing one."""
 
     def open(self, path: str) -> BinaryIO:
-        """A file to be read at any place."""
+        """Open a seekable file for reading."""
 
     def rename(self, path: str, new: str) -> None:
-        """Give a file or directory another name, which is free, in a directory that is there."""
+        """Rename a file or directory. The new name must be free and its directory must exist."""
 
     def delete(self, path: str) -> None:
-        """Delete a file, or a directory with all that is in it, if it is there."""
+        """Delete a file, or a directory with its contents; ignore a missing path."""
 
     def names_in(self, path: str) -> list[str]:
-        """The names of what is in a directory, in order; none if it is not there."""
+        """List the names in a directory, sorted; none if it does not exist."""
 
     def files_below(self, path: str) -> Iterator[str]:
-        """The files below a directory, by paths that start with `path`."""
+        """List the files below a directory recursively, as paths that start with `path`."""
 
     def size(self, path: str) -> int:
-        """The bytes of all files below a directory."""
+        """Return the total size of the files below a directory in bytes."""
 
     def expand(self, pattern: str) -> list[str]:
-        """The files and directories that a path with wildcards stands for, in order."""
+        """Return the files and directories that match a path with wildcards, sorted."""
 
 
 class LocalFiles:
-    """The file system of this machine."""
+    """File system of this machine."""
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or directory."""
+        """Return whether a file or directory exists."""
         return os.path.exists(path)
 
     def is_file(self, path: str) -> bool:
-        """Whether there is a file."""
+        """Return whether the path is a file."""
         return os.path.isfile(path)
 
     def is_directory(self, path: str) -> bool:
-        """Whether there is a directory."""
+        """Return whether the path is a directory."""
         return os.path.isdir(path)
 
     def make_directory(self, path: str) -> None:
-        """Make a directory, and those above it."""
+        """Create a directory and its parents."""
         os.makedirs(path, exist_ok=True)
 
     def make_private(self, path: str) -> None:
-        """Let none but the owner see a file or directory."""
+        """Restrict access to the owner."""
         os.chmod(path, 0o700 if os.path.isdir(path) else 0o600)
 
     def read_text(self, path: str) -> str:
-        """The UTF-8 text in a small file."""
+        """Read a small UTF-8 file."""
         with open(path, encoding="utf-8") as file:
             return file.read()
 
     def write_text(self, path: str, text: str) -> None:
-        """Write a small file that appears in whole; one that is there is replaced at once."""
+        """Write a small file atomically, replacing an existing one."""
         directory, name = os.path.split(path)
         temporary = os.path.join(directory, f".{name}.tmp")
         with open(temporary, "w", encoding="utf-8") as file:
@@ -116,37 +116,37 @@ class LocalFiles:
         os.replace(temporary, path)
 
     def open(self, path: str) -> BinaryIO:
-        """A file to be read at any place."""
+        """Open a seekable file for reading."""
         return open(path, "rb")
 
     def rename(self, path: str, new: str) -> None:
-        """Give a file or directory another name, which is free, in a directory that is there."""
+        """Rename a file or directory. The new name must be free and its directory must exist."""
         os.rename(path, new)
 
     def delete(self, path: str) -> None:
-        """Delete a file, or a directory with all that is in it, if it is there."""
+        """Delete a file, or a directory with its contents; ignore a missing path."""
         if os.path.isdir(path) and not os.path.islink(path):
             shutil.rmtree(path)
         elif os.path.lexists(path):
             os.unlink(path)
 
     def names_in(self, path: str) -> list[str]:
-        """The names of what is in a directory, in order; none if it is not there."""
+        """List the names in a directory, sorted; none if it does not exist."""
         return sorted(os.listdir(path)) if os.path.isdir(path) else []
 
     def files_below(self, path: str) -> Iterator[str]:
-        """The files below a directory, by paths that start with `path`."""
+        """List the files below a directory recursively, as paths that start with `path`."""
         for directory, below, names in os.walk(path):
             below.sort()
             for name in sorted(names):
                 yield os.path.join(directory, name)
 
     def size(self, path: str) -> int:
-        """The bytes of all files below a directory."""
+        """Return the total size of the files below a directory in bytes."""
         return sum(map(os.path.getsize, self.files_below(path)))
 
     def expand(self, pattern: str) -> list[str]:
-        """The files and directories that a path with wildcards stands for; {a,b} as in Hadoop."""
+        """Return the paths that match a pattern with wildcards and {a,b}, as in Hadoop."""
         match = re.search(r"\{([^{}]*)\}", pattern)
         if match is None:
             return sorted(glob.glob(pattern))
@@ -157,15 +157,14 @@ class LocalFiles:
 
 @contextmanager
 def holding(path: str, *, with_others: bool = False) -> Iterator[bool]:
-    """Hold a directory of this machine until the block, or this process, has come to its end.
+    """Lock a directory of this machine for the block, or until this process ends.
 
     Args:
-        path: the directory.
-        with_others: whether others may hold it too that say the same.
+        path: Directory.
+        with_others: Take a shared lock.
 
     Yields:
-        Whether it does: nobody else holds it, and the file system has locks. Without locks others
-        are taken to say the same.
+        Whether the lock was acquired. On a file system without locks: `with_others`.
     """
     import fcntl
 
@@ -186,7 +185,7 @@ def holding(path: str, *, with_others: bool = False) -> Iterator[bool]:
 
 
 def for_each_file(action: Callable[[str], None], paths: Iterable[str]) -> None:
-    """Do something with many files, several at a time; the first error is raised at the end."""
+    """Apply an action to many files in parallel. The first error is raised at the end."""
     every = list(paths)
     if len(every) <= 1:
         for path in every:

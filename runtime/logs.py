@@ -1,4 +1,4 @@
-"""Where Spark's log and the traces of unknown errors go: one file a process, never the console."""
+"""Log file of a process, for Spark's log and the traces of unexpected errors; never the console."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from runtime.redaction import DEFAULT
 from runtime.temporary import remove_log_if_empty, user_directory
 
 _KEPT_SECONDS = 7 * 24 * 3600
-# (log file, title) of what is logged once
+# (log file, title) of entries logged once
 _logged: set[tuple[Path, str]] = set()
 
 
 @cache
 def log_file() -> Path:
-    """The file that takes Spark's log and the full traces of this process.
+    """Return the log file of this process, for Spark's log and full traces.
 
-    `SQLWIN_LOG_FILE` names it; otherwise it is in the user's temporary directory, where it is
-    removed at the end if it is empty, and files of earlier processes after a week.
+    `SQLWIN_LOG_FILE` sets it. By default it is in the user's temporary directory. There, it is
+    removed at exit if it is empty, and files of earlier processes after a week.
     """
     named = os.environ.get("SQLWIN_LOG_FILE")
     if named:
@@ -36,14 +36,14 @@ def log_file() -> Path:
 
 
 def open_log() -> BinaryIO:
-    """The log file, to be written on; a new one is for its owner alone."""
+    """Open the log file for appending; a new file is readable by its owner only."""
     return open(log_file(), "ab", opener=lambda path, flags: os.open(path, flags, 0o600))
 
 
 def append_trace(title: str, trace: str) -> None:
-    """Add a trace to the log file, without what looks secret.
+    """Append a trace to the log file, with secrets masked.
 
-    A log that cannot be written must not hide the error itself.
+    Errors are ignored: an unwritable log must not hide the error being logged.
     """
     try:
         with open_log() as log:
@@ -54,7 +54,7 @@ def append_trace(title: str, trace: str) -> None:
 
 
 def append_once(title: str, trace: str) -> None:
-    """Add a trace to the log file unless it has one of that title already."""
+    """Append a trace to the log file unless it already has one with this title."""
     key = log_file(), title
     if key not in _logged:
         _logged.add(key)
@@ -68,5 +68,5 @@ def _remove_old(directory: Path) -> None:
             if path.stat().st_mtime < limit:
                 path.unlink()
         except OSError:
-            # Another process was faster.
+            # Another process removed it first.
             continue

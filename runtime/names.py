@@ -1,8 +1,8 @@
-"""Names as SQL spells them."""
+"""Quote names for SQL."""
 
 from __future__ import annotations
 
 
 def quoted(*name: str) -> str:
-    """A name in backticks, of one part or of several: `a`.`b`."""
+    """Return a name in backticks, of one or several parts: `a`.`b`."""
     return ".".join("`" + part.replace("`", "``") + "`" for part in name)

@@ -1,13 +1,13 @@
-r"""One mask for what looks secret, in everything that is shown, logged or kept in a file.
+r"""Mask secrets in everything that is shown, logged or stored.
 
-What looks secret is said by names: of options, of settings, of parameters of a URL or a JAAS
-configuration. The names are those of Spark's `spark.redaction.regex`, of the sensitive keys of
-Flink's `GlobalConfiguration`, of Kafka's settings of type password, and of signed URLs. What stands
-between `://` and `@` of a URL is masked too, but for a user's name.
+Secrets are recognised by the names of options, settings, and parameters of a URL or a JAAS
+configuration. The names come from Spark's `spark.redaction.regex`, the sensitive keys of Flink's
+`GlobalConfiguration`, Kafka's settings of type password, and signed URLs. The text between `://`
+and `@` of a URL is masked too, except the user name.
 
-A text of others, such as an error of a driver of JDBC, may hold a secret without its name. So the
-values that statements and settings gave under such names are remembered in this process, and masked
-wherever they turn up.
+Foreign texts, such as a JDBC driver's error, may contain a secret without its name. So this process
+remembers the values that statements and settings assign to such names, and masks them wherever they
+occur.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-# Flink's
+# the mask that Flink uses
 MASKED = "******"
 
 _NAMES = re.compile(
@@ -29,9 +29,9 @@ _NAMES = re.compile(
     | connection[._-]?string""",
     re.IGNORECASE | re.VERBOSE,
 )
-# The same names for Spark, whose settings and options of data sources look secret by them
+# The same names, as a regular expression for Spark's settings and data source options
 SPARK_REGEX = "(?i)" + re.sub(r"\s+", "", _NAMES.pattern)
-# Said about a secret, and none itself
+# Names about a secret whose values are harmless
 _HARMLESS = re.compile(
     r"(?:provider|source|class|type|path|file|location|enabled|interval|regex|format|alias)$",
     re.IGNORECASE,
@@ -47,36 +47,36 @@ _PAIR = re.compile(
     |(?::|\bis\b|\bwas\b|\bhas\ become\b)\s*(?P<said>{_QUOTED}))""",
     re.VERBOSE | re.DOTALL,
 )
-# `password 'value'`, as in OPTIONS of Spark's
+# `password 'value'`, as in Spark's OPTIONS
 _BESIDE = re.compile(
     rf"""{_NAME}["'`]?\s+(?P<value>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.)*")""", re.DOTALL
 )
-# A word before a text in quotes may be no name at all: `unexpected token 'FROM'`
+# A word before a quoted text may not be a name: `unexpected token 'FROM'`
 _SURE = re.compile(r"passw|pwd|secret|phrase|[._-]", re.IGNORECASE)
-# Lengths are bounded, or the time to search a long text would grow with its square
+# Lengths are bounded because the search time would otherwise grow quadratically with the text.
 _PLACES = (
     re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----(.*?)(?:-----END|\Z)", re.DOTALL),
     re.compile(
         r"authorization[\"']?\s*[:=]\s*[\"']?(?:(?:Bearer|Basic|Digest)\s+)?([^\s\"']+)", re.I
     ),
-    # A password may have a slash in it that should have been escaped; a port has not
+    # A password may contain an unescaped slash; a port does not.
     re.compile(
         r"://[^\s/?#'\"@:]{0,99}:(?!\d+[/?#])([^\s'\"@]{1,499}(?:@[^\s/?#'\"@]{1,99}(?=@)){0,9})@"
     ),
     re.compile(r"https?://([^\s/?#'\"@:]{1,499})@"),
     re.compile(r"jdbc:oracle:\w{1,99}:[^\s/'\"@]{1,99}/([^\s'\"@]{1,499})@"),
 )
-# What is shorter, or a plain name for a secret, stands in texts by chance
+# Shorter values, and plain words for a secret, occur in texts by chance.
 _LEAST_REMEMBERED = 6
 _remembered: dict[str, None] = {}
 
 
 @dataclass(frozen=True)
 class Mask:
-    """What looks secret.
+    """Mask for secrets.
 
     Attributes:
-        more: a regular expression of further names that do, searched for in any case; "": none.
+        more: Regular expression for further secret names, case-insensitive; empty for none.
     """
 
     more: str = ""
@@ -86,17 +86,17 @@ class Mask:
         return re.compile(self.more, re.IGNORECASE) if self.more else None
 
     def is_secret(self, name: str) -> bool:
-        """Whether a value of this name looks secret."""
+        """Return whether a value with this name is a secret."""
         if self._more is not None and self._more.search(name):
             return True
         return _NAMES.search(name) is not None and _HARMLESS.search(name) is None
 
     def value(self, name: str, value: str) -> str:
-        """The value of an option or setting, as it may be shown."""
+        """Return the value of an option or setting with secrets masked."""
         return MASKED if value and self.is_secret(name) else self.text(value)
 
     def text(self, text: str) -> str:
-        """A text of any kind, as it may be shown: SQL, a message, a log, a URL.
+        """Return any text (SQL, a message, a log, a URL) with secrets masked.
 
         Example:
             >>> DEFAULT.text("cannot open jdbc:pg://h/d?user=me&password=s3cr3t")
@@ -107,16 +107,16 @@ class Mask:
     def part(
         self, text: str, begin: int, end: int, places: tuple[int, int] = (0, 0)
     ) -> tuple[str, tuple[int, int]]:
-        """A part of a text, as it may be shown.
+        """Return a part of a text with secrets masked.
 
         Args:
-            text: the whole, in which a secret may be longer than the part.
-            begin: where the part begins.
-            end: where it ends.
-            places: the bounds of something, counted from where the part begins.
+            text: Whole text; a secret may extend beyond the part.
+            begin: Start of the part.
+            end: End of the part.
+            places: Start and end of a span, relative to `begin`.
 
         Returns:
-            The part, and the bounds in it of the same thing.
+            The masked part, and the start and end of the same span in it.
         """
         spans = (
             (max(start, begin) - begin, min(stop, end) - begin)
@@ -127,7 +127,7 @@ class Mask:
         return shown, (first, last)
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Where secrets stand in a text, in order, without their quotes."""
+        """Return the spans of secrets in a text, in order, without their quotes."""
         found = [*self._said(text), *_remembered_in(text)]
         merged: list[tuple[int, int]] = []
         for start, end in sorted(span for span in found if span[0] < span[1]):
@@ -138,15 +138,15 @@ class Mask:
         return merged
 
     def remember(self, text: str) -> None:
-        """Keep in mind the secrets that a text says, for where they stand without names."""
+        """Remember the named secrets of a text, to mask them where they occur without a name."""
         for start, end in self._said(text):
-            # in SQL a quote is written twice
+            # SQL doubles a quote
             remember({text[start:end], text[start:end].replace("''", "'")})
 
     def _said(self, text: str) -> Iterator[tuple[int, int]]:
         for pattern in (_PAIR, _BESIDE):
             at = 0
-            # What stands between the quotes of a harmless pair may hold another one
+            # The quoted value of a harmless pair may contain another pair.
             while (match := pattern.search(text, at)) is not None:
                 at = match.end("name")
                 name = match["name"]
@@ -163,7 +163,7 @@ DEFAULT = Mask()
 
 
 def remember(secrets: Iterable[str]) -> None:
-    """Mask these values from here on, wherever they stand as words of their own."""
+    """Mask these values from now on, wherever they occur as whole words."""
     for secret in secrets:
         is_telling = len(secret) >= _LEAST_REMEMBERED and secret != MASKED
         if is_telling and not (secret.isalpha() and DEFAULT.is_secret(secret)):
@@ -171,7 +171,7 @@ def remember(secrets: Iterable[str]) -> None:
 
 
 def remember_settings(settings: Mapping[str, str], mask: Mask = DEFAULT) -> None:
-    """The same for the values of settings whose names, or whose values, say that they hold some."""
+    """Remember the secrets in the names and values of settings."""
     for name, value in settings.items():
         if mask.is_secret(name):
             remember([value])
@@ -198,7 +198,7 @@ def _unquoted(text: str, start: int, end: int) -> tuple[int, int]:
 def _cut(
     text: str, spans: Iterable[tuple[int, int]], places: tuple[int, ...] = ()
 ) -> tuple[str, list[int]]:
-    """A text with the mask in place of some spans, and where its places are then."""
+    """Replace spans of a text with the mask. Return the text and the new positions of `places`."""
     parts: list[str] = []
     moved = list(places)
     at = length = 0
@@ -206,7 +206,7 @@ def _cut(
         length += start - at
         for number, place in enumerate(places):
             if start < place < end:
-                # inside: at the mask's begin, or its end
+                # within a span: move to the start of the mask, or to its end
                 moved[number] = length + (len(MASKED) if number % 2 else 0)
             elif place >= end:
                 moved[number] = place - end + length + len(MASKED)

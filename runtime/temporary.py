@@ -1,16 +1,16 @@
-"""Temporary files: one directory for each process, which nothing of it outlives.
+"""Temporary files: one directory per process, removed when the process ends.
 
-Below the temporary directory each user has one directory, mode 0700:
+Below the temporary directory, each user has one directory with mode 0700:
 
     sqlwin-<user>/
         spark-<time>-<pid>.log    Spark's log and full traces of one process (runtime/logs.py)
         error-<random>.log        the trace of one error
         at-<host>-<random>/       all other files of one process, which holds a lock on it
 
-A process removes its directory when it exits, and its log if that is empty. A process that was
-killed could not, so the next process of the same user does it: on the same host, and only if nobody
-holds the lock. The lock, `flock`, ends with the process in whatever way that ends, and containers
-that share a directory share its locks. A file system without locks keeps what is left behind.
+A process removes its directory at exit, and its log if that is empty. If a process was killed, the
+next process of the same user on the same host removes its directory, provided that nobody holds the
+lock. The operating system releases the lock (`flock`) however the process ends. Containers that
+share a directory share its locks. On a file system without locks, abandoned directories are kept.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-# Between its making and its lock a directory looks abandoned
+# A directory looks abandoned between its creation and its lock.
 _SETTLED_SECONDS = 60.0
 _HOST_LENGTH = 4
-_RANDOM_LENGTH = 8  # of tempfile.mkdtemp
+_RANDOM_LENGTH = 8  # as in tempfile.mkdtemp
 _LOG = "log"
-# Directories of processes, each with the process that made it: a fork has its parent's too
+# (directory, ID of the process that created it): a fork inherits its parent's entries
 _own: list[tuple[Path, int]] = []
 
 
 def user_directory(above: str | None = None) -> Path:
-    """Return a directory that only this user can write into; it is made if need be.
+    """Return a directory that only this user can write to; create it if necessary.
 
     Args:
-        above: the directory to have it in; None: the temporary directory.
+        above: Parent directory; None for the temporary directory.
 
     Raises:
-        OSError: nothing can be written there.
+        OSError: The directory is not writable.
     """
     above = above or tempfile.gettempdir()
     path = Path(above) / f"sqlwin-{_user()}"
     with suppress(OSError):
         path.mkdir(mode=0o700, exist_ok=True)
         found = path.lstat()
-        # another user may have made it
+        # another user may have created it
         is_ours = not hasattr(os, "getuid") or (
             found.st_uid == os.getuid() and found.st_mode & 0o022 == 0
         )
@@ -61,32 +61,32 @@ def user_directory(above: str | None = None) -> Path:
 def process_directory(above: str | None = None) -> Path:
     """Return the directory of this process, which is removed when the process ends.
 
-    The first call also removes those that killed processes of this user have left behind.
+    The first call also removes the directories of killed processes of this user.
 
     Args:
-        above: the directory to have it in; None: the temporary directory.
+        above: Parent directory; None for the temporary directory.
 
     Raises:
-        OSError: nothing can be written there.
+        OSError: The directory is not writable.
     """
-    # a fork is a process of its own, and may outlive its parent
+    # a fork is a process of its own and may outlive its parent
     return _process_directory(above or tempfile.gettempdir(), os.getpid())
 
 
 def length_below(above: str) -> int:
-    """Return the most bytes that the path of `process_directory(above)` has."""
+    """Return the maximum length in bytes of the path `process_directory(above)`."""
     names = (f"sqlwin-{_user()}", f"at-{'0' * _HOST_LENGTH}-{'0' * _RANDOM_LENGTH}")
     return len(os.fsencode(os.path.join(above, *names)))
 
 
 def new_directory(kind: str) -> Path:
-    """Make a directory for one purpose, with a name of its own, in that of this process."""
+    """Create a uniquely named directory for one purpose in the directory of this process."""
     return Path(tempfile.mkdtemp(prefix=f"{kind}-", dir=process_directory()))
 
 
 def remove_log_if_empty(log: Path) -> None:
-    """Have the log of this process removed with its directory, unless something is in it."""
-    with suppress(OSError):  # Windows lets few users make links
+    """Remove the log of this process together with its directory, if it is empty by then."""
+    with suppress(OSError):  # on Windows few users may create links
         (process_directory() / _LOG).symlink_to(log)
 
 
@@ -96,7 +96,7 @@ def _user() -> object:
 
 @cache
 def _other_directory(above: str) -> Path:
-    """Make a directory for this process where the user cannot have one."""
+    """Create a directory for this process where the user's own is unavailable."""
     path = Path(tempfile.mkdtemp(prefix="sqlwin-", dir=above))
     atexit.register(_remove_if_empty, path)
     return path
@@ -109,15 +109,15 @@ def _process_directory(above: str, pid: int) -> Path:
     for left in parent.glob(f"at-{host}-*"):
         _remove_unless_held(left)
     path = Path(tempfile.mkdtemp(prefix=f"at-{host}-", dir=parent))
-    _lock(path)  # until this process ends
+    _lock(path)  # held until this process ends
     _own.append((path, pid))
     return path
 
 
-# Registered when this module is loaded, so that it runs after all that uses the files
+# Registered on import, so that it runs after the exit handlers that use the files.
 @atexit.register
 def _remove_own() -> None:
-    """Remove the directories that this very process has made, not those of its parent."""
+    """Remove the directories that this process created, not its parent's."""
     for path, pid in _own:
         if pid == os.getpid():
             _remove(path)
@@ -149,7 +149,7 @@ def _remove_if_empty(path: Path) -> None:
 
 
 def _lock(path: Path) -> int | None:
-    """Lock a directory until the file that is returned is closed; None: that is not possible."""
+    """Lock a directory until the returned descriptor is closed. Return None if locks fail."""
     try:
         import fcntl
     except ImportError:  # Windows

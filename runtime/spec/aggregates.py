@@ -1,4 +1,4 @@
-"""Aggregations over windows: what the planner hands to the runtime of them."""
+"""Window aggregations, as the planner passes them to the runtime."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from runtime.spec.windows import Window
 
 
 class MergeOp(StrEnum):
-    """How values of one column merge; NULLs are passed over."""
+    """Operation that merges the values of one column; NULLs are ignored."""
 
-    SUM = "sum"  # integers, doubles, decimals; an overflow is an error
-    COUNT = "count"  # a sum that is 0 where nothing was counted
+    SUM = "sum"  # integers, doubles, decimals; overflow is an error
+    COUNT = "count"  # a sum that is 0 if nothing was counted
     MIN = "min"  # any flat type; NaN is the largest double
     MAX = "max"
     BIT_AND = "bit_and"
@@ -24,18 +24,18 @@ class MergeOp(StrEnum):
 
 @dataclass(frozen=True)
 class Accumulator:
-    """How some partial columns merge: one of the classes below.
+    """Base class: partial columns and the way they merge.
 
     Attributes:
-        columns: the partial columns, as the local stage names them. The merged columns have the
-            same names and types.
+        columns: Partial columns, named as in the local stage. The merged columns have the same
+            names and types.
     """
 
     columns: tuple[str, ...]
 
     @property
     def output_columns(self) -> tuple[str, ...]:
-        """The columns that are left after merging."""
+        """Columns after merging."""
         return self.columns
 
 
@@ -53,44 +53,44 @@ class MergeMoments(Accumulator):
 
 @dataclass(frozen=True)
 class Pick(Accumulator):
-    """Order and value: the value where the order is smallest, or largest if `is_last`.
+    """Order and value: the value with the smallest order, or the largest if `is_last`.
 
-    Ties go by the value itself, NULLs smallest; absent where the order is NULL. The value alone is
-    left after merging.
+    Ties are broken by the value, NULL being the smallest. NULL orders are ignored. Merging leaves
+    only the value.
     """
 
     is_last: bool
 
     @property
     def output_columns(self) -> tuple[str, ...]:
-        """The value."""
+        """The value column."""
         return self.columns[-1:]
 
 
 @dataclass(frozen=True)
 class WithResult(Accumulator):
-    """An accumulator whose result is a column of its own: `output`, its name and type."""
+    """Accumulator with a separate result column: `output`, its name and type."""
 
     output: Column
 
     @property
     def output_columns(self) -> tuple[str, ...]:
-        """The result."""
+        """The result column."""
         return (self.output.name,)
 
 
 @dataclass(frozen=True)
 class OfValues(WithResult):
-    """Reads one column of lists, which no merge slice by slice can do; several may read one."""
+    """Accumulator over a column of lists, merged per window, not slice by slice."""
 
 
 @dataclass(frozen=True)
 class Distinct(OfValues):
     """COUNT or SUM of a window's distinct values.
 
-    Each list has the values of a slice without NULLs, repeated or not; NaN is one of them and -0.0
-    the same as 0.0; a list of structs counts distinct structs. Where a sum is `double`, integers
-    are added up exactly before they are rounded.
+    Each list contains the values of a slice without NULLs, possibly repeated. NaN counts as a
+    value, and -0.0 equals 0.0. A list of structs counts distinct structs. A `double` sum of
+    integers is computed exactly and then rounded.
     """
 
     op: MergeOp
@@ -98,11 +98,11 @@ class Distinct(OfValues):
 
 @dataclass(frozen=True)
 class ApproxCountDistinct(OfValues):
-    """An estimate from HyperLogLog registers, each `register << 6 | rank`; the largest rank counts.
+    """Estimate from HyperLogLog registers, each `register << 6 | rank`; the largest rank counts.
 
     Attributes:
-        precision: the binary logarithm of the number of registers.
-        tables: what Spark estimates by, see `registers.estimates`; without them it is Ertl's way.
+        precision: Binary logarithm of the number of registers.
+        tables: Spark's estimation tables, see `registers.estimates`. Empty for Ertl's estimator.
     """
 
     precision: int
@@ -111,11 +111,11 @@ class ApproxCountDistinct(OfValues):
 
 @dataclass(frozen=True)
 class ApproxPercentile(OfValues):
-    """Percentiles of values with weights, see `runtime.compute.values.percentiles`.
+    """Percentiles of weighted values, see `runtime.compute.values.percentiles`.
 
     Attributes:
-        accuracy: the error of a rank is at most 1 / accuracy.
-        percentages: from 0 to 1; the result is an array if its type is.
+        accuracy: The error of a rank is at most 1 / accuracy.
+        percentages: Values from 0 to 1. The result is an array if the output type is one.
     """
 
     accuracy: int
@@ -124,11 +124,11 @@ class ApproxPercentile(OfValues):
 
 @dataclass(frozen=True)
 class ListAgg(OfValues):
-    """The texts of a window by time, see `runtime.compute.values.texts`.
+    """Texts of a window in order of time, see `runtime.compute.values.texts`.
 
     Attributes:
-        separator: what stands between them.
-        is_unique: whether each text comes once in a window, at its first time.
+        separator: Text between two texts.
+        is_unique: Whether each text occurs once per window, at its first time.
     """
 
     separator: str = ""
@@ -137,19 +137,19 @@ class ListAgg(OfValues):
 
 @dataclass(frozen=True)
 class UserDefined(WithResult):
-    """A user's own, its columns the fields of its state; `function` is what it calls."""
+    """User-defined aggregate; the columns are the fields of its state."""
 
     function: UserDefinedAggregateFunction
 
 
 @dataclass(frozen=True)
 class CollectSet(Accumulator):
-    """The distinct values of rows in a list, of several columns as structs, none with a NULL."""
+    """Distinct values in a list, as structs for several columns; rows with a NULL are ignored."""
 
 
 @dataclass(frozen=True)
 class CollectRegisters(Accumulator):
-    """The distinct HyperLogLog registers of rows in a list, each with its largest rank.
+    """Distinct HyperLogLog registers in a list, each with its largest rank.
 
     `precision` is the binary logarithm of the number of registers.
     """
@@ -164,28 +164,28 @@ class CollectRows(Accumulator):
 
 @dataclass(frozen=True)
 class Summaries(Accumulator):
-    """What percentiles need of the values of rows: `runtime.compute.values.percentile_summaries`.
+    """Summaries of values for percentiles, see `runtime.compute.values.percentile_summaries`.
 
-    `accuracy` is that of the most accurate percentile that reads them.
+    `accuracy` is the highest accuracy of all percentiles that read the summaries.
     """
 
     accuracy: int
 
 
 def filtered_name(name: str) -> str:
-    """What Spark calls a user-defined aggregate that takes its FILTER as first argument."""
+    """Return Spark's name of a user-defined aggregate that takes its FILTER as first argument."""
     return f"sqlwin_where_{name}"
 
 
 @dataclass(frozen=True)
 class UserAggregate:
-    """A user-defined aggregate function, as SQL knows it.
+    """User-defined aggregate function as registered for SQL.
 
     Attributes:
-        name: what it is called in SQL.
-        function: what computes it.
-        state: names of the fields of its state.
-        returns: Spark's type of the result.
+        name: Name in SQL.
+        function: Implementation.
+        state: Names of the state fields.
+        returns: Spark type of the result.
     """
 
     name: str
@@ -198,16 +198,16 @@ class UserAggregate:
 class WindowAggregation:
     """The global stage: partials of slices in, one row per (key, non-empty window) out.
 
-    The partition columns of a SESSION are among the keys, and its partials have the columns
+    For SESSION, the keys include the partition columns, and the partials have the columns
     FIRST_TIME and LAST_TIME.
 
     Attributes:
-        window: the window.
-        keys: names of the group key columns, maybe none.
-        slice_end: name of the int64 column that holds a partial's slice end.
-        accumulators: what is merged.
-        window_start: name of the output column, TIMESTAMP_NTZ.
-        window_end: name of the output column, TIMESTAMP_NTZ.
+        window: Window.
+        keys: Names of the group key columns; may be empty.
+        slice_end: Name of the int64 column with the slice end of a partial.
+        accumulators: Accumulators to merge.
+        window_start: Name of the output column, TIMESTAMP_NTZ.
+        window_end: Name of the output column, TIMESTAMP_NTZ.
     """
 
     window: Window

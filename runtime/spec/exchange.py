@@ -1,4 +1,4 @@
-"""The exchange of a batch query, and the global stage behind it."""
+"""The exchange of a batch query and the global stage after it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from runtime.spec.steps import MeasuredStep, SqlStep, Step
 
 @dataclass(frozen=True)
 class ExchangeStep:
-    """Partials as Arrow blobs, one or more a bucket of keys, brought to the bucket's task.
+    """Partials as Arrow blobs, one or more per bucket, sent to the task of the bucket.
 
-    The partials are those of a local step, or of SQL over one that yields the same columns and more
-    keys. `buckets` of keys are spread over `partitions` tasks; None: from Spark's shuffle
-    partitions.
+    The input is a local step, or SQL over one that yields the same columns and more keys. `buckets`
+    of keys are spread over `partitions` tasks; None: from Spark's shuffle partitions.
     """
 
     input: CatalystStep | ScanLocalStep | SliceLocalStep | RowsLocalStep | SqlStep | MeasuredStep
@@ -32,12 +31,12 @@ class SliceLevel:
     """Slices [k*width + offset, k*width + offset + width) that shared partials are rolled up to.
 
     Attributes:
-        width_us: the width of a slice.
-        offset_us: where slices begin, 0 <= offset < width.
-        source: the position of the finer level that this one is rolled up from; None for the
-            first level, the slices of the local stage.
-        is_read: whether windows are put together from this level, so that it travels.
-        columns: the partial columns that these windows read.
+        width_us: Width of a slice.
+        offset_us: Start of the slices, 0 <= offset < width.
+        source: Index of the finer level that this one is rolled up from. None for the first level,
+            the slices of the local stage.
+        is_read: Whether an aggregation reads this level, so that it goes through the exchange.
+        columns: Partial columns that the aggregations read.
     """
 
     width_us: int
@@ -52,14 +51,13 @@ class SharedExchangeStep:
     """Partials that several window aggregations read, as Arrow blobs, on one or more levels.
 
     Attributes:
-        input: the local stage on the slices of the first level, or SQL over one as in
-            `ExchangeStep`.
-        keys: the group keys, which decide on the bucket.
-        slice_end: the name of the slice end column.
-        accumulators: how partials merge; of those that are distinct, lists are joined.
-        levels: the slices, every level behind its source.
-        partitions: tasks of the global stages, and
-        buckets: of keys among them; as in `ExchangeStep`.
+        input: Local stage on the slices of the first level, or SQL over one as in `ExchangeStep`.
+        keys: Group keys, which determine the bucket.
+        slice_end: Name of the slice end column.
+        accumulators: Accumulators; lists of distinct values are concatenated.
+        levels: Slices; every level comes after its source.
+        partitions: Number of global-stage tasks, as in `ExchangeStep`.
+        buckets: Number of buckets, as in `ExchangeStep`.
     """
 
     input: CatalystStep | ScanLocalStep | SliceLocalStep | SqlStep | MeasuredStep
@@ -74,12 +72,12 @@ class SharedExchangeStep:
 
 @dataclass(frozen=True)
 class SharedSlicesStep:
-    """The part of shared partials that one window aggregation reads.
+    """Part of shared partials that one window aggregation reads.
 
     Attributes:
-        input: the shared partials.
-        level: the position of the level that is read.
-        columns: name of each column read, and what the aggregation calls it.
+        input: Shared partials.
+        level: Index of the level to read.
+        columns: Pairs of a shared column and its name in the aggregation.
     """
 
     input: SharedExchangeStep
@@ -89,7 +87,7 @@ class SharedSlicesStep:
 
 @dataclass(frozen=True)
 class GlobalStep(Step):
-    """Partials of slices to windows, bucket by bucket."""
+    """Merge partials of slices to windows, bucket by bucket."""
 
     input: ExchangeStep | SharedSlicesStep
     aggregation: WindowAggregation
@@ -98,12 +96,13 @@ class GlobalStep(Step):
 
 @dataclass(frozen=True)
 class WindowProjection:
-    """The rows of a query, made of merged windows with Arrow.
+    """Projection and filter of merged windows, evaluated with Arrow.
 
     Attributes:
-        columns: name and expression of each column, over those that `GlobalStep` yields.
-        filters: conditions of which all must be true.
-        window_time: the name of one column more, the end less a millisecond; None: it is not read.
+        columns: Name and expression of each column, over the columns of `GlobalStep`.
+        filters: Conditions, joined by AND.
+        window_time: Name of an additional column, the window end minus a millisecond; None if
+            unused.
     """
 
     columns: tuple[tuple[str, Expression], ...]
@@ -113,15 +112,15 @@ class WindowProjection:
 
 @dataclass(frozen=True)
 class RankedRows:
-    """Rows with their ranks in windows, and what is made of them.
+    """Rows ranked within windows, filtered by rank, with a projection.
 
     Attributes:
         function: ROW_NUMBER, RANK or DENSE_RANK.
-        ranks: the first and the last rank that is kept.
-        by: the columns that make the groups.
-        order: what ranks rows.
-        column: the name of the rank.
-        projection: what is made of the rows that are kept.
+        ranks: First and last rank that passes.
+        by: Columns that rows are grouped by.
+        order: Sort order within a group.
+        column: Name of the rank column.
+        projection: Projection of the rows that pass.
     """
 
     function: str
@@ -134,13 +133,13 @@ class RankedRows:
 
 @dataclass(frozen=True)
 class RowOrder:
-    """ORDER BY, LIMIT and OFFSET of a query's rows.
+    """ORDER BY, LIMIT and OFFSET of a query.
 
     Attributes:
-        order: what orders them; empty: they come as they are.
-        limit: the most rows; None: all.
-        offset: how many are left out at the start.
-        hidden: columns at the end that only order, and are no result.
+        order: Sort order; empty for none.
+        limit: Maximum number of rows; None for all.
+        offset: Number of rows to skip.
+        hidden: Number of trailing columns that are only sorted by and dropped from the result.
     """
 
     order: tuple[RankOrder, ...]
@@ -151,14 +150,14 @@ class RowOrder:
 
 @dataclass(frozen=True)
 class InProcessStep:
-    """Rows of windows that are put together in this process from kept slices, without Spark.
+    """Windows merged in this process from the slices of a materialized table, without Spark.
 
     Attributes:
-        input: the slices, and what is read beside them.
-        aggregation: how they are merged.
-        projection: what is made of the windows.
-        ranked: which of these rows are kept by their ranks; None: all.
-        ordered: in which order rows are handed out; None: in any.
+        input: Slices, and rows not in them yet.
+        aggregation: Aggregation that merges them.
+        projection: Projection of the windows.
+        ranked: Filter by rank; None: all rows pass.
+        ordered: Order of the result rows; None for any.
     """
 
     input: SliceLocalStep

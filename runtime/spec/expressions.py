@@ -1,7 +1,7 @@
-"""Scalar expressions that the Arrow scan evaluates itself, with Spark's meaning.
+"""Scalar expressions with Spark's semantics that the Arrow scan evaluates itself.
 
-The planner builds them, typed, from the query; what it cannot express here stays with Catalyst.
-Types are Spark's DDL spellings, such as `bigint` or `decimal(10,2)`.
+The planner builds them, typed, from the query. Expressions that it cannot represent here are left
+to Catalyst. Types are Spark's DDL spellings, such as `bigint` or `decimal(10,2)`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Value = None | bool | int | float | str | bytes | Decimal
 
 @dataclass(frozen=True)
 class ColumnRef:
-    """A column of the scanned file, or `column.field` of one that is a struct."""
+    """Column of the scanned file, or `column.field` for a struct."""
 
     name: str
     type: str
@@ -23,7 +23,7 @@ class ColumnRef:
 
 @dataclass(frozen=True)
 class Constant:
-    """A literal. Dates are days, timestamps microseconds since 1970 (UTC for `timestamp`)."""
+    """Literal. Dates are days, timestamps microseconds since 1970 (UTC for `timestamp`)."""
 
     value: Value
     type: str
@@ -31,19 +31,19 @@ class Constant:
 
 @dataclass(frozen=True)
 class Call:
-    """A function of other expressions.
+    """Function of other expressions.
 
-    `function` is one of: `+ - * / % div` (arithmetic; `/` is of doubles, `div` of bigints), `neg`,
-    `= <> < <= > >= <=>`, `and`, `or` (of two or more), `not`, `is_null`, `in` (first argument
-    against the constants that follow), `starts_with` (a constant prefix), `case` (condition,
-    value, condition, value, ..., else), `coalesce`, `cast` (to `type`). Operands of arithmetic,
-    of comparisons and of `in`, and the values of `case` and `coalesce` have one type: the planner
-    puts the casts in that Spark would put in. `from_epoch` is the instant so many units after
-    1970; its second argument is the unit in microseconds, BIGINT. `register` is the HyperLogLog
-    register of the first argument with its rank, `register << 6 | rank`; the second is the
-    precision.
+    `function` is one of: `+ - * / % div` (arithmetic; `/` takes doubles, `div` bigints), `neg`, `=
+    <> < <= > >= <=>`, `and`, `or` (two or more arguments), `not`, `is_null`, `in` (first argument
+    against the constants that follow), `starts_with` (a constant prefix), `case` (condition, value,
+    condition, value, ..., else), `coalesce`, `cast` (to `type`). The operands of arithmetic,
+    comparisons and `in`, and the values of `case` and `coalesce`, have the same type: the planner
+    inserts the casts that Spark would insert. `from_epoch` converts a number of units since 1970 to
+    an instant; its second argument is the unit in microseconds, BIGINT. `register` returns the
+    HyperLogLog register of the first argument with its rank, `register << 6 | rank`; the second
+    argument is the precision.
 
-    `text` is the SQL that the call stands for, for errors; calls that differ in it are equal.
+    `text` is the SQL of the call, for error messages. It is ignored by comparisons.
     """
 
     function: str
@@ -58,17 +58,17 @@ _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
 
 def columns_of(expression: Expression) -> frozenset[str]:
-    """Names of the columns that an expression reads."""
+    """Return the names of the columns that an expression reads."""
     return frozenset(ref.name for ref in column_refs(expression))
 
 
 def column_refs(expression: Expression) -> frozenset[ColumnRef]:
-    """The columns that an expression reads."""
+    """Return the columns that an expression reads."""
     return frozenset(part for part in _parts(expression) if isinstance(part, ColumnRef))
 
 
 def terms_of(condition: Expression) -> Iterator[Expression]:
-    """The parts of a condition that are joined by AND."""
+    """Yield the conjuncts of a condition."""
     if isinstance(condition, Call) and condition.function == "and":
         for arg in condition.args:
             yield from terms_of(arg)
@@ -77,9 +77,9 @@ def terms_of(condition: Expression) -> Iterator[Expression]:
 
 
 def can_fail(expression: Expression) -> bool:
-    """Whether there are rows for which the expression is an error: overflow, division by zero.
+    """Return whether evaluation can fail for some row, by overflow or division by zero.
 
-    One that cannot fail may be evaluated for rows that do not need it.
+    An expression that cannot fail may also be evaluated for rows that do not need it.
     """
     return any(_fails_by_itself(part) for part in _parts(expression) if isinstance(part, Call))
 
@@ -100,7 +100,7 @@ def _fails_by_itself(call: Call) -> bool:
         case "from_epoch":
             return call.args[1] != Constant(1, "bigint")
         case "/" | "%" | "div":
-            # bigint's smallest value divided by -1 is one too many
+            # The smallest bigint divided by -1 overflows by one.
             divisor = call.args[1]
             return not (isinstance(divisor, Constant) and divisor.value not in (None, 0, -1))
         case "cast":
@@ -109,7 +109,7 @@ def _fails_by_itself(call: Call) -> bool:
 
 
 def _is_total_cast(source: str, target: str) -> bool:
-    """Whether every value of type `source` has one of type `target`."""
+    """Return whether every value of type `source` can be cast to `target`."""
     if source == target or target in ("float", "double", "boolean") or source == "boolean":
         return True
     if source in _INTEGERS and target in _INTEGERS:

@@ -1,4 +1,4 @@
-"""Figures as text: how many, how large, how long, and when."""
+"""Format counts, sizes, durations, dates and times."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import datetime as dt
 
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  # wall-clock arithmetic
 _DAYS_TO_2000 = 10_957
-# The calendar repeats every 400 years
+# The Gregorian calendar repeats every 400 years.
 _DAYS_OF_400_YEARS = 146_097
 
 
 def counted(number: int, unit: str) -> str:
-    """`1 row`, `12,345 partials`.
+    """Return a number with its unit: `1 row`, `12,345 partials`.
 
     Example:
         >>> counted(1, "rows"), counted(12345, "partials")
@@ -21,7 +21,7 @@ def counted(number: int, unit: str) -> str:
 
 
 def size_text(n_bytes: int) -> str:
-    """Bytes with a binary unit.
+    """Return a size in bytes with a binary unit.
 
     Example:
         >>> [size_text(n) for n in (0, 1023, 1536, 5 * 2**30)]
@@ -38,7 +38,7 @@ def size_text(n_bytes: int) -> str:
 
 
 def seconds_text(seconds: float) -> str:
-    """How long something took or is away, in a unit that suits it or its two largest ones.
+    """Return a duration in one suitable unit or its two largest ones.
 
     Example:
         >>> [seconds_text(s) for s in (0.0004, 0.25, 3.14159, 75, 3_660, 200_000)]
@@ -56,12 +56,12 @@ def seconds_text(seconds: float) -> str:
 
 
 def date_text(days: int) -> str:
-    """A date of any year in ISO 8601: years of more than four digits have a sign.
+    """Return a date of any year in ISO 8601; years of more than four digits have a sign.
 
-    Python's own dates end with the years 1 and 9999.
+    Python's own dates are limited to the years 1 to 9999.
 
     Args:
-        days: days since 1970.
+        days: Days since 1970.
 
     Example:
         >>> [date_text(days) for days in (0, 2_932_897, -719_529)]
@@ -75,11 +75,11 @@ def date_text(days: int) -> str:
 
 
 def timestamp_text(time_us: int, separator: str = " ") -> str:
-    """A date and time of any year in ISO 8601, to the microsecond.
+    """Return a date and time of any year in ISO 8601, to the microsecond.
 
     Args:
-        time_us: microseconds since 1970.
-        separator: the text between date and time.
+        time_us: Microseconds since 1970.
+        separator: Text between date and time.
     """
     days, rest = divmod(time_us, 86_400_000_000)
     clock = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=rest)  # noqa: DTZ001
@@ -87,7 +87,7 @@ def timestamp_text(time_us: int, separator: str = " ") -> str:
 
 
 def wall_clock_text(time_us: int | None) -> str:
-    """A time on the wall clock of a window; as a number where the calendar has none like it."""
+    """Return a wall-clock time; as a number if outside the range of Python's dates."""
     if time_us is None:
         return "none yet"
     try:

@@ -1,4 +1,4 @@
-"""Lengths of time: units, and texts such as `1 day 2 hours`."""
+"""Parse interval units and texts such as `1 day 2 hours`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from runtime.errors import AnalysisError
 
-# Units of fixed length in microseconds, those of the calendar in months, and all of them
+# Units of fixed length in microseconds, calendar units in months, and the names of all units
 US_OF_UNIT = {
     "NANOSECOND": Fraction(1, 1000),
     "MICROSECOND": Fraction(1),
@@ -27,7 +27,7 @@ _INT64 = 2**63
 
 @dataclass(frozen=True)
 class IntervalValue:
-    """A span of time: calendar months, and microseconds on top."""
+    """Interval: calendar months plus microseconds."""
 
     months: int
     us: int
@@ -35,7 +35,7 @@ class IntervalValue:
 
 @dataclass(frozen=True)
 class ExactInterval:
-    """An interval before rounding errors could come in: `whole` checks for them at the end."""
+    """Interval before rounding; `whole` reports fractions of a microsecond or month."""
 
     months: Fraction = Fraction(0)
     us: Fraction = Fraction(0)
@@ -44,17 +44,18 @@ class ExactInterval:
         return ExactInterval(self.months + other.months, self.us + other.us)
 
     def times(self, factor: Fraction) -> ExactInterval:
-        """The interval so many times."""
+        """Return the interval multiplied by a factor."""
         return ExactInterval(self.months * factor, self.us * factor)
 
     def whole(self, shown: str) -> IntervalValue:
-        """The interval in whole months and microseconds.
+        """Return the interval in whole months and microseconds.
 
         Args:
-            shown: what messages call it.
+            shown: Text of the interval for error messages.
 
         Raises:
-            AnalysisError: it is finer than a microsecond, or longer than 64 bits of them.
+            AnalysisError: The interval is finer than a microsecond, has a fraction of a month, or
+                exceeds 64 bits.
         """
         if self.us.denominator != 1:
             raise AnalysisError(f"`{shown}` is finer than a microsecond", subjects=(shown,))
@@ -66,10 +67,10 @@ class ExactInterval:
 
 
 def length_us(length: str | timedelta) -> int:
-    """A length of time in microseconds, as triggers and evictors take it.
+    """Return a length of time in microseconds, for triggers and evictors.
 
     Raises:
-        AnalysisError: the text is no length of time, or in months, which have no fixed length.
+        AnalysisError: The text is not an interval, or has months, whose length varies.
 
     Example:
         >>> length_us("1 hour 30 minutes")
@@ -85,10 +86,10 @@ def length_us(length: str | timedelta) -> int:
 
 
 def interval_of_text(text: str, shown: str) -> ExactInterval:
-    """`1 day -2 hours`: numbers and units in one string, of which `shown` is the literal.
+    """Parse numbers and units in one string, such as `1 day -2 hours`; `shown` is for messages.
 
     Raises:
-        AnalysisError: it is none.
+        AnalysisError: The text is not an interval.
     """
     words = text.split()
     if words and words[0].lower() == "interval":
@@ -118,10 +119,10 @@ def interval_of_text(text: str, shown: str) -> ExactInterval:
 
 
 def interval_of_unit(number: Fraction, unit: str, shown: str) -> ExactInterval:
-    """So many of a unit, in any case, singular or plural.
+    """Return a number of units. The unit may be singular or plural, in any case.
 
     Raises:
-        AnalysisError: there is no such unit.
+        AnalysisError: The unit is unknown.
     """
     name = unit_name(unit)
     if name in _MONTHS:
@@ -137,13 +138,13 @@ def interval_of_unit(number: Fraction, unit: str, shown: str) -> ExactInterval:
 
 
 def unit_name(text: str) -> str:
-    """A unit as UNITS has it; other text in capitals."""
+    """Return the name of a unit as in UNITS; convert other text to upper case."""
     upper = text.upper()
     return upper[:-1] if upper.endswith("S") and upper[:-1] in UNITS else upper
 
 
 def decimal(text: str) -> Fraction | None:
-    """A number such as 10, -4 or .5, exactly; None if it is none."""
+    """Parse a number such as 10, -4 or .5 exactly. Return None for other text."""
     sign, digits = split_sign(text.strip())
     whole, _, fraction = digits.partition(".")
     if not (whole + fraction) or not (whole + fraction).isascii():
@@ -154,7 +155,7 @@ def decimal(text: str) -> Fraction | None:
 
 
 def split_sign(text: str) -> tuple[Fraction, str]:
-    """The sign of a number, 1 or -1, and what follows it."""
+    """Return the sign of a number, 1 or -1, and the text after it."""
     if text[:1] in ("+", "-"):
         return Fraction(-1 if text[0] == "-" else 1), text[1:].lstrip()
     return Fraction(1), text

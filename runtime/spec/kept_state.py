@@ -1,7 +1,7 @@
-"""What a window operator of a stream keeps, in words that outlive a release.
+"""State schema of a streaming window operator, in a form that is stable across releases.
 
-Written into the checkpoint as JSON. It says what is in the state: which keys and accumulators under
-which names of columns, on which slices, and of which rows.
+The checkpoint stores it as JSON. It describes the state: keys and accumulators with their column
+names, the slices, and the rows that they aggregate.
 """
 
 from __future__ import annotations
@@ -44,44 +44,44 @@ _WINDOWS = {
     ("CUMULATE", True): CalendarCumulate,
 }
 
-# As they stand in the names of tables and of their views
+# As they occur in the names of tables and of their views
 _OPTIONS = re.compile(
     r" /\*\+ OPTIONS\(.*?\) \*/|__options_[0-9a-f]{12}", re.DOTALL | re.IGNORECASE
 )
 
-# A literal of SQL, which stays as it is where the rest of a text is compared in any spelling
+# A SQL literal. Literals are compared exactly, the rest of a text in any spelling.
 _LITERAL = re.compile(r"('(?:[^'\\]|\\.|'')*')", re.DOTALL)
 _SPELLINGS = (
     (re.compile(r"`([a-z_][a-z0-9_]*)`"), r"\1"),
-    # the catalog and database that names are in where nothing else is said
+    # the default catalog and database
     (re.compile(r"(?<![\w.])(?:default_catalog\.)?default_database\.(?=\w)"), ""),
-    # a name that says itself again
+    # an alias equal to its name
     (re.compile(r"(?<![\w.`$])(\w+) as \1(?![\w`$.])"), r"\1"),
-    # the unit of an interval, behind its literal, is said in both numbers
+    # an interval unit after its literal: singular and plural are equivalent
     (
         re.compile(r"^ (microsecond|millisecond|second|minute|hour|day|week|month|year)s\b"),
         r" \1",
     ),
 )
 
-# What columns of state are called, in what JSON has of an operator
+# JSON fields that hold names of state columns
 _NAMES = frozenset({"name", "columns", "slice_end"})
 
-# Of an operator and its accumulators what is compared apart, or not at all
+# JSON fields of an operator and its accumulators that are compared separately, or not at all
 _UNSAID = frozenset({"name", "type", "types"})
 
-# How many tasks and buckets work on the rows of an exchange, which is no part of what is computed
+# JSON fields for the parallelism of an exchange, which does not affect the result
 PARALLELISM = frozenset({"partitions", "buckets"})
 
 
 @dataclass(frozen=True)
 class KeptKey:
-    """A key column of the state.
+    """Key column of the state.
 
     Attributes:
-        name: the column.
-        expr: what it is made of, as Spark SQL over the rows.
-        type: Spark's type.
+        name: Column name.
+        expr: Spark SQL expression over the rows.
+        type: Spark type.
     """
 
     name: str
@@ -91,17 +91,17 @@ class KeptKey:
 
 @dataclass(frozen=True)
 class KeptAccumulator:
-    """An accumulator in the state.
+    """Accumulator in the state.
 
     Attributes:
-        columns: its columns.
-        kind: what it is and how it merges, see `accumulator_kind`.
-        args: what it aggregates, as Spark SQL over the rows.
-        condition: the FILTER of it; None: there is none.
-        name: the aggregate in SQL, for whoever looks at the state.
-        source: the column that its own is computed from where state has none yet, as a DOUBLE;
-            None: all state has its own.
-        type: Spark's type of what it holds, or what a state of its own is; empty: not said.
+        columns: Column names.
+        kind: Kind, which determines how it merges, see `accumulator_kind`.
+        args: Arguments, as Spark SQL over the rows.
+        condition: FILTER condition; None if there is none.
+        name: Aggregate in SQL, for users who inspect the state.
+        source: Column from which it is computed, as a DOUBLE, in state that does not have it yet.
+            None if all state has it.
+        type: Spark type of the value, or description of a custom state; empty if not recorded.
     """
 
     columns: tuple[str, ...]
@@ -114,13 +114,13 @@ class KeptAccumulator:
 
     @property
     def meaning(self) -> tuple[str, tuple[str, ...], str | None]:
-        """What it holds, whatever its columns are called and however SQL spells it."""
+        """Kind, arguments and filter, independent of column names and of the SQL's spelling."""
         condition = None if self.condition is None else folded(self.condition)
         return self.kind, tuple(map(folded, self.args)), condition
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """What its columns are called among themselves, where there are several."""
+        """Suffixes of its columns, where there are several."""
         if len(self.columns) == 1:
             return ("",)
         if self.kind in ("first", "last"):
@@ -130,12 +130,12 @@ class KeptAccumulator:
 
 @dataclass(frozen=True)
 class KeptReader:
-    """One of several window aggregations that read one state.
+    """One of several window aggregations that share a state.
 
     Attributes:
-        name: the table that its windows go to.
-        window: the window, as `window_fields` has it.
-        slices: the widest slices of one width that its own are made of, likewise.
+        name: Table that receives its windows.
+        window: Window, as returned by `window_fields`.
+        slices: The widest slices of one width that divide its own, in the same form.
     """
 
     name: str
@@ -145,18 +145,18 @@ class KeptReader:
 
 @dataclass(frozen=True)
 class KeptOperator:
-    """What a window operator keeps.
+    """State schema of a window operator.
 
     Attributes:
-        window: the window, as `window_fields` has it; of several readers the slices.
-        time: name and type of the column that windows are on.
-        slice_end: the column with the end of a slice.
-        keys: the key columns.
-        accumulators: the accumulators.
-        readers: the window aggregations that read it, where there are several.
-        rows: what its rows are: of which tables, under which conditions.
-        generation: how often windows or accumulators have changed since the stream began.
-        types: Spark's types of the columns that come in; empty: not said.
+        window: Window, as returned by `window_fields`; with several readers, the slices.
+        time: Name and type of the time column.
+        slice_end: Slice end column.
+        keys: Key columns.
+        accumulators: Accumulators.
+        readers: Window aggregations that share the state, if there are several.
+        rows: Origin of the rows: tables and conditions.
+        generation: Number of changes of windows or accumulators since the stream began.
+        types: Spark types of the input columns; empty if not recorded.
     """
 
     window: Mapping[str, Any]
@@ -170,15 +170,15 @@ class KeptOperator:
     types: Mapping[str, str] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """The same, as JSON has it."""
+        """Return the schema as a JSON-compatible dict."""
         return asdict(self)
 
 
 def operator_of(fields: Mapping[str, Any]) -> KeptOperator:
-    """What `KeptOperator.as_json` wrote.
+    """Parse the result of `KeptOperator.as_json`.
 
     Raises:
-        KeyError, TypeError, ValueError: it is something else.
+        KeyError, TypeError, ValueError: The fields are malformed.
     """
     name, type_ = fields["time"]
     return KeptOperator(
@@ -203,15 +203,15 @@ def operator_of(fields: Mapping[str, Any]) -> KeptOperator:
 
 
 def window_fields(window: Window) -> dict[str, Any]:
-    """A window as JSON has it: its function, and its lengths by their names."""
+    """Return a window as a JSON-compatible dict: its function, and its lengths by name."""
     return {"function": window_kind(window), **asdict(window)}
 
 
 def window_of_fields(fields: Mapping[str, Any]) -> Window:
-    """The window that `window_fields` has written.
+    """Parse the result of `window_fields`.
 
     Raises:
-        KeyError, TypeError: it is something else.
+        KeyError, TypeError: The fields are malformed.
     """
     lengths = {name: _hashable(value) for name, value in fields.items() if name != "function"}
     window: Window = _WINDOWS[fields["function"], "size_months" in lengths](**lengths)
@@ -219,7 +219,7 @@ def window_of_fields(fields: Mapping[str, Any]) -> Window:
 
 
 def accumulator_kind(accumulator: Accumulator) -> str:
-    """What an accumulator in state is, and how it merges: `sum`, `set`, `registers 9`."""
+    """Return the kind of a state accumulator, which determines how it merges: `registers 9`."""
     match accumulator:
         case Merge():
             return accumulator.op.value
@@ -246,22 +246,22 @@ def _hashable(value: Any) -> Any:
 
 
 def without_options(text: str) -> str:
-    """A text, or the name of a table, without the options that a statement gives to tables.
+    """Remove the table options of a statement from a text or table name.
 
-    Those that make other rows are said of the tables themselves.
+    Options that change the rows are recorded for the tables themselves.
     """
     return _OPTIONS.sub("", text)
 
 
 def folded(text: str) -> str:
-    """A text of SQL in one of its spellings: names in any case, in backticks or not.
+    """Normalise SQL for comparison: the case of names, backticks, default qualifiers.
 
-    Comments are left out, literals stay. Layout is none of its matters, for such texts are written
-    from trees.
+    Comments are removed, literals are unchanged. Whitespace is not normalised because the text is
+    generated.
     """
     parts = _LITERAL.split(text)
     if any("/*" in part for part in parts[::2]):
-        # a quote in a comment begins no literal
+        # a quote in a comment does not begin a literal
         parts = _LITERAL.split(_without_comments(text))
     for number in range(0, len(parts), 2):
         part = parts[number].lower()
@@ -272,7 +272,7 @@ def folded(text: str) -> str:
 
 
 def _without_comments(text: str) -> str:
-    """A text of SQL without comments, such as hints are."""
+    """Remove comments, including hints, from SQL."""
     found, place = [], 0
     while (start := text.find("/*", place)) >= 0:
         literal = _LITERAL.search(text, place)
@@ -287,9 +287,10 @@ def _without_comments(text: str) -> str:
 
 
 def folded_form(form: Any) -> Any:
-    """What is computed, as JSON has it, with its texts in one of their spellings.
+    """Normalise the SQL texts in a JSON form.
 
-    The names of columns stay. Names and types that are compared apart, or are only shown, go.
+    Column names are unchanged. Names and types that are compared separately, or are only shown, are
+    removed.
     """
     if isinstance(form, list | tuple):
         return [folded_form(each) for each in form]

@@ -1,4 +1,4 @@
-"""The local stage: rows to partials, of which source and in which mode."""
+"""The local stage, from rows to partials, by source and mode."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from runtime.spec.stream import StreamSource
 from runtime.spec.table import Column
 from runtime.spec.windows import Window
 
-# How an expression is written: Spark SQL (str), Expression, or what the planner has
+# An expression: Spark SQL (str), Expression, or the planner's own type
 E = TypeVar("E")
 
 
 @dataclass(frozen=True)
 class PartialColumns(Generic[E]):
-    """The partial columns of one accumulator, aggregated from rows.
+    """Partial columns of one accumulator, aggregated from rows.
 
     Attributes:
-        into: what aggregates the rows, and the names of the partial columns. COUNT counts rows in
-            which no argument is NULL, all rows without arguments; moments are of the argument as
+        into: Accumulator, with the names of the partial columns. COUNT counts rows in which no
+            argument is NULL, or all rows if there are no arguments; moments take the argument as
             DOUBLE.
-        args: the arguments: texts of Spark SQL, or expressions that the Arrow scan evaluates. For
-            `Pick` order and value; for `CollectRegisters` `register << 6 | rank`.
-        condition: the FILTER; rows where it is not TRUE do not take part.
-        text: the call as the query has it, for messages.
+        args: Arguments, as Spark SQL or as expressions for the Arrow scan. Order and value for
+            `Pick`; `register << 6 | rank` for `CollectRegisters`.
+        condition: FILTER condition; only rows for which it is TRUE are aggregated.
+        text: The call as written in the query, for messages.
     """
 
     into: Accumulator
@@ -40,17 +40,17 @@ class PartialColumns(Generic[E]):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the partial columns."""
+        """Names of the partial columns."""
         return self.into.columns
 
 
 @dataclass(frozen=True)
 class LocalSource(Generic[E]):
-    """Where the rows come from, and what is evaluated of them.
+    """Source of rows, with the expressions to evaluate.
 
     Attributes:
-        keys: name and expression of each group key.
-        partials: the accumulators' partial columns.
+        keys: Name and expression of each group key.
+        partials: Partial columns of the accumulators.
     """
 
     keys: tuple[tuple[str, E], ...]
@@ -59,10 +59,10 @@ class LocalSource(Generic[E]):
 
 @dataclass(frozen=True)
 class SparkRows(LocalSource[str]):
-    """Rows of Spark, which evaluates the expressions.
+    """Rows of Spark; Spark evaluates the expressions.
 
     Attributes:
-        input: the rows; for a stream with KEEP, SOURCE and WATERMARK beside their own columns.
+        input: Rows; in a stream also with KEEP, SOURCE and WATERMARK.
     """
 
     input: Step
@@ -73,9 +73,9 @@ class TaskScan(LocalSource[Expression]):
     """Rows that tasks read themselves.
 
     Attributes:
-        time: what the time column is made of; rows where it is NULL are dropped.
-        time_zone: the session's zone, on whose wall clock a `timestamp` is sliced.
-        filters: conditions that must all be TRUE for a row to count.
+        time: Expression of the time column; rows where it is NULL are dropped.
+        time_zone: Session time zone, for the wall clock on which a `timestamp` is sliced.
+        filters: Conditions, joined by AND; a row passes if all are TRUE.
     """
 
     time: Expression
@@ -84,7 +84,7 @@ class TaskScan(LocalSource[Expression]):
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The columns that are read."""
+        """Columns to read."""
         raise NotImplementedError
 
 
@@ -93,24 +93,24 @@ class FileScan(TaskScan):
     """Rows of files that are known when the query is planned.
 
     Attributes:
-        files: the files.
+        files: Files.
     """
 
     files: ScanSource
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The columns of the files, then those of their directories."""
+        """The columns of the files, then the partition columns."""
         return (*self.files.columns, *self.files.partition_columns)
 
 
 @dataclass(frozen=True)
 class SplitScan(TaskScan):
-    """Rows of a table that is read split by split: files of a stream, or messages.
+    """Rows of a table read split by split: files of a stream, or messages.
 
     Attributes:
-        source: the table, and what is read of it.
-        follows_splits: whether each watermark split has a watermark of its own.
+        source: Table, with the columns to read.
+        follows_splits: Whether each watermark split has its own watermark.
     """
 
     source: SplitTable
@@ -118,17 +118,17 @@ class SplitScan(TaskScan):
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The columns that are read."""
+        """Columns to read."""
         return self.source.columns
 
 
 @dataclass(frozen=True)
 class GroupingSets:
-    """Grouping sets of partials: each once a set, with NULL for the keys that the set leaves out.
+    """Grouping sets of partials: one copy per set, with NULL for the keys that the set omits.
 
     Attributes:
-        id_column: the name of a BIGINT key, the id of the set.
-        sets: of each set the id, and the keys that it keeps.
+        id_column: Name of a BIGINT key, the ID of the set.
+        sets: ID and keys of each set.
     """
 
     id_column: str
@@ -137,17 +137,18 @@ class GroupingSets:
 
 @dataclass(frozen=True)
 class SliceRows(LocalSource[Expression]):
-    """Slices that are kept in files, which tasks read themselves.
+    """Slices stored in files, which tasks read themselves.
 
-    An accumulator's arguments are its partial columns, over the columns of the files.
+    The arguments of an accumulator are its partial columns, as expressions over the columns of the
+    files.
 
     Attributes:
-        files: the files of slices.
-        filters: conditions over their columns of which all must be TRUE.
-        tail: rows that are not in them yet.
-        sets: what becomes of the partials, those of the tail too.
-        are_apart: whether slices of a file stay apart, as all keys are read and slices of the same
-            width are wanted, so that it does not pay to merge them before the exchange.
+        files: Files with the slices.
+        filters: Conditions over their columns, joined by AND.
+        tail: Rows that are not in the slices yet.
+        sets: Grouping sets applied to all partials, including the tail's.
+        are_apart: Whether slices are not merged before the exchange. Merging does not pay if all
+            keys are read and the slices are used at their stored width.
     """
 
     files: ScanSource
@@ -159,7 +160,7 @@ class SliceRows(LocalSource[Expression]):
 
 @dataclass(frozen=True)
 class SqlPartial:
-    """A partial: `sql` aggregates rows; a struct is taken apart into `fields` (o, v)."""
+    """Partial computed by Spark SQL; a struct is split into `fields` (o, v)."""
 
     name: str
     sql: str
@@ -168,9 +169,9 @@ class SqlPartial:
 
 @dataclass(frozen=True)
 class Catalyst:
-    """Spark SQL aggregates rows of Spark; it computes `partials`, and those of the source are none.
+    """Let Spark SQL aggregate the rows. It computes `partials`; the source declares none.
 
-    Partials are rows of Spark too.
+    Partials are Spark rows, too.
     """
 
     partials: tuple[SqlPartial, ...]
@@ -178,22 +179,21 @@ class Catalyst:
 
 @dataclass(frozen=True)
 class ArrowBuffer:
-    """A Python worker aggregates rows in a buffer, and hands on blobs of partials."""
+    """Aggregate rows in the buffer of a Python worker, which sends blobs of partials."""
 
 
 @dataclass(frozen=True)
 class Streaming:
-    """A Python worker aggregates the rows of a micro-batch; messages carry partials and watermarks.
+    """Aggregate a micro-batch in Python workers; messages carry partials and watermarks.
 
     Attributes:
-        sources: the sources, by the number that SOURCE has.
-        time_zone: the zone on whose wall clock the windows of instants are.
-        is_cascade: whether the input is another window operator, whose rows carry the watermark.
-        late_rows: the table for rows of the input that are too late; None: they are dropped.
-        carries_late_rows: whether rows come and go with LATE_ROW.
-        delay_us: the watermark of every row that counts is so far before its time; None: it has
-            to come with the row.
-        first: the keys are rows, of which a window emits the first ones; None: all.
+        sources: Sources, indexed by SOURCE.
+        time_zone: Time zone of the wall clock for windows of instants.
+        is_cascade: Whether the input is another window operator, whose rows carry the watermark.
+        late_rows: Side output for late rows of the input; None: they are dropped.
+        carries_late_rows: Whether input and output rows have LATE_ROW.
+        delay_us: Watermark delay of each counted row. None if the rows carry their watermark.
+        first: If the keys are whole rows: the first rows that a window emits; None for all.
     """
 
     sources: tuple[StreamSource, ...]
@@ -215,16 +215,16 @@ Mode = TypeVar("Mode", bound=Catalyst | ArrowBuffer | Streaming)
 class LocalStep(Step, Generic[Source_co, Mode_co]):
     """Rows to partials: keys, `slice_end` as BIGINT microseconds, partial columns.
 
-    For sessions slices are their cells, and FIRST_TIME and LAST_TIME stand last.
+    For sessions, the slices are their cells, and FIRST_TIME and LAST_TIME are the last columns.
 
     Attributes:
-        source: the rows, and the expressions over them.
-        mode: what aggregates them, and how partials travel.
-        window: the window.
-        time_column: the column that windows are on; rows where it is NULL are dropped.
+        source: Rows and expressions.
+        mode: Engine that aggregates, and the form in which partials are sent.
+        window: Window.
+        time_column: Time column; rows where it is NULL are dropped.
         time_type: `timestamp_ntz` or `timestamp`.
-        slice_end: the name of the slice end column.
-        label: the operator under which EXPLAIN ANALYZE counts; empty if it does not.
+        slice_end: Name of the slice end column.
+        label: Operator name for EXPLAIN ANALYZE; empty if it does not count this step.
     """
 
     source: Source_co
@@ -237,12 +237,12 @@ class LocalStep(Step, Generic[Source_co, Mode_co]):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The names of the group keys."""
+        """Names of the group keys."""
         return tuple(name for name, _ in self.source.keys)
 
     @property
     def accumulators(self) -> tuple[Accumulator, ...]:
-        """What aggregates rows in Python; none for Catalyst."""
+        """Accumulators computed in Python; none for Catalyst."""
         return tuple(partial.into for partial in self.source.partials)
 
 
@@ -257,7 +257,7 @@ StreamLocalStep: TypeAlias = LocalStep[SparkRows | SplitScan, Streaming]
 def is_local(
     step: object, source: type[Source], mode: type[Mode]
 ) -> TypeGuard[LocalStep[Source, Mode]]:
-    """Whether a step is a local step of such a source and in such a mode."""
+    """Return whether a step is a local step with this type of source and mode."""
     if not isinstance(step, LocalStep):
         return False
     return isinstance(step.source, source) and isinstance(step.mode, mode)

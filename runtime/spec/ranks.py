@@ -1,4 +1,4 @@
-"""How rows are ranked."""
+"""Orders and limits of ranked rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class RankOrder:
-    """A column that ranks rows."""
+    """Column that rows are ranked by."""
 
     column: str
     is_descending: bool
@@ -16,14 +16,14 @@ class RankOrder:
 
 @dataclass(frozen=True)
 class FirstRows:
-    """Which rows of a window are wanted of those that are kept: the first ones.
+    """First rows of a window, by rank.
 
     Attributes:
-        by: the columns in which rows are ranked, beside their windows; key groups are theirs, so
-            that rows that are ranked together are emitted together.
-        order: what ranks them.
+        by: Columns within which rows are ranked, in addition to the windows. Key groups are formed
+            by them, so that rows ranked together are emitted together.
+        order: Sort order for the ranks.
         function: ROW_NUMBER, RANK or DENSE_RANK.
-        last: the last rank that is wanted, from 1.
+        last: Last rank to emit, from 1.
     """
 
     by: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Files that the Arrow scan reads."""
+"""Files for the Arrow scan."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import TypeAlias
 
 from runtime.spec.table import Column
 
-# What a task holds of partials before it sends them
+# Maximum bytes of partials that a task buffers before it sends them
 DEFAULT_BUFFER_BYTES = 64 << 20
 
-# As a `Constant` holds values: dates are days, times microseconds
+# In the form of `Constant`: dates are days, times microseconds
 PartitionValue: TypeAlias = int | float | bool | str | Decimal | None
 
 
 @dataclass(frozen=True)
 class ScanFile:
-    """A file of a table, and the values of the table's partition columns in it.
+    """File of a table with its partition values.
 
     Attributes:
-        path: the file.
-        partition_values: the values, of the partition columns' types; None for NULL.
-        names: what it calls the columns that are read, None for those that it lacks and that are
-            NULL in it; empty: by the names that the table has.
-        n_bytes: of a file of an object store, how long it was when it was listed.
-        modified_ns: of such a file, when it was written, in nanoseconds since 1970.
+        path: Path of the file.
+        partition_values: Values of the partition columns' types; None for NULL.
+        names: The file's own names of the columns to read, None for missing columns (NULL). Empty:
+            as in the table.
+        n_bytes: Size when listed, for files in object stores.
+        modified_ns: Modification time in nanoseconds since 1970, for files in object stores.
     """
 
     path: str
@@ -37,16 +37,16 @@ class ScanFile:
 
 @dataclass(frozen=True)
 class ScanSource:
-    """Files that the Arrow scan reads with Spark's meaning.
+    """Files that the Arrow scan reads with Spark's semantics.
 
     Attributes:
-        path: what the user wrote, for messages and EXPLAIN.
-        files: the files, in the order of their paths.
-        columns: the columns needed, as the files have them; `column.field` of structs.
-        partition_columns: the columns needed that stand in the names of directories.
-        format: the files' format.
-        n_rows: how many rows the files have.
-        others: further files, which only Spark's reader reads.
+        path: Path as written by the user, for messages and EXPLAIN.
+        files: Files, in the order of their paths.
+        columns: Columns to read, with the types of the files; `column.field` for structs.
+        partition_columns: Columns to read that come from directory names.
+        format: File format.
+        n_rows: Total number of rows.
+        others: Additional files that only Spark's reader supports.
     """
 
     path: str

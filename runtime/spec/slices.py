@@ -1,4 +1,4 @@
-"""Slices kept as a table: what a materialized table holds, and what a query reads of it."""
+"""Materialized tables: the form of their slices, and the files that a query reads."""
 
 from __future__ import annotations
 
@@ -19,29 +19,28 @@ from runtime.spec.aggregates import (
 from runtime.spec.scan import ScanFile, ScanSource
 from runtime.spec.windows import CalendarTumble, Tumble
 
-# The column with the end of a row's slice, as the local stage has it: BIGINT microseconds on the
-# wall clock of the windows
+# Slice end column, as in the local stage: BIGINT microseconds on the wall clock of the windows
 SLICE_END = "slice_end"
 
-# Behind the name of a materialized table: the rows that were inserted, of which it keeps slices
+# Suffix of the table that stands for the rows inserted into a materialized table
 _INSERTED = "__inserted_rows"
 
-# Slices are the windows of a TUMBLE
+# Slices are the windows of a TUMBLE.
 SliceGrid = Tumble | CalendarTumble
 
 _GRIDS: dict[str, type[SliceGrid]] = {"fixed": Tumble, "calendar": CalendarTumble}
-# Accumulators whose partials can be kept
+# Accumulators whose partials can be materialized
 KEPT_ACCUMULATORS = (Merge, MergeMoments, Pick, CollectSet, CollectRegisters, CollectRows)
 
 
 @dataclass(frozen=True)
 class SliceKey:
-    """A key of kept slices.
+    """Key of materialized slices.
 
     Attributes:
-        name: its column in the table of slices.
-        text: what it is, over the base table's columns; see `LocalForm`.
-        type: Spark's type, in DDL spelling.
+        name: Column in the table of slices.
+        text: Expression over the base table's columns, see `LocalForm`.
+        type: Spark type, in DDL spelling.
     """
 
     name: str
@@ -51,12 +50,12 @@ class SliceKey:
 
 @dataclass(frozen=True)
 class SlicePartial:
-    """The partial columns of an accumulator in kept slices.
+    """Partial columns of an accumulator in materialized slices.
 
     Attributes:
-        text: what is aggregated, over the base table's columns.
-        into: how they merge; its columns are those of the table of slices.
-        types: Spark's types of the columns, in DDL spelling.
+        text: Aggregate over the base table's columns.
+        into: Accumulator; its columns are those in the table of slices.
+        types: Spark types of the columns, in DDL spelling.
     """
 
     text: str
@@ -66,20 +65,21 @@ class SlicePartial:
 
 @dataclass(frozen=True)
 class LocalForm:
-    """What the slices of a materialized table are: rows of which table, aggregated how.
+    """Definition of a materialized table's slices: base table, keys, aggregates.
 
-    Texts are Spark SQL over the base table's columns, written in one way: views and projections are
-    folded in, names are in lower case, casts are explicit. Equal texts mean the same.
+    Texts are Spark SQL over the base table's columns in canonical form: views and projections are
+    inlined, names are in lower case, casts are explicit. Equal texts have equal meaning.
 
     Attributes:
-        base: the base table's name.
-        time: the text of the time column.
+        base: Name of the base table.
+        time: Expression of the time column.
         time_type: `timestamp_ntz` or `timestamp`.
-        time_zone: the session time zone that the texts or slices depend on; empty: on none.
-        grid: the slices.
-        keys: the keys.
-        partials: the partial columns.
-        conditions: the texts of conditions that all rows meet, sorted.
+        time_zone: Session time zone that the texts or slices depend on; empty if they depend on
+            none.
+        grid: Slices.
+        keys: Keys.
+        partials: Partial columns.
+        conditions: Conditions that all rows meet, sorted.
     """
 
     base: str
@@ -93,18 +93,18 @@ class LocalForm:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of the table of slices, in order."""
+        """Columns of the table of slices, in order."""
         kept = (name for partial in self.partials for name in partial.into.columns)
         return (*(key.name for key in self.keys), SLICE_END, *kept)
 
 
 @dataclass(frozen=True)
 class Tier:
-    """Old slices that were merged to wide ones.
+    """Old slices that were merged to wider ones.
 
     Attributes:
-        width_us: how wide they are, microseconds.
-        until_us: the end of the last one of them.
+        width_us: Width of the wider slices.
+        until_us: End of the last one.
     """
 
     width_us: int
@@ -113,36 +113,36 @@ class Tier:
 
 @dataclass(frozen=True)
 class Reached:
-    """What has become of old slices.
+    """Retention and merging of old slices so far.
 
     Attributes:
-        tiers: those that were merged, from the finest on: each ends earlier than the one before.
-        since_us: slices that end here or before were dropped; None: none were.
+        tiers: Merged slices, from fine to coarse; each tier ends before the previous one.
+        since_us: Slices that end at or before this time were dropped; None if none were.
     """
 
     tiers: tuple[Tier, ...] = ()
     since_us: int | None = None
 
     def __bool__(self) -> bool:
-        """Whether any are not as they were made."""
+        """Return whether any slices were merged or dropped."""
         return bool(self.tiers) or self.since_us is not None
 
 
-# Slices are as they were made
+# No slices were merged or dropped.
 UNTOUCHED = Reached()
 
 
 @dataclass(frozen=True)
 class SliceTable:
-    """A materialized table at one version of its table of slices.
+    """Materialized table at one version of its table of slices.
 
     Attributes:
-        name: what it is called.
-        path: where its table of slices is.
-        version: the version.
-        form: what the slices are.
-        is_inserted: whether its rows come by INSERT, and not with the files of the base table.
-        reached: what has become of old slices.
+        name: Table name.
+        path: Directory of the table of slices.
+        version: Version number.
+        form: Definition of the slices.
+        is_inserted: Whether rows come by INSERT instead of files of a base table.
+        reached: Old slices merged or dropped.
     """
 
     name: str
@@ -155,15 +155,15 @@ class SliceTable:
 
 @dataclass(frozen=True)
 class SliceFiles:
-    """What is to be read of a materialized table.
+    """Files to read from a materialized table.
 
     Attributes:
-        files: its data files, less those that are ruled out.
-        n_rows: their rows.
-        n_bytes: their bytes.
-        tail: files of the base table that are not in it, to be read beside it; None: there are none
-            or they are not wanted.
-        tail_files: how many there are.
+        files: Data files that filters do not rule out.
+        n_rows: Number of rows in them.
+        n_bytes: Size of the files.
+        tail: Base table files to read in addition, because the slices do not cover them yet. None
+            if there are none or the query does not want them.
+        tail_files: Number of base table files not covered yet.
     """
 
     files: tuple[ScanFile, ...]
@@ -174,22 +174,22 @@ class SliceFiles:
 
 
 def inserted_rows(name: str) -> str:
-    """What queries call the rows that were inserted into a materialized table."""
+    """Return the name under which queries refer to the rows inserted into a materialized table."""
     return f"{name.replace('.', '_')}{_INSERTED}"
 
 
 def table_of_rows(table: str) -> str:
-    """The materialized table that a table's rows were inserted into."""
+    """Return the materialized table of the name of its inserted rows."""
     return table.removesuffix(_INSERTED)
 
 
 def is_inserted_rows(table: str) -> bool:
-    """Whether a table stands for rows that were inserted, of which slices alone are kept."""
+    """Return whether a name stands for inserted rows, of which only the slices are stored."""
     return table.endswith(_INSERTED)
 
 
 def form_to_json(form: LocalForm) -> dict[str, Any]:
-    """A form as what JSON can hold."""
+    """Return a form as a JSON-compatible dict."""
     kind = "calendar" if isinstance(form.grid, CalendarTumble) else "fixed"
     partials = [
         {"text": each.text, "types": list(each.types), "into": _accumulator_to_json(each.into)}
@@ -205,10 +205,10 @@ def form_to_json(form: LocalForm) -> dict[str, Any]:
 
 
 def form_from_json(found: Mapping[str, Any]) -> LocalForm:
-    """The form that `form_to_json` wrote.
+    """Parse the result of `form_to_json`.
 
     Raises:
-        KeyError, TypeError, ValueError: it is not such a one.
+        KeyError, TypeError, ValueError: The dict is malformed.
     """
     grid = dict(found["grid"])
     return LocalForm(

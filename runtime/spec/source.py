@@ -1,12 +1,12 @@
-"""The protocol by which tasks read a table split by split.
+"""Protocol for reading a table split by split in tasks.
 
-A split is what one task reads at a time, written as text: a file, a part of a file, or a range of
-messages of a partition. Connectors implement the protocol (`Connector.splits`); the local stage and
-the streaming runtime know only what stands here.
+A split is the unit that one task reads at a time: a file, a part of a file, or a range of messages
+of a partition, encoded as text. Connectors implement the protocol (`Connector.splits`); the local
+stage and the streaming runtime know only this module.
 
-A reader may leave rows that it cannot be sure to decode as Spark does. They come in batches of
-their own, in the columns of `left_ddl`, and Spark decodes them between two passes of the local
-stage.
+A reader may leave undecoded the rows for which it cannot guarantee Spark's result. It returns them
+in separate batches with the columns of `left_ddl`, and Spark decodes them between two passes of the
+local stage.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-# Number of the watermark split that a row belongs to, a column of rows that are left to Spark
+# In rows left to Spark, the number of the watermark split that a row belongs to
 WATERMARK_SPLIT = "$split"
-# Option of a Spark source whose rows name splits; their own rows are counted by the tasks
+# Option of a Spark source whose rows name splits; tasks count the rows of the splits
 BRINGS_SPLITS = "sqlwinBringsSplits"
 
 
 @dataclass(frozen=True)
 class SplitTable:
-    """A table that tasks read split by split.
+    """Table that tasks read split by split.
 
     Attributes:
-        table: the table.
-        path: where it is, for messages and EXPLAIN.
-        columns: the columns that are read, with Spark's types; `column.field` of structs.
-        is_exclusive: whether a query reads the table either by tasks or by Spark, never by both,
-            because a checkpoint holds one position in it.
+        table: Table definition.
+        path: Location, for messages and EXPLAIN.
+        columns: Columns to read, with Spark types; `column.field` for structs.
+        is_exclusive: Whether a query must read the table either in tasks or through Spark, never
+            both, because a checkpoint holds one position in it.
     """
 
     table: TableSpec
@@ -48,11 +48,11 @@ class SplitTable:
 
 
 class SplitReader(Protocol):
-    """Reads splits in a task, with which it is pickled."""
+    """Reader of splits, pickled and run in tasks."""
 
     @property
     def left_ddl(self) -> str | None:
-        """Columns of rows that are left to Spark, as in a STRUCT's DDL; None: none are left.
+        """Columns of the rows left to Spark, as the DDL of a STRUCT; None if no rows are left.
 
         The last one is WATERMARK_SPLIT, an INT.
         """
@@ -61,36 +61,36 @@ class SplitReader(Protocol):
         """Read splits one after the other.
 
         Args:
-            splits: the splits.
-            dictionaries: names of string and binary columns to return dictionary-encoded.
+            splits: Splits.
+            dictionaries: Names of string and binary columns to return dictionary-encoded.
 
         Yields:
-            Batches with the table's columns, or with those of `left_ddl`.
+            Batches with the table's columns, or with the columns of `left_ddl`.
 
         Raises:
-            ExecutionError: a split cannot be read, or is no longer complete.
+            ExecutionError: A split cannot be read or is incomplete.
         """
 
     def watermark_split(self, split: str) -> int | None:
         """Return the number of the watermark split that the rows of a split belong to.
 
-        None if the table has no splits with watermarks of their own.
+        None if the table's splits have no watermarks of their own.
         """
 
 
 class SplitStream(Protocol):
-    """The splits of a stream as they arrive."""
+    """Splits of a stream as they arrive."""
 
     @property
     def splits(self) -> DataFrame:
         """A streaming DataFrame whose first column is the text of a split."""
 
     def start(self, failed: Callable[[BaseException], None], is_over: Callable[[], bool]) -> None:
-        """Begin to look for new splits, where Spark does not.
+        """Start looking for new splits, if Spark does not.
 
         Args:
-            failed: called with the error that ends the search.
-            is_over: whether the stream has ended.
+            failed: Callback for the error that ends the search.
+            is_over: Function that returns whether the stream has ended.
         """
 
     def stop(self) -> None:
@@ -98,43 +98,42 @@ class SplitStream(Protocol):
 
 
 class SplitSource(Protocol):
-    """A table that is read split by split, on the driver."""
+    """Table read split by split, on the driver."""
 
     def reader(self, columns: Sequence[Column], *, is_stream: bool) -> SplitReader:
-        """Return what reads the columns in tasks."""
+        """Return a reader of the columns for tasks."""
 
     def stream(self, directory: str | None) -> SplitStream:
         """Return the splits of a stream as they arrive.
 
         Args:
-            directory: a directory of the checkpoint for the source's own records; None: the
-                stream has no checkpoint.
+            directory: Checkpoint directory for the source's own records; None: no checkpoint.
 
         Raises:
-            ExecutionError: the source cannot be listed.
+            ExecutionError: The source cannot be listed.
         """
 
 
 class MessageSource(SplitSource, Protocol):
-    """A table of messages, which are read split by split in a batch too."""
+    """Table of messages, read split by split in batch queries too."""
 
     def batch_splits(self, n_tasks: int) -> Sequence[tuple[str, ...]]:
-        """Return the splits of each task of a batch that begins now.
+        """Return the splits of each task for a batch that begins now.
 
         Args:
-            n_tasks: wanted number of tasks; small tables get fewer, large ones more.
+            n_tasks: Desired number of tasks; small tables get fewer, large ones more.
 
         Raises:
-            ExecutionError: the source is not there or does not answer.
+            ExecutionError: The source is missing or unreachable.
         """
 
     def with_decoded(self, rows: DataFrame, column: str, columns: Sequence[Column]) -> DataFrame:
-        """Let Spark decode rows that a reader has left.
+        """Let Spark decode the rows that a reader left.
 
         Args:
-            rows: rows with `column`, a STRUCT of `left_ddl` or NULL.
-            column: its name; it is dropped.
-            columns: the table's columns to decode.
+            rows: Rows with `column`, a STRUCT of `left_ddl` or NULL.
+            column: Name of that column, which is dropped.
+            columns: Columns of the table to decode.
 
         Returns:
             `columns`, WATERMARK_SPLIT, and the other columns of `rows`, named `$0`, `$1` and so on.

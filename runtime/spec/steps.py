@@ -1,4 +1,4 @@
-"""What runs, step by step, where Spark SQL does it."""
+"""Steps of a physical plan that Spark SQL executes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from runtime.spec.windows import Window
 
 @dataclass(frozen=True)
 class Step:
-    """What yields rows; a step's inputs are steps, and the last one is the query's result."""
+    """Base class of steps. A step yields rows; its inputs are steps; the last one is the result."""
 
 
 @dataclass(frozen=True)
 class SqlStep(Step):
-    """Spark SQL over other steps. `inputs` maps names in the text to the steps they stand for."""
+    """Spark SQL over other steps. `inputs` maps names in the text to steps."""
 
     sql: str
     inputs: tuple[tuple[str, Step], ...] = ()
@@ -22,10 +22,9 @@ class SqlStep(Step):
 
 @dataclass(frozen=True)
 class ExpandStep(Step):
-    """Each row once for every window it belongs to; rows with a NULL time are dropped.
+    """One copy of each row per window that contains it; rows with a NULL time are dropped.
 
-    Three columns are added under the given names: start and end as TIMESTAMP_NTZ, time as
-    `time_type`.
+    Adds three columns under the given names: start and end as TIMESTAMP_NTZ, time as `time_type`.
     """
 
     input: Step
@@ -47,7 +46,7 @@ class MeasuredStep(Step):
 
 @dataclass(frozen=True)
 class BatchWindowsStep(Step):
-    """What a micro-batch brought of the windows of one reader, for what is computed of them.
+    """Windows of one reader of shared slices in the current micro-batch, for steps over them.
 
     Its rows are keys, window start and end, and merged columns.
     """

@@ -1,48 +1,48 @@
-"""What rows of a stream carry beside their own columns.
+"""Control columns that a stream adds to its rows.
 
-They have the watermark in band, under the names below. So a row that a filter drops, and a row that
-only carries the watermark of an operator, still carries it.
+Watermarks travel with the rows, under the names below. Therefore a row that a filter drops, or a
+row that only carries an operator's watermark, still carries it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-# FALSE in a row that brings nothing but its watermark; all its other columns may be NULL.
+# FALSE in a row that only carries its watermark; all its other columns may be NULL.
 KEEP = "$keep"
 # INT: the source whose watermark a row has.
 SOURCE = "$source"
-# Where a source has splits with watermarks of their own, SOURCE is its number and so many times one
-# more than the split's number.
+# If the splits of a source have watermarks of their own, SOURCE is the source number plus SPLIT *
+# (split number + 1).
 SPLIT = 1024
-# In SOURCE of a row about all sources. With a WATERMARK, of any value, the input has ended: a flag
-# for it, since every number is also the watermark of some row.
+# SOURCE of a row for all sources. Together with a WATERMARK of any value, it marks the end of
+# input. A flag is needed because every number is a possible watermark.
 ALL_SOURCES = -1
-# BIGINT microseconds: the row's watermark of its source; NULL where there is none.
+# BIGINT microseconds: the row's watermark for its source; NULL if there is none.
 WATERMARK = "$watermark"
-# The highest watermark: it closes every window. After the end of input it is everybody's, but a row
-# may have it too.
+# The highest watermark: it closes every window. All sources have it after the end of input, but a
+# row may have it too.
 FINAL_US = (1 << 63) - 1
 # BIGINT microseconds on the windows' wall clock; NULL in a row without a time.
 TIME = "$time_us"
-# BIGINT microseconds since 1970 in UTC: when the micro-batch began, where an operator asks for it.
+# BIGINT microseconds since 1970 in UTC: start of the micro-batch, for operators that need it.
 PROCESSING_TIME = "$clock_us"
-# STRUCT: the row as its table has it. Below a window operator in all rows of a table with
-# `late-rows` that are kept; above it in those that were too late, with KEEP = FALSE, where
-# WATERMARK is the one that they missed. These pass whatever follows.
+# STRUCT: the row with its table's columns. Below a window operator, all counted rows of a table
+# with `late-rows` have it; above it, the late rows, with KEEP = FALSE and the watermark that they
+# missed in WATERMARK. The operators above pass these rows through.
 LATE_ROW = "$late_row"
-# The kind of change of a result that can be emitted again: +I, -U, +U.
+# Row kind of a result that can be updated: +I, -U, +U.
 ROW_KIND = "$row_kind"
 
 
 @dataclass(frozen=True)
 class StreamSource:
-    """A source of watermarks.
+    """Source of watermarks.
 
     Attributes:
-        name: the table, for messages.
-        time_type: `timestamp`, if its watermarks are instants; `timestamp_ntz`, if they are on the
-            wall clock; `proctime`, if its rows' time is the clock's when they are processed.
+        name: Table name, for messages.
+        time_type: `timestamp` if its watermarks are instants; `timestamp_ntz` if they are
+            wall-clock times; `proctime` if the time of its rows is processing time.
     """
 
     name: str

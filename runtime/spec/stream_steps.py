@@ -1,4 +1,4 @@
-"""What runs over streams: operators with state, and what follows whole windows."""
+"""Steps over streams: stateful operators, and operators on complete windows."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from runtime.spec.windows import Tumble
 
 @dataclass(frozen=True)
 class StreamWindowStep(Step):
-    """The window operator: partials into state, windows out as the watermark passes their ends.
+    """The window operator: merges partials into state, emits windows as the watermark passes them.
 
-    Its rows are keys, window start and end, merged columns, and KEEP, SOURCE, WATERMARK; with
-    KEEP = FALSE one row a key group and micro-batch with the operator's watermark.
+    Its rows are keys, window start and end, merged columns, and KEEP, SOURCE, WATERMARK. In each
+    micro-batch, one row per key group with KEEP = FALSE carries the operator's watermark.
 
     Attributes:
-        input: the local stage.
-        aggregation: what is merged.
-        number: the number of the operator in its query, from 0 in the order of the data's way.
-        label: under which name EXPLAIN ANALYZE counts; empty if it does not.
+        input: Local stage.
+        aggregation: Aggregation of the partials.
+        number: Number of the operator in its query, from 0 in data flow order.
+        label: Name for EXPLAIN ANALYZE; empty if it does not count this step.
     """
 
     input: StreamLocalStep
@@ -36,14 +36,14 @@ class StreamWindowStep(Step):
 
 @dataclass(frozen=True)
 class StreamReader:
-    """One of the window aggregations that read shared slices.
+    """Window aggregation that reads shared slices.
 
     Attributes:
-        name: what it is for, in messages: the table that its windows go to.
+        name: Table that receives its windows, for messages.
         aggregation: TUMBLE, HOP or CUMULATE over slices that are finer than its own.
-        slices: the widest slices of one width that its own are made of; None of the only one.
-        columns: keys, slice end and partial columns: the name of each among the shared ones, and
-            the one that `aggregation` gives it.
+        slices: Widest slices of one width that divide its own; None for a single reader.
+        columns: Keys, slice end and partial columns, each as a pair: name among the shared columns,
+            name in `aggregation`.
     """
 
     name: str
@@ -54,12 +54,11 @@ class StreamReader:
 
 @dataclass(frozen=True)
 class StreamSharedStep:
-    """A window operator that keeps its slices once for several window aggregations.
+    """Window operator that stores its slices once for several window aggregations.
 
     Attributes:
-        input: the local stage, on the slices that those of all readers are made of, with the
-            partials of all.
-        readers: the aggregations.
+        input: Local stage with the partials of all readers, on common slices of theirs.
+        readers: Aggregations.
     """
 
     input: StreamLocalStep
@@ -68,15 +67,15 @@ class StreamSharedStep:
 
 @dataclass(frozen=True)
 class StreamRegroupStep(Step):
-    """Results of windows grouped once more, by columns that identify their windows.
+    """Window results regrouped by columns that identify their windows.
 
-    All results of a window come in one micro-batch, so that nothing is kept. Its rows are the keys,
-    the merged columns, and KEEP, SOURCE, WATERMARK; rows with KEEP = FALSE pass.
+    All results of a window arrive in one micro-batch, so the step is stateless. Its rows are the
+    keys, the merged columns, and KEEP, SOURCE, WATERMARK; rows with KEEP = FALSE pass through.
 
     Attributes:
-        input: the rows, with the window columns among the keys; its own window holds all rows.
-        aggregation: what is merged.
-        label: under which name EXPLAIN ANALYZE counts; empty if it does not.
+        input: Rows with the window columns among the keys; its own window holds all rows.
+        aggregation: Aggregation of the results.
+        label: Name for EXPLAIN ANALYZE; empty if it does not count this step.
     """
 
     input: LocalStep[SparkRows, Streaming]
@@ -86,18 +85,18 @@ class StreamRegroupStep(Step):
 
 @dataclass(frozen=True)
 class StreamRankStep(Step):
-    """Results of windows ranked in each window and key; the input's columns and the rank.
+    """Window results ranked per window and key: the input's columns and the rank.
 
     Attributes:
-        input: rows with KEEP, SOURCE and WATERMARK; rows with KEEP = FALSE pass.
-        by: the window columns and keys in which rows are ranked.
-        order: what ranks them.
+        input: Rows with KEEP, SOURCE and WATERMARK; rows with KEEP = FALSE pass through.
+        by: Window columns and keys within which rows are ranked.
+        order: Sort order for the ranks.
         function: ROW_NUMBER, RANK or DENSE_RANK.
-        first: the first rank that is kept, from 1.
-        last: the last one.
-        rank_column: the name of the rank, INT.
-        label: under which name EXPLAIN ANALYZE counts; empty if it does not.
-        is_spread: whether the rows of a window and key are in one task as they come.
+        first: First rank to emit, from 1.
+        last: Last rank to emit.
+        rank_column: Name of the rank column, INT.
+        label: Name for EXPLAIN ANALYZE; empty if it does not count this step.
+        is_spread: Whether the input already has all rows of a window and key in one task.
     """
 
     input: Step
@@ -113,19 +112,19 @@ class StreamRankStep(Step):
 
 @dataclass(frozen=True)
 class StreamJoinStep(Step):
-    """Results of equal windows joined; both sides emit a window in the same micro-batch.
+    """Join of the results of equal windows; both sides emit a window in the same micro-batch.
 
-    Yields the columns of the left, then, but for LeftSemi and LeftAnti, those of the right, then
-    KEEP, SOURCE, WATERMARK; rows with KEEP = FALSE of the left pass.
+    Yields the columns of the left side, then of the right (except for LeftSemi and LeftAnti), then
+    KEEP, SOURCE, WATERMARK. Rows of the left side with KEEP = FALSE pass through.
 
     Attributes:
-        left: rows with KEEP, SOURCE and WATERMARK.
-        right: the same of the other side; the names of the two are disjoint but for these.
+        left: Rows with KEEP, SOURCE and WATERMARK.
+        right: Rows of the other side. Apart from these three, the column names are disjoint.
         join_type: Inner, LeftOuter, RightOuter, FullOuter, LeftSemi, LeftAnti.
-        window_keys: pairs of equal window columns, left and right.
-        keys: pairs of other columns that must be equal.
-        condition: what must be true of a pair beside that, over the columns of both sides.
-        label: under which name EXPLAIN ANALYZE counts; empty if it does not.
+        window_keys: Pairs of equal window columns, left and right.
+        keys: Pairs of other columns that must be equal.
+        condition: Further join condition over the columns of both sides.
+        label: Name for EXPLAIN ANALYZE; empty if it does not count this step.
     """
 
     left: Step
@@ -139,14 +138,14 @@ class StreamJoinStep(Step):
 
 @dataclass(frozen=True)
 class StreamRowsStep:
-    """Rows for a window operator that sees them one by one.
+    """Rows for a window operator that processes them one by one.
 
     Attributes:
-        input: rows with KEEP, SOURCE and WATERMARK beside their own columns.
-        sources: the sources, by the number that SOURCE has.
-        time: name and type of the column that windows are on; None: processing time.
-        time_zone: the zone on whose wall clock the windows of instants are.
-        is_cascade: whether the input is another window operator, whose rows carry the watermark.
+        input: Rows with KEEP, SOURCE and WATERMARK in addition to their own columns.
+        sources: Sources, indexed by SOURCE.
+        time: Name and type of the time column; None for processing time.
+        time_zone: Time zone of the wall clock for windows of instants.
+        is_cascade: Whether the input is another window operator, whose rows carry the watermark.
     """
 
     input: Step

@@ -1,16 +1,16 @@
-"""A table of a connector, as CREATE TABLE describes it."""
+"""Definition of a connector table, from CREATE TABLE."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-# The option of a table, of whatever connector, with the side output for its late rows
+# Table option of all connectors: the side output for late rows
 LATE_ROWS = "late-rows"
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table. `type` is Spark's DDL spelling, such as `decimal(10,2)`."""
+    """Column of a table. `type` is Spark's DDL spelling, such as `decimal(10,2)`."""
 
     name: str
     type: str
@@ -19,7 +19,7 @@ class Column:
 
 @dataclass(frozen=True)
 class TableColumn:
-    """A column in CREATE TABLE.
+    """Column in CREATE TABLE.
 
     `computed` is a Spark SQL expression over the physical columns; `metadata` the key of a
     connector's metadata column. A physical column has neither.
@@ -43,12 +43,12 @@ class Watermark:
 
 @dataclass(frozen=True)
 class TableSpec:
-    """A table of a connector: everything that CREATE TABLE said.
+    """Table of a connector, as defined by CREATE TABLE.
 
-    An empty `columns` means: take the schema that the files or the source bring.
+    Empty `columns` means: use the schema of the files or the source.
 
-    `kept` is what a table holds whose rows are in this process, see
-    `runtime.connectors.registry.keeping_rows`; it is no part of what was said.
+    `kept` is the content of a table whose rows are in this process, see
+    `runtime.connectors.registry.keeping_rows`; it does not come from the statement.
     """
 
     name: str
@@ -64,11 +64,11 @@ class TableSpec:
 
     @property
     def late_rows(self) -> str | None:
-        """The table that rows go to which come too late for their windows; None: nowhere."""
+        """Table that receives the late rows; None: they are dropped."""
         said = next((value for name, value in self.options if name.lower() == LATE_ROWS), "drop")
         return None if said.lower() == "drop" else said
 
     @property
     def option_map(self) -> dict[str, str]:
-        """The WITH options, `connector` left out."""
+        """The WITH options except `connector`."""
         return dict(self.options)

@@ -11,27 +11,27 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-# The accumulators of groups: for every field of an aggregate's `state` one value a group.
+# Accumulators of groups: one value per group for every field of an aggregate's `state`.
 States: TypeAlias = Mapping[str, Any]
 
 
 class UserDefinedAggregateFunction(ABC):
-    """A user-defined aggregate function (UDAF); users know it as `sqlwin.Aggregate`.
+    """User-defined aggregate function (UDAF), exported as `sqlwin.Aggregate`.
 
-    All of its methods work on many groups at once.
+    All methods work on many groups at once.
 
-    A group is the rows of one key in one slice of time; merged groups make windows. `groups` says
-    the group of each row, from 0 to `n_groups` - 1, in no particular order. What `accumulate` and
-    `merge` return has one value for each of `n_groups` groups, also for those that have no row, as
-    Arrow or NumPy arrays.
+    A group is the rows of one key in one slice of time; merged groups make windows. `groups` is the
+    group of each row, from 0 to `n_groups` - 1, in no particular order. `accumulate` and `merge`
+    return Arrow or NumPy arrays with one value for each of `n_groups` groups, including groups
+    without rows.
 
-    `merge` must not depend on the order or on the pairing of what it merges. Called with no states
-    it gives the state of a group without rows.
+    `merge` must not depend on the order in which states are merged, nor on how they are paired.
+    Without any states it returns the state of a group without rows.
 
     Attributes:
-        state: names and types of what is known of a group, such as {"total": "double"}.
-        returns: the type of the result. Types are Spark's: bigint, double, string, date,
-            timestamp_ntz, decimal(10,2), array<bigint> ...
+        state: Names and types of the state fields of a group, such as {"total": "double"}.
+        returns: Type of the result. Types are Spark's: bigint, double, string, date, timestamp_ntz,
+            decimal(10,2), array<bigint> ...
     """
 
     state: ClassVar[Mapping[str, str]]
@@ -39,27 +39,27 @@ class UserDefinedAggregateFunction(ABC):
 
     @abstractmethod
     def accumulate(self, groups: npt.NDArray[np.int64], n_groups: int, *args: pa.Array) -> States:
-        """The states of groups of rows.
+        """Return the states of groups of rows.
 
         Args:
-            groups: the group of each row, int64[n_rows].
-            n_groups: how many groups there are.
-            args: the arguments, one value a row, NULLs included. Rows that a FILTER leaves out
-                are not there.
+            groups: Group of each row, int64[n_rows].
+            n_groups: Number of groups.
+            args: Arguments, one value per row, including NULLs. Rows that a FILTER excludes are
+                omitted.
         """
 
     @abstractmethod
     def merge(
         self, groups: npt.NDArray[np.int64], n_groups: int, states: Mapping[str, pa.Array]
     ) -> States:
-        """The states of groups of states.
+        """Merge groups of states to one state per group.
 
         Args:
-            groups: the group of each state, int64[n_states].
-            n_groups: how many groups there are.
-            states: for each field its values, of the type that `state` says.
+            groups: Group of each state, int64[n_states].
+            n_groups: Number of groups.
+            states: Values of each field, with the type in `state`.
         """
 
     @abstractmethod
     def finish(self, states: Mapping[str, pa.Array]) -> Any:
-        """The result for each state, an Arrow or NumPy array; NULL where there is none."""
+        """Return the result for each state as an Arrow or NumPy array; NULL for no result."""

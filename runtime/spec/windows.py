@@ -1,7 +1,7 @@
-"""Windows: what the planner hands to the runtime of them.
+"""Windows, as the planner passes them to the runtime.
 
-All times are int64 microseconds since 1970-01-01 00:00 on the wall clock of the windows:
-as it is written for TIMESTAMP_NTZ columns, the local wall clock for TIMESTAMP_LTZ columns.
+All times are int64 microseconds since 1970-01-01 00:00 on the wall clock of the windows: as written
+for TIMESTAMP_NTZ columns, local time for TIMESTAMP_LTZ columns.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Tumble:
 
     @property
     def slices_per_window(self) -> int:
-        """Most slices that a window is put together from."""
+        """Maximum number of slices in a window."""
         return 1
 
 
@@ -34,7 +34,7 @@ class Tumble:
 class Hop:
     """Windows [k*slide + offset, k*slide + offset + size), any ratio of size and slide.
 
-    Where size is no multiple of slide there are two slices a slide, cut where windows start and
+    If size is not a multiple of slide, there are two slices per slide, cut where windows start and
     where they end ("paired" windows: Krishnamurthy, Wu, Franklin, SIGMOD 2006).
     """
 
@@ -50,7 +50,7 @@ class Hop:
 
     @property
     def slices_per_window(self) -> int:
-        """Most slices that a window is put together from."""
+        """Maximum number of slices in a window."""
         whole, rest = divmod(self.size_us, self.slide_us)
         return whole if rest == 0 else 2 * whole + 1
 
@@ -71,18 +71,17 @@ class Cumulate:
 
     @property
     def slices_per_window(self) -> int:
-        """Most slices that a window is put together from."""
+        """Maximum number of slices in a window."""
         return self.size_us // self.step_us
 
 
 @dataclass(frozen=True)
 class SessionWindow:
-    """Windows that end when `gap_us` passed without a row; rows exactly the gap apart merge.
+    """Windows that end after `gap_us` without a row; rows exactly the gap apart merge.
 
     Attributes:
-        gap_us: the gap.
-        partition: names of the columns that partition the rows: each combination of
-            their values has sessions of its own.
+        gap_us: Gap.
+        partition: Names of the partition columns; each combination of values has its own sessions.
     """
 
     gap_us: int
@@ -90,11 +89,11 @@ class SessionWindow:
 
     @property
     def cells(self) -> Tumble:
-        """Pieces of time, each so short that a partition's rows in it belong to one session."""
+        """Fixed intervals so short that all rows of a partition in one belong to one session."""
         return Tumble(self.gap_us)
 
 
-# Calendar windows begin at midnight of the first day of a month, moved by `offset_us`. Months are
+# Calendar windows begin at midnight of the first day of a month, shifted by `offset_us`. Months are
 # counted from January 1970, which is 0.
 
 DAY_US = 86_400_000_000
@@ -116,7 +115,7 @@ class CalendarTumble:
 
     @property
     def slices_per_window(self) -> int:
-        """Most slices that a window is put together from."""
+        """Maximum number of slices in a window."""
         return 1
 
 
@@ -136,7 +135,7 @@ class CalendarHop:
 
     @property
     def slices_per_window(self) -> int:
-        """Most slices that a window is put together from."""
+        """Maximum number of slices in a window."""
         return Hop(self.slide_months, self.size_months).slices_per_window
 
 
@@ -144,8 +143,8 @@ class CalendarHop:
 class CalendarCumulate:
     """Windows that begin in months k*size + offset and grow by the step up to the size.
 
-    The step is a number of months that divides the size, or `step_us`, counted anew from the
-    start of each largest window; the last one ends with the window and may be shorter.
+    The step is a number of months that divides the size, or `step_us`. `step_us` is counted from
+    the start of each largest window; the last step ends with that window and may be shorter.
     """
 
     size_months: int
@@ -162,7 +161,7 @@ class CalendarCumulate:
 
     @property
     def slices_per_window(self) -> int:
-        """Most slices that a window is put together from."""
+        """Maximum number of slices in a window."""
         if self.step_months:
             return self.size_months // self.step_months
         return -(-self.size_months * LONGEST_MONTH_US // self.step_us)
@@ -173,33 +172,33 @@ AlignedWindow = Tumble | Hop | Cumulate | CalendarWindow
 Window = AlignedWindow | SessionWindow
 
 
-# With fewer windows a slice its slices are merged as they are
+# Minimum number of windows per slice for running aggregates; below it slices are merged as they are
 _MANY_WINDOWS = 6
 
-# What partials of sessions carry besides the accumulators, BIGINT microseconds: the times of the
-# first and the last of the rows that went in.
+# Columns of session partials in addition to the accumulators, BIGINT microseconds: times of the
+# first and the last row aggregated
 FIRST_TIME, LAST_TIME = "$first_time", "$last_time"
 
 
 def local_window(window: Window) -> AlignedWindow:
-    """The window whose slices the local stage aggregates rows into: for sessions their cells."""
+    """Return the window whose slices the local stage aggregates into; the cells of sessions."""
     return window.cells if isinstance(window, SessionWindow) else window
 
 
 def window_kind(window: object) -> str:
-    """`TUMBLE`, `HOP`, `CUMULATE`, `SESSION`: the window table function of a window."""
+    """Return the window table function of a window: `TUMBLE`, `HOP`, `CUMULATE`, `SESSION`."""
     if isinstance(window, SessionWindow):
         return "SESSION"
     return type(window).__name__.removeprefix("Calendar").upper()
 
 
 def windows_per_slice(window: Hop | CalendarHop) -> int:
-    """In how many windows a slice is at most."""
+    """Return the maximum number of windows that contain a slice."""
     if isinstance(window, Hop):
         return -(-window.size_us // window.slide_us)
     return -(-window.size_months // window.slide_months)
 
 
 def is_overlapping(window: Window) -> bool:
-    """Whether running aggregates are worth it in a stream's state, if there are many rows."""
+    """Return whether a stream's state should keep running aggregates, given many rows."""
     return isinstance(window, Hop | CalendarHop) and windows_per_slice(window) >= _MANY_WINDOWS
