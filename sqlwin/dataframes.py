@@ -60,7 +60,7 @@ def with_translated_errors(frame: DataFrame, errors: Errors) -> DataFrame:
         frame: DataFrame of Spark or Spark Connect. It is not changed.
         errors: Translator for the statement that created the DataFrame.
     """
-    return cast(DataFrame, _wrapped(plain(frame), errors))
+    return cast(DataFrame, _wrap(plain(frame), errors))
 
 
 def plain(frame: DataFrame) -> DataFrame:
@@ -68,12 +68,12 @@ def plain(frame: DataFrame) -> DataFrame:
     return cast(DataFrame, frame.__dict__.get(_PLAIN, frame))
 
 
-def _wrapped(value: Any, errors: Errors) -> Any:
+def _wrap(value: Any, errors: Errors) -> Any:
     """Wrap a method's result if its methods can raise errors of Spark."""
     if isinstance(value, list) and value and isinstance(value[0], DataFrame):
-        return [_wrapped(frame, errors) for frame in value]
+        return [_wrap(frame, errors) for frame in value]
     if isinstance(value, Iterator):
-        return _iterated(value, errors)
+        return _iterate(value, errors)
     class_: type = type(value)
     if class_.__name__ not in _WRAPPED or not class_.__module__.startswith("pyspark.sql"):
         return value
@@ -85,7 +85,7 @@ def _wrapped(value: Any, errors: Errors) -> Any:
     return wrapped
 
 
-def _iterated(values: Iterator[T], errors: Errors) -> Iterator[T]:
+def _iterate(values: Iterator[T], errors: Errors) -> Iterator[T]:
     end = object()
     while (value := _call(errors, next, values, end)) is not end:
         yield cast(T, value)
@@ -100,13 +100,13 @@ def _translating_class(class_: type) -> type:
             continue
         member = getattr(class_, name)
         if isinstance(member, property):
-            namespace[name] = property(_translating(member.fget), doc=member.__doc__)
+            namespace[name] = property(_translating_method(member.fget), doc=member.__doc__)
         elif callable(member):
-            namespace[name] = _translating(member)
+            namespace[name] = _translating_method(member)
     return type(class_.__name__, (class_,), namespace)
 
 
-def _translating(method: Callable[..., Any] | None) -> Callable[..., Any]:
+def _translating_method(method: Callable[..., Any] | None) -> Callable[..., Any]:
     assert method is not None
     name = method.__name__
 
@@ -117,7 +117,7 @@ def _translating(method: Callable[..., Any] | None) -> Callable[..., Any]:
             if name == "toPandas":
                 warnings.filterwarnings("ignore", _REPEATED, UserWarning)
             value = _call(errors, method, self, *args, **kwargs)
-        return _wrapped(value, errors)
+        return _wrap(value, errors)
 
     return translating
 

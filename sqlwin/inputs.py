@@ -55,7 +55,7 @@ def dataframe_of(spark: SparkSession, data: object, name: str) -> DataFrame:
     if isinstance(data, DataFrame):
         return plain(data)
     if not can_be_rows(data):
-        raise TypeError(f"`{name}` has to be {ACCEPTED}, not {_described(data)}")
+        raise TypeError(f"`{name}` has to be {ACCEPTED}, not {_description(data)}")
     table = _with_sql_types(_arrow_table(data, name), name)
     schema = from_arrow_schema(table.schema, prefer_timestamp_ntz=True)
     with translated_errors():
@@ -71,7 +71,7 @@ def interactive_variables() -> Mapping[str, object]:
     return vars(sys.modules["__main__"]) if hasattr(sys, "ps1") else {}
 
 
-def _described(data: object) -> str:
+def _description(data: object) -> str:
     if isinstance(data, list):
         return "an empty list, which has no columns" if not data else "a list of other values"
     return f"{type(data).__module__}.{type(data).__qualname__}".removeprefix("builtins.")
@@ -113,7 +113,7 @@ def _arrow_table(data: Any, name: str) -> pa.Table:
     try:
         return pa.RecordBatchReader.from_stream(data).read_all()
     except _ARROW_ERRORS as error:
-        raise TypeError(f"`{name}` has to be {ACCEPTED}, not {_described(data)}") from error
+        raise TypeError(f"`{name}` has to be {ACCEPTED}, not {_description(data)}") from error
 
 
 def _table_of_dicts(rows: list[Mapping[Any, Any]], name: str) -> pa.Table:

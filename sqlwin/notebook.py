@@ -96,8 +96,8 @@ class SqlwinMagics(Magics):
         session: Any = self.shell.user_ns.get(SESSION_NAME)
         if session is None:
             session = self.shell.user_ns[SESSION_NAME] = self._connect()
-        found: Session = session
-        return found
+        opened: Session = session
+        return opened
 
 
 def load(shell: InteractiveShell, connect: Callable[[], Session]) -> None:

@@ -175,7 +175,7 @@ class Session:
         for place in self._places(script, file, params):
             try:
                 result = self._runner.run(parse_statement(place.bound.text))
-                yield _placed_result(result, place)
+                yield _result_in_script(result, place)
             except SqlwinError as error:
                 raise place.placed(error) from error
 
@@ -414,12 +414,12 @@ class Session:
             windows = GeneralWindows(
                 self._runner.plans, f"SELECT * FROM {table}", tuple(keys), time, job, output
             )
-            found = windows.dataframe()
+            results = windows.dataframe()
             if name is not None:
-                made_by = windows if found.isStreaming else None
-                entry = Registered((name,), found, made_by=made_by)
+                made_by = windows if results.isStreaming else None
+                entry = Registered((name,), results, made_by=made_by)
                 self._runner.catalog.add((name,), entry, replace=True, if_not_exists=False)
-            return with_translated_errors(found, self._runner.plans.errors_of(""))
+            return with_translated_errors(results, self._runner.plans.errors_of(""))
 
     def _named_rows(self, dataframe: DataFrame, time: str | None, watermark: str | None) -> str:
         """Register a DataFrame that windows are put on; return its name."""
@@ -519,7 +519,7 @@ class Session:
         self.close()
 
 
-def _placed_result(result: Result, place: ScriptPlace) -> Result:
+def _result_in_script(result: Result, place: ScriptPlace) -> Result:
     """Return the result with the statement as the user wrote it.
 
     Its rows may fail later, and those errors need positions in the whole script.

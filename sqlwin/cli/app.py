@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 _OBJECTS_OF_A_COLLECTION = 50_000
 
 
-def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
-    if not wanted or ctx.resilient_parsing:
+def _version(ctx: click.Context, param: click.Parameter, is_requested: bool) -> None:
+    if not is_requested or ctx.resilient_parsing:
         return
     from sqlwin import __version__
 

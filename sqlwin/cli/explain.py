@@ -80,7 +80,7 @@ def explain_scripts(
     """
     documents: list[QueryDocument] = []
     for script in scripts:
-        with _placed(script, script.text, 0):
+        with _errors_in_script(script, script.text, 0):
             pieces = split_script(script.text)
         for piece in pieces:
             with bar.waiting("Running" if analyze else "Planning"):
@@ -109,7 +109,7 @@ def _queries(
     else:
         documents_of = SessionControl(session).query_documents
     params = None if script.params is None else used_in(piece.text, script.params)
-    with _placed(script, piece.text, piece.offset):
+    with _errors_in_script(script, piece.text, piece.offset):
         check_parameters(piece.text, params)
         try:
             statement = parse_statement(bind_parameters(piece.text, params).text)
@@ -120,7 +120,7 @@ def _queries(
             return documents_of(piece.text, analyze=analyze, params=params)
     prefix = "" if inner is not statement else "EXPLAIN "
     text = prefix + piece.text
-    with _placed(script, text, piece.offset - len(prefix)):
+    with _errors_in_script(script, text, piece.offset - len(prefix)):
         (result,) = session.execute(text, params=params)
         explained = result.text or "\n".join(str(row[0]) for row in result.rows)
         return (QueryDocument(piece.text, explained),)
@@ -147,7 +147,7 @@ def _prepares(text: str) -> bool:
 
 
 @contextmanager
-def _placed(script: Script, text: str, offset: int) -> Iterator[None]:
+def _errors_in_script(script: Script, text: str, offset: int) -> Iterator[None]:
     """Give errors in `text`, which starts at `offset`, their position in the script."""
     try:
         yield

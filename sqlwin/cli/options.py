@@ -82,7 +82,7 @@ def _setting_names(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 def with_spark_options(command: Command) -> Command:
     """Add the options of every command that starts Spark: master and settings."""
-    return _decorated(
+    return _decorate(
         command,
         click.option(
             "--set",
@@ -141,7 +141,7 @@ def _configuration(spark: Mapping[str, Any]) -> dict[str, str]:
 
 def sql_options(command: Command) -> Command:
     """Add the options of every command that runs SQL: its sources, Spark and settings."""
-    return _decorated(
+    return _decorate(
         command,
         click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(allow_dash=True)),
         click.option(
@@ -211,7 +211,7 @@ def serve_page(session: Session, port: int | None) -> None:
     click.echo(f"watch it at {page.url}", err=True)
 
 
-def _decorated(command: Command, *decorators: Callable[[Command], Command]) -> Command:
+def _decorate(command: Command, *decorators: Callable[[Command], Command]) -> Command:
     """Add options to a command, in the order of --help."""
     for decorate in reversed(decorators):
         command = decorate(command)

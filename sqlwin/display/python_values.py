@@ -75,7 +75,7 @@ def python_values(array: pa.Array) -> list[Any]:
 def _texts(array: pa.Array) -> list[str | None]:
     """Return strings, with U+FFFD for bytes that are not UTF-8, which Spark does not check."""
     raw = array.cast(pa.large_binary()).to_pylist()
-    return [None if each is None else each.decode(errors="replace") for each in raw]
+    return [None if value is None else value.decode(errors="replace") for value in raw]
 
 
 def _sliced(array: pa.Array, elements: list[Any], make: Any) -> list[Any]:

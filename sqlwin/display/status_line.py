@@ -39,10 +39,10 @@ def fitted(status: str, width: int) -> str:
     """
     streams = status.split(_STREAMS)
     width_each = (width - len(_STREAMS) * (len(streams) - 1)) // len(streams)
-    return _STREAMS.join(_fitted(stream, width_each) for stream in streams)
+    return _STREAMS.join(_fit_stream(stream, width_each) for stream in streams)
 
 
-def _fitted(status: str, width: int) -> str:
+def _fit_stream(status: str, width: int) -> str:
     for pattern in _LEAST:
         if cell_len(status) <= width:
             return status

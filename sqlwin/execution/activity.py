@@ -144,12 +144,12 @@ class StatementRun:
     def span(self, name: str) -> Iterator[None]:
         """Measure a block as part of the run time; consecutive blocks of one name are merged."""
         now = time.time()
-        self._change(lambda record, _: replace(record, spans=_opened(record.spans, name, now)))
+        self._change(lambda record, _: replace(record, spans=_open_span(record.spans, name, now)))
         try:
             yield
         finally:
             self._change(
-                lambda record, now: replace(record, spans=_closed(record.spans, name, now))
+                lambda record, now: replace(record, spans=_close_span(record.spans, name, now))
             )
 
     def computed(self, action: Callable[[], Any], *, has_jobs: bool = True) -> Any:
@@ -190,13 +190,13 @@ class StatementRun:
             self.record = changed(self.record, time.time())
 
 
-def _opened(spans: tuple[TimeSpan, ...], name: str, now: float) -> tuple[TimeSpan, ...]:
+def _open_span(spans: tuple[TimeSpan, ...], name: str, now: float) -> tuple[TimeSpan, ...]:
     if spans and spans[-1].name == name:
         return (*spans[:-1], TimeSpan(name, spans[-1].begun))
     return (*spans, TimeSpan(name, now))
 
 
-def _closed(spans: tuple[TimeSpan, ...], name: str, now: float) -> tuple[TimeSpan, ...]:
+def _close_span(spans: tuple[TimeSpan, ...], name: str, now: float) -> tuple[TimeSpan, ...]:
     return tuple(
         replace(span, ended=now) if span.name == name and span.ended is None else span
         for span in spans

@@ -154,15 +154,15 @@ def run_figures(
         seconds: Time from the first job to the last row.
     """
     operators = tree.by_id
-    found = {name: _figures(measured.get(name)) for name in operators}
-    _add_units(found, operators)
-    _add_exchanges(found, operators)
-    _add_preserved(found, operators)
-    _add_rows_in(found, operators)
+    by_name = {name: _figures(measured.get(name)) for name in operators}
+    _add_units(by_name, operators)
+    _add_exchanges(by_name, operators)
+    _add_preserved(by_name, operators)
+    _add_rows_in(by_name, operators)
     return Analysis(
         seconds,
-        found[_top(tree)].rows_out,
-        found,
+        by_name[_top(tree)].rows_out,
+        by_name,
         tuple(_stages(tree, measured)),
         spark.sparkContext.uiWebUrl,
     )
@@ -225,51 +225,51 @@ def _figures(measured: Measured | None) -> Figures:
     )
 
 
-def _add_units(found: dict[str, Figures], operators: Mapping[str, OperatorEntry]) -> None:
+def _add_units(by_name: dict[str, Figures], operators: Mapping[str, OperatorEntry]) -> None:
     """Set units: partials from a local aggregate to the global one, windows above it."""
     for name in reversed(list(operators)):
         operator = operators[name]
-        below = [found[source].unit_out for source in operator.inputs]
+        below = [by_name[source].unit_out for source in operator.inputs]
         if operator.name.startswith("Global"):
-            found[name] = replace(found[name], unit_out="windows")
+            by_name[name] = replace(by_name[name], unit_out="windows")
         elif "Local" in operator.name or "partials" in below:
-            found[name] = replace(found[name], unit_out="partials")
+            by_name[name] = replace(by_name[name], unit_out="partials")
 
 
-def _add_exchanges(found: dict[str, Figures], operators: Mapping[str, OperatorEntry]) -> None:
+def _add_exchanges(by_name: dict[str, Figures], operators: Mapping[str, OperatorEntry]) -> None:
     """Copy the figures below an exchange whose blobs were built before it."""
     for name, operator in operators.items():
-        if "carries" in operator.attributes and found[name].rows_out is None:
-            below = found[operator.inputs[0]]
-            found[name] = replace(
-                found[name],
+        if "carries" in operator.attributes and by_name[name].rows_out is None:
+            below = by_name[operator.inputs[0]]
+            by_name[name] = replace(
+                by_name[name],
                 rows_out=below.rows_out,
                 blobs_out=below.blobs_out,
                 bytes_out=below.bytes_out,
             )
 
 
-def _set_rows_out(found: dict[str, Figures], name: str, rows_out: int | None) -> None:
+def _set_rows_out(by_name: dict[str, Figures], name: str, rows_out: int | None) -> None:
     """Set the rows out of an operator unless they are known."""
-    if found[name].rows_out is None:
-        found[name] = replace(found[name], rows_out=rows_out)
+    if by_name[name].rows_out is None:
+        by_name[name] = replace(by_name[name], rows_out=rows_out)
 
 
-def _add_preserved(found: dict[str, Figures], operators: Mapping[str, OperatorEntry]) -> None:
+def _add_preserved(by_name: dict[str, Figures], operators: Mapping[str, OperatorEntry]) -> None:
     """Derive missing row counts from the operators above and below.
 
     An operator's input is the output of the one below, and some operators keep the row count.
     """
     for name, operator in operators.items():
-        taken = found[name].rows_in
+        taken = by_name[name].rows_in
         if taken is not None and len(operator.inputs) == 1:
-            _set_rows_out(found, operator.inputs[0], taken)
+            _set_rows_out(by_name, operator.inputs[0], taken)
     for name in reversed(list(operators)):
         if (source := _preserved(operators[name])) is not None:
-            _set_rows_out(found, name, found[source].rows_out)
+            _set_rows_out(by_name, name, by_name[source].rows_out)
     for name in operators:
         if (source := _preserved(operators[name])) is not None:
-            _set_rows_out(found, source, found[name].rows_out)
+            _set_rows_out(by_name, source, by_name[name].rows_out)
 
 
 def _preserved(operator: OperatorEntry) -> str | None:
@@ -280,14 +280,14 @@ def _preserved(operator: OperatorEntry) -> str | None:
     return None
 
 
-def _add_rows_in(found: dict[str, Figures], operators: Mapping[str, OperatorEntry]) -> None:
+def _add_rows_in(by_name: dict[str, Figures], operators: Mapping[str, OperatorEntry]) -> None:
     for name, operator in operators.items():
-        figures = found[name]
-        counts = [found[source].rows_out for source in operator.inputs]
+        figures = by_name[name]
+        counts = [by_name[source].rows_out for source in operator.inputs]
         known_counts = [n_rows for n_rows in counts if n_rows is not None]
         if figures.rows_in is None and known_counts and len(known_counts) == len(counts):
             figures = replace(figures, rows_in=sum(known_counts))
         n_rows = figures.rows_aggregated
         if "Local" in operator.name and n_rows is not None and figures.rows_out:
             figures = replace(figures, reduction=n_rows / figures.rows_out)
-        found[name] = figures
+        by_name[name] = figures

@@ -92,12 +92,12 @@ class Explanations:
                     hint="write EXPLAIN SELECT ... or EXPLAIN INSERT INTO ...",
                 )
         plan = self._plans.plan(query, statement.text, sink)
-        found = query_document(plan, statement.text, self._plans.time_zone)
+        document = query_document(plan, statement.text, self._plans.time_zone)
         if self._plans.is_stream(plan):
-            return [self._of_stream(found, plan, statement, analyze)]
+            return [self._of_stream(document, plan, statement, analyze)]
         if not analyze:
             is_here = sink is None and self._plans.in_process(plan) is not None
-            return [in_process_document(found) if is_here else found]
+            return [in_process_document(document) if is_here else document]
 
         def run(steps: Sequence[Step], meter: Meter, watched: Watched) -> list[int | None]:
             options = replace(self._plans.execution_options(), meter=meter)
@@ -116,10 +116,10 @@ class Explanations:
             return [None]
 
         with self._plans.errors_of(statement.text):
-            return analyzed([found], [plan.physical], self._plans.spark, run)
+            return analyzed([document], [plan.physical], self._plans.spark, run)
 
     def _of_stream(
-        self, found: QueryDocument, plan: Plan, statement: Statement, analyze: bool
+        self, document: QueryDocument, plan: Plan, statement: Statement, analyze: bool
     ) -> QueryDocument:
         """Return the document of a streaming query with its state, or its measurements."""
         plans, spark = self._plans, self._plans.spark
@@ -138,16 +138,16 @@ class Explanations:
             sink = into_table(statement, target_of(plans.catalog, statement))
             if not analyze and (checkpoint := checkpoint_section(plans, lowered, sink)):
                 section = f"{section}\n{checkpoint}"
-        found = replace(found, text=f"{found.text}\n{section}")
+        document = replace(document, text=f"{document.text}\n{section}")
         if measuring is None:
-            return found
+            return document
         seconds = int(plans.config.get("sqlwin.analyze.duration")) / 1_000_000 or None
         stream = start_stream(plans, lowered, sink, statement.text)
         if plans.run is not None and isinstance(stream, Stream):
             plans.run.started(stream.number)
         with plans.errors_of(statement.text), plans.jobs_run():
             return analyzed_stream(
-                found, spark, stream, measuring.meter, seconds, self.take_interrupt
+                document, spark, stream, measuring.meter, seconds, self.take_interrupt
             )
 
     def _documents_together(self, inserts: Sequence[Insert], analyze: bool) -> list[QueryDocument]:
@@ -169,8 +169,8 @@ class Explanations:
                 )
             ]
         if any(self._plans.is_stream(plan) for plan in plans):
-            each = [self._documents(insert, analyze) for insert in inserts]
-            return [document for documents in each for document in documents]
+            documents_each = [self._documents(insert, analyze) for insert in inserts]
+            return [document for documents in documents_each for document in documents]
 
         def run(steps: Sequence[Step], meter: Meter, watched: Watched) -> list[int | None]:
             results = self._inserts.run_together(inserts, steps, meter, watched)

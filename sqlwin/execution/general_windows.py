@@ -59,10 +59,10 @@ class GeneralWindows:
 
         plans = self.plans
         plans.start_statement()
-        plan = self._planned()
+        plan = self._plan()
         if plans.is_stream(plan):
             options = foreign_options(plans.spark, plans.config)
-            return self._lowered(plan).dataframe(options, 0)
+            return self._lower(plan).dataframe(options, 0)
         keys, time = self._columns(plan)
         rows = plans.dataframe(plans.lower(plan, is_whole=True))
         return general_windows(rows, keys, time, self.job, output_columns(self.output))
@@ -75,7 +75,7 @@ class GeneralWindows:
         Raises:
             SqlwinError: A column does not exist, or the query cannot run as a stream.
         """
-        return self._lowered(self._planned())
+        return self._lower(self._plan())
 
     def described(self) -> str:
         """Describe the windows in one line, without the contents of functions."""
@@ -85,14 +85,14 @@ class GeneralWindows:
         # checkpoints store this line, so its wording must not change
         return f"{', '.join(kinds)} over {self.query}{by} on {self.time or 'the clock'}"
 
-    def _lowered(self, plan: Plan) -> LoweredGeneralWindows:
+    def _lower(self, plan: Plan) -> LoweredGeneralWindows:
         keys, time = self._columns(plan)
         for key in keys:
             check_general_key(key, required_column(plan.physical.schema, key).type)
         step, sources = lower_rows(plan, self.plans.catalog, self.plans.time_zone, time)
         return LoweredGeneralWindows(self, plan, step, sources, keys)
 
-    def _planned(self) -> Plan:
+    def _plan(self) -> Plan:
         parsed = parse_statement(self.query)
         assert isinstance(parsed, Query)
         return self.plans.plan(parsed.ast, parsed.text)

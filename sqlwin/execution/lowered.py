@@ -210,7 +210,7 @@ def lower_query(
         plan.sql,
         is_taken=is_taken,
     )
-    general = _lowered_windows(plan, catalog)
+    general = _lower_windows(plan, catalog)
     return LoweredStream(
         (plan,),
         steps,
@@ -264,7 +264,7 @@ def lower_rows(
         SqlwinError: The plan cannot run as a stream, or a watermark is missing.
     """
     step = lower_stream_rows(plan.physical, catalog, time_zone, time, _refusals(plan), plan.notes)
-    return step, _sources(plan, catalog, _lowered_windows(plan, catalog))
+    return step, _sources(plan, catalog, _lower_windows(plan, catalog))
 
 
 def general_windows_in(
@@ -280,7 +280,7 @@ def general_windows_in(
     return tuple(windows_read)
 
 
-def _lowered_windows(plan: Plan, catalog: SessionCatalog) -> tuple[tuple[str, LoweredWindows], ...]:
+def _lower_windows(plan: Plan, catalog: SessionCatalog) -> tuple[tuple[str, LoweredWindows], ...]:
     windows_read = general_windows_in(plan.physical, catalog)
     return tuple((view, windows.lowered()) for view, windows in windows_read)
 

@@ -67,7 +67,7 @@ class MaterializedTables:
         path = place.path
         if statement.ast is None:
             opened = open_materialized(catalog, statement.name, path)
-            return _ok(statement.text, f"`{name}` is opened: {self._described(opened)}")
+            return _ok(statement.text, f"`{name}` is opened: {self._describe(opened)}")
         if statement.if_not_exists and is_table(place, name):
             return self._open_same(statement, path)
         catalog.follow(tables_of(statement.ast))
@@ -86,7 +86,7 @@ class MaterializedTables:
             if is_continuous:
                 message = f"`{name}` is made; INSERT INTO {name} brings its rows"
                 return _ok(statement.text, message)
-            done = self._refreshed(opened, statement.text, planned)
+            done = self._refresh(opened, statement.text, planned)
         except BaseException:
             catalog.forget(statement.name)
             remove_slices(place)
@@ -117,7 +117,7 @@ class MaterializedTables:
             set_suspended(self._plans.catalog.slices.stored(entry.path, name), is_suspended)
             what = "suspended: sqlwin refresh passes over it" if is_suspended else "resumed"
             return _ok(statement.text, f"`{name}` is {what}")
-        done = self._refreshed(entry, statement.text)
+        done = self._refresh(entry, statement.text)
         return Result(statement.text, "insert", _report(name, done), row_count=done.n_read)
 
     def drop(self, statement: Drop) -> Result:
@@ -277,12 +277,12 @@ class MaterializedTables:
                 subjects=(f"'{path}'", name),
                 hint="DROP MATERIALIZED TABLE removes it; without AS it is opened as it is",
             )
-        return _ok(statement.text, f"`{name}` is opened: {self._described(opened)}")
+        return _ok(statement.text, f"`{name}` is opened: {self._describe(opened)}")
 
-    def _described(self, entry: MaterializedTable) -> str:
+    def _describe(self, entry: MaterializedTable) -> str:
         return self._plans.catalog.slices.described(entry)
 
-    def _refreshed(
+    def _refresh(
         self, entry: MaterializedTable, text: str, planned: PlannedRows | None = None
     ) -> Refreshed:
         """Refresh a table. `planned` is the plan for the first attempt, if known."""

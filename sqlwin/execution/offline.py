@@ -126,20 +126,20 @@ class OfflineSession:
             raise NeedsSpark from error
 
     def _documents(self, text: str) -> list[QueryDocument]:
-        statement = self._begun(self._bound(text))
+        statement = self._begin(self._bind(text))
         match statement:
             case Explain(statement=Query() as query) if not statement.details:
-                return [self._explained(query)]
+                return [self._explain(query)]
             case Query():
-                return [self._explained(statement)]
-        self._prepared(statement)
+                return [self._explain(statement)]
+        self._prepare(statement)
         return []
 
     def _result(self, text: str) -> Result:
-        text = self._bound(text)
-        statement = self._begun(text)
+        text = self._bind(text)
+        statement = self._begin(text)
         if not isinstance(statement, Query):
-            return self._prepared(statement)
+            return self._prepare(statement)
         options = self._options()
         planned = plan_in_process(statement.ast, text, self._catalog, self._config, options)
         if planned is None:
@@ -149,18 +149,18 @@ class OfflineSession:
         zone = options.time_zone
         return Result(text, "query", here=rows, time_zone=zone, statement_notes=notes)
 
-    def _bound(self, text: str) -> str:
+    def _bind(self, text: str) -> str:
         """Return a statement's text with double quotes rewritten as settings require."""
         return bind_parameters(text, None, quotes=DoubleQuotes(self._config.double_quotes)).text
 
-    def _begun(self, text: str) -> Statement:
+    def _begin(self, text: str) -> Statement:
         statement = parse_statement(text)
         self._catalog.start_statement(str(self._config.get("execution.runtime-mode")))
         if not isinstance(statement, Set | Reset):
             open_directory(self._catalog, str(self._config.get("sqlwin.materialized.dir") or ""))
         return statement
 
-    def _prepared(self, statement: Statement) -> Result:
+    def _prepare(self, statement: Statement) -> Result:
         """Run a statement that prepares later ones, and return its message."""
         message, notes = "OK", tuple[str, ...]()
         match statement:
@@ -179,7 +179,7 @@ class OfflineSession:
                 raise NeedsSpark
         return Result(statement.text, "ok", message, statement_notes=notes)
 
-    def _explained(self, query: Query) -> QueryDocument:
+    def _explain(self, query: Query) -> QueryDocument:
         # imported late because rendering plans takes time to import
         from planner.explain.build import query_document
         from planner.explain.document import masked_document

@@ -89,7 +89,7 @@ class Plans:
         self.catalog = SessionCatalog(spark, self._view_dataframe, lambda: config.mask, self.lock)
         self._known = KnownCatalog(self.catalog, lambda: config.mask)
         self.streams = Streams()
-        self.activity = Activity(self._marked)
+        self.activity = Activity(self._tag_jobs)
         self._session_scan_counts = None if is_remote(spark) else ScanCounts(spark.sparkContext)
         self.last_scan_counts: StatementScanCounts | None = None
         self._current = _CurrentStatement()
@@ -164,7 +164,9 @@ class Plans:
             sink: Name of the target table, and whether it is overwritten.
             without: Rules to disable in addition to those that settings disable.
         """
-        (plan,) = self._planned(lambda options: [self._draft(query, text, sink, options)], without)
+        (plan,) = self._plan_drafts(
+            lambda options: [self._draft(query, text, sink, options)], without
+        )
         return plan
 
     def plan_here(self, query: exp.Query, text: str) -> tuple[Plan, InProcessStep] | None:
@@ -181,7 +183,7 @@ class Plans:
             if not self._known.has_slices_of(tables_of(query)):
                 return None
             settings = settings_of(self.spark)
-            if not self._is_known(settings):
+            if not self._has_usual_settings(settings):
                 return None
             options = self._planner_options(self._known, settings)
             try:
@@ -196,7 +198,7 @@ class Plans:
             self.run.planned(plan)
         return plan, here
 
-    def _is_known(self, settings: SparkSettings) -> bool:
+    def _has_usual_settings(self, settings: SparkSettings) -> bool:
         """Return whether Spark's settings match those that planning without Spark assumes."""
         return is_as_usual(self.spark, settings) and settings.holds(
             "files are local", lambda: is_local_path(resolve(self.spark, "/"))
@@ -211,9 +213,9 @@ class Plans:
                 draft = self._draft(insert.ast, insert.text, sink, options)
                 yield replace(draft, apart=self._apart(draft, insert))
 
-        return self._planned(drafts)
+        return self._plan_drafts(drafts)
 
-    def _planned(
+    def _plan_drafts(
         self, drafts: Callable[[Options], Iterable[Draft]], without: frozenset[str] = frozenset()
     ) -> list[Plan]:
         with self._span("planning"), asking_once():
@@ -349,7 +351,7 @@ class Plans:
             self.spark.sparkContext.setJobDescription(" ".join(shown.split())[:500])
 
     @contextmanager
-    def _marked(self, tag: str, text: str) -> Iterator[None]:
+    def _tag_jobs(self, tag: str, text: str) -> Iterator[None]:
         """Tag the Spark jobs of a block with a statement, whether or not it is the current one."""
         if is_remote(self.spark):
             yield

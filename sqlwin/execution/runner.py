@@ -335,7 +335,7 @@ class Runner:
         name = f"stream {stream.number} (`{stream.setup.name}`)"
         if failure := stream.failure():
             return _ok(statement, f"{name} has failed: {failure}", (how_to_resume(stream),))
-        others = [f"`{name}`" for name in stream.setup.inserts if name != stream.setup.name]
+        others = [f"`{table}`" for table in stream.setup.inserts if table != stream.setup.name]
         also = f", and with it INSERT INTO {', '.join(others)}" if others else ""
         return _ok(statement, f"{name} is stopped{also}", (how_to_resume(stream),))
 

@@ -78,15 +78,15 @@ class Inserts:
         lowered = self._plans.lower(plan)
         assert isinstance(lowered, LoweredBatch)
         rows = self._plans.batch_rows(lowered)
-        return self._write_alone(statement, self._fitted(statement, rows, table), table)
+        return self._write_alone(statement, self._fit(statement, rows, table), table)
 
     def write(self, statement: Insert, rows: DataFrame) -> Result:
         """Write the rows of an INSERT's query to its table."""
         table = self._target(statement)
-        fitted = self._fitted(statement, BatchRows.of(rows), table)
+        fitted = self._fit(statement, BatchRows.of(rows), table)
         return self._write_alone(statement, fitted, table)
 
-    def _fitted(self, statement: Insert, rows: BatchRows, table: TableSpec | None) -> BatchRows:
+    def _fit(self, statement: Insert, rows: BatchRows, table: TableSpec | None) -> BatchRows:
         """Fit the rows of an INSERT to its table."""
         if table is None:
             return rows
@@ -265,7 +265,7 @@ class Inserts:
         options = replace(self._plans.execution_options(), meter=meter)
         with self._plans.errors_of(insert.text):
             rows = dataframe(self._plans.spark, step, options, shared)
-        return self._fitted(insert, BatchRows.of(rows), table)
+        return self._fit(insert, BatchRows.of(rows), table)
 
 
 def _first_failed(outcomes: Sequence[Outcome[Result]]) -> int | None:
@@ -285,12 +285,16 @@ def _with_progress(
     names = [".".join(insert.name) for insert in inserts]
     others = [(name, outcomes[i]) for i, name in enumerate(names) if i != failed]
     parts = [
-        _listed([name for name, outcome in others if outcome.done], "has", "have", "been written"),
-        _listed(
+        _progress_text(
+            [name for name, outcome in others if outcome.done], "has", "have", "been written"
+        ),
+        _progress_text(
             [name for name, outcome in others if outcome.cancelled], "was", "were", "cancelled"
         ),
-        _listed([name for name, outcome in others if outcome.failed], "has", "have", "failed too"),
-        _listed(
+        _progress_text(
+            [name for name, outcome in others if outcome.failed], "has", "have", "failed too"
+        ),
+        _progress_text(
             [name for name, outcome in others if not outcome.begun], "was", "were", "not begun"
         ),
     ]
@@ -302,5 +306,5 @@ def _with_progress(
     return error
 
 
-def _listed(names: Sequence[str], one: str, many: str, what: str) -> str:
-    return f"{', '.join(names)} {one if len(names) == 1 else many} {what}" if names else ""
+def _progress_text(names: Sequence[str], singular: str, plural: str, what: str) -> str:
+    return f"{', '.join(names)} {singular if len(names) == 1 else plural} {what}" if names else ""

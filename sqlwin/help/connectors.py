@@ -61,7 +61,7 @@ _LATE_ROWS = OptionHelp(
 )
 
 
-def _helped(options: Options, prefix: str = "") -> Iterator[OptionHelp]:
+def _option_help(options: Options, prefix: str = "") -> Iterator[OptionHelp]:
     """Yield the options that have help. The others are alternative spellings."""
     for name, option in options.items():
         if option.doc:
@@ -71,11 +71,11 @@ def _helped(options: Options, prefix: str = "") -> Iterator[OptionHelp]:
 # Options of a file format, by format
 FORMAT_OPTIONS: Mapping[str, tuple[OptionHelp, ...]] = {
     "csv": (
-        *_helped(FLINK_OPTIONS["csv"]),
-        *_helped({"header": switch("the first line holds the names of the columns")}),
+        *_option_help(FLINK_OPTIONS["csv"]),
+        *_option_help({"header": switch("the first line holds the names of the columns")}),
     ),
-    "json": tuple(_helped(FLINK_OPTIONS["json"])),
-    "text": tuple(_helped(FLINK_OPTIONS["text"])),
+    "json": tuple(_option_help(FLINK_OPTIONS["json"])),
+    "text": tuple(_option_help(FLINK_OPTIONS["text"])),
 }
 
 
@@ -95,7 +95,7 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
             "filesystem",
             "files, directories and globs of Parquet, CSV, JSON, ORC, Avro or text",
             "reads streams writes",
-            _helped(known.FILESYSTEM),
+            _option_help(known.FILESYSTEM),
             """CREATE TABLE flights WITH (
   'connector' = 'filesystem',
   'path' = 'queries/data/flights.parquet'
@@ -105,7 +105,7 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
             "delta",
             "tables of Delta Lake, by the package deltalake: pip install 'sqlwin[lake]'",
             "reads streams writes",
-            _helped(known.DELTA),
+            _option_help(known.DELTA),
             """CREATE TABLE trips WITH (
   'connector' = 'delta',
   'path' = 'lake/trips'
@@ -115,7 +115,7 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
             "iceberg",
             "tables of Apache Iceberg, by the package pyiceberg: pip install 'sqlwin[lake]'",
             "reads streams writes",
-            _helped(known.ICEBERG),
+            _option_help(known.ICEBERG),
             """CREATE TABLE trips WITH (
   'connector' = 'iceberg', 'catalog-type' = 'sql',
   'uri' = 'sqlite:///lake/catalog.db', 'catalog-table' = 'db.trips'
@@ -125,7 +125,9 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
             "datagen",
             "made-up rows, the same ones for the same seed",
             "reads streams",
-            chain(_helped(known.DATAGEN), _helped(known.DATAGEN_FIELD, "fields.<field>.")),
+            chain(
+                _option_help(known.DATAGEN), _option_help(known.DATAGEN_FIELD, "fields.<field>.")
+            ),
             """CREATE TABLE bids (
   ts TIMESTAMP(3), price DOUBLE, item STRING
 ) WITH (
@@ -137,7 +139,7 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
             "kafka",
             "topics of Apache Kafka",
             "reads streams writes",
-            _helped(known.KAFKA),
+            _option_help(known.KAFKA),
             """CREATE TABLE bids (
   ts TIMESTAMP(3), item STRING, price DOUBLE,
   WATERMARK FOR ts AS ts - INTERVAL '5' SECONDS
@@ -151,7 +153,7 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
             "nexmark",
             "the persons, auctions and bids of the benchmark Nexmark, made by event number",
             "reads streams",
-            _helped(known.NEXMARK),
+            _option_help(known.NEXMARK),
             """CREATE TABLE nexmark (
   event_type INT,
   bid ROW<auction BIGINT, price BIGINT, `dateTime` TIMESTAMP(3)>,
@@ -162,7 +164,7 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
             "socket",
             "lines from a TCP server, to try things out",
             "reads streams",
-            _helped(known.SOCKET),
+            _option_help(known.SOCKET),
             """CREATE TABLE lines (line STRING) WITH (
   'connector' = 'socket', 'hostname' = 'localhost', 'port' = '9999'
 );""",
@@ -171,14 +173,14 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
             "memory",
             "rows in the memory of a session, to look at and to test with",
             "reads writes",
-            _helped({}),
+            _option_help({}),
             """CREATE TABLE kept (item STRING, n BIGINT) WITH ('connector' = 'memory');""",
         ),
         _connector(
             "spark",
             "any data source that Spark knows, with that source's own options",
             "reads streams writes",
-            _helped(known.SPARK),
+            _option_help(known.SPARK),
             """CREATE TABLE orders WITH (
   'connector' = 'spark', 'format' = 'jdbc',
   'url' = 'jdbc:postgresql://host/db', 'dbtable' = 'orders'
@@ -188,14 +190,14 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
             "print",
             "prints rows, as Flink's print sink does; instants in the session's time zone",
             "writes",
-            _helped(known.PRINT),
+            _option_help(known.PRINT),
             """CREATE TABLE printed (item STRING, n BIGINT) WITH ('connector' = 'print');""",
         ),
         _connector(
             "blackhole",
             "takes rows and forgets them",
             "writes",
-            _helped({}),
+            _option_help({}),
             """CREATE TABLE nowhere (item STRING, n BIGINT) WITH ('connector' = 'blackhole');""",
         ),
     )

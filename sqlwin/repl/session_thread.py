@@ -291,7 +291,7 @@ class SessionThread:
             self.state = SessionState.STARTING
             self.started = time.monotonic()
             self.session = self._connect()
-            self.name = _described(self.session)
+            self.name = _description(self.session)
             self.state = SessionState.READY
             self.on_change()
         return self.session
@@ -301,7 +301,7 @@ class SessionThread:
         self.on_change()
 
 
-def _described(session: Session) -> str:
+def _description(session: Session) -> str:
     """Return a description such as `Spark 4.1.0 local[*]`."""
     spark = session.spark
     version = getattr(spark, "version", "")

@@ -38,11 +38,11 @@ def insert_into_slices(
     """
     name = ".".join(entry.name)
     _check(statement, entry)
-    kept, query = kept_rows(plans, statement.ast, statement.text)
+    planned, query = kept_rows(plans, statement.ast, statement.text)
     stored = plans.catalog.slices.stored(entry.path, name)
-    check_form(stored, replace(kept.form, base=stored.form.base))
+    check_form(stored, replace(planned.form, base=stored.form.base))
     buffer_bytes = int(plans.config.get("sqlwin.local.buffer-size"))
-    into = InsertedRows(stored.place, name, kept.rows, buffer_bytes)
+    into = InsertedRows(stored.place, name, planned.rows, buffer_bytes)
     plan = plans.plan(query, statement.text)
     if plans.is_stream(plan):
         return start_stream(plans, plans.lower_stream(plan), IntoSlices(into), statement.text)

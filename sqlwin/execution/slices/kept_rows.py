@@ -53,20 +53,20 @@ def planned_rows(plans: Plans, name: Name, query: exp.Query, text: str) -> Plann
     if plans.is_stream(plan):
         raise AnalysisError(
             f"`{'.'.join(name)}` would be of a stream, and its slices are of files",
-            subjects=tuple(".".join(each) for each in tables_of(query)),
+            subjects=tuple(".".join(name_parts) for name_parts in tables_of(query)),
             hint="write REFRESH_MODE = CONTINUOUS, and INSERT INTO it; or SET "
             "'execution.runtime-mode' = 'batch' where its table is bounded",
         )
-    node, form, found = _kept(plans, plan)
+    node, form, expressions = _stored_aggregation(plans, plan)
     scan = node.scan if isinstance(node, ScanLocalWindowAggregate) else None
     if not isinstance(scan, FileScan):
         refused = [e for e in plan.trace.entries if e.rule == "push_local_aggregate_into_scan"]
         reason = next((e.reason for e in refused if e.reason), "the Arrow scan does not read it")
-        raise _not_kept(reason, tuple(".".join(each) for each in tables_of(query)))
+        raise _cannot_store(reason, tuple(".".join(name_parts) for name_parts in tables_of(query)))
     step = LocalStep(
         scan, ArrowBuffer(), form.grid, node.time_column, node.time_type, node.slice_end
     )
-    return PlannedRows(form, BaseRows(step, _columns(node, form, found)))
+    return PlannedRows(form, BaseRows(step, _columns(node, form, expressions)))
 
 
 def kept_rows(plans: Plans, query: exp.Query, text: str) -> tuple[PlannedRows, exp.Query]:
@@ -79,22 +79,22 @@ def kept_rows(plans: Plans, query: exp.Query, text: str) -> tuple[PlannedRows, e
     """
     refuse_nondeterministic(text)
     plan = plans.plan(query, text, without=READS_SLICES | _READS_FILES)
-    node, form, found = _kept(plans, plan)
-    table = ".".join(found.rows.table)
+    node, form, expressions = _stored_aggregation(plans, plan)
+    table = ".".join(expressions.rows.table)
     scan = FileScan(
-        found.keys,
-        found.partials,
-        found.time,
+        expressions.keys,
+        expressions.partials,
+        expressions.time,
         plans.time_zone,
-        found.rows.filters,
-        ScanSource(table, (), found.columns),
+        expressions.rows.filters,
+        ScanSource(table, (), expressions.columns),
     )
     step = LocalStep(
         scan, ArrowBuffer(), form.grid, node.time_column, node.time_type, node.slice_end
     )
-    items = [alias(_column(column.name), column.name) for column in found.columns]
-    rows = exp.Select(expressions=items, from_=exp.From(this=relation(*found.rows.table)))
-    return PlannedRows(form, BaseRows(step, _columns(node, form, found))), rows
+    items = [alias(_column(column.name), column.name) for column in expressions.columns]
+    rows = exp.Select(expressions=items, from_=exp.From(this=relation(*expressions.rows.table)))
+    return PlannedRows(form, BaseRows(step, _columns(node, form, expressions))), rows
 
 
 def refuse_nondeterministic(text: str) -> None:
@@ -103,32 +103,36 @@ def refuse_nondeterministic(text: str) -> None:
     Raises:
         AnalysisError: The query has one.
     """
-    found = _NONDETERMINISTIC.search(_without_strings(text))
-    if found is not None:
+    call = _NONDETERMINISTIC.search(_without_strings(text))
+    if call is not None:
         raise AnalysisError(
-            f"{found[1].upper()} is another value each time, and slices keep one",
-            subjects=(found[0],),
+            f"{call[1].upper()} is another value each time, and slices keep one",
+            subjects=(call[0],),
             hint="take what the rows hold",
         )
 
 
-def _kept(plans: Plans, plan: Plan) -> tuple[LocalWindowAggregate, LocalForm, LocalExpressions]:
+def _stored_aggregation(
+    plans: Plans, plan: Plan
+) -> tuple[LocalWindowAggregate, LocalForm, LocalExpressions]:
     node = _local_aggregate(plan)
     form = local_form(node, plans.catalog, plans.time_zone)
     if isinstance(form, str):
         words = ("SESSION",) if isinstance(node.window, SessionWindow) else _words(form)
-        raise _not_kept(form, words)
-    found = local_expressions(
+        raise _cannot_store(form, words)
+    expressions = local_expressions(
         node.input, node.keys, node.plans, node.time_column, plans.catalog, plans.time_zone
     )
-    return node, form, found
+    return node, form, expressions
 
 
 def _columns(
-    node: LocalWindowAggregate, form: LocalForm, found: LocalExpressions
+    node: LocalWindowAggregate, form: LocalForm, expressions: LocalExpressions
 ) -> dict[str, str]:
     """Return the local stage's column for each stored column."""
-    return {kept: own for own, kept in kept_columns(found, form)} | {SLICE_END: node.slice_end}
+    return {stored: own for own, stored in kept_columns(expressions, form)} | {
+        SLICE_END: node.slice_end
+    }
 
 
 def _column(name: str) -> exp.Expr:
@@ -151,20 +155,22 @@ def _local_aggregate(plan: Plan) -> LocalWindowAggregate:
         (WindowJoin, "joins windows", "JOIN"),
     ):
         if any(isinstance(node, kind) for node in nodes):
-            raise _not_kept(f"it {what}", (word,), "keep the window aggregation, and do that above")
+            raise _cannot_store(
+                f"it {what}", (word,), "keep the window aggregation, and do that above"
+            )
     if any(isinstance(node, OnePhaseWindowAggregate) for node in nodes):
         reason = refusal(plan, "split_window_aggregate", "its aggregates do not merge")
-        raise _not_kept(reason, _words(reason))
-    found = [node for node in nodes if isinstance(node, LocalWindowAggregate)]
-    if any(isinstance(node, SharedExchange) for node in nodes) or len(found) > 1:
-        raise _not_kept("it has several window aggregations", ("UNION", "JOIN", "SELECT"))
-    if not found:
-        raise _not_kept(
+        raise _cannot_store(reason, _words(reason))
+    aggregates = [node for node in nodes if isinstance(node, LocalWindowAggregate)]
+    if any(isinstance(node, SharedExchange) for node in nodes) or len(aggregates) > 1:
+        raise _cannot_store("it has several window aggregations", ("UNION", "JOIN", "SELECT"))
+    if not aggregates:
+        raise _cannot_store(
             "it has no window aggregation",
             ("SELECT",),
             "GROUP BY window_start, window_end over TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), ...))",
         )
-    return found[0]
+    return aggregates[0]
 
 
 def refusal(plan: Plan, rule: str, otherwise: str) -> str:
@@ -173,7 +179,7 @@ def refusal(plan: Plan, rule: str, otherwise: str) -> str:
     return next((reason for reason in reasons if reason), otherwise)
 
 
-def _not_kept(reason: str, words: Sequence[str], hint: str | None = None) -> SqlwinError:
+def _cannot_store(reason: str, words: Sequence[str], hint: str | None = None) -> SqlwinError:
     return AnalysisError(f"it cannot be kept as slices: {reason}", subjects=(*words,), hint=hint)
 
 
@@ -184,4 +190,4 @@ def _words(reason: str) -> tuple[str, ...]:
 
 
 def _without_strings(text: str) -> str:
-    return re.sub(r"'[^']*'|`[^`]*`|--[^\n]*", lambda found: " " * len(found[0]), text)
+    return re.sub(r"'[^']*'|`[^`]*`|--[^\n]*", lambda match: " " * len(match[0]), text)

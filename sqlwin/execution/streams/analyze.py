@@ -204,7 +204,10 @@ def _measured(
 
 
 def _add_scans(
-    found: dict[str, Measured], label: str, local: Measured, operators: Mapping[str, OperatorEntry]
+    by_operator: dict[str, Measured],
+    label: str,
+    local: Measured,
+    operators: Mapping[str, OperatorEntry],
 ) -> None:
     """Add the row counts of the tables below a local stage if its sources map to them."""
     scans = _scans_below(label, operators)
@@ -215,10 +218,10 @@ def _add_scans(
     }
     rows = [n_rows for _, n_rows in sorted(by_number.items())]
     if len(scans) == 1:
-        found[scans[0]] = Measured(rows_out=sum(rows))
+        by_operator[scans[0]] = Measured(rows_out=sum(rows))
     elif len(scans) == len(rows):
         for scan, n_rows in zip(scans, rows, strict=True):
-            found[scan] = Measured(rows_out=n_rows)
+            by_operator[scan] = Measured(rows_out=n_rows)
 
 
 def _scans_below(label: str, operators: Mapping[str, OperatorEntry]) -> list[str]:
@@ -233,10 +236,10 @@ def _scans_below(label: str, operators: Mapping[str, OperatorEntry]) -> list[str
     return scans
 
 
-def _rows_in(found: Mapping[str, Figures], tree: Tree, batches: list[_Batch]) -> int:
+def _rows_in(by_name: Mapping[str, Figures], tree: Tree, batches: list[_Batch]) -> int:
     """Return the number of rows read from tables."""
     scans = [
-        found[operator.id].rows_out
+        by_name[operator.id].rows_out
         for operator in tree.operators
         if operator.name == "TableSourceScan"
     ]

@@ -98,7 +98,7 @@ def kept_name(files: Files, base: str, name: str) -> str:
         return slug  # creating the checkpoint reports the error
     if slug in names:
         return slug
-    spellings = (each for each in names if _plain(each) == _plain(slug))
+    spellings = (spelling for spelling in names if _plain(spelling) == _plain(slug))
     marks = (FILE, SET_FILE)
     existing = (n for n in spellings if any(files.exists(f"{base}/{n}/{mark}") for mark in marks))
     return next(existing, slug)

@@ -110,13 +110,13 @@ def described_tables(
         number = 2
         while name in tables:  # the same table with other options
             name, number = f"{base} {number}", number + 1
-        tables[name] = _described(entry, resolved)
+        tables[name] = _describe(entry, resolved)
         if isinstance(entry, Registered) and entry.made_by is not None:
             tables[name] += f"\n{KEPT}{next(lowered).kept}"
     return tables
 
 
-def _described(entry: TableSpec | Registered, resolved: Callable[[str], str]) -> str:
+def _describe(entry: TableSpec | Registered, resolved: Callable[[str], str]) -> str:
     """Describe a table in lines, without anything that may change between starts."""
     if isinstance(entry, Registered):
         lines = [f"{f.name} {f.dataType.simpleString()}" for f in entry.dataframe.schema]

@@ -158,7 +158,7 @@ class Stream:
     def failure(self) -> str:
         """Return its error in one line, empty if it has not failed."""
         error = self._failure()
-        return "" if error is None else self._translated(error).message
+        return "" if error is None else self._translate(error).message
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait for its end and return whether it has ended.
@@ -179,10 +179,10 @@ class Stream:
         if failure is None:
             self._finish_tables()
         if failure is not None and not self._is_stopping:
-            raise self._translated(failure) from failure
+            raise self._translate(failure) from failure
         return True
 
-    def _translated(self, failure: BaseException) -> SqlwinError:
+    def _translate(self, failure: BaseException) -> SqlwinError:
         """Translate its error. Errors about damaged state name the checkpoint."""
         text = f"{failure}\n{getattr(failure, '_stackTrace', '')}"
         directory = self.checkpoint.directory
@@ -239,7 +239,7 @@ class Stream:
                     action()
             except Exception as error:
                 self._error = self._error or error
-                raise self._translated(error) from error
+                raise self._translate(error) from error
 
     def clean_up(self) -> None:
         """Remove the checkpoint of a stream that is over, unless it is kept."""

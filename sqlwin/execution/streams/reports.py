@@ -53,7 +53,7 @@ class _Listener(_OfProgress, StreamingQueryListener):
     @property
     def _jlistener(self) -> Any:
         """Java object that PySpark registers with Spark."""
-        wrapped = unless_missing("reports as one text", lambda: _wrapped(self), None)
+        wrapped = unless_missing("reports as one text", lambda: _wrap(self), None)
         return super()._jlistener if wrapped is None else wrapped
 
     def onQueryProgress(self, event: Any) -> None:
@@ -67,7 +67,7 @@ class _Listener(_OfProgress, StreamingQueryListener):
             history.take(progress)
 
 
-def _wrapped(listener: _Listener) -> Any:
+def _wrap(listener: _Listener) -> Any:
     """Return a Spark listener that passes reports to one of ours."""
     jvm: Any = SparkContext._jvm
     return jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(InJava(listener))

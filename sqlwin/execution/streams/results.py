@@ -57,7 +57,7 @@ class StreamQuery:
                 plan = self._plans.plan(self._query, self._text)
                 self._lowered = self._plans.lower_stream(plan, is_taken=True)
                 self._n_changes = self._plans.catalog.n_changes
-            with self._marked():
+            with self._tag_jobs():
                 stream = start_stream(self._plans, self._lowered, sink, self._text)
         if isinstance(stream, Stream):
             self._started.append(stream)
@@ -65,7 +65,7 @@ class StreamQuery:
                 self._run.started(stream.number)
         return stream
 
-    def _marked(self) -> AbstractContextManager[None]:
+    def _tag_jobs(self) -> AbstractContextManager[None]:
         """Tag the Spark jobs of a block as the statement's, even if another one has begun."""
         run = self._run
         return nullcontext() if run is None else run.marking(run.record.tag, run.record.text)
@@ -164,13 +164,13 @@ def insert_result(plans: Plans, text: str, started: Sequence[StartedInsert]) -> 
     waits = bool(plans.config.get("table.dml-sync"))
     try:
         with plans.jobs_run():
-            return _awaited(text, started, waits)
+            return _await_inserts(text, started, waits)
     except BaseException:
         stop_all(started)
         raise
 
 
-def _awaited(text: str, started: Sequence[StartedInsert], waits: bool) -> Result:
+def _await_inserts(text: str, started: Sequence[StartedInsert], waits: bool) -> Result:
     messages: list[str] = []
     notes: list[str] = []
     counts: list[int | None] = []

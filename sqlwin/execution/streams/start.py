@@ -215,6 +215,6 @@ def _place(
     if chosen:
         # each INSERT would use this directory on its own too
         return lasting_place(base, chosen, (), claim, is_there, is_its_own)
-    known = partial(kept_name, files, base)
-    names = tuple(map(known, inserts))
-    return lasting_place(base, known(name), names, claim, is_there, is_its_own)
+    directory_name = partial(kept_name, files, base)
+    names = tuple(map(directory_name, inserts))
+    return lasting_place(base, directory_name(name), names, claim, is_there, is_its_own)

@@ -84,12 +84,12 @@ def as_one(stream: Stream, status: StreamStatus) -> StreamStatus:
         return status
     first = status.operators[0]
     ends = [o.next_window_end_us for o in status.operators if o.next_window_end_us is not None]
-    operator = replace(
+    combined = replace(
         first,
         n_late=sum(operator.n_late for operator in status.operators),
         next_window_end_us=min(ends, default=None),
     )
-    return replace(status, operators=(operator,))
+    return replace(status, operators=(combined,))
 
 
 def _rows_out(stream: Stream) -> str:
@@ -187,8 +187,8 @@ def show_state(spark: SparkSession, directory: str) -> pa.Table:
 
 
 def _rows(state: StoredState, stored: StoredOperator) -> list[tuple[str, ...]]:
-    kept = stored.operator
-    windows, keys, aggregates = ("-", "-", "-") if kept is None else _described(kept)
+    operator = stored.operator
+    windows, keys, aggregates = ("-", "-", "-") if operator is None else _operator_columns(operator)
     common = (
         keys,
         aggregates,
@@ -204,13 +204,13 @@ def _rows(state: StoredState, stored: StoredOperator) -> list[tuple[str, ...]]:
     return [(*row, *common) for row in rows or [(str(stored.number), windows, "nothing", "0", "0")]]
 
 
-def _described(kept: KeptOperator) -> tuple[str, str, str]:
-    windows = [reader.window for reader in kept.readers] or [kept.window]
+def _operator_columns(operator: KeptOperator) -> tuple[str, str, str]:
+    windows = [reader.window for reader in operator.readers] or [operator.window]
     return (
         "; ".join(
-            window_text(window_of_fields(window), f"time_col=[{kept.time[0]}]")
+            window_text(window_of_fields(window), f"time_col=[{operator.time[0]}]")
             for window in windows
         ),
-        ", ".join(key.name for key in kept.keys) or "-",
-        ", ".join(accumulator.name for accumulator in kept.accumulators) or "-",
+        ", ".join(key.name for key in operator.keys) or "-",
+        ", ".join(accumulator.name for accumulator in operator.accumulators) or "-",
     )

@@ -90,18 +90,18 @@ def with_queries(tokens: list[Typed]) -> Iterator[tuple[str, int]]:
             yield tokens[i - 1].value, i + 1
 
 
-def _derive(tokens: list[Typed], name: str, found: dict[str, Derived]) -> None:
-    tables, windowed = _query(tokens, name, found)
+def _derive(tokens: list[Typed], name: str, derived: dict[str, Derived]) -> None:
+    tables, windowed = _query(tokens, name, derived)
     columns, has_star = _select_list(tokens)
     read = tuple(table for _, table in tables) if has_star else ()
-    found[name.lower()] = Derived(name, columns, read, windowed and has_star)
+    derived[name.lower()] = Derived(name, columns, read, windowed and has_star)
 
 
-def _query(tokens: list[Typed], name: str, found: dict[str, Derived]) -> tuple[Tables, bool]:
-    """Return the tables of a query and whether it is windowed. Add its subqueries to `found`."""
+def _query(tokens: list[Typed], name: str, derived: dict[str, Derived]) -> tuple[Tables, bool]:
+    """Return the tables of a query and whether it is windowed. Add its subqueries to `derived`."""
     tables: list[tuple[str, str]] = []
     windowed = False
-    # name of the window function being read, and the position of its end
+    # alias of the window function being read, and the position of its end
     called_call, call_end = "", 0
     i = 0
     while i < len(tokens):
@@ -117,7 +117,7 @@ def _query(tokens: list[Typed], name: str, found: dict[str, Derived]) -> tuple[T
             if reads:
                 alias = _alias(tokens, end + 1) if before in RELATION_STARTS else of_call
                 called = alias or f"{name}({len(tables)})"
-                _derive(tokens[i + 1 : end], called, found)
+                _derive(tokens[i + 1 : end], called, derived)
                 tables.append((called, called))
             i = end + 1
             continue

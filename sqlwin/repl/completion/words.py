@@ -5,13 +5,13 @@ from __future__ import annotations
 WINDOW_FUNCTIONS = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
 
 
-def _listed(text: str) -> tuple[str, ...]:
+def _split(text: str) -> tuple[str, ...]:
     """Split a text at commas."""
     return tuple(word.strip() for word in text.split(","))
 
 
 # Starts of statements; phrases are completed as a whole
-STATEMENT_STARTS = _listed(
+STATEMENT_STARTS = _split(
     """
     SELECT, WITH, EXPLAIN, INSERT INTO, INSERT OVERWRITE, CREATE TABLE, CREATE TEMPORARY TABLE,
     CREATE VIEW, CREATE OR REPLACE VIEW, CREATE MATERIALIZED TABLE, ALTER MATERIALIZED TABLE,
@@ -39,35 +39,35 @@ KEYWORDS = frozenset(
     """.split()
 )
 
-TYPES = _listed(
+TYPES = _split(
     """
     ARRAY, BIGINT, BINARY, BOOLEAN, BYTES, DATE, DECIMAL, DOUBLE, FLOAT, INT, INTEGER, MAP,
     SMALLINT, STRING, STRUCT, TIMESTAMP, TIMESTAMP_LTZ, TIMESTAMP_NTZ, TINYINT, VARCHAR
     """
 )
 # Words that may follow a SELECT list
-CLAUSES = _listed(
+CLAUSES = _split(
     """
     FROM, WHERE, GROUP BY, HAVING, ORDER BY, LIMIT, JOIN, LEFT JOIN, FULL OUTER JOIN, CROSS JOIN,
     UNION ALL
     """
 )
 # Words within expressions
-OPERATORS = _listed(
+OPERATORS = _split(
     """
     AND, OR, NOT, IN, BETWEEN, LIKE, IS NULL, IS NOT NULL, AS, CASE WHEN, THEN, ELSE, END, DISTINCT,
     FILTER (WHERE, OVER (PARTITION BY, INTERVAL, CAST(, TRUE, FALSE, NULL, ASC, DESC
     """
 )
 # Words after SHOW and after EXPLAIN
-SHOWN = _listed(
+SHOWN = _split(
     """
     TABLES, VIEWS, FUNCTIONS, MATERIALIZED TABLES, STREAMS, CREATE TABLE, CREATE VIEW, COLUMNS IN,
     DATABASES, CATALOGS
     """
 )
-DETAILS = _listed("SELECT, ANALYZE, PLAN FOR, EXTENDED, FORMATTED, COST, INSERT INTO, WITH")
-DURATIONS = _listed(
+DETAILS = _split("SELECT, ANALYZE, PLAN FOR, EXTENDED, FORMATTED, COST, INSERT INTO, WITH")
+DURATIONS = _split(
     """
     INTERVAL '1' MINUTE, INTERVAL '5' MINUTES, INTERVAL '10' MINUTES, INTERVAL '15' MINUTES,
     INTERVAL '1' HOUR, INTERVAL '1' DAY, INTERVAL '10' SECONDS, INTERVAL '30' SECONDS
