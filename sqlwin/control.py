@@ -40,10 +40,10 @@ class SessionControl:
     def query_documents(
         self, sql: str, *, analyze: bool = False, params: Params | None = None
     ) -> tuple[QueryDocument, ...]:
-        """Return what `Session.explain` shows, as documents.
+        """Return the content of `Session.explain` as documents.
 
         Raises:
-            SqlwinError: the SQL is wrong, or a run fails.
+            SqlwinError: The SQL is invalid, or a run fails.
         """
         return self._session._query_documents(sql, analyze=analyze, params=params)
 

@@ -200,7 +200,7 @@ class Result:
         date or time outside Python's years 1 to 9999 is a string.
 
         Raises:
-            ExecutionError: The rows are unbounded.
+            ExecutionError: The query is unbounded.
         """
         self._check_bounded("batches() gives its rows as they come; INSERT INTO keeps them")
         return [row for batch in self.batches() for row in python_rows(batch)]
@@ -267,7 +267,7 @@ class Result:
             limit: Maximum number of rows. A stream is stopped after them.
 
         Raises:
-            ExecutionError: The rows are unbounded and there is no limit.
+            ExecutionError: The rows are unbounded and `limit` is None.
         """
         if limit is None:
             self._check_bounded("to_arrow(limit=1000) takes the first rows")
@@ -289,7 +289,7 @@ class Result:
 
         Raises:
             MissingPackageError: pandas is not installed.
-            ExecutionError: The rows are unbounded and there is no limit.
+            ExecutionError: The rows are unbounded and `limit` is None.
         """
         if find_spec("pandas") is None:
             raise _missing("pandas", "to_pandas()")
@@ -300,8 +300,8 @@ class Result:
 
         Raises:
             MissingPackageError: Polars is not installed.
-            ExecutionError: Two columns have the same name, or the rows are unbounded and there is
-                no limit.
+            ExecutionError: Two columns have the same name, or the rows are unbounded and `limit`
+                is None.
         """
         try:
             import polars

@@ -308,8 +308,8 @@ class Session:
 
         Raises:
             TypeError: `data` has another type.
-            SqlwinError: The time column does not exist or is no timestamp, a column has values that
-                fit no SQL type, or there are no such files.
+            SqlwinError: The time column does not exist or is not a timestamp, a column has values
+                that fit no SQL type, or the files do not exist.
         """
         runner = self._runner
         if time_column is None and watermark is not None:
@@ -396,7 +396,7 @@ class Session:
         Raises:
             SqlwinError: A column does not exist, or the arguments contradict each other.
         """
-        # only here: what streams need takes its time to import
+        # imported late because the modules for streams take time to import
         from runtime.spec.intervals import length_us as us
         from runtime.streaming.general.operator import WindowJob
         from sqlwin.execution.general_windows import GeneralWindows
@@ -422,7 +422,7 @@ class Session:
             return with_translated_errors(results, self._runner.plans.errors_of(""))
 
     def _named_rows(self, dataframe: DataFrame, time: str | None, watermark: str | None) -> str:
-        """Register a DataFrame that windows are put on; return its name."""
+        """Register the DataFrame that the windows are over, and return its name."""
         if dataframe.isStreaming and time is not None and watermark is None:
             raise AnalysisError(
                 "windows() got a streaming DataFrame without a watermark, so that no window would "

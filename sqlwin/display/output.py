@@ -75,7 +75,7 @@ class AtomicFile:
             with writing(self.path):
                 self.stream.close()
         except ExecutionError:
-            # The unflushed text of a file is discarded anyway, that of a pipe is not.
+            # Unflushed text matters only for a pipe: a temporary file is discarded anyway
             if self._temporary is None:
                 raise
         finally:

@@ -20,8 +20,8 @@ themselves, because importing PySpark and the planner takes as long as a query.
 The next run is forked and attached before a command needs it. A command sends its request
 (wire.py), the run answers that it is ready, and begins when the command tells it to. Until then the
 command can still do without the engine. After that, statements may have written data, so a broken
-engine is an error. The engine ends when it cannot know what a run has left behind: when the run or
-Spark was killed.
+engine is an error. The engine ends if the run or Spark was killed, because state may be left
+behind.
 
 An engine serves one user, and one set of everything that cannot change while it runs: place.py.
 """

@@ -17,7 +17,7 @@ from sqlwin.parser.parser import tokenize
 from sqlwin.parser.strings import string_value
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-# URI schemes that Spark resolves, and rejects if there is no such file
+# URI schemes that Spark resolves itself, reporting missing files
 _RESOLVED_BY_SPARK = frozenset({"ivy", "http", "https", "ftp"})
 _ADD = re.compile(r"\s*ADD\s+(?:JAR|FILE|ARCHIVE)S?\s+(\S.*?)\s*;?\s*", re.IGNORECASE | re.DOTALL)
 _RESOURCES = ("JAR", "FILE", "ARCHIVE")

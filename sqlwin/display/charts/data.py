@@ -90,7 +90,7 @@ def charts_of(columns: Sequence[str], batches: Iterable[pa.RecordBatch]) -> Char
 
     Args:
         columns: Names of the columns.
-        batches: Rows of the result, of which at most `MOST_ROWS` are drawn.
+        batches: Rows of the result. At most `MOST_ROWS` of them are drawn.
 
     Raises:
         AnalysisError: The result has no numeric column.

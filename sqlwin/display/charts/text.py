@@ -36,7 +36,7 @@ def write_chart(
         columns: Names of the columns.
         batches: Rows of the result.
         write: Receives the text.
-        size: Columns and rows of a chart. None: those of the terminal.
+        size: Columns and rows of a chart. None: the size of the terminal.
         color: Whether lines differ by colour instead of marker. None: True on a terminal.
 
     Returns:

@@ -29,7 +29,7 @@ from sqlwin.catalog.entries import Name
 from sqlwin.catalog.materialized import tables_of
 from sqlwin.execution.planning import Plans
 
-# Functions that return another value on each call, of which a slice would store one
+# Nondeterministic functions: a slice would store a single one of their values
 _NONDETERMINISTIC = re.compile(
     r"\b(RAND|RANDN|RANDOM|SHUFFLE|UUID|NOW|CURRENT_TIMESTAMP|CURRENT_DATE|CURRENT_TIME|"
     r"LOCALTIMESTAMP|LOCALTIME|PROCTIME|CURRENT_ROW_TIMESTAMP|INPUT_FILE_NAME|"

@@ -16,7 +16,7 @@ from sqlwin.config.values import parse_duration
 
 TIERS, RETENTION = "slices.tiers", "slices.retention"
 _TIER = re.compile(r"(?P<width>.+?)(?:\s+for\s+(?P<age>.+))?", re.IGNORECASE)
-# Units longer than those of settings, in days
+# Units beyond the ones that settings accept, in days
 _LONG = {"w": 7, "week": 7, "weeks": 7, "y": 365, "year": 365, "years": 365}
 _LONG_UNIT = re.compile(r"(\d+)\s*([a-z]+)", re.IGNORECASE)
 _EXAMPLE = "'1 min for 7 d, 1 h for 1 y, 1 d'"

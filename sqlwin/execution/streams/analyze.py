@@ -185,7 +185,7 @@ def _measured(
     for batch in batches:
         counted.update(batch.counted)
     for label, n_rows in counted.items():
-        # tasks also count rows that only carry a watermark, and those of interrupted micro-batches
+        # tasks also count rows that only carry a watermark, and rows of interrupted micro-batches
         by_operator[label] = replace(by_operator.get(label, Measured()), rows_out=n_rows)
     for label, operator_figures in measured.items():
         if label not in operators or not operators[label].inputs:

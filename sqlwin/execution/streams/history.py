@@ -118,7 +118,7 @@ class History:
         status = self.status_of([progress])
         batch = int(progress["batchId"])
         with self._lock:
-            # a report without work lists no operators: keep those of the last one
+            # the report of an idle trigger lists no operators: keep the last ones
             if not status.operators and self._status.operators:
                 status = replace(status, operators=self._status.operators)
             self._status = status

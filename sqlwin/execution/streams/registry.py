@@ -95,7 +95,7 @@ class Streams:
         """Return the stream with a number or a name, the latest one for a name.
 
         Raises:
-            CatalogError: There is no such stream.
+            CatalogError: No stream has that number or name.
         """
         for stream in reversed(self.all()):
             if name in (str(stream.number), stream.setup.name):
