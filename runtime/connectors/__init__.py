@@ -1,1 +1,1 @@
-"""Connectors: where tables come from and where rows go."""
+"""Connectors: sources and sinks of tables."""

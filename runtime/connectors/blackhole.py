@@ -1,4 +1,4 @@
-"""The connector 'blackhole': takes rows and forgets them; the query runs as a whole."""
+"""Connector 'blackhole': discards rows, but runs the complete query."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from runtime.spec.table import TableSpec
 
 
 def write_arrow(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int:
-    """Count the rows in the tasks that have them as Arrow: they do not pass the JVM."""
+    """Count the rows in the tasks that have them as Arrow, without passing them to the JVM."""
     assert rows.arrow is not None
     return sum(each.n_rows for each in rows.arrow.then(_counted, "n_rows BIGINT").collect())
 
@@ -27,7 +27,7 @@ def _counted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def open_batches(dataframe: DataFrame, spec: TableSpec, writer: StreamWriter) -> WriteBatch:
-    """What computes the micro-batches of a stream, and does not count their rows."""
+    """Return a writer that computes micro-batches and does not count their rows."""
     return lambda rows, _: rows.write.format("noop").mode("overwrite").save()
 
 

@@ -1,4 +1,4 @@
-"""Giving a DataFrame the columns that CREATE TABLE declares."""
+"""Apply the columns declared by CREATE TABLE to a DataFrame."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ from runtime.spec.table import TableColumn, TableSpec
 # Decimal digits that an integer type needs
 _DIGITS: dict[type[DataType], int] = {ByteType: 3, ShortType: 5, IntegerType: 10, LongType: 19}
 _INTEGERS = (ByteType, ShortType, IntegerType, LongType)
-# Widths of what a double holds exactly
+# Types whose values a double represents exactly
 _EXACT_IN_DOUBLE = (ByteType, ShortType, IntegerType, FloatType)
 _EXACT_IN_FLOAT = (ByteType, ShortType)
-# What Java need not be asked for, whatever is set; it takes half a millisecond for each
+# Types known without asking Java, which takes half a millisecond for each
 _BY_NAME: dict[str, DataType] = {
     "BOOLEAN": BooleanType(),
     "TINYINT": ByteType(),
@@ -60,10 +60,10 @@ _BY_NAME: dict[str, DataType] = {
     "TIMESTAMP_NTZ": TimestampNTZType(),
     "TIMESTAMP_LTZ": TimestampType(),
 }
-# A column beside those of a file of text: the record, if it is broken
+# Extra column of text files that holds a broken record
 BROKEN_RECORD = "_sqlwin_broken_record"
 _ONLY_PROCTIME = re.compile(r"PROCTIME\s*\(\s*\)", re.IGNORECASE)
-# A call of it, or what may hold its name: texts, quoted names and comments
+# Call of PROCTIME, or a text, quoted name or comment that could contain its name
 _PROCTIME = re.compile(
     r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`|--[^\n]*|(?P<call>\bPROCTIME\s*\()",
     re.IGNORECASE,
@@ -71,15 +71,15 @@ _PROCTIME = re.compile(
 
 
 def physical_columns(spec: TableSpec) -> list[TableColumn]:
-    """The declared columns that the source brings itself: neither computed nor metadata."""
+    """Return the declared columns that the source provides: neither computed nor metadata."""
     return [c for c in spec.columns if c.computed is None and c.metadata is None]
 
 
 def declared_type(spec: TableSpec, column: TableColumn) -> DataType:
-    """The type of a column, as values of it are read: CHAR(n) and VARCHAR(n) are strings.
+    """Return the type with which a column is read. CHAR(n) and VARCHAR(n) are strings.
 
     Raises:
-        CatalogError: the type is not one of Spark's.
+        CatalogError: The type is not one of Spark's.
     """
     if (known := _BY_NAME.get((column.type or "").upper())) is not None:
         return known
@@ -94,28 +94,28 @@ def declared_type(spec: TableSpec, column: TableColumn) -> DataType:
 
 
 def declared_schema(spec: TableSpec, columns: Sequence[TableColumn]) -> StructType:
-    """The schema of `columns`, all nullable: what a file holds does not depend on what is said."""
+    """Return the schema of `columns`. All are nullable because declarations do not bind files."""
     return StructType([StructField(c.name, declared_type(spec, c)) for c in columns])
 
 
 def find_column(names: Sequence[str], wanted: str) -> list[str]:
-    """Those of `names` that `wanted` may mean: the very same, or else the same in another case."""
+    """Return the names that `wanted` can mean: the exact one, or else those in another case."""
     if wanted in names:
         return [wanted]
     return [name for name in names if name.lower() == wanted.lower()]
 
 
 def pick(dataframe: DataFrame, spec: TableSpec, column: TableColumn, origin: str) -> Column:
-    """The declared `column` out of `dataframe`, cast if no value can change by it.
+    """Select the declared `column` from `dataframe`, cast if that cannot change a value.
 
     Args:
-        dataframe: what was read.
-        spec: the table.
-        column: a physical column of it.
-        origin: what `dataframe` is, for the error, such as a path.
+        dataframe: Rows as read.
+        spec: Table specification.
+        column: A physical column of the table.
+        origin: Source of the rows for error messages, such as a path.
 
     Raises:
-        CatalogError: there is no such column, or its type does not fit.
+        CatalogError: The column does not exist, or its type does not fit.
     """
     names = [name for name in dataframe.columns if name != BROKEN_RECORD]
     found = find_column(names, column.name)
@@ -145,7 +145,7 @@ def pick(dataframe: DataFrame, spec: TableSpec, column: TableColumn, origin: str
 
 
 def same_type(left: DataType, right: DataType) -> bool:
-    """Whether two types hold the same values; NULLs and the case of field names do not matter."""
+    """Whether two types hold the same values, ignoring nullability and the case of field names."""
     match left, right:
         case (ArrayType(), ArrayType()):
             return same_type(left.elementType, right.elementType)
@@ -164,7 +164,7 @@ def same_type(left: DataType, right: DataType) -> bool:
 
 
 def is_widening(actual: DataType, wanted: DataType) -> bool:
-    """Whether every value of `actual` is one of `wanted`, unchanged."""
+    """Whether every value of `actual` is also a value of `wanted`, unchanged."""
     if isinstance(actual, _INTEGERS) and isinstance(wanted, _INTEGERS):
         return _INTEGERS.index(type(actual)) <= _INTEGERS.index(type(wanted))
     match actual, wanted:
@@ -185,10 +185,10 @@ def is_widening(actual: DataType, wanted: DataType) -> bool:
 
 
 def add_computed(dataframe: DataFrame, spec: TableSpec) -> DataFrame:
-    """The declared columns in their order, the computed ones worked out from the others.
+    """Return the declared columns in order, with computed columns evaluated.
 
     Raises:
-        CatalogError: a computed column is not an expression over the other columns.
+        CatalogError: A computed column is not an expression over the other columns.
     """
     if not spec.columns:
         return dataframe
@@ -214,21 +214,21 @@ def add_computed(dataframe: DataFrame, spec: TableSpec) -> DataFrame:
 
 
 def check_plain_table(options: Options, spec: TableSpec) -> None:
-    """Check a table of which nothing is asked but that it has these options and right columns.
+    """Check a table whose connector has no rules beyond its options and valid columns.
 
     Raises:
-        CatalogError: an option or a column is wrong.
+        CatalogError: An option or a column is wrong.
     """
     check_options(spec, options)
     check_columns(spec)
 
 
 def check_columns(spec: TableSpec, metadata: Sequence[str] = ()) -> None:
-    """Check what can be checked of columns without data; `metadata` are the keys that there are.
+    """Check columns as far as possible without data; `metadata` lists the valid metadata keys.
 
     Raises:
-        CatalogError: a name comes twice, PARTITIONED BY names no column, or there is no such
-            metadata.
+        CatalogError: A name occurs twice, PARTITIONED BY does not name a column, or a metadata key
+            does not exist.
     """
     seen: set[str] = set()
     for column in spec.columns:
@@ -259,7 +259,7 @@ def check_columns(spec: TableSpec, metadata: Sequence[str] = ()) -> None:
 
 
 def proctime_columns(spec: TableSpec) -> frozenset[str]:
-    """The names, in lower case, of the columns declared AS PROCTIME()."""
+    """Return the names, in lower case, of the columns declared AS PROCTIME()."""
     return frozenset(
         c.name.lower()
         for c in spec.columns
@@ -268,12 +268,12 @@ def proctime_columns(spec: TableSpec) -> frozenset[str]:
 
 
 def _as_spark(expression: str) -> str:
-    """The text with PROCTIME() as Spark has it: the time at which a batch starts."""
+    """Replace PROCTIME() by Spark's function for the time at which a batch starts."""
     return _PROCTIME.sub(lambda m: "CURRENT_TIMESTAMP(" if m["call"] else m[0], expression)
 
 
 def spelled_type(data_type: DataType) -> str:
-    """A type as it is written in CREATE TABLE."""
+    """Return a type as written in CREATE TABLE."""
     if isinstance(data_type, TimestampNTZType):
         return "TIMESTAMP"
     if isinstance(data_type, TimestampType):
@@ -282,7 +282,7 @@ def spelled_type(data_type: DataType) -> str:
 
 
 def no_columns(spec: TableSpec, path: str) -> CatalogError:
-    """Return the error for a table that declares no columns and has no file to take them from."""
+    """Return the error for a table without declared columns and without files to take them from."""
     return CatalogError(
         f"table `{spec.name}`: {path} holds no file to take the columns from",
         subjects=(spec.name,),

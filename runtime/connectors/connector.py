@@ -1,4 +1,4 @@
-"""What a connector is: how tables of it are checked, read and written."""
+"""Definition of a connector: how its tables are checked, read and written."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from runtime.spec.scan import ScanSource
 from runtime.spec.source import SplitSource, SplitTable
 from runtime.spec.table import Column, TableSpec
 
-# Parts of Spark that are not in PySpark's own package
+# Parts of Spark that PySpark's own package does not include
 KAFKA_PACKAGE = "spark-sql-kafka-0-10"
 AVRO_PACKAGE = "spark-avro"
-# How Spark says that it is missing: 4.3, 4.2
+# Error conditions for missing Avro in Spark 4.3 and 4.2
 NO_AVRO = ("AVRO_DATA_SOURCE_NOT_ENABLED", "_LEGACY_ERROR_TEMP_1139")
-# Spark 4 is built with Scala 2.13 alone
+# Spark 4 is built only with Scala 2.13
 _SCALA = "2.13"
 
 Validate = Callable[[TableSpec], None]
 Read = Callable[[SparkSession, TableSpec], DataFrame]
-# Rows, their table, and whether they replace those that are there; gives how many, if that is known
+# Writes rows to a table; True replaces existing rows. Returns the number of rows, if known
 Write = Callable[[DataFrame, TableSpec, bool], int | None]
-# The same of rows that workers have as Arrow too
+# The same for rows that workers also have as Arrow
 WriteArrow = Callable[[BatchRows, TableSpec, bool], int | None]
-# A micro-batch and its number; gives how many rows it has, if that is known
+# Writes a micro-batch with its number. Returns the number of rows, if known
 WriteBatch = Callable[[DataFrame, int], int | None]
 
 
 @dataclass(frozen=True)
 class StreamWriter:
-    """A stream, or a part of one, that writes to a table.
+    """A stream, or part of one, that writes to a table.
 
     Attributes:
-        name: identifies it among others that write to the same place, the same after a restart.
-        checkpoint: Spark's part of its checkpoint, as a URI.
-        at_end: takes what is to be done when the stream is over, all of its micro-batches being
-            committed that ever will be in this run.
+        name: Identifies the stream among writers to the same place; stable across restarts.
+        checkpoint: URI of Spark's part of its checkpoint.
+        at_end: Registers an action for the end of the stream, when all micro-batches of this run
+            are committed.
     """
 
     name: str
@@ -52,7 +52,7 @@ class StreamWriter:
     at_end: Callable[[Callable[[], None]], None] = lambda action: None
 
 
-# A DataFrame with the columns of the micro-batches, their table, and what writes them
+# Creates the writer of micro-batches with the columns of a DataFrame, for a table
 OpenBatches = Callable[[DataFrame, TableSpec, StreamWriter], WriteBatch]
 WriteStream = Callable[[DataFrame, TableSpec], DataStreamWriter]
 Explain = Callable[[TableSpec, Exception], SqlwinError]
@@ -63,42 +63,41 @@ Scan = Callable[
 
 @dataclass(frozen=True)
 class Connector:
-    """How tables of one connector are checked, read and written, in batch and as a stream.
+    """How tables of one connector are checked, read and written, in batch and streaming.
 
-    A connector that has `write` also has one of `open_batches` and `write_stream`, or both; one
-    that lacks it has neither: it is only a source.
+    A connector with `write` also has `open_batches`, `write_stream` or both. A connector without
+    `write` has neither: it is only a source.
 
     Attributes:
-        name: the value of 'connector'.
-        validate: checks what CREATE TABLE said, without looking at data.
-        read: the rows there are; None if it cannot be read, or only as a stream.
-        stream: the rows as they come; None if it cannot be read so.
-        is_unbounded: whether a table is unbounded, unless a run is set to be a batch.
-        streams_bounded: whether a bounded table can be read as a stream that ends.
-        write: writes the rows of a batch; None if it cannot be written.
-        write_arrow: the same as `write`, where workers have the rows as Arrow; None: it makes no
-            difference.
-        overwrites: whether `write` can replace the rows that are there.
-        open_batches: makes what writes the micro-batches of a stream one by one; None if Spark
-            alone can write them.
-        write_stream: Spark's own streaming sink, which is taken where nothing else is written
-            beside it.
-        in_batches: whether micro-batches into a table are written one by one even so.
-        takes_updates: whether rows may come that replace others.
-        idle_options: names of options, in lower case, that are let pass and change nothing.
-        explain: what an error of Spark's means for a table of it; None: nothing special.
-        split: the number of the split that a row is of, from 0 on: an INT of Spark SQL over the
-            columns of a table; raises CatalogError where they do not say it. None: there are none.
-        has_splits: whether tasks that read a table themselves know that number.
-        scan: what tasks read of a table in a batch without Spark, for some columns and filters, or
-            why they do not; None: Spark reads its tables.
-        stream_scan: what tasks read of a stream without Spark, for some columns, or why they do
-            not; None: Spark reads its streams.
-        splits: how tasks read a table split by split; None: they do not.
-        brings_columns: whether the table itself declares its columns.
-        keep: makes what a new table holds in this process, for as long as there is the table;
-            None: it holds nothing.
-        file_format: the format of a table's files if Spark's own reader of it reads them.
+        name: Value of 'connector'.
+        validate: Checks the definition in CREATE TABLE without looking at data.
+        read: Reads the existing rows. None if the table can be read only as a stream, or not at
+            all.
+        stream: Reads the rows as a stream. None if that is not supported.
+        is_unbounded: Whether a table is unbounded, unless the run is set to batch.
+        streams_bounded: Whether a bounded table can be read as a stream that ends.
+        write: Writes the rows of a batch. None if the table cannot be written.
+        write_arrow: Variant of `write` for rows that workers have as Arrow. None if there is no
+            faster way.
+        overwrites: Whether `write` can replace existing rows.
+        open_batches: Creates the writer of single micro-batches. None if only Spark can write them.
+        write_stream: Spark's own streaming sink, used if the stream writes nothing else.
+        in_batches: Whether micro-batches into a table are written one by one even then.
+        takes_updates: Whether the table accepts rows that replace earlier ones.
+        idle_options: Names, in lower case, of options that are accepted and have no effect.
+        explain: Translates a Spark error about a table of the connector. None for the standard
+            translation.
+        split: Spark SQL over a table's columns for the number of a row's split, an INT from 0;
+            raises CatalogError if the columns do not determine it. None without splits.
+        has_splits: Whether tasks that read a table themselves know that number.
+        scan: Returns what tasks read of a table in batch without Spark, for some columns and
+            filters, or the reason why they cannot. None if Spark reads the tables.
+        stream_scan: Returns what tasks read of a stream without Spark, for some columns, or the
+            reason why they cannot. None if Spark reads the streams.
+        splits: Returns how tasks read a table split by split. None if they do not.
+        brings_columns: Whether the table itself defines its columns.
+        keep: Creates what a new table holds in this process for its lifetime. None for nothing.
+        file_format: Format of a table's files if Spark's own reader reads them.
     """
 
     name: str
@@ -129,7 +128,7 @@ class Connector:
 
 
 def missing_package(spec: TableSpec, what: str, package: str) -> SetupError:
-    """The error for a table that needs a package which is not there, with its Maven coordinate."""
+    """Return the error for a missing Spark package, with its Maven coordinate."""
     coordinate = f"org.apache.spark:{package}_{_SCALA}:{pyspark.__version__}"
     return SetupError(
         f"table `{spec.name}`: Spark {what} only with a package of its own",
@@ -140,13 +139,13 @@ def missing_package(spec: TableSpec, what: str, package: str) -> SetupError:
 
 
 def about_table(spec: TableSpec, error: Exception) -> SqlwinError:
-    """An error of Spark's or of a library, with the name of the table."""
+    """Translate an error of Spark or a library and add the name of the table."""
     return translate(error).about(f"table `{spec.name}`", spec.name)
 
 
 def register_source(spark: SparkSession, source: type[DataSource]) -> None:
-    """Make a data source of ours known to Spark, for a session's `format()`."""
-    # Makes the session the active one: before Spark registers a source here it looks for the name
-    # there, and refuses it where another session of the application has it.
+    """Register a sqlwin data source for use with the session's `format()`."""
+    # Makes the session the active one. Spark looks for the name in the active session before it
+    # registers a source, and rejects it if another session of the application has it.
     spark.createDataFrame([], "id BIGINT")
     spark.dataSource.register(source)

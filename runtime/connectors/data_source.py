@@ -1,6 +1,6 @@
-"""The connector 'spark': any data source that Spark knows, by its name, with its own options.
+"""Connector 'spark': any data source that Spark knows by name, with its own options.
 
-`'source.unbounded' = 'true'` reads it as a stream; sources that are only streams need no option.
+`'source.unbounded' = 'true'` reads it as a stream. Sources that can only be streams need no option.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from runtime.errors import SqlwinError
 from runtime.spark.files import resolve
 from runtime.spec.table import LATE_ROWS, TableSpec
 
-# Formats whose columns have only the types that they are given
+# Formats whose columns have only the types given to the reader
 _UNTYPED = ("csv", "json", "text", "xml")
-# Unbounded sources, which cannot be read in any other way
+# Sources that can only be read as streams
 _ONLY_STREAMS = ("rate", "rate-micro-batch", "socket")
 _UNBOUNDED = "source.unbounded"
 _OURS = ("format", "spark.format", _UNBOUNDED, LATE_ROWS)
 
 
 def validate(spec: TableSpec) -> None:
-    """Check that the data source is named; its options are its own to check.
+    """Check that the data source is named. The source checks its own options.
 
     Raises:
-        CatalogError: an option or a column is wrong.
+        CatalogError: An option or a column is wrong.
     """
     seen: set[str] = set()
     for name, _ in spec.options:
@@ -45,7 +45,7 @@ def validate(spec: TableSpec) -> None:
 
 
 def source_format(spec: TableSpec) -> tuple[str, dict[str, str]]:
-    """The name of the data source, and the options that are meant for it."""
+    """Return the name of the data source and its own options."""
     own = {n: v for n, v in spec.options if n.lower() not in _OURS}
     named = {n.lower(): v for n, v in spec.options if n not in own}
     return named.get("spark.format", named.get("format", "")), own
@@ -60,10 +60,10 @@ def is_unbounded(spec: TableSpec) -> bool:
 
 
 def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
-    """What the data source gives as a stream, with the physical columns of `spec` if it has any.
+    """Read the data source as a stream, with the declared physical columns if there are any.
 
     Raises:
-        CatalogError: its columns are not those declared.
+        CatalogError: The source does not have the declared columns.
     """
     name, options = source_format(spec)
     reader = spark.readStream.format(name).options(**options)
@@ -72,16 +72,16 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
     try:
         dataframe = reader.schema(declared_schema(spec, physical_columns(spec))).load()
     except PySparkException:
-        # Most tables of a lake bring their columns and take none.
+        # most lake tables define their columns and accept no schema
         dataframe = spark.readStream.format(name).options(**options).load()
     return _declared_columns(dataframe, spec, name)
 
 
 def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
-    """What the data source gives, with the physical columns of `spec` if it declares any.
+    """Read the data source in batch, with the declared physical columns if there are any.
 
     Raises:
-        CatalogError: its columns are not those declared.
+        CatalogError: The source does not have the declared columns.
     """
     name, options = source_format(spec)
     declared = declared_schema(spec, physical_columns(spec))
@@ -91,7 +91,7 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
     try:
         dataframe = reader.load()
     except PySparkException as error:
-        # Some sources have no columns but those that they are given.
+        # some sources have only the columns of a given schema
         if not spec.columns or "SCHEMA" not in (error.getCondition() or ""):
             raise
         dataframe = reader.schema(declared).load()
@@ -106,7 +106,7 @@ def _declared_columns(dataframe: DataFrame, spec: TableSpec, name: str) -> DataF
 
 
 def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
-    """Hand the rows of a batch to the data source; how many they are."""
+    """Write the rows of a batch to the data source and return their number."""
     name, options = source_format(spec)
     _check_path(dataframe.sparkSession, spec)
     counted, count = count_written(dataframe)
@@ -116,14 +116,14 @@ def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
 
 
 def write_stream(dataframe: DataFrame, spec: TableSpec) -> DataStreamWriter:
-    """The data source's own streaming sink."""
+    """Return the data source's own streaming sink."""
     name, options = source_format(spec)
     _check_path(dataframe.sparkSession, spec)
     return as_declared(dataframe, spec).writeStream.format(name).options(**options)
 
 
 def _check_path(spark: SparkSession, spec: TableSpec) -> None:
-    """Check that a path is not on a disk of this machine where tasks run on others."""
+    """Check that a path is not on a local disk while tasks run on other machines."""
     path = option_values(spec).get("path")
     if path is not None:
         check_shared(spark, resolve(spark, path), spec)

@@ -1,6 +1,6 @@
-"""The connector 'memory': rows in this process, to look at and to test with.
+"""Connector 'memory': rows in this process, for inspection and tests.
 
-A table of it belongs to the session that made it. It is read as it stands at that moment.
+A table belongs to the session that created it. A query reads the rows present when it starts.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from runtime.spec.table import TableSpec
 
 
 class MemoryRows:
-    """The rows of one table; threads may read and write them at once."""
+    """Rows of one table; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._tables: tuple[pa.Table, ...] = ()
-        # by the writer of a stream the number of its last micro-batch
+        # number of the last micro-batch by stream
         self._batches: dict[str, int] = {}
 
     def tables(self) -> tuple[pa.Table, ...]:
-        """What was written so far."""
+        """Return the rows written so far."""
         return self._tables
 
     def add(self, table: pa.Table, *, overwrite: bool = False) -> None:
-        """Add rows, or have them in place of those that are there."""
+        """Add rows, or replace the existing ones."""
         with self._lock:
             self._tables = (table,) if overwrite else (*self._tables, table)
 
     def add_batch(self, table: pa.Table, writer: str, batch: int) -> bool:
-        """Add the rows of a micro-batch of a stream; False if they are there already."""
+        """Add the rows of a micro-batch. False if they were already added."""
         with self._lock:
             if self._batches.get(writer, -1) >= batch:
                 return False
@@ -47,10 +47,10 @@ class MemoryRows:
             return True
 
     def __reduce__(self) -> str:
-        """Refuse to be taken to another process, where nobody would see what is written.
+        """Refuse to be pickled: nobody would see rows written in another process.
 
         Raises:
-            ExecutionError: always.
+            ExecutionError: Always.
         """
         raise ExecutionError(
             "a table of connector 'memory' is in the process of its session, and this would be "
@@ -60,27 +60,27 @@ class MemoryRows:
 
 
 def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
-    """The rows written so far."""
+    """Return the rows written so far."""
     tables = [table for table in _rows_of(spec).tables() if table.num_rows]
     schema = declared_schema(spec, physical_columns(spec))
     if not tables:
         return spark.createDataFrame([], schema)
     # a column without NULLs in one INSERT may have some in another
     rows = pa.concat_tables(tables, promote_options="default")
-    # without a schema Spark would take times without a zone for instants
+    # without a schema Spark would read times without a zone as instants
     frame = spark.createDataFrame(rows, from_arrow_schema(rows.schema, prefer_timestamp_ntz=True))
     return frame.to(schema) if spec.columns else frame
 
 
 def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
-    """Add the rows of a batch; how many they are."""
+    """Add the rows of a batch and return their number."""
     table = dataframe.toArrow()
     _rows_of(spec).add(table, overwrite=overwrite)
     return int(table.num_rows)
 
 
 def open_batches(dataframe: DataFrame, spec: TableSpec, writer: StreamWriter) -> WriteBatch:
-    """What adds the rows of a stream's micro-batches, each once, and returns how many they are."""
+    """Return a writer that adds each micro-batch once and returns its number of rows."""
     kept = _rows_of(spec)
 
     def write_batch(rows: DataFrame, batch: int) -> int:

@@ -1,4 +1,4 @@
-"""Messages to columns and back, by Spark: formats json, csv, raw and avro."""
+"""Decode and encode messages with Spark: formats json, csv, raw and avro."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from runtime.names import quoted
 from runtime.spec.table import TableSpec
 
 _BROKEN = "_sqlwin_broken"
-# So much of a message is shown that cannot be read
+# Maximum characters of an unreadable message in an error
 _SHOWN_CHARACTERS = 120
 
 
 def decoded_fields(
     messages: DataFrame, message: Column, schema: StructType, file_format: str, spec: TableSpec
 ) -> tuple[DataFrame, dict[str, Column]]:
-    """The fields in a message.
+    """Decode the fields of a message.
 
     Args:
-        messages: rows with the message, of which those that cannot be read may be left out.
-        message: the message, a BINARY column of `messages`.
-        schema: the fields.
-        file_format: one of MESSAGE_FORMATS.
-        spec: the table, for its options of that format.
+        messages: Rows with the message. Rows with unreadable messages may be dropped.
+        message: The message, a BINARY column of `messages`.
+        schema: Fields to decode.
+        file_format: One of MESSAGE_FORMATS.
+        spec: Table specification with the options of the format.
 
     Returns:
-        The rows that are left, and a column for each field.
+        The remaining rows, and a column for each field.
 
     Raises:
-        CatalogError: the fields do not fit the format.
+        CatalogError: The fields do not fit the format.
         SetupError: Spark's package for Avro is missing.
     """
     if not schema.fields:
@@ -64,14 +64,14 @@ def decoded_fields(
         parsed = F.from_json(text, read, options)
     else:
         parsed = F.from_csv(text, _ddl(read), options)
-    # of an empty message Spark makes NULL
+    # Spark decodes an empty message as NULL
     name = f"_sqlwin_{len(messages.columns)}"
-    # a column of its own, so that a message is parsed once for all of its fields
+    # a column of its own, so that a message is parsed once for all its fields
     messages = messages.withColumn(name, parsed)
     parsed = F.col(name)
     is_whole = text.isNull() | (parsed.isNotNull() & parsed[_BROKEN].isNull())
     if is_tolerant:
-        # As in Flink, what cannot be read is left out.
+        # as in Flink, unreadable messages are dropped
         messages = messages.filter(is_whole)
     else:
         misfit = F.raise_error(_misfit(messages, text, file_format, spec))
@@ -80,7 +80,7 @@ def decoded_fields(
 
 
 def _misfit(messages: DataFrame, text: Column, file_format: str, spec: TableSpec) -> Column:
-    """What is said of a message that cannot be read: where it is, and its beginning."""
+    """Return the error text for an unreadable message: its position and beginning."""
     parts = [F.lit(f"table `{spec.name}`: ")]
     for name, column in (
         ("topic '", "topic"),
@@ -96,10 +96,10 @@ def _misfit(messages: DataFrame, text: Column, file_format: str, spec: TableSpec
 
 
 def encoded(fields: list[str], file_format: str, spec: TableSpec) -> Column:
-    """The message that holds the columns `fields` of rows.
+    """Encode the columns `fields` as a message.
 
     Raises:
-        CatalogError: the columns do not fit the format.
+        CatalogError: The columns do not fit the format.
         SetupError: Spark's package for Avro is missing.
     """
     value = F.struct(*(F.col(quoted(name)) for name in fields))
@@ -127,7 +127,7 @@ def _from_avro(message: Column, schema: StructType, spec: TableSpec) -> Column:
     try:
         return from_avro(message, avro_schema(spec, schema))
     except (PySparkException, TypeError) as error:
-        # A name that the JVM does not have is a package to py4j, which cannot be called.
+        # py4j treats a name that the JVM lacks as a package, which cannot be called
         raise missing_package(spec, "reads Avro", AVRO_PACKAGE) from error
 
 

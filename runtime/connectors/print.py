@@ -1,9 +1,9 @@
-"""The connector 'print': one line a row, `+I[1, x]`, as Flink's print sink writes them.
+"""Connector 'print': prints a line per row, `+I[1, x]`, like Flink's print sink.
 
-Values are spelled as Java spells them: NULL is `null`, timestamps without zone as LocalDateTime
-(`2024-01-01T10:00`), with zone as the OffsetDateTime of the session's time zone
-(`2024-01-01T11:00:00+01:00`, in UTC `2024-01-01T10:00:00Z`), nested rows as `+I[...]`. Times come
-to Python as numbers, since its own end with the years 1 and 9999.
+Values are spelled as in Java: NULL is `null`, timestamps without zone are LocalDateTime
+(`2024-01-01T10:00`), with zone OffsetDateTime in the session's time zone
+(`2024-01-01T11:00:00+01:00`, in UTC `2024-01-01T10:00:00Z`), nested rows `+I[...]`. Times reach
+Python as numbers, because Python's own types only cover the years 1 to 9999.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from runtime.spec.stream import ROW_KIND
 from runtime.spec.table import TableSpec
 
 _DAY_US = 86_400_000_000
-# Types whose values Python spells; Spark spells the others as Java does
+# Types whose values Python formats; Spark formats the others like Java
 _LEFT_TO_PYTHON = (
     *(ArrayType, MapType, StructType, BinaryType, DateType, TimestampNTZType, TimestampType),
 )
@@ -45,12 +45,12 @@ _TIMES = (DateType, TimestampNTZType, TimestampType)
 
 
 def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
-    """Print the rows of a batch; how many they are."""
+    """Print the rows of a batch and return their number."""
     return _print_rows(dataframe, spec, _output_of(spec))
 
 
 def open_batches(dataframe: DataFrame, spec: TableSpec, writer: StreamWriter) -> WriteBatch:
-    """What prints the micro-batches of a stream, with the kind of each row if there is one."""
+    """Return a writer that prints micro-batches, with the kind of each row if there is one."""
     output = _output_of(spec)
     return lambda rows, _: _print_rows(rows, spec, output)
 
@@ -61,7 +61,7 @@ def _output_of(spec: TableSpec) -> TextIO:
 
 
 def _print_rows(dataframe: DataFrame, spec: TableSpec, output: TextIO) -> int:
-    """Print every row and return how many there were; one partition at a time is in memory."""
+    """Print all rows and return their number, with one partition at a time in memory."""
     identifier = option_values(spec).get("print-identifier", "")
     prefix = f"{identifier}> " if identifier else ""
     types = [field.dataType for field in dataframe.schema.fields]
@@ -86,10 +86,10 @@ def _print_rows(dataframe: DataFrame, spec: TableSpec, output: TextIO) -> int:
 
 
 def _numbers(value: str, data_type: DataType, depth: int = 0) -> str:
-    """SQL of a value whose times are numbers: days or microseconds since 1970.
+    """Return SQL for a value with its times as numbers: days or microseconds since 1970.
 
-    An instant is an array of two, the other one on the wall clock of the session's time zone; a map
-    is an array of its entries.
+    An instant becomes an array with its microseconds in UTC and on the wall clock of the session's
+    time zone; a map becomes an array of its entries.
     """
     match data_type:
         case DateType():
@@ -109,7 +109,7 @@ def _numbers(value: str, data_type: DataType, depth: int = 0) -> str:
             item = _numbers(f"{entry}.value", data_type.valueType, depth + 1)
             return f"transform(map_entries({value}), {entry} -> struct({key}, {item}))"
         case StructType() if _has_times(data_type):
-            # names may occur twice, places do not
+            # names may be duplicates, positions may not
             renamed = ", ".join(
                 f"'_{i}', {_numbers(f'{value}.{quoted(field.name)}', field.dataType, depth + 1)}"
                 for i, field in enumerate(data_type.fields)
@@ -130,7 +130,7 @@ def _has_times(data_type: DataType) -> bool:
 
 
 def _java(value: object, data_type: DataType) -> str:
-    """A value as Java's toString has it; its times are numbers, see `_numbers`."""
+    """Format a value like Java's toString. Its times are numbers, see `_numbers`."""
     if value is None:
         return "null"
     match value, data_type:
@@ -148,7 +148,7 @@ def _java(value: object, data_type: DataType) -> str:
             )
             return "{" + ", ".join(pairs) + "}"
         case ((bytes() | bytearray()), _):
-            # Java's bytes are signed.
+            # Java's bytes are signed
             return "[" + ", ".join(str(b - 256 if b > 127 else b) for b in value) + "]"
         case (bool(), _):
             return "true" if value else "false"
@@ -164,11 +164,11 @@ def _java(value: object, data_type: DataType) -> str:
 
 
 def _instant(time_us: int | None, local_us: int) -> str:
-    """OffsetDateTime, but seconds always: `2024-01-01T11:00:00+01:00`.
+    """Format an OffsetDateTime, but always with seconds: `2024-01-01T11:00:00+01:00`.
 
     Args:
-        time_us: microseconds since 1970; None: NULL.
-        local_us: the same on the wall clock of the session's time zone.
+        time_us: Microseconds since 1970. None for NULL.
+        local_us: The same time on the wall clock of the session's time zone.
     """
     if time_us is None:
         return "null"
@@ -182,7 +182,7 @@ def _instant(time_us: int | None, local_us: int) -> str:
 
 
 def _local(time_us: int, *, has_seconds: bool = False) -> str:
-    """LocalDateTime.toString: seconds only if there are any, then 3 or 6 digits."""
+    """Format like LocalDateTime.toString: seconds only if not zero, and 3 or 6 fraction digits."""
     days, rest = divmod(time_us, _DAY_US)
     seconds, micros = divmod(rest, 1_000_000)
     minutes, second = divmod(seconds, 60)
@@ -195,7 +195,7 @@ def _local(time_us: int, *, has_seconds: bool = False) -> str:
 
 
 def _double(value: float) -> str:
-    """Double.toString: plain digits from 0.001 to 10 million, else 1.0E10."""
+    """Format like Double.toString: plain digits from 0.001 to 10 million, or else 1.0E10."""
     if value != value:
         return "NaN"
     if value in (float("inf"), float("-inf")):

@@ -1,4 +1,4 @@
-"""All connectors in one table, and what is done with a table of any of them."""
+"""Registry of all connectors, and operations on tables of any of them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NAMES = (
 
 
 class Connectors(Mapping[str, Connector]):
-    """The connectors by name. A connector's modules are imported when it is asked for."""
+    """Connectors by name. The modules of a connector are imported on first use."""
 
     def __getitem__(self, name: str) -> Connector:
         return _load(name)
@@ -86,14 +86,14 @@ def _load(name: str) -> Connector:
 CONNECTORS: Mapping[str, Connector] = Connectors()
 
 
-# Connectors of Flink that are written otherwise here
+# Flink connectors with a different equivalent
 _ELSEWHERE = {
     "jdbc": "'connector' = 'spark', 'format' = 'jdbc', 'url' = 'jdbc:...', 'dbtable' = 'name'; "
     "the driver's JAR goes into --conf spark.jars",
     "upsert-kafka": "'connector' = 'kafka' takes rows that are final, such as those of windows; "
     "read as a table, it has every message of a key",
 }
-# Systems that Flink has connectors for and Spark data sources; `elasticsearch-7` begins like one
+# Systems with a Flink connector and a Spark data source; matches `elasticsearch-7`, too
 _DATA_SOURCES = (
     *("cassandra", "doris", "elasticsearch", "hbase", "hudi", "kinesis", "kudu", "mongodb"),
     *("opensearch", "paimon", "pulsar", "starrocks"),
@@ -101,7 +101,7 @@ _DATA_SOURCES = (
 
 
 def _instead_of(connector: str) -> str | None:
-    """Return what to write for a connector of Flink; None: it is no known one."""
+    """Return what to use instead of a Flink connector, or None if it is not known."""
     if connector.endswith("-cdc"):
         return "let Debezium write the changes to a topic, and read it with 'connector' = 'kafka'"
     if connector in _ELSEWHERE:
@@ -112,10 +112,10 @@ def _instead_of(connector: str) -> str | None:
 
 
 def connector_of(spec: TableSpec) -> Connector:
-    """The connector of a table.
+    """Return the connector of a table.
 
     Raises:
-        CatalogError: there is none of that name.
+        CatalogError: No connector has that name.
     """
     found = CONNECTORS.get(spec.connector.lower())
     if found is None:
@@ -132,7 +132,7 @@ def connector_of(spec: TableSpec) -> Connector:
 
 
 def brings_columns(spec: TableSpec) -> bool:
-    """Whether a table itself declares its columns, as those of a lake do."""
+    """Whether a table itself defines its columns, as lake tables do."""
     return connector_of(spec).brings_columns
 
 
@@ -142,13 +142,13 @@ def scan_of(
     columns: Sequence[Column],
     filters: Sequence[Expression] = (),
 ) -> ScanSource | SplitTable | str:
-    """Return what tasks read of a table in a batch without Spark, or why they do not.
+    """Return what tasks read of a table in batch without Spark, or the reason why they cannot.
 
     Args:
-        spark: the session, whose settings decide too.
-        spec: the table.
-        columns: the columns needed, with the types that Spark found.
-        filters: conditions over them; files in which they cannot be true may be left out.
+        spark: Session, whose settings matter.
+        spec: Table specification.
+        columns: Required columns with the types that Spark reports.
+        filters: Conditions on them; files in which they cannot be true may be left out.
     """
     scan = connector_of(spec).scan
     if scan is None:
@@ -159,7 +159,7 @@ def scan_of(
 def stream_scan_of(
     spark: SparkSession, spec: TableSpec, columns: Sequence[Column]
 ) -> SplitTable | str:
-    """Return what tasks read of a stream without Spark, or why they do not; see `scan_of`."""
+    """Return what tasks read of a stream without Spark, or why they cannot; see `scan_of`."""
     scan = connector_of(spec).stream_scan
     if scan is None:
         return f"Spark reads streams of connector '{spec.connector}'"
@@ -167,64 +167,64 @@ def stream_scan_of(
 
 
 def split_source(spark: SparkSession, spec: TableSpec) -> SplitSource:
-    """Return how tasks read a table split by split, which its connector can."""
+    """Return how tasks read a table split by split. The connector must support it."""
     splits = connector_of(spec).splits
     assert splits is not None, "stream_scan_of() has accepted the table"
     return splits(spark, spec)
 
 
 def message_source(spark: SparkSession, spec: TableSpec) -> MessageSource:
-    """Return how tasks read a table of messages, which its connector can."""
+    """Return how tasks read a table of messages. The connector must support it."""
     return cast(MessageSource, split_source(spark, spec))
 
 
 def connectors_that(can: Callable[[Connector], object]) -> str:
-    """The names of the connectors that can do something, for a hint."""
+    """Return the names of the connectors with a property, for a hint."""
     return ", ".join(name for name, connector in CONNECTORS.items() if can(connector))
 
 
 def validate_table(spec: TableSpec) -> None:
-    """Check what CREATE TABLE said, without looking at data.
+    """Check a table definition without looking at data.
 
     Raises:
-        CatalogError: the connector, an option, or a column is wrong; the message names it and
-            what is nearest to it.
+        CatalogError: The connector, an option or a column is wrong; the message names it and the
+            nearest valid name.
     """
     connector_of(spec).validate(_own_options(spec))
 
 
 def keeping_rows(spec: TableSpec) -> TableSpec:
-    """A table that is made now: what it holds in this process is empty, and nobody else's.
+    """Return a new table with empty storage in this process, if its connector keeps rows there.
 
-    Whoever has the table has its rows; they go with the last one who does.
+    The rows live as long as the last reference to the table.
     """
     keep = connector_of(spec).keep
     return spec if keep is None else replace(spec, kept=keep())
 
 
 def idle_options(spec: TableSpec) -> tuple[str, ...]:
-    """The options of a table that are let pass and change nothing, as they are written."""
+    """Return the options of a table that are accepted and have no effect, as written."""
     idle = connector_of(spec).idle_options
     return tuple(name for name, _ in spec.options if name.lower() in idle)
 
 
 def is_unbounded(spec: TableSpec) -> bool:
-    """Whether the table is unbounded, unless a run is set to be a batch."""
+    """Whether the table is unbounded, unless the run is set to batch."""
     return connector_of(spec).is_unbounded(spec)
 
 
 def split_sql(spec: TableSpec) -> str | None:
-    """The number of the split that a row of a stream is of, in Spark SQL; None: it has no splits.
+    """Return Spark SQL for the number of a stream row's split, or None without splits.
 
     Raises:
-        CatalogError: the table has no column that says it.
+        CatalogError: The table has no column from which it follows.
     """
     split = connector_of(spec).split
     return None if split is None else split(spec)
 
 
 def has_splits(spec: TableSpec) -> bool:
-    """Whether tasks that read a table themselves know the number of the split that a row is of."""
+    """Whether tasks that read a table themselves know the split number of a row."""
     return connector_of(spec).has_splits(spec)
 
 
@@ -234,25 +234,25 @@ def streams_bounded(spec: TableSpec) -> bool:
 
 
 def read_table(spark: SparkSession, spec: TableSpec) -> DataFrame:
-    """The table as a DataFrame with the declared columns in their order, computed ones included.
+    """Return the table as a DataFrame with the declared columns in order, computed ones included.
 
     Raises:
-        CatalogError: the table is declared wrongly, its data has other columns, or it cannot be
+        CatalogError: The declaration is wrong, the data has other columns, or the table cannot be
             read in batch.
-        ExecutionError: the data is not there or cannot be read.
-        SetupError: a package of Spark's is missing.
+        ExecutionError: The data does not exist or cannot be read.
+        SetupError: A Spark package is missing.
     """
     return _read(spark, spec, is_stream=False)
 
 
 def read_stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
-    """The table as a streaming DataFrame with the columns that `read_table` gives.
+    """Return the table as a streaming DataFrame with the columns of `read_table`.
 
     Raises:
-        CatalogError: the table is declared wrongly, its data has other columns, or it cannot be
+        CatalogError: The declaration is wrong, the data has other columns, or the table cannot be
             read as a stream.
-        ExecutionError: the data is not there or cannot be read.
-        SetupError: a package of Spark's is missing.
+        ExecutionError: The data does not exist or cannot be read.
+        SetupError: A Spark package is missing.
     """
     return _read(spark, spec, is_stream=True)
 
@@ -274,7 +274,7 @@ def _read(spark: SparkSession, spec: TableSpec, *, is_stream: bool) -> DataFrame
             subjects=(f"'{spec.connector}'", spec.name),
             hint="INSERT INTO writes to it",
         )
-    # with the statement at hand, the caller can say more than `translate`
+    # without `explain` the caller can translate errors better, because it has the statement
     with explained_errors(connector, spec) if connector.explain else nullcontext():
         rows = without_pushdown(read(spark, spec), connector.file_format(spec) or "")
         return add_computed(rows, spec)
@@ -284,8 +284,8 @@ def check_writable(spec: TableSpec, *, overwrite: bool) -> None:
     """Check that a table can be written, in batch or by a stream, before anything runs.
 
     Raises:
-        CatalogError: it is declared wrongly, or is only a source.
-        AnalysisError: its rows cannot be replaced.
+        CatalogError: The declaration is wrong, or the connector is only a source.
+        AnalysisError: The rows cannot be replaced.
     """
     validate_table(spec)
     connector = connector_of(spec)
@@ -309,16 +309,16 @@ def write_table(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int |
 
 
 def write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int | None:
-    """Write all rows of a query to a table and return how many there were, if that is known.
+    """Write all rows of a query to a table and return their number, if known.
 
-    Columns go by position and are cast to the declared types. A job that fails leaves nothing that
-    a reader would see. Overwriting replaces what is there, or of a partitioned table the partitions
+    Columns are matched by position and cast to the declared types. A failed job leaves nothing that
+    readers would see. Overwriting replaces existing rows, or in a partitioned table the partitions
     that get rows.
 
     Raises:
-        CatalogError: the table is declared wrongly, or is only a source.
-        AnalysisError: its rows cannot be replaced.
-        ExecutionError: the query or the writing failed.
+        CatalogError: The declaration is wrong, or the connector is only a source.
+        AnalysisError: The rows cannot be replaced.
+        ExecutionError: The query or the writing failed.
     """
     check_writable(spec, overwrite=overwrite)
     connector = connector_of(spec)
@@ -331,13 +331,13 @@ def write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int | None:
 
 
 def explained_errors(connector: Connector, spec: TableSpec) -> AbstractContextManager[None]:
-    """Raise what goes wrong in the block as what it means for a table of a connector."""
+    """Translate errors of the block for a table of a connector."""
     explain = connector.explain
     return translated_errors() if explain is None else translated_errors(partial(explain, spec))
 
 
 def _own_options(spec: TableSpec) -> TableSpec:
-    """The table without the option that is no matter of its connector."""
+    """Return the table without the option that does not belong to its connector."""
     if connector_of(spec).stream is None:
         return spec
     said = [value for name, value in spec.options if name.lower() == LATE_ROWS]

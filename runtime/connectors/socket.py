@@ -1,7 +1,7 @@
-"""The connector 'socket': lines of text from a TCP server, to try things out.
+"""Connector 'socket': lines of text from a TCP server, for experiments.
 
-Options: `hostname`, `port`, and `format`: text (one STRING column), json or csv. Lines are not kept
-anywhere: what was read when a stream is stopped or fails is gone.
+Options: `hostname`, `port`, and `format`: text (one STRING column), json or csv. Lines are not
+stored: those already read are lost when a stream is stopped or fails.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from runtime.spec.table import TableSpec
 
 
 def validate(spec: TableSpec) -> None:
-    """Check the options and columns of a socket table; nothing is connected to.
+    """Check options and columns of a socket table without connecting.
 
     Raises:
-        CatalogError: an option or a column is wrong.
+        CatalogError: An option or a column is wrong.
     """
     file_format = option_values(spec).get("format", "text").lower()
     check_message_options(spec, SOCKET, [file_format])
@@ -40,7 +40,7 @@ def validate(spec: TableSpec) -> None:
 
 
 def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
-    """The lines as they come."""
+    """Return the lines as they arrive."""
     values = option_values(spec)
     options = {"host": values["hostname"], "port": values["port"]}
     file_format = values.get("format", "text").lower()

@@ -1,4 +1,4 @@
-"""What connectors do alike with the rows that they write."""
+"""Code that connectors share for writing rows."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _HINT = "its 'path' has to be a directory that this program may write to"
 _HINTS = {
     "there is no space left on the device": "make room there, or give the table another 'path'"
 }
-# The column of a row kind, where a user or a table sees it; Flink's client calls it so
+# User-visible column of the row kind, named as in Flink's client
 KIND_COLUMN = "op"
 
 
 def declared_types(spec: TableSpec) -> tuple[DataType, ...]:
-    """The types of the columns that a table is written with, for `as_declared`.
+    """Return the types of the written columns of a table, for `as_declared`.
 
     Raises:
-        CatalogError: one is none of Spark's.
+        CatalogError: A type is not one of Spark's.
     """
     return tuple(declared_type(spec, column) for column in physical_columns(spec))
 
@@ -39,15 +39,15 @@ def declared_types(spec: TableSpec) -> tuple[DataType, ...]:
 def as_declared(
     dataframe: DataFrame, spec: TableSpec, types: Sequence[DataType] | None = None
 ) -> DataFrame:
-    """The columns under the names and types that `spec` declares, by position.
+    """Convert columns to the names and types declared in `spec`, by position.
 
     Args:
-        dataframe: has the columns.
-        spec: the table.
-        types: its `declared_types`, of which each takes calls to the JVM; None: nobody has them.
+        dataframe: Rows to convert.
+        spec: Table specification.
+        types: Its `declared_types`, to save calls to the JVM. None to determine them.
 
     Raises:
-        CatalogError: there are more or fewer columns than the table has.
+        CatalogError: The query and the table have different numbers of columns.
     """
     declared = physical_columns(spec)
     if not declared:
@@ -57,7 +57,7 @@ def as_declared(
     if is_declared(dataframe.schema, spec, types):
         return dataframe
     names = [f"_{position}" for position in range(len(declared))]
-    # Names may come twice in a query; positions do not.
+    # names may be duplicates in a query; positions are unique
     numbered = dataframe.toDF(*names)
     return numbered.select(
         *(
@@ -68,10 +68,10 @@ def as_declared(
 
 
 def check_number(rows: DataFrame, spec: TableSpec, n_columns: int) -> None:
-    """Check that a query gives as many columns as a table has to be written.
+    """Check that a query has as many columns as the table.
 
     Raises:
-        CatalogError: it gives more or fewer.
+        CatalogError: The numbers differ.
     """
     if len(rows.columns) != n_columns:
         raise CatalogError(
@@ -82,10 +82,10 @@ def check_number(rows: DataFrame, spec: TableSpec, n_columns: int) -> None:
 
 
 def check_partitions(spec: TableSpec, partitions: Sequence[str], columns: Sequence[str]) -> None:
-    """Check that a table has columns beside those that it is partitioned by.
+    """Check that a table has columns other than its partition columns.
 
     Raises:
-        CatalogError: it has none.
+        CatalogError: It does not.
     """
     if partitions and len(partitions) == len(columns):
         raise CatalogError(
@@ -98,12 +98,12 @@ def check_partitions(spec: TableSpec, partitions: Sequence[str], columns: Sequen
 def is_declared(
     schema: StructType, spec: TableSpec, types: Sequence[DataType] | None = None
 ) -> bool:
-    """Whether columns have the names and types that `spec` declares, if it does.
+    """Whether columns have the names and types declared in `spec`, if there are any.
 
     Args:
-        schema: has the columns.
-        spec: the table.
-        types: its `declared_types`; None: nobody has them.
+        schema: Schema of the columns.
+        spec: Table specification.
+        types: Its `declared_types`. None to determine them.
     """
     declared = physical_columns(spec)
     if not declared:
@@ -117,7 +117,7 @@ def check_shared(spark: SparkSession, path: str, spec: TableSpec) -> None:
     """Check that a table's files are written where the driver sees them.
 
     Raises:
-        SetupError: its resolved path is on a disk of this machine, and tasks run on others.
+        SetupError: The resolved path is on a disk of this machine, and tasks run on others.
     """
     check_seen_by_all(
         spark,
@@ -128,7 +128,7 @@ def check_shared(spark: SparkSession, path: str, spec: TableSpec) -> None:
 
 
 def with_named_kind(rows: DataFrame) -> DataFrame:
-    """The rows of a stream with the column of their kind, if they have one, as KIND_COLUMN."""
+    """Rename the row kind column of a stream, if there is one, to KIND_COLUMN."""
     if ROW_KIND not in rows.columns:
         return rows
     return rows.withColumnRenamed(ROW_KIND, KIND_COLUMN)
@@ -136,10 +136,10 @@ def with_named_kind(rows: DataFrame) -> DataFrame:
 
 @contextmanager
 def naming_output(spec: TableSpec) -> Iterator[None]:
-    """Say of a place that cannot be written to which table's it is, and where.
+    """Add table and path to the error for a place that cannot be written to.
 
     Raises:
-        ExecutionError: it cannot.
+        ExecutionError: The place cannot be written to.
     """
     try:
         yield
@@ -148,7 +148,7 @@ def naming_output(spec: TableSpec) -> Iterator[None]:
         if why is None:
             raise
         path = option_values(spec).get("path")
-        # Python's own errors say the path, as it was resolved
+        # Python's own errors include the resolved path
         said = why.removeprefix("cannot write to ")
         where = "" if path is None or said != why else f"{path}: "
         if path is not None and why == NO_DIRECTORY:
@@ -161,7 +161,7 @@ def naming_output(spec: TableSpec) -> Iterator[None]:
 
 
 def _why_no_directory(path: str) -> str | None:
-    """Why a directory of this machine cannot be made, for Java does not say."""
+    """Return why a local directory cannot be created, because Java gives no reason."""
     there = Path(path.removeprefix("file:")).expanduser().absolute()
     while not there.exists() and there != there.parent:
         there = there.parent
@@ -169,9 +169,9 @@ def _why_no_directory(path: str) -> str | None:
 
 
 def count_written(dataframe: DataFrame) -> tuple[DataFrame, Callable[[], int]]:
-    """The DataFrame to write, and a function that counts its rows when it is written.
+    """Return the DataFrame to write, and a function that counts its rows once written.
 
-    The function must not be called if the writing failed: it would wait for a run that never was.
+    Do not call the function if writing failed: it would wait forever.
     """
     observation = Observation("sqlwin_rows")
     counted = dataframe.observe(observation, F.count(F.lit(1)).alias("n_rows"))
@@ -179,10 +179,10 @@ def count_written(dataframe: DataFrame) -> tuple[DataFrame, Callable[[], int]]:
 
 
 def compute(rows: DataFrame) -> int:
-    """Compute rows without writing them; how many they are.
+    """Compute rows without writing them and return their number.
 
-    A micro-batch that the sink has already is computed again: its checkpoint lacks it, and so does
-    the state, which is kept as rows are computed.
+    A micro-batch that the sink already has must still be computed: its checkpoint lacks the commit
+    and the state, which is stored while rows are computed.
     """
     counted, count = count_written(rows)
     counted.write.format("noop").mode("overwrite").save()

@@ -297,7 +297,8 @@ def open_slices(
         version: Version to open. None for the newest.
 
     Raises:
-        CatalogError: There is no table, the place holds something else, or a newer sqlwin wrote it.
+        CatalogError: The table does not exist, the place holds something else, or a newer sqlwin
+            wrote it.
         ExecutionError: The table cannot be read, or the version no longer exists.
         SetupError: The package deltalake is not installed.
     """

@@ -130,7 +130,7 @@ def start_session(
         remote: `sc://host:port` of a Spark Connect server, instead of a master.
 
     Raises:
-        SetupError: There is no Java or no such cluster, a setting is invalid, or packages are
+        SetupError: Java or the cluster is missing, a setting is invalid, or packages are
             missing.
     """
     quiet_python_loggers()
@@ -182,7 +182,7 @@ def begin_java(
         remote: Likewise.
 
     Raises:
-        SetupError: There is no Java.
+        SetupError: Java is missing.
     """
     named_master = master or conf.get("spark.master")
     with spark_lock:

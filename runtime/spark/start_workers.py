@@ -34,7 +34,7 @@ def start_workers(spark: SparkSession) -> threading.Thread | None:
     cores = context.defaultParallelism
 
     def start() -> None:
-        # the session was closed, or the first statement will report what is wrong with Spark
+        # the session was closed, or the first statement will report the problem with Spark
         with suppress(Py4JError, PySparkException, OSError):
             context.setJobDescription("start Python workers")
             rows = spark.range(cores, numPartitions=cores)

@@ -125,7 +125,7 @@ def _exchanged(bids: DataFrame) -> DataFrame:
 
 
 def _base_options(java: JavaRuntime, archive: Path) -> list[str]:
-    """Return options for the base archive: Java's own, or one created here if there is none."""
+    """Return options for the base archive: Java's own, or else one created here."""
     if (java.home / "lib" / "server" / "classes.jsa").is_file():
         return []
     base = class_archive.base_path(archive)

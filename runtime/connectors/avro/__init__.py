@@ -1,1 +1,1 @@
-"""Messages of Avro: decoded a column at a time, schemas from options or a registry."""
+"""Avro messages: decoded column by column, with schemas from options or a schema registry."""

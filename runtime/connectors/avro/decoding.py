@@ -1,8 +1,8 @@
-"""Messages of Avro to the columns of a table, in a Python worker.
+"""Decode Avro messages into the columns of a table, in a Python worker.
 
-A message is a record in Avro's binary encoding. Messages of a schema registry have a zero byte and
-the schema's id in front of it. fastavro reads the records; values of their fields become columns
-without the help of logical types, which `values.converted` applies to whole columns.
+A message is a record in Avro's binary encoding. With a schema registry, a zero byte and the schema
+id precede the record. fastavro reads the records without logical types; `values.converted` applies
+those to whole columns.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from runtime.connectors.columns import find_column
 from runtime.errors import ExecutionError
 
 AVRO, CONFLUENT = "avro", "avro-confluent"
-# In front of a message of a registry: a zero byte, and the id of its schema, big-endian
+# Prefix of a message with a registry: a zero byte and the schema id, big-endian
 _HEAD = 5
 
 
 @dataclass(frozen=True)
 class AvroDecoding:
-    """How messages of Avro become columns.
+    """How Avro messages become columns.
 
     Attributes:
-        fields: the name of each, and Spark's type.
-        types: the same as Spark writes a schema in JSON, which is read without Spark.
-        schema: that the messages were written with, as JSON; empty: the registry has it.
-        registry: where schemas are, see `registry.schema_texts`; empty: nowhere.
+        fields: Name and Spark type of each column.
+        types: The same as Spark's JSON schema, which can be parsed without a Spark session.
+        schema: Writer schema as JSON. Empty if it comes from the registry.
+        registry: Registry settings, see `registry.schema_texts`. Empty without a registry.
     """
 
     fields: tuple[tuple[str, str], ...]
@@ -48,12 +48,12 @@ class AvroDecoding:
 
 @dataclass(frozen=True)
 class _Schema:
-    """A record, parsed.
+    """Parsed schema of a record.
 
     Attributes:
-        fields: of the record.
-        named: the types that they name.
-        reader: what fastavro reads raw values with.
+        fields: Fields of the record.
+        named: Types that the fields refer to by name.
+        reader: Schema without logical types, with which fastavro reads raw values.
     """
 
     fields: Sequence[Mapping[str, Any]]
@@ -64,18 +64,18 @@ class _Schema:
 def decoding(
     columns: StructType, schema: str = "", registry: Mapping[str, str] | None = None
 ) -> AvroDecoding:
-    """How messages become these columns; see `AvroDecoding`."""
+    """Return the decoding into these columns; see `AvroDecoding`."""
     fields = tuple((field.name, field.dataType.simpleString()) for field in columns)
     return AvroDecoding(fields, columns.json(), schema, registry or {})
 
 
 def schema_of(columns: StructType) -> str:
-    """The schema of messages with these columns, as Flink derives it: each may be null.
+    """Return the schema of messages with these columns as Flink derives it: all fields nullable.
 
-    Times are in milliseconds, as with Flink's default mapping.
+    Times are in milliseconds, as in Flink's default mapping.
 
     Raises:
-        ValueError: a type has no match; the text says which.
+        ValueError: A type has no equivalent in Avro; the text names it.
     """
     fields = [
         {"name": field.name, "type": ["null", _of_type(field.type, field.name)], "default": None}
@@ -128,7 +128,7 @@ _NAMES: Mapping[pa.DataType, Any] = {
 
 
 class BrokenMessageError(Exception):
-    """A message cannot be read: its place among those given, and why."""
+    """A message cannot be decoded: its position in the input, and the reason."""
 
     def __init__(self, number: int, why: str) -> None:
         super().__init__(why)
@@ -136,19 +136,19 @@ class BrokenMessageError(Exception):
 
 
 class _BrokenError(Exception):
-    """A message does not match its schema; the text says why."""
+    """A message does not match its schema; the text gives the reason."""
 
 
 def decoded_avro(values: Sequence[bytes | None], how: AvroDecoding) -> list[pa.Array]:
     """Decode messages into columns.
 
     Args:
-        values: the messages, one at least. One without a value has NULL in all columns.
-        how: the schema of the messages, and the columns.
+        values: Messages, at least one. A message without a value has NULL in all columns.
+        how: Columns, and the schema of the messages.
 
     Raises:
-        BrokenMessageError: a message does not match its schema.
-        ExecutionError: a schema cannot be had, or does not fit the columns.
+        BrokenMessageError: A message does not match its schema.
+        ExecutionError: A schema is unavailable or does not fit the columns.
     """
     try:
         return _columns(values, how)
@@ -163,7 +163,7 @@ def decoded_avro(values: Sequence[bytes | None], how: AvroDecoding) -> list[pa.A
 
 def _columns(values: Sequence[bytes | None], how: AvroDecoding) -> list[pa.Array]:
     columns = _arrow_schema(how.types)
-    # positions of the messages that were written with the same schema; None: without a value
+    # positions of messages with the same writer schema; None for messages without a value
     groups: dict[int | None, list[int]] = {}
     for position, value in enumerate(values):
         groups.setdefault(_schema_id(value, how), []).append(position)
@@ -185,7 +185,7 @@ def _columns(values: Sequence[bytes | None], how: AvroDecoding) -> list[pa.Array
 
 
 def _schema_id(value: bytes | None, how: AvroDecoding) -> int | None:
-    """The id of a message's schema, 0 without a registry; None if there is no message."""
+    """Return a message's schema id, 0 without a registry, or None for a missing message."""
     if value is None:
         return None
     if not how.registry:
@@ -203,10 +203,10 @@ def _schema_with_id(number: int, how: AvroDecoding) -> tuple[_Schema, str]:
 
 @lru_cache(maxsize=256)
 def _parsed(texts: tuple[str, ...]) -> _Schema:
-    """Parse the schema of a record, the last of `texts`; the others define types that it names.
+    """Parse a record schema, the last of `texts`; the others define types that it refers to.
 
     Raises:
-        ExecutionError: it is no schema of a record.
+        ExecutionError: The text is not the schema of a record.
     """
     try:
         import fastavro
@@ -242,13 +242,13 @@ def _without_logical_types(schema: Any) -> Any:
 def _decode(
     messages: Sequence[bytes], schema: _Schema, origin: str, columns: pa.Schema
 ) -> list[pa.Array]:
-    """Decode messages that were written with one schema.
+    """Decode messages with the same writer schema.
 
     Args:
-        messages: the records, without what stands in front of them.
-        schema: their schema.
-        origin: where the schema is from, for errors.
-        columns: the columns of the table.
+        messages: Encoded records without the registry prefix.
+        schema: Writer schema.
+        origin: Source of the schema, for error messages.
+        columns: Columns of the table.
     """
     types = {part["name"]: part["type"] for part in schema.fields}
     places = [find_column(list(types), column.name) for column in columns]
@@ -283,7 +283,7 @@ def _record(message: bytes, schema: Any) -> Any:
     stream = BytesIO(message)
     try:
         record = schemaless_reader(stream, schema, None)
-    # fastavro raises by where bytes are missing
+    # the exception type of fastavro depends on where bytes are missing
     except (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError) as error:
         why = str(error) or "it ends too early"
         raise _BrokenError(f"it does not match its schema: {why}") from error
@@ -294,5 +294,5 @@ def _record(message: bytes, schema: Any) -> Any:
 
 @lru_cache(maxsize=64)
 def _arrow_schema(types: str) -> pa.Schema:
-    """The columns that a schema of Spark's, in JSON, describes."""
+    """Convert Spark's JSON schema to an Arrow schema."""
     return to_arrow_schema(StructType.fromJson(json.loads(types)), timezone="UTC")

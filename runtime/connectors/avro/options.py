@@ -1,4 +1,4 @@
-"""What a table's options say of Avro: the schema of its messages, and where the registry is."""
+"""Read a table's Avro options: the schema of its messages and the registry."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _PEM = (".pem", ".crt", ".cer", ".key")
 
 
 def avro_decoding(spec: TableSpec, columns: StructType, file_format: str) -> AvroDecoding:
-    """How messages of a table become its columns.
+    """Return how messages of a table become its columns.
 
     Raises:
-        CatalogError: the options are wrong.
+        CatalogError: An option is wrong.
     """
     if file_format == CONFLUENT:
         return decoding(columns, registry=registry_of(spec))
@@ -34,10 +34,10 @@ def avro_decoding(spec: TableSpec, columns: StructType, file_format: str) -> Avr
 
 
 def avro_schema(spec: TableSpec, columns: StructType) -> str:
-    """The schema of messages with these columns: that of `avro.schema`, else Flink's of them.
+    """Return the message schema: the option `avro.schema`, or else Flink's schema for the columns.
 
     Raises:
-        CatalogError: a column has no type in Avro.
+        CatalogError: The type of a column has no equivalent in Avro.
     """
     if said := option_values(spec).get("avro.schema"):
         return said
@@ -50,10 +50,10 @@ def avro_schema(spec: TableSpec, columns: StructType) -> str:
 
 
 def registry_of(spec: TableSpec) -> Mapping[str, str]:
-    """Where schemas are and what is said to get them, see `registry.schema_texts`.
+    """Return address and credentials of the registry, see `registry.schema_texts`.
 
     Raises:
-        CatalogError: an option is missing, or needs Java.
+        CatalogError: An option is missing or needs Java.
     """
     bare = {name.removeprefix("value."): value for name, value in option_values(spec).items()}
     values = {n.removeprefix(_PREFIX): value for n, value in bare.items() if n.startswith(_PREFIX)}

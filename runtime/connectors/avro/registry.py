@@ -1,6 +1,6 @@
-"""Schemas of a schema registry, by the client of confluent-kafka.
+"""Get schemas from a schema registry with the client of confluent-kafka.
 
-The client caches schemas by their ids, and tries again where a registry does not answer yet.
+The client caches schemas by id and retries while a registry does not answer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from urllib.parse import urlsplit, urlunsplit
 from runtime.errors import ExecutionError
 from runtime.redaction import DEFAULT
 
-# A registry that does not answer fails a query within seconds
+# Short timeouts, so that a query fails within seconds if the registry does not answer
 _CLIENT_OPTIONS = {
     "timeout": 3,
     "max.retries": 3,
@@ -28,15 +28,15 @@ Registry = Mapping[str, str]
 
 
 def schema_texts(registry: Registry, number: int) -> tuple[str, ...]:
-    """Get the Avro schema with an id, and before it those that it refers to, as JSON.
+    """Return the Avro schema with an id as JSON, preceded by the schemas that it refers to.
 
     Args:
-        registry: `url` (several with commas between them), and, where given, `user_info`
-            (name:password), `token`, `ca`, `certificate` and `key_password`.
-        number: the id.
+        registry: `url` (or several, comma-separated), and optionally `user_info` (name:password),
+            `token`, `ca`, `certificate` and `key_password`.
+        number: Schema id.
 
     Raises:
-        ExecutionError: the registry has no such schema, refuses the login, or does not answer
+        ExecutionError: The registry has no such schema, rejects the login, or does not answer
             within seconds.
     """
     client = _client(tuple(sorted(registry.items())))
@@ -54,7 +54,7 @@ def schema_texts(registry: Registry, number: int) -> tuple[str, ...]:
 def _add_references(
     registry: Registry, client: Any, schema: Any, texts: dict[tuple[str, int], str]
 ) -> None:
-    """Add what a schema refers to, each schema behind those that it needs itself."""
+    """Add the schemas that a schema refers to, each after its own references."""
     for reference in schema.references or ():
         key = (reference.subject, reference.version)
         if key in texts:
@@ -67,17 +67,17 @@ def _add_references(
 
 @lru_cache(maxsize=16)
 def _client(registry: tuple[tuple[str, str], ...]) -> Any:
-    """A client, which keeps the schemas that it was asked for.
+    """Return a client, which caches the schemas it gets.
 
     Raises:
-        ExecutionError: the package is missing, or refuses an option.
+        ExecutionError: The package is missing or rejects an option.
     """
     options = dict(registry)
     urls = [url.strip() for url in options["url"].split(",") if url.strip()]
     user_info = options.get("user_info")
     config: dict[str, Any] = {**_CLIENT_OPTIONS}
     if user_info:
-        # the client takes the login from one place alone
+        # the client accepts only one source of credentials
         urls = [_without_login(url) for url in urls]
         config["basic.auth.user.info"] = user_info
     elif token := options.get("token"):
@@ -87,7 +87,7 @@ def _client(registry: tuple[tuple[str, str], ...]) -> Any:
             "bearer.auth.logical.cluster": "",
         }
     config["url"] = ",".join(urls)
-    # without a file of its own the client trusts a list of certifi's, and not that of the machine
+    # without a CA file the client trusts certifi's list instead of the machine's certificates
     machine = ssl.get_default_verify_paths()
     if trusted := options.get("ca") or machine.cafile or machine.capath:
         config["ssl.ca.location"] = trusted
@@ -117,10 +117,10 @@ def _without_login(url: str) -> str:
 
 
 def _answer(registry: Registry, what: str, ask: Any) -> Any:
-    """What the registry answers to a question.
+    """Send a request to the registry and return the answer.
 
     Raises:
-        ExecutionError: it has no answer, or gives none.
+        ExecutionError: The registry rejects the request or does not answer.
     """
     from confluent_kafka.schema_registry.error import SchemaRegistryError
 
@@ -140,7 +140,7 @@ def _answer(registry: Registry, what: str, ask: Any) -> Any:
             hint = "'avro-confluent.url' says which registry is asked"
             raise ExecutionError(f"{place} has no {what}: {reason}", hint=hint) from error
         raise ExecutionError(f"{place} refuses {what}: {status} {reason}") from error
-    # the HTTP library is confluent-kafka's choice, and its errors have no base that can be named
+    # the HTTP library is chosen by confluent-kafka, and its exceptions have no usable base class
     except Exception as error:
         if (untrusted := _certificate_error(error)) is not None:
             raise ExecutionError(
@@ -157,7 +157,7 @@ def _answer(registry: Registry, what: str, ask: Any) -> Any:
 
 
 def _certificate_error(error: BaseException | None) -> str | None:
-    """Why a certificate is not trusted, if that is behind an error."""
+    """Return why a certificate is not trusted, if that caused an error."""
     while error is not None:
         if isinstance(error, ssl.SSLCertVerificationError):
             return error.verify_message

@@ -1,4 +1,4 @@
-"""Values of Avro as columns of a table: which schemas fit which types, and what they become."""
+"""Convert Avro values to columns: which schemas fit which types, and the conversion itself."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _UNITS = {
     "local-timestamp-micros": "us",
 }
 _DECIMAL_BYTES = 16
-# Whole types by what may become them
+# Arrow types that each Avro type can be converted to as a whole
 _FROM: Mapping[str, tuple[pa.DataType, ...]] = {
     "boolean": (pa.bool_(),),
     "int": (
@@ -47,11 +47,11 @@ Named = Mapping[str, Any]
 
 
 class NoTypeError(Exception):
-    """A schema has no type of Arrow: a union of several types."""
+    """A schema has no Arrow type because it is a union of several types."""
 
 
 def kind_of(schema: Any, named: Named) -> tuple[str, Any]:
-    """The name of a schema's type, and the schema with names looked up: `union` of a list."""
+    """Return the kind of a schema and the schema with names resolved; `union` for a list."""
     while True:
         if isinstance(schema, list):
             return "union", schema
@@ -66,10 +66,10 @@ def kind_of(schema: Any, named: Named) -> tuple[str, Any]:
 
 
 def raw_type(schema: Any, named: Named) -> pa.DataType:
-    """The Arrow type of values as they are encoded, without what logical types make of them.
+    """Return the Arrow type of encoded values, ignoring logical types.
 
     Raises:
-        NoTypeError: there is none, as for a union of several types.
+        NoTypeError: The schema has no Arrow type, for example a union of several types.
     """
     kind, schema = kind_of(schema, named)
     match kind:
@@ -90,9 +90,9 @@ def raw_type(schema: Any, named: Named) -> pa.DataType:
 
 
 def misfit(schema: Any, named: Named, type_: pa.DataType) -> str | None:
-    """What a schema is, if its values cannot be of a type; None: they can.
+    """Return a description of a schema whose values do not fit a type, or None if they do.
 
-    What is wider may hold what is narrower, as when Avro resolves schemas.
+    A wider type fits, as in Avro's schema resolution.
     """
     try:
         raw_type(schema, named)
@@ -104,7 +104,7 @@ def misfit(schema: Any, named: Named, type_: pa.DataType) -> str | None:
     logical = schema.get("logicalType")
     fits = type_ in _FROM.get(kind, ())
     if pa.types.is_timestamp(type_):
-        # without a logical type Flink takes milliseconds
+        # without a logical type Flink assumes milliseconds
         unit = _UNITS.get(logical or "timestamp-millis")
         is_local = (logical or "").startswith("local")
         fits = kind == "long" and unit is not None and not (is_local and type_.tz)
@@ -128,7 +128,7 @@ def _has_fields(schema: Any, named: Named, type_: pa.StructType) -> bool:
 
 
 def present(schema: Any, named: Named) -> tuple[str, Any]:
-    """The type of values that are not null, see `kind_of`."""
+    """Return the kind and schema of the non-null values, see `kind_of`."""
     kind, schema = kind_of(schema, named)
     while kind == "union":
         others = [each for each in schema if kind_of(each, named)[0] != "null"]
@@ -137,7 +137,7 @@ def present(schema: Any, named: Named) -> tuple[str, Any]:
 
 
 def plain(value: Any, schema: Any, named: Named) -> Any:
-    """A value with maps as pairs, as Arrow takes them."""
+    """Return a value with maps as lists of pairs, as Arrow expects them."""
     kind, schema = present(schema, named)
     if value is None:
         return None
@@ -152,10 +152,10 @@ def plain(value: Any, schema: Any, named: Named) -> Any:
 
 
 def converted(array: pa.Array, schema: Any, named: Named, type_: pa.DataType) -> pa.Array:
-    """Raw values, see `raw_type`, as a column of a type that they fit.
+    """Convert raw values (see `raw_type`) to a column type that they fit.
 
     Raises:
-        ArrowInvalid: a value does not go into the type.
+        ArrowInvalid: A value does not fit the type.
     """
     kind, schema = present(schema, named)
     if array.type == type_:
@@ -183,18 +183,18 @@ def converted(array: pa.Array, schema: Any, named: Named, type_: pa.DataType) ->
             for field, place in zip(type_, places, strict=True)
         ]
         return pa.StructArray.from_arrays(parts, fields=list(type_), mask=array.is_null())
-    # of many digits a float keeps what it can, as Avro says
+    # floats may lose digits, as the Avro specification allows
     return array.cast(type_, safe=not pa.types.is_floating(type_))
 
 
 def _offsets(array: pa.Array) -> pa.Array:
-    """Where values begin, NULL where there are none."""
+    """Return the list offsets, NULL for null lists."""
     is_null = np.append(array.is_null().to_numpy(zero_copy_only=False), False)
     return pa.array(array.offsets.to_numpy(), mask=is_null)
 
 
 def _decimals(array: pa.Array, schema: Mapping[str, Any]) -> pa.Array:
-    """Decimals of two's complement, the highest byte first, as bytes or fixed have them."""
+    """Convert two's complement big-endian numbers, in bytes or fixed, to decimals."""
     type_ = pa.decimal128(schema["precision"], schema.get("scale", 0))
     is_null = array.is_null().to_numpy(zero_copy_only=False)
     filled = array.fill_null(b"\0")
@@ -204,7 +204,7 @@ def _decimals(array: pa.Array, schema: Mapping[str, Any]) -> pa.Array:
     if (lengths > _DECIMAL_BYTES).any():
         raise pa.ArrowInvalid(f"a decimal has more than {_DECIMAL_BYTES} bytes")
     data = np.frombuffer(filled.buffers()[2] or b"\0", np.uint8)
-    # from the lowest byte on; what a short one lacks is its sign
+    # from the lowest byte up; missing high bytes are filled with the sign
     places = offsets[1:, None] - 1 - np.arange(_DECIMAL_BYTES)
     is_there = places >= offsets[:-1, None]
     is_negative = (lengths > 0) & (data[np.minimum(offsets[:-1], len(data) - 1)] >= 0x80)

@@ -1,1 +1,1 @@
-"""The connector 'filesystem'."""
+"""Connector 'filesystem'."""

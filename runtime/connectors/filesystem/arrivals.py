@@ -1,12 +1,11 @@
-"""Checks that new files of a stream are complete before they are read.
+"""Check that new files of a stream are complete before they are read.
 
-Spark leaves out a file without a byte, and never comes back to it; one that is cut short fails in
-a task, under no name of a table. How long a file is Spark asks when it plans a micro-batch, and
-what is written to it later is never read: whoever writes files for a stream moves them in when they
-are complete. A micro-batch with a file that has grown since is refused, and planned anew by the
-next run.
+Spark silently skips an empty file and never returns to it, and a truncated one fails in a task
+without the table's name. Spark reads a file's length when it plans a micro-batch, and ignores data
+appended later. Programs must therefore move complete files into the directory. A micro-batch with a
+file that has grown since is refused; the next run plans it again.
 
-What a micro-batch reads is in the checkpoint before it runs: `runtime.streaming.damage` says how.
+The checkpoint lists the files of a micro-batch before it runs; see `runtime.streaming.damage`.
 """
 
 from __future__ import annotations
@@ -32,28 +31,27 @@ from runtime.scan.paths import fixed_part
 from runtime.spark.files import resolve
 from runtime.spec.table import TableSpec
 
-# A file that nobody has written to for so long is not written to any more
+# A file that has not changed for this long is no longer being written
 _QUIET_S = 5.0
 _POLL_S = 0.1
 _NS_PER_MS = 1_000_000
-# How a Parquet file begins and ends
+# Bytes at the start and the end of a Parquet file
 _PARQUET_MARK = b"PAR1"
 
 
 def arrivals_check(
     spark: SparkSession, specs: Sequence[TableSpec], log: SourceLog
 ) -> Callable[[int], None]:
-    """What looks at the files of a micro-batch, of tables on disks of this machine.
+    """Return the check for a micro-batch's files, for tables on disks of this machine.
 
     Args:
-        spark: the session.
-        specs: the tables that the stream reads, of whatever connector.
-        log: what Spark has planned to read.
+        spark: Spark session.
+        specs: Tables that the stream reads, of any connector.
+        log: Spark's log of the files to read.
 
     Returns:
-        A function that takes the number of a micro-batch that is about to run, and raises an
-        ExecutionError if a file of it is empty or cut short, and stays so, or if one was written to
-        after the micro-batch was planned.
+        Function of the number of a micro-batch about to run. It raises an ExecutionError if a file
+        is empty or truncated and stays so, or was written to after the micro-batch was planned.
     """
     begun_ms = time.time_ns() // _NS_PER_MS
     tables: list[tuple[str, TableSpec, Callable[[str], bool], bool]] = []
@@ -61,7 +59,7 @@ def arrivals_check(
         if spec.connector.lower() == "filesystem":
             path = resolve(spark, option_values(spec)["path"])
             is_checked = checked_files(spark, spec)
-            # text has no end by which one could tell, and may be empty
+            # text has no end mark and may be empty
             is_text = format_of(option_values(spec)) not in SELF_DESCRIBING
             if (is_text or is_checked is not None) and is_local_path(path):
                 shown = is_checked or shown_files(spec)
@@ -77,8 +75,9 @@ def arrivals_check(
                 found = _status(path, spec) if is_text else _await_whole(path, spec)
                 if found is None or found.st_mtime_ns // _NS_PER_MS == listed[path]:
                     return
-                # What an earlier run has listed this one has planned anew. The time of a file can
-                # be set, as what copies files does in the end; that it was set has a time too.
+                # This run has planned again the files that an earlier run listed. Programs that
+                # copy files set the modification time at the end; the change time shows when they
+                # did.
                 changed_ns = max(found.st_mtime_ns, found.st_ctime_ns)
                 if batch not in listed_before or changed_ns // _NS_PER_MS >= begun_ms:
                     raise _has_grown(path, spec)
@@ -98,11 +97,10 @@ def _has_grown(path: str, spec: TableSpec) -> ExecutionError:
 
 
 def arrived(log: SourceLog, batch: int) -> dict[str, int]:
-    """The files of this machine that a micro-batch reads, by what Spark says of it.
+    """Return the local files that a micro-batch reads, according to Spark's log.
 
     Returns:
-        For each path when it had last been written to as Spark listed it, in milliseconds since
-        1970.
+        Modification time of each path as Spark listed it, in milliseconds since 1970.
     """
     return {
         "/" + path.removeprefix("file:").lstrip("/"): modified_ms
@@ -112,18 +110,18 @@ def arrived(log: SourceLog, batch: int) -> dict[str, int]:
 
 
 def _await_whole(path: str, spec: TableSpec) -> os.stat_result | None:
-    """Wait for a file while it is written to.
+    """Wait while a file is being written.
 
     Returns:
-        What the file system says of it; None if it is gone.
+        Its status. None if it was removed.
 
     Raises:
-        ExecutionError: it is not whole, and nobody writes to it.
+        ExecutionError: It is incomplete and no longer being written.
     """
     while True:
         found = _status(path, spec)
         if found is None:
-            return None  # what reads it says so, or leaves it out where it was set to
+            return None  # the reader reports it, or skips it if configured so
         with reachable(spec, path):
             if found.st_size > 0 and (
                 format_of(option_values(spec)) != "parquet" or _ends_as_parquet(path)
@@ -150,5 +148,5 @@ def _status(path: str, spec: TableSpec) -> os.stat_result | None:
 def _ends_as_parquet(path: str) -> bool:
     with open(path, "rb") as file:
         file.seek(-min(len(_PARQUET_MARK), file.seek(0, os.SEEK_END)), os.SEEK_END)
-        # columns may be encrypted, and the mark with them
+        # an encrypted file has another mark
         return file.read() in (_PARQUET_MARK, b"PARE")

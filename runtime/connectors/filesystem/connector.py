@@ -1,8 +1,8 @@
-"""The connector 'filesystem': files, directories and globs of Parquet, CSV, JSON, ORC, Avro, text.
+"""Connector 'filesystem': files, directories and globs of Parquet, CSV, JSON, ORC, Avro, text.
 
-Columns are found by name in any case, except in CSV without a header, where they stand in order.
-JSON has no fixed columns: one that a line lacks is NULL. Parquet, ORC and Avro type their columns;
-a declared type may be wider than the file's, but a value never changes.
+Columns are matched by name, ignoring case; in CSV without a header by position. A JSON field that a
+line lacks is NULL. Parquet, ORC and Avro type their columns; a declared type may be wider than the
+file's, but a value never changes.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from runtime.spec.table import TableColumn, TableSpec
 
 
 def validate(spec: TableSpec) -> None:
-    """Check the options and columns of a filesystem table; whether files are there is not checked.
+    """Check options and columns of a filesystem table, but not whether files exist.
 
     Raises:
-        CatalogError: an option or a column is wrong.
+        CatalogError: An option or a column is wrong.
     """
     values = option_values(spec)
     file_format = format_of(values)
@@ -65,7 +65,7 @@ def validate(spec: TableSpec) -> None:
     names = format_option_names(file_format)
     for name, _ in spec.options:
         prefix = name.lower().split(".")[0]
-        # An option of another format is a mistake even where its name alone is right.
+        # an option of another format is a mistake even if the format has one of that name
         if prefix in FORMATS and prefix != file_format:
             known = [n for n in (*own, *names) if n.startswith(file_format)]
             raise unknown_option(spec, name, known)
@@ -93,7 +93,7 @@ def validate(spec: TableSpec) -> None:
 
 
 def _check_pattern(spec: TableSpec, pattern: str, columns: list[TableColumn]) -> None:
-    """Check that a pattern takes lines apart into the columns of a table."""
+    """Check that the groups of a pattern match the columns of a table."""
     if (expected := pattern_error(pattern)) is not None:
         raise bad_option(spec, f"option '{PATTERN}' is {pattern!r}", f"it takes {expected}")
     names = group_names(pattern)
@@ -110,7 +110,7 @@ def _check_pattern(spec: TableSpec, pattern: str, columns: list[TableColumn]) ->
 
 
 def _check_json_encoding(spec: TableSpec) -> None:
-    """Check that Spark can cut JSON in an encoding into lines."""
+    """Check that Spark can split JSON in this encoding into lines."""
     options = spark_options(spec, "json")
     encoding = options.get("encoding", options.get("charset", ""))
     is_whole = options.get("multiLine", "false").lower() == "true"
@@ -123,7 +123,7 @@ def _check_json_encoding(spec: TableSpec) -> None:
 
 
 def _check_formats(spec: TableSpec, options: list[str], columns: list[TableColumn]) -> None:
-    """Check the options that say how times of a column are written."""
+    """Check the time formats of columns."""
     types = {column.name.lower(): (column.type or "").upper() for column in columns}
     for option in options:
         found = TIME_FORMAT.fullmatch(option)

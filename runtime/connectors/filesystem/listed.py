@@ -1,8 +1,8 @@
-"""Files of an object store as a stream: each is listed once, in a file of the checkpoint.
+"""Stream of files in an object store, with listings in the checkpoint.
 
-Spark's source of files would list the store, and needs a package of its own for it. So the driver
-lists it, and writes what is new to small files that Spark's source reads as rows: which of them a
-micro-batch has is in Spark's checkpoint, and the same when it is computed again.
+Spark's file source needs a package to list the store. So the driver lists it and writes new files
+to small listing files, which Spark's source reads as rows. Spark's checkpoint then records which
+listing files belong to a micro-batch, also when it is recomputed.
 
     listed-files/<number of the table>/<number>.json    parts of files, one a line
 """
@@ -31,24 +31,24 @@ from runtime.spec.source import BRINGS_SPLITS
 from runtime.spec.table import TableSpec
 
 _PARTS_DDL = "path string"
-# Files stay new to Spark however long ago they were written
+# Spark must not skip files for their age
 _NEVER = "36500d"
 _SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30}
 
 
-# What lists now, by directory
+# Active listings by directory
 _listing: dict[str, ListedFiles] = {}
 
 
 class ListedFiles:
-    """The files of one table of one stream.
+    """Files of one table of a stream.
 
     Args:
-        table: the table.
-        origin: its path, resolved.
-        stored: the store that it is in.
-        files: the file system of the checkpoint.
-        directory: where in it the listings are.
+        table: Table specification.
+        origin: Resolved path of the table.
+        stored: Object store of the table.
+        files: File system of the checkpoint.
+        directory: Directory of the listings in the checkpoint.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class ListedFiles:
         self._n_listings = 0
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
-        # of a stream that has failed, which is started again
+        # left by a failed stream that is restarted
         if (before := _listing.pop(directory, None)) is not None:
             before.stop()
         files.make_directory(directory)
@@ -75,10 +75,10 @@ class ListedFiles:
                 self._n_listings = max(self._n_listings, int(name.removesuffix(".json")) + 1)
 
     def list_new(self) -> None:
-        """List the store, and write down what is new.
+        """List the store and record new files.
 
         Raises:
-            ExecutionError: it cannot be listed.
+            ExecutionError: The store cannot be listed.
         """
         try:
             roots = expand(self._path, self._stored)
@@ -104,7 +104,7 @@ class ListedFiles:
             self._seen.update(file.path for file in chunk)
 
     def parts(self, spark: SparkSession) -> DataFrame:
-        """The parts of files as they are listed, in the column `path`, spread over the cores."""
+        """Return the listed file parts in the column `path`, spread over the cores."""
         reader: Any = spark.readStream.schema(_PARTS_DDL)
         reader = reader.options(**{BRINGS_SPLITS: "true", "maxFileAge": _NEVER})
         if any(each is not None for each in _limits(self._table)):
@@ -115,11 +115,11 @@ class ListedFiles:
     def start(
         self, failed: Callable[[BaseException], None], is_over: Callable[[], bool] = lambda: False
     ) -> None:
-        """List the store again and again, if the table says how often.
+        """List the store periodically if the table has a monitor interval.
 
         Args:
-            failed: is given what keeps that from going on.
-            is_over: whether the stream is.
+            failed: Called with the error that ends the listing.
+            is_over: Whether the stream has ended.
         """
         every_us = monitor_interval_us(self._table)
         if every_us is None:
@@ -140,7 +140,7 @@ class ListedFiles:
         self._thread.start()
 
     def stop(self) -> None:
-        """List it no more."""
+        """Stop listing."""
         self._stopped.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
@@ -155,7 +155,7 @@ class ListedFiles:
 
 
 def _parts(file: ScanFile) -> Iterator[FileRange]:
-    """A file in parts of about the same number of bytes, none larger than a split."""
+    """Yield parts of a file with about equal numbers of bytes, at most the split size."""
     n_parts = max(1, -(-file.n_bytes // SPLIT_BYTES))
     ends = [file.n_bytes * i // n_parts for i in range(n_parts + 1)]
     for start, stop in pairwise(ends):
@@ -163,7 +163,7 @@ def _parts(file: ScanFile) -> Iterator[FileRange]:
 
 
 def _limits(table: TableSpec) -> tuple[int | None, int | None]:
-    """How many files, and how many bytes, a micro-batch takes at most."""
+    """Return the maximum number of files and bytes of a micro-batch."""
     options = file_source_options(table)
     n_files, text = options.get("maxFilesPerTrigger"), options.get("maxBytesPerTrigger")
     most_files = None if n_files is None else int(n_files)
@@ -182,10 +182,10 @@ def _limits(table: TableSpec) -> tuple[int | None, int | None]:
 def _chunks(
     files: Sequence[ScanFile], most_files: int | None, most_bytes: int | None
 ) -> Iterator[list[ScanFile]]:
-    """Files in the order in which they were written, so many at a time at most.
+    """Yield files in the order of their modification times, in groups within the limits.
 
-    Those that a writer has published together stay together, or rows of the last ones would be
-    late.
+    Files that a writer published together stay together, because otherwise rows of the last ones
+    would be late.
     """
     groups: dict[object, list[ScanFile]] = {}
     for file in sorted(files, key=lambda file: (file.modified_ns, file.path)):

@@ -1,7 +1,7 @@
-"""DataFrames of files, kept for the next statement as long as the files are the same.
+"""Cache of DataFrames over files, valid while the files are unchanged.
 
-To load files Spark lists them, and of those that describe themselves it reads a footer in a job:
-some 60 ms, which each statement over a table would wait for.
+To load files, Spark lists them and reads the footer of a self-describing file in a job. Every
+statement over a table would wait some 60 ms for that.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from pyspark.sql import DataFrame, SparkSession
 from runtime.spark.settings import SparkSettings, settings_of
 from runtime.spec.table import TableSpec
 
-# So many tables' are kept for a session
+# Maximum number of cached tables per session
 _MOST_KEPT = 32
 
-# (path, bytes, time of the last change in ns, inode) of each file
+# (path, bytes, modification time in ns, inode) of each file
 _Snapshot = tuple[tuple[str, int, int, int], ...]
 
 
 @dataclass(frozen=True)
 class _Loaded:
-    """A DataFrame, and all that it depends on."""
+    """Cached DataFrame with everything it depends on."""
 
     spec: TableSpec
     options: dict[str, str]
@@ -46,23 +46,23 @@ def loaded_once(
     files: Iterable[str],
     load: Callable[[], DataFrame],
 ) -> DataFrame:
-    """What was loaded for a table before, if nothing has changed since; else what is loaded now.
+    """Return the cached DataFrame of a table if nothing has changed, or else load it.
 
     Args:
-        spark: the session, whose settings matter.
-        spec: the table.
-        options: of Spark's reader.
-        paths: what Spark is to load.
-        files: the files that it will find there, on this machine.
-        load: loads them.
+        spark: Session whose settings apply.
+        spec: Table specification.
+        options: Options of Spark's reader.
+        paths: Paths for Spark to load.
+        files: Local files that Spark will find there.
+        load: Loads the paths.
 
     Raises:
-        SqlwinError: as `load` does.
+        SqlwinError: As raised by `load`.
     """
     try:
         snapshot = tuple(_stamp(file) for file in sorted(files))
     except OSError:
-        return load()  # one is gone again: Spark says what there is
+        return load()  # a file was removed: Spark decides what exists
     settings = settings_of(spark)
     kept = _kept.setdefault(spark, {})
     found = kept.pop(spec.name, None)
@@ -73,7 +73,7 @@ def loaded_once(
         or (found.spec, found.options, found.paths) != (spec, options, paths)
     ):
         found = _Loaded(spec, dict(options), paths, settings, snapshot, load())
-    kept[spec.name] = found  # the last that was asked for is the last to go
+    kept[spec.name] = found  # most recently used entries are dropped last
     while len(kept) > _MOST_KEPT:
         del kept[next(iter(kept))]
     return found.dataframe

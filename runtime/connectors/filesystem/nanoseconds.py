@@ -66,7 +66,7 @@ def read_nanoseconds(reader: DataFrameReader, file: str, paths: list[str]) -> Da
             _microseconds(dataframe[quoted(name)], zones[name]).alias(name)
             if name in zones
             else dataframe[quoted(name)]
-            # Partition columns come after those of the file.
+            # partition columns follow the file's columns
             for name in dataframe.columns
         )
     )

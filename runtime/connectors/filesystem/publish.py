@@ -1,13 +1,14 @@
-"""Moves files that were written apart to where readers see them, all or none for who goes by it.
+"""Publish written files: readers that follow the commit see all of them or none.
 
-What is written is in a hidden directory of the table's. A small file (`runtime.commits`) says which
-files are being moved, and from where, before the first one is there; and that they are all there,
-when they are. A move that was cut short is finished by the next run of the same stream. So a file
-that was seen stays as it is: whoever reads a directory as a stream, sqlwin or another program, gets
-the rows of a micro-batch once, from the files that he saw first.
+Files are first written to a hidden directory of the table. A small commit file (`runtime.commits`)
+records which files move, and from where, before the first one moves, and that they are complete
+afterwards. The next run of the same stream completes an interrupted move. Published files never
+change, so a program that reads the directory as a stream gets the rows of a micro-batch once, from
+the files it saw first.
 
-A batch that replaces files has them deleted when its own are there. Which these are is in its small
-file, with the word that it is whole: at that moment the new files count, and the old ones do not.
+A batch that replaces files deletes the old ones after its own are in place. The commit that marks
+its files as complete also lists the old ones; from that moment the new files count and the old ones
+do not.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ from runtime.commits import (
 from runtime.errors import ExecutionError
 from runtime.files import Files, LocalFiles, for_each_file, holding, is_local_path
 
-# At the top of a table's directory; names of columns may begin like that
+# Writers' entries at the top of a table's directory; column names may begin like that, too
 _OF_A_WRITER = re.compile(r"[._][^=/]*(?:/|$)")
 _OF_BATCH = re.compile(rf"\.{{1,2}}sqlwin-({BATCH_WRITER.pattern})(?:\.json(?:\.tmp)?)?")
-# From so many on tasks read footers that are not on this machine
+# Minimum number of remote files whose footers are read by tasks
 _MANY_FILES = 64
-# A directory that is younger may be one that its writer has not come to hold yet
+# The writer of a younger directory may not have locked it yet
 _SETTLED_S = 1.0
-# For so long, in steps, tasks of a job that has failed may still make directories
+# How long tasks of a failed job may still create directories
 _SETTLING_S = 0.5
 _MOST_SETTLING_S = 5.0
 _STEP_S = 0.1
@@ -51,12 +52,12 @@ _STEP_S = 0.1
 
 @dataclass(frozen=True)
 class Writer:
-    """Who publishes files, and where.
+    """A writer of files to a table's directory.
 
     Attributes:
-        files: the file system.
-        path: the table's path.
-        name: identifies the writer among others that write there.
+        files: File system.
+        path: Path of the table.
+        name: Identifies the writer among others of the same table.
     """
 
     files: Files
@@ -65,12 +66,12 @@ class Writer:
 
     @property
     def hidden(self) -> str:
-        """The directory in which it writes, and those beside it begin with that."""
+        """Hidden directory of the writer; the names of further ones start with it."""
         return f"{self.path}/.sqlwin-{self.name}"
 
 
 def written_files(files: Files, hidden: str) -> list[str]:
-    """The files with rows below a directory that Spark has written, in order."""
+    """Return the sorted data files that Spark has written below a directory."""
     found = sorted(files.files_below(hidden))
     return [path for path in found if not path.rpartition("/")[2].startswith((".", "_"))]
 
@@ -83,18 +84,18 @@ def check_written(
     n_rows: int,
     count: Callable[[], int] | None = None,
 ) -> None:
-    """Check that the rows that tasks wrote are in the files that are found.
+    """Check that the files found contain all the rows that tasks wrote.
 
     Args:
-        files: the file system.
-        file_format: the format of the files; those of Parquet say how many rows they have.
-        path: the table's path, for the error.
-        found: the files.
-        n_rows: how many rows were written.
-        count: has tasks count the rows, where the driver had to ask for many files elsewhere.
+        files: File system.
+        file_format: Format of the files. Parquet files record their number of rows.
+        path: Path of the table, for the error message.
+        found: Files found.
+        n_rows: Number of rows written.
+        count: Counts the rows in tasks, used if the driver would have to open many remote files.
 
     Raises:
-        ExecutionError: there are fewer rows, or more.
+        ExecutionError: The numbers of rows differ.
     """
     n_found = n_rows if found else 0
     if file_format == "parquet" and found:
@@ -126,27 +127,27 @@ def publish(
     commit: Commit,
     replacing: Sequence[str] = (),
 ) -> Commit:
-    """Move files to where readers see them, partition directories kept.
+    """Move files to where readers see them, keeping their partition directories.
 
     Example: `.../day=1/part-00000-1f0c.c000.snappy.parquet` of micro-batch 7 becomes
     `.../day=1/part-<writer>-00000007-00000.snappy.parquet`.
 
     Args:
-        writer: whose they are.
-        found: the files, see `written_files`.
-        hidden: the directory that they are in.
-        commit: their micro-batch; what is to be said of it but for the files. Of `held` those go
-            that it publishes.
-        replacing: directories below the table's whose other files do not count from then on, and
-            are still to be deleted (`conclude`); an empty name is the table's own.
+        writer: Writer of the files.
+        found: Files to move, see `written_files`.
+        hidden: Directory of the files.
+        commit: Commit of their micro-batch, without the files. Its `held` micro-batches up to this
+            one are dropped because they are published now.
+        replacing: Directories below the table's whose other files no longer count and remain to be
+            deleted (`conclude`). An empty name is the table's own directory.
 
     Returns:
-        How far the writer has come now.
+        The new commit of the writer.
     """
     names: list[str] = []
     for number, file in enumerate(found):
         below, _, name = file.removeprefix(hidden).lstrip("/").rpartition("/")
-        # Spark's names hold a number, an identifier and another number before the suffix.
+        # Spark's names have a number, an identifier and another number before the suffix.
         suffix = name.partition(".c000")[2] or "." + name.partition(".")[2]
         moved = data_file(writer.name, commit.batch, number, suffix)
         names.append(f"{below}/{moved}" if below else moved)
@@ -156,21 +157,21 @@ def publish(
         files=tuple(names),
         sources=tuple(file.removeprefix(f"{writer.path}/") for file in found),
     )
-    # before the first one is there, so that no reader takes it for all
+    # before the first file is visible, so that no reader takes it for all of them
     write_commit(writer.files, writer.path, writer.name, begun)
     moves = dict(zip(begun.sources, names, strict=True))
     return _moved(writer, begun, moves, replacing)
 
 
 def finish(writer: Writer, plan: str) -> Commit | None:
-    """Finish a move that was cut short, if its files are all there and still those to be seen.
+    """Complete an interrupted move if all its files exist and are still to be published.
 
     Args:
-        writer: whose it is.
-        plan: of the micro-batch that its checkpoint has under that number; empty: not known.
+        writer: Writer of the files.
+        plan: Plan of the micro-batch with that number in the writer's checkpoint. Empty if unknown.
 
     Returns:
-        How far the writer has come; None if it has not begun.
+        Commit of the writer. None if it has not written anything.
     """
     files, path = writer.files, writer.path
     commit = read_commit(files, path, writer.name)
@@ -194,7 +195,7 @@ def finish(writer: Writer, plan: str) -> Commit | None:
 def _moved(
     writer: Writer, begun: Commit, moves: dict[str, str], replacing: Sequence[str] = ()
 ) -> Commit:
-    """Move files, by their paths below the table's, and say that all are there."""
+    """Move files, given by paths relative to the table's, and mark the commit complete."""
     files, path = writer.files, writer.path
     directories = {f"{path}/{name}".rpartition("/")[0] for name in moves.values()}
     for_each_file(files.make_directory, sorted(directories))
@@ -204,7 +205,7 @@ def _moved(
     if not replacing:
         write_commit(files, path, writer.name, done)
         return done
-    # what another one has put there in the meantime is replaced too
+    # files that another writer has published in the meantime are replaced too
     with _one_by_one(path):
         done = replace(done, replaced=_counting_in(writer, replacing))
         write_commit(files, path, writer.name, done)
@@ -213,10 +214,10 @@ def _moved(
 
 @contextmanager
 def _one_by_one(path: str) -> Iterator[None]:
-    """Let no other one of this machine replace files of a table's directory meanwhile.
+    """Keep other writers on this machine from replacing files of the directory meanwhile.
 
-    On a file system without locks, and elsewhere, nothing keeps others from that: rows of two that
-    replace the same files in the same moment may both be there.
+    Without file locks, and on other machines, nothing prevents this: if two writers replace the
+    same files simultaneously, the rows of both may remain.
     """
     until = time.monotonic() + _MOST_SETTLING_S
     while is_local_path(path):
@@ -229,9 +230,9 @@ def _one_by_one(path: str) -> Iterator[None]:
 
 
 def _counting_in(writer: Writer, directories: Sequence[str]) -> tuple[str, ...]:
-    """The files below directories of a table that count now, or are Hadoop's sums of such files.
+    """Return the files below directories of a table that count now, and their Hadoop checksums.
 
-    Those of the writer itself do not yet. See `publish`.
+    The writer's own files are not among them yet. See `publish`.
     """
     files, path = writer.files, writer.path
     found: list[str] = []
@@ -246,10 +247,10 @@ def _counting_in(writer: Writer, directories: Sequence[str]) -> tuple[str, ...]:
 
 
 def retract(writer: Writer, batch: int) -> None:
-    """Delete what a writer published of a micro-batch, and of later ones, which it writes again.
+    """Delete a writer's files of a micro-batch and later ones, before it is recomputed.
 
     Raises:
-        ExecutionError: rows of it are in one file with those of others.
+        ExecutionError: Rows of the micro-batch share a file with rows of others.
     """
     files, path = writer.files, writer.path
     commit = read_commit(files, path, writer.name)
@@ -266,7 +267,7 @@ def retract(writer: Writer, batch: int) -> None:
     if known is not None:
         doomed = [f"{path}/{name}" for name in known]
     else:
-        # one of a version that kept no commits, or of a checkpoint that was put back
+        # published by a version without commits, or the checkpoint was restored from a copy
         doomed = [
             file
             for file in files.files_below(path)
@@ -284,13 +285,13 @@ def retract(writer: Writer, batch: int) -> None:
 
 
 def batch_writer(files: Files, path: str) -> Writer:
-    """A writer of one batch, like no other."""
+    """Return a new writer with a unique name for one batch."""
     return Writer(files, path, f"b{uuid.uuid4().hex[:12]}")
 
 
 @contextmanager
 def writing_to(files: Files, directory: str) -> Iterator[None]:
-    """Make a directory that is written to in this block, and is nobody's when the process ends."""
+    """Create a directory and lock it for this block. The lock ends with the process."""
     files.make_directory(directory)
     if not is_local_path(directory):
         yield
@@ -300,9 +301,9 @@ def writing_to(files: Files, directory: str) -> Iterator[None]:
 
 
 def conclude(writer: Writer) -> None:
-    """Remove what a batch that is published has replaced, and what it needs no more.
+    """Remove the files that a published batch has replaced, and its own temporary files.
 
-    What it has replaced goes first: until then its commit says that this does not count.
+    The replaced files go first: as long as they exist, the commit must tell readers to ignore them.
     """
     files, path = writer.files, writer.path
     commit = read_commit(files, path, writer.name)
@@ -313,7 +314,7 @@ def conclude(writer: Writer) -> None:
 
 
 def take_back(writer: Writer) -> None:
-    """Remove what a batch has written, unless all of it is published: then what it replaced."""
+    """Remove the files of a failed batch, or if they are all published, the files it replaced."""
     files, path = writer.files, writer.path
     commit = read_commit(files, path, writer.name)
     if commit is not None:
@@ -324,10 +325,10 @@ def take_back(writer: Writer) -> None:
 
 
 def remove(files: Files, directory: str) -> None:
-    """Remove a directory, again while tasks that are just being stopped make it anew.
+    """Remove a directory, repeatedly while tasks that are being stopped recreate it.
 
     Raises:
-        OSError: it is there still.
+        OSError: The directory still exists.
     """
     if not is_local_path(directory):
         files.delete(directory)
@@ -339,7 +340,7 @@ def remove(files: Files, directory: str) -> None:
                 gone = now
                 files.delete(directory)
         except OSError:
-            # something came into it meanwhile
+            # a task has created something in the meantime
             if now - begun > _MOST_SETTLING_S:
                 raise
         if now - begun > 2 * _MOST_SETTLING_S:
@@ -348,10 +349,10 @@ def remove(files: Files, directory: str) -> None:
 
 
 def clear_batches(files: Files, path: str) -> None:
-    """Remove what batches left in a table's directory that were killed.
+    """Remove what killed batches have left in a table's directory.
 
-    Elsewhere than on this machine nobody knows whether a batch still runs. One that is whole there
-    is concluded all the same, which it may do itself in the same moment.
+    On other file systems it is unknown whether a batch still runs. A completely published one is
+    concluded anyway, even if it may be doing that itself at the same moment.
     """
     if not is_local_path(path):
         for name, commit in read_commits(files, path).items():
@@ -367,11 +368,10 @@ def clear_batches(files: Files, path: str) -> None:
 
 
 def finish_replacing(path: str) -> None:
-    """Finish or remove what an INSERT OVERWRITE left beside a directory of this machine.
+    """Complete or remove leftovers of a killed INSERT OVERWRITE next to a local directory.
 
-    It was killed then. A new directory is put in the place of the old one when it is complete, and
-    the old one is moved away before; so where the place is empty, the new one is. Of a symbolic
-    link it is the place that the link points to.
+    A complete new directory replaces the old one, which is renamed before. So if the directory does
+    not exist, the new one is complete. For a symbolic link this applies to its target.
     """
     files = LocalFiles()
     path = os.path.realpath(path)
@@ -386,7 +386,7 @@ def finish_replacing(path: str) -> None:
             old = f"{new}.old"
             if files.exists(old) and not files.exists(path):
                 files.rename(new if files.exists(new) else old, path)
-            # what is left of the old ones is in nobody's way, and another one does the same maybe
+            # leftovers of old directories do no harm, and another process may be removing them too
             with suppress(OSError):
                 files.delete(new)
                 files.delete(old)
@@ -394,7 +394,7 @@ def finish_replacing(path: str) -> None:
 
 @contextmanager
 def _unless_held(files: Files, directory: str) -> Iterator[bool]:
-    """Whether a directory of this machine is nobody's, in the block ours if it is there."""
+    """Lock a local directory for the block, if it exists. Yield whether no process holds it."""
     try:
         age_s = time.time() - os.stat(directory).st_mtime
     except FileNotFoundError:

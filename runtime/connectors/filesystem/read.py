@@ -1,4 +1,4 @@
-"""Reading files in batch: their schema, and the declared columns out of what they hold."""
+"""Read files in batch: find their schema and select the declared columns."""
 
 from __future__ import annotations
 
@@ -69,23 +69,23 @@ METADATA = {
     "file.modification-time": "file_modification_time",
 }
 _SKIP_CORRUPT = "spark.sql.files.ignoreCorruptFiles"
-# How often Spark may list a directory that streams write to meanwhile
+# How often Spark may list a directory that streams write to at the same time
 _ATTEMPTS = 3
-# Lines of a JSON file that are looked at for the spelling of its field names
+# Lines of a JSON file sampled for the spelling of its field names
 _SAMPLED_LINES = 100
-# Bytes of the first line whose fields are counted
+# Maximum bytes of a first line whose fields are counted
 _LONGEST_LINE = 1 << 24
-# Characters of a line at fault that an error shows
+# Characters of a faulty line that an error shows
 _SHOWN_CHARACTERS = 60
 
 
 def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
-    """The files of `spec`, with its physical and metadata columns, or with all columns they have.
+    """Read the files of `spec`, with its physical and metadata columns, or with all their columns.
 
     Raises:
-        ExecutionError: the path is not there, or a file cannot be read.
-        CatalogError: the files' columns are not those declared.
-        SetupError: the package for Avro is missing.
+        ExecutionError: The path does not exist, or a file cannot be read.
+        CatalogError: The files do not have the declared columns.
+        SetupError: The package for Avro is missing.
     """
     values = option_values(spec)
     file_format = format_of(values)
@@ -108,13 +108,14 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
         options = spark_options(spec, file_format)
         with reachable(spec, origin):
             commits = read_commits(files, origin)
-            # Spark lists a directory itself; of one where that may be too early it gets the files
+            # Spark lists directories itself, unless a writer is publishing; then it gets a list of
+            # files
             every = attempt > _ATTEMPTS or not all(commit.is_done for commit in commits.values())
             listed = set(data_files(origin)) if is_local_path(origin) and not every else None
             paths = _paths(spec, origin, files, values, options, every=every)
             first = next(filter(counting_files(origin, commits), data_files(origin, files)), None)
         if first is None and spec.columns and not any(c.metadata for c in spec.columns):
-            # A directory that nothing has been written to yet.
+            # a directory that nothing has been written to yet
             return spark.createDataFrame([], declared_schema(spec, physical_columns(spec)))
         load = partial(_read, spark, spec, origin, options, paths, first)
         if every:
@@ -124,7 +125,7 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
         else:
             dataframe = load()
         with reachable(spec, origin):
-            # a batch that was published meanwhile has left no commit, but files
+            # a batch published in the meantime has left files but no commit
             is_same = listed is None or set(data_files(origin)) == listed
             if is_same and read_commits(files, origin) == commits:
                 return dataframe
@@ -133,7 +134,7 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
 def read_stored_table(
     spark: SparkSession, spec: TableSpec, origin: str, files: StoredFiles
 ) -> DataFrame:
-    """The same of a store that Spark has no file system for."""
+    """Read files in a store for which Spark has no file system."""
     if "source.path.regex-pattern" in option_values(spec):
         raise _pattern_elsewhere(spec)
     with reachable(spec, origin):
@@ -155,7 +156,7 @@ def _read(
     paths: list[str],
     first: str | None,
 ) -> DataFrame:
-    """The files below `paths`, as Spark lists them now; `first` is one of them."""
+    """Read the files below `paths` as Spark lists them now; `first` is one of them."""
     file_format = format_of(option_values(spec))
     assert file_format is not None, "validate() has seen to it"
     text = text_reading(spec, file_format, options)
@@ -177,10 +178,10 @@ def _read(
                 schema = text.schema(schema)
             dataframe = load_text(reader, schema, file_format, options, text, paths)
         if is_remote(spark):
-            _ = dataframe.schema  # there the path is looked at when it is asked for, not before
+            _ = dataframe.schema  # some formats look at the path only when the schema is used
     if not spec.columns:
         return dataframe
-    # Positional formats were given the declared names; all others are looked up by name.
+    # positional formats got the declared names; all others are matched by name
     brought = brought_columns(spec)
     return dataframe.select(*(declared_column(dataframe, spec, c, origin, text) for c in brought))
 
@@ -188,17 +189,18 @@ def _read(
 def reachable_files(
     spark: SparkSession, spec: TableSpec, path: str, *, is_awaited: bool = False
 ) -> Files | None:
-    """Return the file system of a table's resolved path; None for that of a Spark Connect server.
+    """Return the file system of a table's resolved path; None over Spark Connect.
 
     Args:
-        spark: the session.
-        spec: the table.
-        path: its path, resolved.
-        is_awaited: whether files may come later. In a store nothing is there before the first one.
+        spark: Spark session.
+        spec: Table specification.
+        path: Resolved path of the table.
+        is_awaited: Whether files may arrive later. In an object store a path without files does not
+            exist yet.
 
     Raises:
-        ExecutionError: the path is missing and `may_be_unwritten` is false, its file system is out
-            of reach, or a file is empty in a format that has no empty files.
+        ExecutionError: The path is missing and `may_be_unwritten` is false, its file system cannot
+            be reached, or a file is empty in a format without empty files.
     """
     if is_remote(spark):
         return None
@@ -216,8 +218,8 @@ def reachable_files(
             check_links(path)
     is_checked = checked_files(spark, spec) if is_local_path(path) else None
     for file in filter(is_checked, data_files(path)) if is_checked is not None else ():
-        with suppress(FileNotFoundError):  # taken away since it was listed
-            # Spark leaves out a file without a byte, and says nothing
+        with suppress(FileNotFoundError):  # removed since it was listed
+            # Spark silently skips empty files
             if os.path.getsize(file) == 0:
                 raise broken_file(spec, f"{file} is empty, which is no file of format", "delete it")
     return files
@@ -226,8 +228,8 @@ def reachable_files(
 def may_be_unwritten(spec: TableSpec, path: str) -> bool:
     """Return whether a missing path may be the directory of a table that nothing was written to.
 
-    Such a table has no rows. Where columns are not declared, or where the path is one of a file,
-    with a suffix such as `.csv`, or a pattern, it is more likely misspelt.
+    Such a table has no rows. If columns are not declared, or if the path is a pattern or has a
+    suffix such as `.csv`, it is more likely misspelt.
     """
     name = path.rstrip("/").rpartition("/")[2]
     is_file = bool(os.path.splitext(name)[1]) or any(sign in name for sign in "*?[{")
@@ -235,7 +237,7 @@ def may_be_unwritten(spec: TableSpec, path: str) -> bool:
 
 
 def checked_files(spark: SparkSession, spec: TableSpec) -> Callable[[str], bool] | None:
-    """Which files of a table have to be whole; None: any may be broken, for all that is known."""
+    """Return the filter for files that must be complete, or None if broken files are possible."""
     values = option_values(spec)
     file_format = format_of(values)
     if file_format not in SELF_DESCRIBING:
@@ -246,7 +248,7 @@ def checked_files(spark: SparkSession, spec: TableSpec) -> Callable[[str], bool]
 
 
 def shown_files(spec: TableSpec) -> Callable[[str], bool]:
-    """Which files below the path of a table are its own, by the options that choose some."""
+    """Return the filter for files of a table, from the options that select files."""
     values = option_values(spec)
     options = spark_options(spec, format_of(values) or "")
     regex, glob = values.get("source.path.regex-pattern"), options.get("pathGlobFilter", "*")
@@ -256,7 +258,7 @@ def shown_files(spec: TableSpec) -> Callable[[str], bool]:
 
 
 def broken_file(spec: TableSpec, what: str, remedy: str) -> ExecutionError:
-    """The error about a file that is not whole; `what` ends before the name of the format."""
+    """Return the error for an incomplete file; `what` ends before the name of the format."""
     return ExecutionError(
         f"table `{spec.name}`: {what} {format_of(option_values(spec))}",
         subjects=(spec.name,),
@@ -267,7 +269,7 @@ def broken_file(spec: TableSpec, what: str, remedy: str) -> ExecutionError:
 
 @contextmanager
 def reachable(spec: TableSpec, path: str) -> Iterator[None]:
-    """Name the table and the path where a file system cannot be asked."""
+    """Add table and path to errors of a file system."""
     try:
         yield
     except OSError as error:
@@ -278,7 +280,7 @@ def reachable(spec: TableSpec, path: str) -> Iterator[None]:
 
 
 def brought_columns(spec: TableSpec) -> list[TableColumn]:
-    """The columns that files bring: physical ones and metadata."""
+    """Return the columns that files provide: physical columns and metadata."""
     return [c for c in spec.columns if c.computed is None]
 
 
@@ -289,7 +291,7 @@ def declared_column(
     origin: str,
     text: TextReading | None = None,
 ) -> Column:
-    """A column that files bring, as it is declared; `text` says how it is made of text."""
+    """Return a column of files as declared; `text` converts it if it is read as text."""
     if text is not None and text.converts(column):
         found = find_column(dataframe.columns, column.name)
         if len(found) == 1:
@@ -303,13 +305,13 @@ def declared_column(
 
 
 def file_path(dataframe: DataFrame) -> Column:
-    """The path of the file that a row comes from."""
+    """Return the path of the file that a row comes from."""
     return decoded_uri(file_metadata(dataframe)["file_path"])
 
 
 def decoded_uri(value: Column) -> Column:
-    """A path out of a URI as Spark has it."""
-    # Spark gives parts of a URI, in which a plus is a plus; url_decode takes it for a space.
+    """Decode the path in a URI as Spark reports it."""
+    # In Spark's URIs a plus is a plus, but url_decode takes it for a space.
     return F.url_decode(F.replace(value, F.lit("+"), F.lit("%2B")))
 
 
@@ -322,12 +324,12 @@ def _paths(
     *,
     every: bool,
 ) -> list[str]:
-    """What Spark's reader is to load of a resolved path: with `every`, file by file."""
+    """Return the paths for Spark's reader: single files if `every` is set."""
     regex = values.get("source.path.regex-pattern")
     if regex is not None:
         if not is_local_path(path):
             raise _pattern_elsewhere(spec)
-        # As in Flink, the pattern is for the whole absolute path.
+        # as in Flink, the pattern applies to the absolute path
         found = committed_files(files, path, lambda: list(data_files(path, files)))
         matching = [f for f in found if re.fullmatch(regex, f)]
         if not matching:
@@ -336,7 +338,7 @@ def _paths(
                 hint="the pattern is for the whole absolute path, such as '.*/part-.*'",
             )
         if files.is_directory(path):
-            # So that partition directories below it keep their meaning.
+            # keeps the partition directories below the path
             options.setdefault("basePath", as_uri(path))
         return [path_for_spark(f, files) for f in matching]
     if every:
@@ -357,9 +359,9 @@ def _pattern_elsewhere(spec: TableSpec) -> CatalogError:
 
 
 def with_partition_types(reader: DataFrameReader, spec: TableSpec, paths: list[str]) -> DataFrame:
-    """Load files that type their columns; partition columns get the types that are declared.
+    """Load self-describing files with declared types for their partition columns.
 
-    Spark guesses the type of a partition column from the names of directories: `01` would be 1.
+    Spark infers the type of a partition column from directory names: `01` would become 1.
     """
     found = reader.load(paths)
     declared = {c.name.lower(): c for c in physical_columns(spec)}
@@ -380,7 +382,7 @@ def schema_to_read(
     options: dict[str, str],
     paths: list[str],
 ) -> StructType:
-    """The schema that a format without types of its own is read with."""
+    """Return the schema for reading a format that does not type its columns."""
     declared = declared_schema(spec, physical_columns(spec))
     if file_format == "csv" and options.get("header", "false").lower() == "true":
         partitions = {name.lower() for name in spec.partitioned_by}
@@ -403,14 +405,14 @@ def _schema_by_header(
     options: dict[str, str],
     paths: list[str],
 ) -> StructType:
-    """The columns of the header in their order, those that are declared with their types."""
-    # Each further file must have the same header, or its columns would be taken for others.
+    """Return the columns of the header in order, with their declared types."""
+    # all files must have the same header, or their columns would be mixed up
     options.setdefault("enforceSchema", "false")
     bare = {**options, "inferSchema": "false"}
     header = spark.read.format("csv").options(**bare).load(paths).schema
     types = {field.name.lower(): field.dataType for field in declared.fields}
     named = {field.name.lower() for field in header.fields}
-    # with the types that are declared, also those that names of directories say
+    # also partition columns, with their declared types
     beside = [field for field in declared.fields if field.name.lower() in partitions - named]
     return StructType(
         [
@@ -421,7 +423,7 @@ def _schema_by_header(
 
 
 def _sampled_fields(spark: SparkSession, options: dict[str, str], paths: list[str]) -> list[str]:
-    """The names of fields in the first lines: in Spark their case matters, in SQL it does not."""
+    """Return the field names in the first lines. Their case matters in Spark but not in SQL."""
     text = {
         name: options[name]
         for name in ("lineSep", "basePath", "pathGlobFilter", "recursiveFileLookup")
@@ -434,7 +436,7 @@ def _sampled_fields(spark: SparkSession, options: dict[str, str], paths: list[st
         try:
             fields = load_json(row[0])
         except ValueError:
-            # The reader proper says what is wrong with a line.
+            # the actual reader will report the line
             continue
         if isinstance(fields, dict):
             names |= dict.fromkeys(fields)
@@ -449,10 +451,10 @@ def load_text(
     text: TextReading | None,
     paths: list[str] | str,
 ) -> DataFrame:
-    """Files of a format without types of its own, as `text` reads them, if it does.
+    """Load files of a format that does not type its columns, with `text` if given.
 
-    Of JSON that may be broken such lines are left out; a field that does not fit is NULL, as in
-    Flink.
+    If broken JSON lines are to be ignored, they are left out, and a field that does not fit is
+    NULL, as in Flink.
     """
     if text is not None and text.records_field:
         return load_objects(reader, text, schema, text.records_field, paths)
@@ -472,7 +474,7 @@ def load_text(
 
 
 def explain(spec: TableSpec, origin: str, error: Exception) -> SqlwinError:
-    """What is wrong with the files at `origin`."""
+    """Translate an error about the files at `origin`."""
     if not isinstance(error, PySparkException):
         return translate(error)
     if error.getCondition() in NO_AVRO:
@@ -494,7 +496,7 @@ def explain(spec: TableSpec, origin: str, error: Exception) -> SqlwinError:
 
 
 def _malformed(spec: TableSpec, origin: str, record: str) -> ExecutionError:
-    """The error for a line that Spark's reader of CSV gives up on; `record` may be cut off."""
+    """Return the error for a line that Spark's CSV reader rejects; `record` may be truncated."""
     options = spark_options(spec, "csv")
     path = next(data_files(origin), None) if is_local_path(origin) else None
     n_fields = 0

@@ -1,8 +1,8 @@
-"""Text whose lines Spark's readers cannot take apart.
+"""Read text whose lines Spark's readers cannot parse.
 
-That is CSV with a preamble, rows of units or long comments, and lines of logs by a pattern. Spark
-reads lines of text, and a function in Python leaves out the lines that hold no records. It takes
-lines of logs apart itself; records of CSV are parsed by Spark. Batch and stream take the same way.
+This is CSV with a preamble, units rows or long comments, and log lines parsed with a pattern. Spark
+reads lines of text, and a Python function drops lines that are not records. It also parses log
+lines; Spark parses CSV records. Batch and streaming use the same code.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from runtime.errors import ExecutionError
 from runtime.names import quoted
 from runtime.spark.workers import prepare_worker
 
-# Options of Spark's CSV reader that are about files and lines
+# Options of Spark's CSV reader about files and lines
 _OF_FILES = frozenset(
     "basePath pathGlobFilter recursiveFileLookup modifiedAfter modifiedBefore ignoreCorruptFiles "
     "ignoreMissingFiles lineSep maxFilesPerTrigger maxBytesPerTrigger latestFirst maxFileAge "
@@ -56,19 +56,19 @@ def load_records(
     *,
     is_empty: bool = False,
 ) -> DataFrame:
-    """The columns of a table of CSV or of lines of logs, as `text` reads them.
+    """Load a table of CSV or log lines as described by `text`.
 
     Args:
-        spark: the session.
-        reader: its reader of a batch or a stream, with no options yet.
-        text: how values are read.
-        rules: how lines become records.
-        paths: of the files.
-        stream_options: of Spark's source of streams.
-        is_empty: whether there is no file yet.
+        spark: Spark session.
+        reader: Its batch or stream reader, without options.
+        text: How values are read.
+        rules: How lines become records.
+        paths: Paths of the files.
+        stream_options: Options of Spark's file stream source.
+        is_empty: Whether no file exists yet.
 
     Raises:
-        ExecutionError: a file has another header.
+        ExecutionError: A file has another header.
     """
     spec, options = text.spec, text.options
     declared = declared_schema(spec, physical_columns(spec))
@@ -89,7 +89,7 @@ def load_records(
         names = column_names(cells, len(cells))
         fields = [StructField(n, types.get(n.lower(), StringType())) for n in names]
     if options.get("enforceSchema", "false").lower() == "true":
-        header = None  # the names of the columns are not those of the header
+        header = None  # the columns have other names than the header
     rows = read_records(reader, rules, every, partitions, paths, header)
     return text.checked(parse_csv(rows, text.schema(StructType(fields)), text.reader_options))
 
@@ -102,18 +102,18 @@ def read_records(
     paths: list[str] | str,
     header: str | None = None,
 ) -> DataFrame:
-    """The records of files, as text, with what is known of their files.
+    """Read the records of files as text, with information about their files.
 
     Args:
-        reader: Spark's reader, of a batch or a stream, with no options yet.
-        rules: how lines become records.
-        options: of Spark's reader of CSV.
-        partitions: columns that directories bring.
-        paths: of the files.
-        header: what the header of each file has to be; None: any, or there is none.
+        reader: Spark's batch or stream reader, without options.
+        rules: How lines become records.
+        options: Options of Spark's CSV reader.
+        partitions: Columns that come from directories.
+        paths: Paths of the files.
+        header: Expected header of each file. None to accept any or none.
 
     Returns:
-        `record`, the columns of `partitions`, and Spark's metadata of files.
+        `record`, the columns of `partitions`, and Spark's file metadata.
     """
     placed = _lines(reader, options, partitions, paths, is_whole=bool(rules.quote))
     encoding = options.get("encoding", options.get("charset", "utf-8"))
@@ -130,9 +130,10 @@ def read_lines(
     paths: list[str] | str,
     schema: StructType,
 ) -> DataFrame:
-    """The columns of lines that a pattern takes apart, beside those of `read_records`.
+    """Read lines that a pattern parses, with the other columns of `read_records`.
 
-    A line that does not match stands in BROKEN_RECORD if `schema` has it, else it is left out.
+    A line that does not match goes to BROKEN_RECORD if `schema` has that column, or else is
+    dropped.
     """
     placed = _lines(reader, options, partitions, paths, is_whole=False)
     encoding = options.get("encoding", options.get("charset", "utf-8"))
@@ -146,14 +147,14 @@ def read_lines(
 def load_objects(
     reader: Any, text: TextReading, schema: StructType, name: str, paths: list[str] | str
 ) -> DataFrame:
-    """The objects in the array that is a field of the one object of each file of JSON.
+    """Load the objects in an array field of the single object in each JSON file.
 
     Args:
-        reader: Spark's reader of JSON, of a batch or a stream, with its options.
-        text: how values are read.
-        schema: of the objects, with the columns that directories bring.
-        name: of the field.
-        paths: of the files.
+        reader: Spark's batch or stream reader for JSON, with its options.
+        text: How values are read.
+        schema: Schema of the objects, including the columns that come from directories.
+        name: Name of the field.
+        paths: Paths of the files.
     """
     directories = {name.lower() for name in text.spec.partitioned_by}
     beside = [f for f in schema.fields if f.name.lower() in directories]
@@ -184,14 +185,14 @@ def _metadata_of(files: DataFrame) -> Column:
 
 
 def _brought(own: list[StructField], partitions: StructType) -> StructType:
-    """The columns that a function in Python brings."""
+    """Return the schema that a Python function produces."""
     numbered = [StructField(f"p{i}", f.dataType) for i, f in enumerate(partitions.fields)]
     metadata = cast(StructType, StructType.fromDDL(_METADATA_DDL))
     return StructType([*own, *numbered, *metadata.fields])
 
 
 def _named(rows: DataFrame, names: list[str], partitions: StructType) -> DataFrame:
-    """The same with the first columns and those of directories under their names."""
+    """Rename the first columns and the columns from directories."""
     every = [*names, *(field.name for field in partitions.fields), FILE_METADATA]
     return rows.select(
         *(rows[old].alias(new) for old, new in zip(rows.columns, every, strict=True))
@@ -206,7 +207,7 @@ def _lines(
     *,
     is_whole: bool,
 ) -> DataFrame:
-    """The bytes of lines, or of whole files, and what is known of their files."""
+    """Read the bytes of lines, or of whole files, with information about their files."""
     of_files = {k: v for k, v in options.items() if k in _OF_FILES}
     schema = StructType([StructField("value", StringType()), *partitions.fields])
     text = reader.format("text").options(**of_files, wholetext=str(is_whole).lower())
@@ -221,10 +222,10 @@ def _lines(
 
 
 def parse_csv(rows: DataFrame, schema: StructType, options: dict[str, str]) -> DataFrame:
-    """The fields of records of CSV, beside the other columns of `rows`; see `read_records`."""
+    """Parse CSV records into fields, keeping the other columns of `rows`; see `read_records`."""
     options = {k: v for k, v in options.items() if k not in _OF_FILES | _OF_LINES}
     ddl = ", ".join(f"{quoted(f.name)} {f.dataType.simpleString()}" for f in schema.fields)
-    # a column of its own, so that a record is parsed once for all of its fields
+    # a column of its own, so that a record is parsed once for all its fields
     parsed = rows.withColumn(_PARSED, F.from_csv(rows[_RECORD], ddl, options))
     fields: list[Column] = [parsed[_PARSED].getField(f.name).alias(f.name) for f in schema.fields]
     others = [parsed[quoted(name)] for name in rows.columns if name != _RECORD]
@@ -234,21 +235,21 @@ def parse_csv(rows: DataFrame, schema: StructType, options: dict[str, str]) -> D
 def first_header(
     reader: Any, rules: LineRules, options: dict[str, str], paths: list[str]
 ) -> str | None:
-    """The header of some file, as it is written; None: no file has one."""
+    """Return the header of the first file that has one, verbatim, or None."""
     rows = read_records(reader, _only_header(rules), options, StructType(), paths)
     found = rows.select(_RECORD).limit(1).collect()
     return None if not found else str(found[0][0])
 
 
 def _only_header(rules: LineRules) -> LineRules:
-    """Rules by which the header is the first record."""
+    """Return rules that make the header the first record."""
     return LineRules(rules.skip, comment=rules.comment, quote=rules.quote, escape=rules.escape)
 
 
 def _left_records(
     rules: LineRules, encoding: str, header: str | None
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What a task makes of the lines of its parts of files."""
+    """Return the task function that keeps the records among the lines of its file parts."""
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
@@ -264,7 +265,7 @@ def _left_records(
 def _records_in(
     batches: Iterable[pa.RecordBatch], rules: LineRules, encoding: str, header: str | None
 ) -> Iterator[tuple[pa.RecordBatch, list[int], list[str]]]:
-    """The batches of a task, and their records with the rows that they come from."""
+    """Yield the batches of a task with their records and the rows that these come from."""
     part: tuple[str, int] | None = None
     lines = FileLines(rules)
     for batch in batches:
@@ -292,7 +293,7 @@ def _records_in(
 def _taken_apart(
     rules: LineRules, encoding: str, names: list[str]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What a task makes of lines that a pattern takes apart; `names` are the columns."""
+    """Return the task function that parses lines with a pattern; `names` are the columns."""
     lower = [name.lower() for name in names]
     has_broken = BROKEN_RECORD in names
     texts = [f"t{i}" for i in range(len(names))]

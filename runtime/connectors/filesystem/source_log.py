@@ -1,10 +1,10 @@
-"""What Spark's sources of files have written down of the files that a stream reads.
+"""Read Spark's log of the files that a stream reads.
 
-Spark names the files of a micro-batch in a log of the source, and then plans the micro-batch. As
-PySpark 4.3 was seen to write it, in its part of a checkpoint:
+Spark lists the files of a micro-batch in a log of the source before it plans the micro-batch.
+Layout of Spark's part of a checkpoint, checked with PySpark 4.3:
 
-    offsets/N         of micro-batch N: a version, settings, then a line for each source, of which
-                      that of a source of files has the number of its log's last entry
+    offsets/N         of micro-batch N: a version, settings, then a line per source; the line of
+                      a file source has the number of its log's last entry
     sources/K/M       entry M of source K: a version, then a line for each file
     sources/K/M.compact  all entries up to M
 """
@@ -19,37 +19,36 @@ from urllib.parse import unquote
 
 from runtime.files import Files
 
-# An entry, or Hadoop's sum of its bytes
+# Log entry, or its Hadoop checksum file
 _ENTRY = re.compile(r"\.?(\d+)(\.compact)?(?:\.crc)?")
 
 
 class SourceLog:
-    """The log of the sources of a stream, of which each file is read once a run.
+    """Log of the sources of a stream. Each file of it is read once per run.
 
     Args:
-        files: the file system of the checkpoint.
-        checkpoint: Spark's part of it.
+        files: File system of the checkpoint.
+        checkpoint: Spark's part of the checkpoint.
     """
 
     def __init__(self, files: Files, checkpoint: str) -> None:
         self._files = files
         self._checkpoint = checkpoint
-        # the last micro-batch that was asked for, where its sources end, and its files
+        # cache of the last requested micro-batch: number, end of its sources, files
         self._batch: int | None = None
         self._offsets: dict[int, int] = {}
         self._listed: dict[str, int] = {}
 
     def planned(self) -> frozenset[int]:
-        """The numbers of the micro-batches whose plans are there."""
+        """Return the numbers of the micro-batches that have a plan."""
         names = self._files.names_in(f"{self._checkpoint}/offsets")
         return frozenset(int(name) for name in names if name.isdecimal())
 
     def listed_in(self, batch: int) -> dict[str, int]:
-        """The files that a micro-batch reads, which is planned.
+        """Return the files that a planned micro-batch reads.
 
         Returns:
-            For the URI of each when it had last been written to as Spark listed it, in milliseconds
-            since 1970.
+            Modification time of each URI as Spark listed it, in milliseconds since 1970.
         """
         if batch == self._batch:
             return self._listed
@@ -58,8 +57,8 @@ class SourceLog:
         new = {source: (before.get(source, -1) + 1, last) for source, last in now.items()}
         logs = self._logs()
         if not new.keys() <= logs:
-            # a table that is read twice has two offsets and one log, and those behind it other
-            # numbers
+            # a table that is read twice has two offsets but one log, which shifts the numbers of
+            # later logs
             every = (min(n for n, _ in new.values()), max(n for _, n in new.values()))
             new = dict.fromkeys(logs, every)
         found: dict[str, int] = {}
@@ -70,7 +69,7 @@ class SourceLog:
                     path += ".compact"
                 if not self._files.exists(path):
                     continue
-                # a compact one has those before it too
+                # a compact entry includes the entries before it
                 found |= {
                     unquote(entry["path"]): entry["timestamp"]
                     for entry in self._entries(path)
@@ -80,7 +79,7 @@ class SourceLog:
         return found
 
     def listed_until_now(self) -> set[str]:
-        """The files that all micro-batches so far read, by URI."""
+        """Return the URIs of the files that all micro-batches so far have read."""
         found: set[str] = set()
         for source in self._logs():
             entries = self._entries_of(source)
@@ -93,14 +92,14 @@ class SourceLog:
         return found
 
     def unplanned(self) -> list[str]:
-        """The entries that no micro-batch has been planned with, of a run that was killed then.
+        """Return the log entries of a killed run that no micro-batch was planned with.
 
-        Spark takes them for read, and adds the next entry to the same micro-batch, which then has
-        more files than `maxFilesPerTrigger` says. Without them it lists their files anew.
+        Spark would count them as read and add the next entry to the same micro-batch, which would
+        exceed `maxFilesPerTrigger`. After their removal it lists the files again.
         """
         offsets = self._offsets_of(max(self.planned(), default=-1))
-        # which log an offset is of is not always known, see `listed_in`: none may be missing that
-        # is planned
+        # the log of an offset is not always known, see `listed_in`; planned entries must all be
+        # kept
         last = max(offsets.values(), default=-1)
         found = []
         for source in self._logs():
@@ -123,20 +122,20 @@ class SourceLog:
         return {int(name) for name in names if name.isdecimal()}
 
     def _entries_of(self, source: int) -> list[tuple[int, bool]]:
-        """The entries of a log: their numbers, and whether each has those before it too."""
+        """Return a log's entry numbers, and whether each includes the entries before it."""
         names = self._files.names_in(f"{self._checkpoint}/sources/{source}")
         shown = (_ENTRY.fullmatch(name) for name in names if not name.startswith("."))
         return sorted((int(match[1]), bool(match[2])) for match in shown if match)
 
     def _entries(self, path: str) -> Iterator[dict[str, Any]]:
-        """What a file of the log of a source of files says of each of them."""
+        """Yield the lines about files in a log entry."""
         for line in self._files.read_text(path).splitlines()[1:]:
             # other sources have logs of other kinds
             if line.startswith('{"path":'):
                 yield json.loads(line)
 
     def _offsets_of(self, batch: int) -> dict[int, int]:
-        """Where each source of files ends in a micro-batch, by the number of the source."""
+        """Return the end of each file source in a micro-batch, by number of the source."""
         path = f"{self._checkpoint}/offsets/{batch}"
         if batch < 0 or not self._files.exists(path):
             return {}

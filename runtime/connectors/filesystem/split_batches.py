@@ -1,12 +1,11 @@
-"""Notices where a stream has read a part of the files that a writer published together.
+"""Detect that a stream has read only some of the files that a writer published together.
 
-Spark lists a directory while files move in. Those that it misses come in a later micro-batch, and
-their rows would be late there if the ones that it has read moved the watermark meanwhile: of
-windows that one stream emits together, another that reads them would lose some. So the watermarks
-wait as long as files are missing (`runtime.streaming.processor`).
+Spark lists a directory while files are being moved into it. The missed files come in a later
+micro-batch, where their rows would be late if the files already read had advanced the watermark. So
+watermarks are held back while files are missing (`runtime.streaming.processor`).
 
-Whether they do depends on the files that are read and those that are there, and so is the same
-when a micro-batch runs again.
+The decision depends only on the files that were read and those that exist, so a repeated
+micro-batch decides the same.
 """
 
 from __future__ import annotations
@@ -29,28 +28,28 @@ from runtime.scan.paths import is_glob
 from runtime.spark.files import files_at, resolve
 from runtime.spec.table import TableSpec
 
-# Options of Spark's that leave files out for good: it is not known what is missing then
+# Spark options that exclude files permanently, so that missing files cannot be determined
 _LEAVE_OUT = ("pathglobfilter", "modifiedbefore", "modifiedafter")
-# From so many on the directory is listed for them
+# Minimum number of writers for which the directory is listed instead of reading single commits
 _MANY_WRITERS = 8
 
-# A writer and its micro-batch
+# Writer and number of its micro-batch
 Group = tuple[str, int]
 
 
 def split_batches(
     spark: SparkSession, specs: Sequence[TableSpec], log: SourceLog
 ) -> Callable[[int], tuple[str, ...]] | None:
-    """What says of which tables files are missing, of those that a stream has read a part of.
+    """Return the check for tables whose groups of files a stream has read incompletely.
 
     Args:
-        spark: the session.
-        specs: the tables that the stream reads, of whatever connector.
-        log: what Spark has planned to read.
+        spark: Spark session.
+        specs: Tables that the stream reads, of any connector.
+        log: Spark's log of the files to read.
 
     Returns:
-        A function that takes the number of a micro-batch that is about to run, and returns their
-        names; None: there is no directory of files among the tables.
+        Function from the number of a micro-batch about to run to the names of these tables. None if
+        no table is a directory of files.
     """
     tables: list[Directory] = []
     for spec in specs:
@@ -65,13 +64,13 @@ def split_batches(
 
 @dataclass(frozen=True)
 class Directory:
-    """A directory that a stream reads.
+    """Directory that a stream reads.
 
     Attributes:
-        name: the table.
-        files: its file system.
-        path: where it is.
-        explained: a block whose errors are about it.
+        name: Name of the table.
+        files: File system of the directory.
+        path: Path of the directory.
+        explained: Context manager that translates errors about the directory.
     """
 
     name: str
@@ -81,24 +80,24 @@ class Directory:
 
 
 class PartialBatches:
-    """The micro-batches of other writers of which a stream has read only some files.
+    """Tracks other writers' micro-batches that a stream has read only partly.
 
     Args:
-        log: what Spark has planned to read.
-        tables: the directories that it reads.
+        log: Spark's log of the files to read.
+        tables: Directories that the stream reads.
     """
 
     def __init__(self, log: SourceLog, tables: Sequence[Directory]) -> None:
         self._log = log
         self._tables = tables
         self._is_first = True
-        # of groups that files are missing of, those that are read
+        # files already read of incomplete groups
         self._read: dict[Group, set[str]] = {}
 
     def missing(self, batch: int) -> tuple[str, ...]:
-        """The tables of which files are missing when this micro-batch has run."""
+        """Return the tables that still miss files after this micro-batch."""
         read = defaultdict(set, self._read)
-        # an earlier run may have left some
+        # an earlier run may have left incomplete groups
         new = self._log.listed_until_now() if self._is_first else self._log.listed_in(batch)
         for path in new:
             if (group := batch_of(path)) is not None:
@@ -114,10 +113,10 @@ class PartialBatches:
 
 
 def _missing(files: Files, path: str, read: dict[Group, set[str]]) -> set[Group]:
-    """The groups of which files of a directory are not read, but there or still to come."""
+    """Return the groups with unread files in a directory that exist or are still to come."""
     writers = {writer for writer, _ in read}
     if len(writers) > _MANY_WRITERS:
-        # each INSERT in batch is one
+        # each batch INSERT is a writer
         commits: Mapping[str, Commit | None] = read_commits(files, path)
     else:
         commits = {writer: read_commit(files, path, writer) for writer in writers}
@@ -129,7 +128,7 @@ def _missing(files: Files, path: str, read: dict[Group, set[str]]) -> set[Group]
             before[group] = names
         elif commit.batch == group[1]:
             missing = [name for name in commit.files or () if name.rpartition("/")[2] not in names]
-            # of a micro-batch that is complete, somebody may have deleted files
+            # files of a complete micro-batch may have been deleted
             if any(not commit.is_whole or files.exists(f"{path}/{name}") for name in missing):
                 found.add(group)
     if before:

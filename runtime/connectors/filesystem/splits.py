@@ -1,7 +1,7 @@
-"""Tables of files as tasks read them: which the Arrow scan takes, and files of a stream as splits.
+"""Tables of files as tasks read them: input of the Arrow scan, and files of a stream as splits.
 
-A split of a stream is the path of a file, or of an object store that Spark has no file system for
-the text of a FileRange.
+A split of a stream is a file path or, in an object store for which Spark has no file system, the
+text of a FileRange.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from runtime.spec.source import SplitTable
 from runtime.spec.table import LATE_ROWS, Column, TableSpec
 
 _OPTIONS = frozenset(("path", "format", LATE_ROWS))
-# Options that only say which files of a stream are read when
+# Options that only affect which files of a stream are read, and when
 _STREAM_OPTIONS = frozenset(
     (
         "source.monitor-interval",
@@ -42,9 +42,9 @@ _STREAM_OPTIONS = frozenset(
 def not_scannable(
     spec: TableSpec, columns: Sequence[Column], *, is_stream: bool = False
 ) -> str | None:
-    """Return why the Arrow scan does not read some columns of a table of files; None if it may.
+    """Return why the Arrow scan cannot read columns of a table of files, or None if it may.
 
-    The files are not looked at.
+    The files are not examined.
     """
     if is_stream and spec.late_rows is not None:
         return f"late rows go to {spec.late_rows} as the table has them"
@@ -67,7 +67,7 @@ def scan(
     columns: Sequence[Column],
     filters: Sequence[Expression] = (),
 ) -> ScanSource | str:
-    """Return the files of a table as the Arrow scan reads them, or why it does not."""
+    """Return the files of a table for the Arrow scan, or the reason why it cannot read them."""
     reason = not_scannable(spec, columns)
     if reason is not None:
         return reason
@@ -78,7 +78,7 @@ def scan(
 def stream_scan(
     spark: SparkSession, spec: TableSpec, columns: Sequence[Column]
 ) -> SplitTable | str:
-    """Return the files of a stream as the Arrow scan reads them, or why it does not."""
+    """Return the files of a stream for the Arrow scan, or the reason why it cannot read them."""
     reason = not_scannable(spec, columns, is_stream=True)
     if reason is not None:
         return reason
@@ -93,8 +93,8 @@ class FileReader:
     """Reads files of a stream in a task: see `SplitReader`.
 
     Attributes:
-        source: the columns; it names no file.
-        store: where the files are; None: on this machine.
+        source: Columns to read; it lists no files.
+        store: Store of the files. None for files of this machine.
     """
 
     source: ScanSource
@@ -102,10 +102,10 @@ class FileReader:
     left_ddl: None = None
 
     def read(self, splits: Sequence[str], dictionaries: frozenset[str]) -> Iterator[pa.RecordBatch]:
-        """Read files, or parts of files, one after the other.
+        """Read files or parts of files one after the other.
 
         Raises:
-            ExecutionError: a file cannot be read, or has a column in another type.
+            ExecutionError: A file cannot be read, or has a column of another type.
         """
         pa.set_io_thread_count(1 if self.store is None else STORE_READERS)
         for split in splits:
@@ -119,18 +119,18 @@ class FileReader:
 
 @dataclass(frozen=True)
 class FileStream:
-    """The files of a stream as they arrive: see `SplitStream`.
+    """Arriving files of a stream: see `SplitStream`.
 
     Attributes:
-        splits: a streaming DataFrame with the text of a split in each row.
-        listing: what looks for new files; None: Spark does.
+        splits: Streaming DataFrame with the text of a split in each row.
+        listing: Listing of new files. None if Spark lists them.
     """
 
     splits: DataFrame
     listing: ListedFiles | None = None
 
     def start(self, failed: Callable[[BaseException], None], is_over: Callable[[], bool]) -> None:
-        """List the store again and again, if the table says how often."""
+        """List the store periodically if the table has a monitor interval."""
         if self.listing is not None:
             self.listing.start(failed, is_over)
 
@@ -142,18 +142,18 @@ class FileStream:
 
 @dataclass(frozen=True)
 class FileSplits:
-    """The files of a stream: see `SplitSource`.
+    """Files of a stream: see `SplitSource`.
 
     Attributes:
-        spark: the session.
-        spec: the table.
+        spark: Spark session.
+        spec: Table specification.
     """
 
     spark: SparkSession
     spec: TableSpec
 
     def reader(self, columns: Sequence[Column], *, is_stream: bool) -> FileReader:
-        """Return what reads files in tasks."""
+        """Return the reader of files for tasks."""
         path = self.spec.option_map["path"]
         return FileReader(ScanSource(path, (), tuple(columns)), store_of_scan(self.spark, path))
 
@@ -161,7 +161,7 @@ class FileSplits:
         """Return the files of the table as they arrive.
 
         Raises:
-            ExecutionError: the store cannot be listed.
+            ExecutionError: The store cannot be listed.
         """
         origin = path_of(self.spark, self.spec)
         store = None if spark_reads(self.spark, origin) else store_at(self.spark, origin)

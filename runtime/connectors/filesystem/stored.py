@@ -1,6 +1,6 @@
-"""Parquet of an object store as rows of Spark's, read by Arrow in tasks.
+"""Parquet files of an object store as Spark rows, read by Arrow in tasks.
 
-For where Spark has no file system for the store: its own reader is in no package of PySpark's.
+For stores without a file system in Spark, because PySpark does not include the packages.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from runtime.spark.workers import prepare_worker
 from runtime.spec.scan import ScanFile
 from runtime.spec.table import TableSpec
 
-# The column with METADATA of files, as Spark calls it
+# Name of Spark's column with the METADATA of files
 FILE_METADATA = "_metadata"
 _METADATA_TYPE = pa.struct(
     [
@@ -52,10 +52,10 @@ _METADATA_TYPE = pa.struct(
 METADATA_FIELD = pa.field(FILE_METADATA, _METADATA_TYPE)
 UNREAD_ROWS = "sqlwin_unread_rows"
 _NULL = "__HIVE_DEFAULT_PARTITION__"
-# Options of Spark's reader that are about which files there are, and about writing
+# Options of Spark's reader about the listing of files, and writer options
 _KNOWN = ("pathglobfilter", "recursivefilelookup", "basepath", "compression")
 _PER_CORE = 3
-# So many requests of a task are under way at a time
+# Concurrent requests of a task
 _REQUESTS = 8
 _PARTS = pa.schema(
     [
@@ -78,7 +78,7 @@ class _Unread(DataSourceStreamReader):
         raise ExecutionError(self._message)
 
     def latestOffset(self, start: Any, limit: Any) -> dict[str, int]:
-        # of a stream that has begun where Spark had the package
+        # of a stream that was started when Spark had the package
         raise ExecutionError(self._message)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -86,23 +86,23 @@ class _Unread(DataSourceStreamReader):
 
 
 class UnreadRows(DataSource):
-    """A stream that has columns and gives no rows, but says why."""
+    """Stream source with columns but no rows, which fails with its reason when read."""
 
     @classmethod
     def name(cls) -> str:
-        """Its name among Spark's data sources."""
+        """Return the name of the Spark data source."""
         return UNREAD_ROWS
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """What says why when its rows are asked for."""
+        """Return a reader that fails with the reason."""
         return _Unread(self.options["message"])
 
 
 def check_readable(spark: SparkSession, spec: TableSpec, origin: str) -> None:
-    """Refuse a table of a store that only Spark's own reader would read.
+    """Refuse a table in a store that only Spark's own reader could read.
 
     Raises:
-        SetupError: its format or an option is Spark's.
+        SetupError: The format or an option needs Spark's reader.
     """
     options = spark_options(spec, format_of(option_values(spec)) or "")
     others = sorted(name for name in options if name.lower() not in _KNOWN)
@@ -121,14 +121,14 @@ def check_readable(spark: SparkSession, spec: TableSpec, origin: str) -> None:
 def read_stored(
     spark: SparkSession, spec: TableSpec, origin: str, files: StoredFiles
 ) -> DataFrame | None:
-    """The rows of a table's files, with the columns that they have; METADATA if it is declared.
+    """Return the rows of a table's files with all their columns, and METADATA if declared.
 
-    None: there is no file, but columns are declared.
+    None without files but with declared columns.
 
     Raises:
-        ExecutionError: a file cannot be read, or directories are not such as Spark reads.
-        CatalogError: there is no file, and no column is declared.
-        SetupError: only Spark's own reader would read them.
+        ExecutionError: A file cannot be read, or the directory layout is not one that Spark reads.
+        CatalogError: Without files and without declared columns.
+        SetupError: Only Spark's own reader could read the files.
     """
     check_readable(spark, spec, origin)
     listing = _listed(spec, origin, files)
@@ -154,14 +154,14 @@ def stored_rows(
     schema: pa.Schema,
     store: Store,
 ) -> DataFrame:
-    """The rows of some files, at least one, under the names and types of `schema`.
+    """Return the rows of files, at least one, with the names and types of `schema`.
 
     Args:
-        spark: the session.
-        files: the files, with their bytes.
-        partitions: names and texts of the values that are the same in all rows of a file, by path.
-        schema: the columns; METADATA_FIELD may be among them.
-        store: where the files are.
+        spark: Spark session.
+        files: Files with their sizes.
+        partitions: Names and texts of partition values, by path of the file.
+        schema: Columns, which may include METADATA_FIELD.
+        store: Store of the files.
     """
     cores = spark.sparkContext.defaultParallelism
     rows = _rows(file_ranges(files, cores * _PER_CORE), partitions)
@@ -197,7 +197,7 @@ def _listed(spec: TableSpec, origin: str, files: StoredFiles) -> Listing:
 
 
 def _partition_below(base: str, path: str) -> tuple[tuple[str, str], ...]:
-    """What the directories say that a file is in below another one."""
+    """Return the partition values in the directories of a file below a base directory."""
     directories = path.removeprefix(base).strip("/").split("/")[:-1]
     return tuple(partition_pair(each) for each in directories if "=" in each)
 
@@ -215,7 +215,7 @@ def _partition_fields(listing: Listing, declared: Mapping[str, DataType]) -> lis
 def _rows(
     splits: Sequence[Sequence[FileRange]], partitions: Mapping[str, tuple[tuple[str, str], ...]]
 ) -> pa.Table:
-    """The parts of files, a row each: tasks get theirs alone."""
+    """Return parts of files as rows, so that each task gets only its own."""
     rows = [
         {
             "split": number,
@@ -235,7 +235,7 @@ def _rows(
 def _reader(
     schema: pa.Schema, store: Store
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What a task makes of its parts of files."""
+    """Return the task function that reads its parts of files."""
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
@@ -254,7 +254,7 @@ def _reader(
 def _values(
     file: ScanFile, partitions: Mapping[str, str], schema: pa.Schema
 ) -> dict[str, pa.Scalar]:
-    """The columns that are the same in all rows of a file."""
+    """Return the columns that are constant within a file."""
     values = {}
     for name, text in partitions.items():
         type_ = schema.field(name).type
@@ -266,7 +266,7 @@ def _values(
             ) from error
     if FILE_METADATA in schema.names:
         found = {
-            # encoded, as Spark has it
+            # URL-encoded, as in Spark
             "file_path": quote(file.path, safe=":/"),
             "file_name": quote(file.path.rpartition("/")[2]),
             "file_size": file.n_bytes,

@@ -1,7 +1,7 @@
-"""Files as a stream: those that are there, and with `source.monitor-interval` those that come.
+"""Stream of files: the existing ones and, with `source.monitor-interval`, new ones.
 
-A file is read once, and has to be complete when it appears: programs that write files for a stream
-write them under another name, or in another directory, and then move them in.
+Each file is read once and must be complete when it appears: programs should write a file under
+another name or in another directory, and then move it.
 """
 
 from __future__ import annotations
@@ -51,22 +51,22 @@ from runtime.spark.errors import translated_errors
 from runtime.spark.files import files_at, resolve, store_package
 from runtime.spec.table import TableSpec
 
-# So long may the files of one micro-batch take to move
+# Maximum time to wait for the files of one micro-batch to be moved
 _MOVING_S = 10.0
 _POLL_S = 0.05
 
-# Of these the path alone is read
+# Only the path is read
 _FILES_DDL = "path string, modificationTime timestamp, length bigint, content binary"
 
 
 def monitor_interval_us(spec: TableSpec) -> int | None:
-    """How often the directory is looked at, in microseconds; None: not again."""
+    """Return the monitor interval in microseconds, or None to read only existing files."""
     text = option_values(spec).get("source.monitor-interval")
     return None if text is None else duration_us(text)
 
 
 def file_source_options(spec: TableSpec) -> dict[str, str]:
-    """The options of `spec` that are about streams, as Spark's file source has them."""
+    """Return the stream options of `spec` under the names of Spark's file source."""
     values = option_values(spec)
     options: dict[str, str] = {}
     for ours, sparks in STREAM_OPTIONS.items():
@@ -77,13 +77,13 @@ def file_source_options(spec: TableSpec) -> dict[str, str]:
 
 
 def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
-    """The files of `spec` as a stream, with its physical and metadata columns, or all they have.
+    """Read the files of `spec` as a stream, with its physical and metadata columns, or with all.
 
     Raises:
-        ExecutionError: the path is not there.
-        CatalogError: the files' columns are not those declared, or there is no file to take them
+        ExecutionError: The path does not exist.
+        CatalogError: The files do not have the declared columns, or no file exists to take them
             from.
-        SetupError: the package for Avro is missing.
+        SetupError: The package for Avro is missing.
     """
     values = option_values(spec)
     file_format = format_of(values)
@@ -97,7 +97,7 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
     if files is not None:
         with reachable(spec, origin):
             if may_be_unwritten(spec, origin) and not files.exists(origin):
-                files.make_directory(origin)  # Spark watches no directory that is missing
+                files.make_directory(origin)  # Spark cannot watch a missing directory
         _await_commits(spec, origin, files)
     path = origin if files is None else _directory_or_glob(origin, files)
     first = None if files is None else next(data_files(origin, files), None)
@@ -136,7 +136,7 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
         else:
             dataframe = reader.schema(schema).load(path)
     if (regex := values.get("source.path.regex-pattern")) is not None:
-        # As in Flink, the pattern is for the whole absolute path.
+        # as in Flink, the pattern applies to the absolute path
         name = F.regexp_replace(file_path(dataframe), "^file:/+", "/")
         dataframe = dataframe.filter(name.rlike(f"^(?:{regex})$"))
     if not spec.columns:
@@ -148,9 +148,9 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
 def _stored_stream(
     spark: SparkSession, spec: TableSpec, origin: str, files: StoredFiles
 ) -> DataFrame:
-    """A stream with the columns of the files of a store, whose rows only the Arrow scan reads.
+    """Return a stream with the columns of files in a store that only the Arrow scan can read.
 
-    Spark has no file system for it: if its rows are asked for, the stream fails with that.
+    Spark has no file system for the store, so the stream fails if Spark itself has to read it.
     """
     package = store_package(spark, origin)
     others = sorted(set(file_source_options(spec)) - {"maxFilesPerTrigger", "maxBytesPerTrigger"})
@@ -167,17 +167,18 @@ def _stored_stream(
 
 
 def _await_commits(spec: TableSpec, path: str, files: Files) -> None:
-    """Wait until no writer is just moving files to a table's directory, though not for long.
+    """Wait, for a limited time, until no writer is moving files to a table's directory.
 
-    A stream reads files as it finds them: it would begin with a part of them.
+    Otherwise the stream might start with only some of the files of a micro-batch.
 
     Raises:
-        ExecutionError: one was killed at that.
+        ExecutionError: A writer was killed while moving files.
     """
     until = time.monotonic() + _MOVING_S
     while True:
         with reachable(spec, path):
-            # who may read alone leaves them: what counts is whether they are in the way
+            # a reader without write permission cannot remove leftovers; it matters only whether
+            # they interfere
             with suppress(PermissionError):
                 clear_batches(files, path)
             commits = read_commits(files, path)
@@ -196,15 +197,15 @@ def _await_commits(spec: TableSpec, path: str, files: Files) -> None:
 
 
 def path_of(spark: SparkSession, spec: TableSpec) -> str:
-    """Where the files of a table are, resolved."""
+    """Return the resolved path of a table."""
     return resolve(spark, option_values(spec)["path"])
 
 
 def stream_paths(spark: SparkSession, spec: TableSpec) -> DataFrame:
-    """The paths of the files that `stream` reads, in the column `path`, each when it has come.
+    """Return the paths of the files that `stream` reads, in the column `path`, as they arrive.
 
-    Spark keeps of such a stream what it keeps of one of rows, so that either can go on from where
-    the other has stopped. The table's path is on a file system that Spark knows.
+    Spark's checkpoint is the same as for the stream of rows, so either can resume from the other's.
+    The table's path must be on a file system that Spark knows.
     """
     values = option_values(spec)
     local = path_of(spark, spec)
@@ -220,7 +221,7 @@ def stream_paths(spark: SparkSession, spec: TableSpec) -> DataFrame:
 
 
 def _directory_or_glob(path: str, files: Files) -> str:
-    """A resolved path as a stream takes it: it watches directories, and files of a glob."""
+    """Return a path as Spark's file stream accepts it: a directory or a glob, but not a file."""
     plain = path_for_spark(path, files)
     if not files.is_file(path):
         return plain
@@ -239,7 +240,7 @@ def _schema(
     path: str,
     is_empty: bool,
 ) -> StructType:
-    """The schema that files are read with: of those that are there, else what is declared."""
+    """Return the schema for reading: of existing files, or else as declared."""
     declared = declared_schema(spec, physical_columns(spec))
     if is_empty:
         if spec.columns:

@@ -1,17 +1,15 @@
-"""Files from a stream: every row once, whatever is killed when, and plain files for any reader.
+"""Write a stream to files: every row exactly once across crashes, in plain files for any reader.
 
-A micro-batch is written to a hidden directory first. Its files then move below the table's path,
-under names that identify the stream and the micro-batch; `runtime.commits` says which of them
-count meanwhile. A micro-batch that was cut short is computed again by Spark, from the same input
-and the same state: if its files had begun to move they stay, else they are written again. So there
-is no log that every reader has to know, as Spark's own sink has it: batch and stream may write to
-one directory, and so may several streams.
+A micro-batch is first written to a hidden directory. Its files are then moved below the table's
+path, under names that identify stream and micro-batch; in the meantime `runtime.commits` says which
+of them count. Spark recomputes an interrupted micro-batch from the same input and state: files that
+had started to move are kept, others are written again. Readers need no log, unlike with Spark's own
+sink, so batch queries and several streams may write to the same directory.
 
-With `auto-compaction` a micro-batch is kept in Parquet files in a hidden directory of its own. When
-those of several are large together, or old, or many, they become files of the table. Nothing that
-was to be seen goes away for that, as it would if small files were merged where readers see them: a
-reader that has listed the small ones would miss them, and one that reads a directory as a stream
-would get their rows twice. A row is written twice, and never more often.
+With `auto-compaction` a micro-batch is held in Parquet files in a hidden directory. Several of them
+are published in common files when they are large together, old, or many. Published files are never
+merged or removed: otherwise a reader that had listed the small files would miss them, and a stream
+over the directory would get their rows twice. Each row is written twice at most.
 """
 
 from __future__ import annotations
@@ -58,28 +56,28 @@ from runtime.names import quoted
 from runtime.spark.files import files_at, resolve, writable_files_at
 from runtime.spec.table import TableSpec
 
-# How soon it is tried again to publish what has waited
+# Minimum delay before held micro-batches are published again
 _LEAST_WAIT_S = 0.1
 
 
 @dataclass(frozen=True)
 class Compaction:
-    """When micro-batches that are held are published.
+    """Limits at which held micro-batches are published.
 
     Attributes:
-        n_bytes: when they have so many together.
-        wait_s: when the first of them has waited so long.
-        n_batches: when there are so many.
+        n_bytes: Total size in bytes.
+        wait_s: Age of the first one in seconds.
+        n_batches: Number of micro-batches.
     """
 
-    # Flink's, of a file that is rolled by its size
+    # Flink's default size of a rolled file
     n_bytes: int = 128 << 20
     wait_s: float = 60.0
-    # however small they are: listing them and saying which they are costs something too
+    # limits the cost of listing many small ones in each commit
     n_batches: int = 256
 
     def is_due(self, held: tuple[Held, ...], now_s: float) -> bool:
-        """Whether it is time."""
+        """Whether any limit is reached."""
         return bool(held) and (
             sum(each.n_bytes for each in held) >= self.n_bytes
             or now_s - held[0].since_s >= self.wait_s
@@ -88,7 +86,7 @@ class Compaction:
 
 
 def compaction(values: Mapping[str, str]) -> Compaction | None:
-    """What the options of a table say of it; None: each micro-batch is published by itself."""
+    """Return the table's compaction options. None if each micro-batch is published separately."""
     if values.get("auto-compaction", "false").lower() != "true":
         return None
     n_bytes = bytes_of(values.get("compaction.file-size", "128 mb"))
@@ -98,7 +96,7 @@ def compaction(values: Mapping[str, str]) -> Compaction | None:
 
 
 def open_batches(dataframe: DataFrame, spec: TableSpec, writer: StreamWriter) -> WriteBatch:
-    """What writes the micro-batches of a stream, each once, and returns how many rows they have."""
+    """Return a writer of micro-batches that writes each once and returns its number of rows."""
     with naming_output(spec):
         sink = FileSink(dataframe, spec, writer)
     types = declared_types(spec)
@@ -119,13 +117,13 @@ class FileSink:
     """Writes the micro-batches of one stream below the path of a table.
 
     Args:
-        dataframe: the stream, for its session and columns.
-        spec: the table.
-        writer: the stream.
-        files: the file system of the table's path; None: the session knows it.
+        dataframe: Stream, for its session and columns.
+        spec: Table specification.
+        writer: Identity of the stream.
+        files: File system of the table's path. None to use the session's.
 
     Raises:
-        CatalogError: the path is a file or a glob, or no column is left beside the partitions.
+        CatalogError: The path is a file or a glob, or there are only partition columns.
     """
 
     def __init__(
@@ -151,26 +149,26 @@ class FileSink:
         self._writer = Writer(files, path, writer.name)
         checkpoint = resolve(self._spark, writer.checkpoint)
         self._checkpoint = Progress(files_at(self._spark, checkpoint), checkpoint)
-        # a timer publishes too what is held
+        # also held by the timer that publishes held micro-batches
         self._lock = threading.RLock()
         self._timer: threading.Timer | None = None
         self._failure: Exception | None = None
         self._is_first = True
         self._commit: Commit | None = None
-        # whether what is there may be more than `_commit` says
+        # whether the files may differ from `_commit`
         self._is_stale = True
         with self._changing():
-            pass  # a move that was cut short is finished, whether a micro-batch comes or not
+            pass  # complete an interrupted move even if no micro-batch follows
 
     def write(self, rows: DataFrame, batch: int) -> int:
-        """Write one micro-batch; how many rows it has."""
+        """Write one micro-batch and return its number of rows."""
         with self._lock, self._changing():
             self._stop_timer()
             if self._failure is not None:
                 raise self._failure
             plan = self._checkpoint.plan(batch)
             if self._is_first:
-                # Only the first one after a start can have been cut short before.
+                # only the first micro-batch after a start may have been interrupted before
                 is_there = self._resume(batch, plan)
                 self._is_first = False
                 if is_there:
@@ -187,16 +185,16 @@ class FileSink:
             return n_rows
 
     def end(self) -> None:
-        """Publish what is held, the stream being over."""
+        """Publish held micro-batches at the end of the stream."""
         with self._lock, self._changing():
             self._stop_timer()
             self._publish_held(self._checkpoint.committed())
 
     def _resume(self, batch: int, plan: str) -> bool:
-        """Go on where an earlier run was; whether this micro-batch is published already."""
+        """Continue from an earlier run. Return whether this micro-batch is already published."""
         writer, commit = self._writer, self._commit
         if commit is not None and any(each.batch >= batch for each in commit.held):
-            # not seen by anybody, and computed again
+            # no reader has seen them, and they are recomputed
             commit = replace(commit, held=tuple(h for h in commit.held if h.batch < batch))
             write_commit(writer.files, writer.path, writer.name, commit)
         is_there = (
@@ -214,12 +212,12 @@ class FileSink:
             if name not in kept:
                 writer.files.delete(f"{writer.hidden}.held/{name}")
         writer.files.delete(writer.hidden)
-        # of another run, and so maybe with other columns
+        # from another run, and possibly with other columns
         self._publish_held(batch - 1)
         return is_there
 
     def _publish(self, rows: DataFrame, commit: Commit) -> int:
-        """Write the rows of a micro-batch, or of several, to where readers see them."""
+        """Write the rows of one or several micro-batches to where readers see them."""
         writer = self._writer
         hidden = writer.hidden
         writer.files.delete(hidden)
@@ -238,11 +236,11 @@ class FileSink:
         return n_rows
 
     def _hold(self, rows: DataFrame, batch: int, plan: str) -> int:
-        """Write the rows of a micro-batch to where nobody sees them."""
+        """Write the rows of a micro-batch to a hidden directory."""
         writer = self._writer
         writer.files.delete(writer.hidden)
         counted, count = count_written(rows)
-        # whatever the table's format is: values come back from it as they were
+        # Parquet for any table format, because it preserves all values
         counted.write.mode("overwrite").parquet(as_uri(writer.hidden))
         n_rows = count()
         self._written(writer.hidden, "parquet", n_rows)
@@ -254,7 +252,7 @@ class FileSink:
         writer.files.make_directory(f"{writer.hidden}.held")
         writer.files.delete(place)
         writer.files.rename(writer.hidden, place)
-        # what is there already counts, of versions that said nothing of it too
+        # existing files count, even if an older version published them without a commit
         commit = self._commit or Commit(batch - 1, is_whole=True)
         held = (*commit.held, Held(batch, n_rows, n_bytes, time.time(), plan))
         self._commit = replace(commit, held=held)
@@ -262,13 +260,13 @@ class FileSink:
         return n_rows
 
     def _publish_held(self, last: int) -> None:
-        """Publish what is held up to a micro-batch, which is committed: it never runs again."""
+        """Publish held micro-batches up to a committed one, which never runs again."""
         writer, commit = self._writer, self._commit
         ready = [] if commit is None else [each for each in commit.held if each.batch <= last]
         if not ready or commit is None:
             return
         if not commit.is_whole and commit.files:
-            # cut short, and not to be finished as it was
+            # interrupted, and replaced by this publication
             for name in commit.files:
                 writer.files.delete(f"{writer.path}/{name}")
         places = [f"{writer.hidden}.held/{each.batch:08d}" for each in ready]
@@ -291,10 +289,11 @@ class FileSink:
         files, path = self._writer.files, self._writer.path
         return all_written(self._spark, self._spec, files, path, hidden, file_format, n_rows)
 
-    # -- what waits for no further micro-batch -----------------------------------------------------
+    # -- publishing without a further micro-batch
+    # ---------------------------------------------------
 
     def _start_timer(self) -> None:
-        """Have what is held published when it has waited long enough, if nothing else comes."""
+        """Schedule publication for when held micro-batches reach their maximum age."""
         if self._compaction is None or self._commit is None or not self._commit.held:
             return
         waited = time.time() - self._commit.held[0].since_s
@@ -316,7 +315,7 @@ class FileSink:
                 with self._changing():
                     self._publish_held(self._checkpoint.committed())
             except Exception as error:
-                # raised by the next micro-batch; at the end it is tried again
+                # raised by the next micro-batch; the end of the stream tries again
                 self._failure = error
                 return
             # the last micro-batch may be about to be committed
@@ -324,10 +323,10 @@ class FileSink:
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """A change of what is there; after one that failed it is looked at anew.
+        """Allow changes of the files in this block. After a failure, read their state first.
 
         Raises:
-            ExecutionError: the file system takes it not.
+            ExecutionError: The file system rejects a change.
         """
         writer = self._writer
         try:
@@ -343,10 +342,10 @@ class FileSink:
 
 
 class Progress:
-    """What the checkpoint of a stream says of its micro-batches.
+    """Micro-batches in the checkpoint of a stream.
 
     Args:
-        files: the file system.
+        files: File system of the checkpoint.
         directory: Spark's part of the checkpoint.
     """
 
@@ -355,13 +354,13 @@ class Progress:
         self._directory = directory
 
     def plan(self, batch: int) -> str:
-        """Tells a micro-batch from another of its number: Spark plans one once, and says when."""
+        """Return a hash that tells a micro-batch's plan from others of the same number."""
         path = f"{self._directory}/offsets/{batch}"
         if not self._files.exists(path):
             return ""
         return hashlib.sha256(self._files.read_text(path).encode()).hexdigest()[:16]
 
     def committed(self) -> int:
-        """The last micro-batch that never runs again; -1: none."""
+        """Return the last micro-batch that never runs again, or -1."""
         names = self._files.names_in(f"{self._directory}/commits")
         return max((int(name) for name in names if name.isdecimal()), default=-1)

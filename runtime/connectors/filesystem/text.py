@@ -1,9 +1,9 @@
-"""CSV and JSON whose values become what their columns are declared to be, or an error with a place.
+"""Convert CSV and JSON values to their declared types, or fail with their position.
 
-Spark's own readers turn a value that does not fit into NULL, or stop with a record and no line. So
-columns of CSV are read as text and cast here, and of JSON those that are written in a way that
-Spark does not read. What does not fit fails the task with the file, the column and the value;
-`runtime.detection.places` makes an error of that.
+Spark's own readers turn a value that does not fit into NULL, or fail with a record but no line. So
+CSV columns are read as text and cast here, and so are JSON columns in notations that Spark does not
+read. A value that does not fit fails the task with file, column and value, from which
+`runtime.detection.places` makes an error message.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from runtime.detection.times import ISO
 from runtime.names import quoted
 from runtime.spec.table import TableColumn, TableSpec
 
-# Options of Spark's that say how values are written; then Spark reads them
+# Spark options about the notation of values; with them Spark converts the values
 _SPARKS_OWN = (
     "columnNameOfCorruptRecord",
     "locale",
@@ -52,14 +52,14 @@ _SPARKS_OWN = (
 
 @dataclass(frozen=True)
 class TextReading:
-    """How the columns of a table of text are made of what is read.
+    """How the columns of a table of text are converted.
 
     Attributes:
-        spec: the table.
-        format: `csv`, `json`, or one whose files type their columns.
-        options: of Spark's reader.
-        formats: how times of columns are written, by their names in lower case.
-        refuses: whether what does not fit is an error; else it is NULL.
+        spec: Table specification.
+        format: `csv`, `json`, or a format whose files type their columns.
+        options: Options of Spark's reader.
+        formats: Time patterns of columns, by lower-case name.
+        refuses: Whether a value that does not fit is an error. Otherwise it becomes NULL.
     """
 
     spec: TableSpec
@@ -70,7 +70,7 @@ class TextReading:
 
     @property
     def dialect(self) -> Dialect:
-        """How a record of CSV is split into fields."""
+        """Dialect of CSV records."""
         get = self.options.get
         return Dialect(
             get("sep", get("delimiter", ",")),
@@ -81,7 +81,7 @@ class TextReading:
 
     @property
     def line_rules(self) -> LineRules | None:
-        """How lines become records; None if Spark's reader needs no help."""
+        """Rules that turn lines into records. None if Spark's reader suffices."""
         if self.format not in ("csv", "text"):
             return None
         if self.format == "text":
@@ -97,12 +97,12 @@ class TextReading:
 
     @property
     def records_field(self) -> str:
-        """The field of a file's one object that holds the records of JSON; empty: there is none."""
+        """Field of a single JSON object that holds the records. Empty without such a field."""
         return option_values(self.spec).get("json.records", "")
 
     @property
     def checks_records(self) -> bool:
-        """Whether each record is looked at, whatever columns are needed."""
+        """Whether each record is checked, even if a query needs only some columns."""
         is_whole = self.options.get("multiLine", "false").lower() == "true"
         if self.format == "json":
             is_whole = is_whole or bool(self.records_field)
@@ -111,10 +111,10 @@ class TextReading:
 
     @property
     def reader_options(self) -> dict[str, str]:
-        """The options of Spark's reader."""
+        """Options of Spark's reader."""
         if not self.checks_records:
             return self.options
-        # a record that is cut down to the needed columns would always have as many fields
+        # a record pruned to the required columns would always have the right number of fields
         whole = {"columnPruning": "false"} if self.format == "csv" else {}
         broken = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": BROKEN_RECORD}
         return {**self.options, **whole, **broken}
@@ -132,11 +132,11 @@ class TextReading:
             return _is_convertible(type_) or (bool(self._nulls) and isinstance(type_, StringType))
         if self.format != "json" or not _is_convertible(type_):
             return False
-        # of a time with a zone Spark makes NULL where one without a zone is declared
+        # Spark reads a time with a zone as NULL for a type without one
         return bool(self._nulls) or (self.refuses and isinstance(type_, TimestampNTZType))
 
     def schema(self, schema: StructType) -> StructType:
-        """What Spark's reader is to read in place of the columns of a schema."""
+        """Return the schema for Spark's reader, with text for the columns that are cast here."""
         text = {c.name.lower() for c in self.spec.columns if self.converts(c)}
         fields = [
             StructField(f.name, StringType()) if f.name.lower() in text else f
@@ -147,10 +147,10 @@ class TextReading:
         return StructType(fields)
 
     def checked(self, dataframe: DataFrame) -> DataFrame:
-        """The records, of which a broken one is an error."""
+        """Return the records, with an error for a broken one."""
         if not self.checks_records:
             return dataframe
-        # Spark reads no record for the sake of this column alone
+        # Spark would not read records for the check column alone
         first = dataframe[quoted(dataframe.columns[0])]
         message = F.concat(
             F.lit(f"{RECORD}{BETWEEN}{self._reading().text()}{BETWEEN}"),
@@ -163,7 +163,7 @@ class TextReading:
         return dataframe.filter(is_whole | F.raise_error(message).cast("boolean"))
 
     def value(self, dataframe: DataFrame, column: TableColumn, name: str) -> Column:
-        """A column out of the text that was read under a name."""
+        """Convert the text read under a name to a column."""
         text = dataframe[quoted(name)]
         type_ = declared_type(self.spec, column)
         pattern = self.formats.get(column.name.lower(), "") or self._pattern(type_)
@@ -223,7 +223,7 @@ class TextReading:
             if group:
                 text = _ungrouped(text, group, decimal)
             if decimal != ".":
-                # a point that is no decimal one must not become one
+                # a point that is not the decimal separator must not become one
                 text = F.translate(text, f".{decimal}", "\u0000.")
             return text.try_cast(type_)
         if isinstance(type_, TimestampType | TimestampNTZType | DateType):
@@ -261,12 +261,12 @@ class TextReading:
 
 
 def text_reading(spec: TableSpec, file_format: str, options: dict[str, str]) -> TextReading | None:
-    """How a table's text becomes values; None if Spark's reader makes them.
+    """Return how a table's text is converted, or None if Spark's reader does it.
 
     Args:
-        spec: the table, with columns.
-        file_format: its format.
-        options: of Spark's reader.
+        spec: Table specification with columns.
+        file_format: Format of the table.
+        options: Options of Spark's reader.
     """
     if not spec.columns:
         return None
@@ -285,11 +285,11 @@ def text_reading(spec: TableSpec, file_format: str, options: dict[str, str]) -> 
 
 
 def allow_encoding(spark: SparkSession, options: Mapping[str, str]) -> None:
-    """Have Spark take the encoding that options of a reader or writer name.
+    """Let Spark accept the encoding in the options of a reader or writer.
 
-    By itself Spark 4 takes seven, without windows-1252, in which spreadsheets write. It asks when a
-    plan runs, not when it is made, so that this stays set for the session. All it changes beside
-    is that `encode` and `decode` take more names.
+    By default Spark 4 accepts seven encodings, without windows-1252, which spreadsheets use. The
+    setting is checked when a plan runs, so it stays set for the session. Its only other effect is
+    that `encode` and `decode` accept more names.
     """
     name = options.get("encoding", options.get("charset", ""))
     if name and name.lower() not in _SPARKS_ENCODINGS:
@@ -313,20 +313,20 @@ def _file(dataframe: DataFrame) -> Column:
 
 
 def file_metadata(dataframe: DataFrame) -> Column:
-    """Spark's metadata of the file of a row: a column, or what Spark's reader brings."""
+    """Return Spark's metadata of a row's file, from a column or from Spark's reader."""
     is_column = FILE_METADATA in dataframe.columns
     return dataframe[FILE_METADATA] if is_column else dataframe.metadataColumn(FILE_METADATA)
 
 
 def _without_symbols(text: Column, symbols: Sequence[str]) -> Column:
-    """A number without the symbols around it; see `runtime.detection.values.without_symbols`."""
+    """Remove symbols around a number; see `runtime.detection.values.without_symbols`."""
     one = "|".join(re.escape(symbol) for symbol in sorted(symbols, key=len, reverse=True))
     text = F.regexp_replace(text, rf"^\s*([+-]?)\s*(?:{one})\s*", "$1")
     return F.regexp_replace(text, rf"\s*(?:{one})\s*$", "")
 
 
 def _ungrouped(text: Column, group: str, decimal: str) -> Column:
-    """A number without what stands between its groups of digits; NULL if they are not of three."""
+    """Remove thousands separators from a number; NULL if its groups do not have three digits."""
     marks = (" ", "\u00a0", "\u202f") if group == " " else (group,)
     between = "[" + "".join(re.escape(mark) for mark in marks) + "]"
     groups = rf"^\s*[+-]?\d{{1,3}}(?:{between}\d{{3}})+(?:{re.escape(decimal)}\d*)?\s*$"
@@ -335,7 +335,7 @@ def _ungrouped(text: Column, group: str, decimal: str) -> Column:
 
 
 def _time(text: Column, type_: DataType, pattern: str) -> Column:
-    """A date or time out of text; NULL if it is written in another way."""
+    """Convert text to a date or time; NULL if it has another notation."""
     text = F.trim(text)
     if pattern in TIME_UNITS:
         unit = F.lit(Decimal(TIME_UNITS[pattern]))
@@ -344,19 +344,19 @@ def _time(text: Column, type_: DataType, pattern: str) -> Column:
     if pattern and pattern != ISO:
         if isinstance(type_, TimestampType):
             return _instant(text, pattern)
-        # As if in UTC, so that no hour is missing where the session's zone has summer time
+        # parsed as UTC, because the session's zone may skip an hour for summer time
         utc = _instant(F.concat(text, F.lit(" +0000")), f"{pattern} XX")
         local = from_micros(F.unix_micros(utc), is_instant=False)
         return local.cast("date") if isinstance(type_, DateType) else local
-    # a cast also takes a year, a month, and a time of today
+    # a cast would also accept a year, a month, and a time of today
     is_date = (F.substring(text, 5, 1) == "-") & (F.length(text) >= len("2025-1-1"))
     is_date |= text.startswith("+") | text.startswith("-")  # years of other lengths
     match type_:
         case DateType():
-            # ... and cuts off the time of the day
+            # ... and truncate the time of day
             is_date &= ~(text.contains(" ") | text.contains("T"))
         case TimestampNTZType():
-            # ... or the zone
+            # ... or drop the zone
             is_date &= ~F.substring(text, 12, 40).rlike("[A-Za-z+-]")
     return F.when(is_date, text.try_cast(type_))
 
@@ -366,9 +366,9 @@ def _instant(text: Column, pattern: str) -> Column:
 
 
 def from_micros(micros: Column, *, is_instant: bool) -> Column:
-    """The timestamp of microseconds since 1970: an instant, or one on a wall clock."""
+    """Return the timestamp for microseconds since 1970, as an instant or on a wall clock."""
     if is_instant:
         return F.timestamp_micros(micros)
-    # Unlike a cast from TIMESTAMP this knows no session time zone and no summer time.
+    # unlike a cast from TIMESTAMP, this is independent of the session time zone
     epoch = F.expr("timestamp_ntz'1970-01-01 00:00:00'")
     return epoch + micros * F.expr("interval '0.000001' second")

@@ -1,4 +1,4 @@
-"""Writing files: Parquet, CSV, JSON, ORC, Avro or text, in a directory."""
+"""Write files to a directory: Parquet, CSV, JSON, ORC, Avro or text."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ from runtime.spark.files import resolve, writable_files_at
 from runtime.spark.session import is_remote
 from runtime.spec.table import TableSpec
 
-# Spark's sign that all files of a directory are there
+# Spark's marker that all files of a directory are complete
 _SUCCESS = "_SUCCESS"
-# The reader's, and of no meaning or another one to the writer
+# Options of the reader with no meaning or another one for the writer
 _READER_ONLY = frozenset(
     "mode basePath enforceSchema inferSchema maxNumLen maxStringLen mergeSchema "
     "pathGlobFilter".split()
@@ -62,26 +62,25 @@ def write_files(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
 
 
 def write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int:
-    """Write the rows below the table's path and return how many there were.
+    """Write rows below the table's path and return their number.
 
     Args:
-        rows: the rows. Where workers have them as Arrow, Parquet files of this machine are written
-            there, if they are then what Spark's writer would write.
-        spec: the table.
-        overwrite: whether they replace those that are there.
+        rows: Rows to write. If workers have them as Arrow and their files would equal the files of
+            Spark's writer, workers write local Parquet files themselves.
+        spec: Table specification.
+        overwrite: Whether to replace existing rows.
 
-    They are written to a hidden directory, whose files are then published as those of a stream's
-    micro-batch are: Spark's committer would move them one by one in sight of readers, and would
-    also move what a killed job has left there, or what another one is just writing. Overwriting a
-    directory puts the new one beside it first, and overwriting partitions deletes what was in them
-    when all new files are there: so what is there stays if the job fails, and a query may read the
-    very table that it overwrites. What is left of writers that were killed is removed, where it can
-    be known that they were.
+    Files are written to a hidden directory and published like a micro-batch. Spark's
+    committer would move them one by one in sight of readers, along with files that a killed job
+    left or that another job is writing. Overwriting a directory swaps in a new directory, and
+    overwriting partitions deletes the old files after all new ones are in place: so existing rows
+    survive a failure, and a query may read the table that it overwrites. Leftovers of writers that
+    are known to have been killed are removed.
 
     Raises:
-        CatalogError: the path is a file or a glob, or no column is left beside the partitions.
-        ExecutionError: it is a place that cannot be written to.
-        SetupError: the package for Avro is missing.
+        CatalogError: The path is a file or a glob, or there are only partition columns.
+        ExecutionError: The path cannot be written to.
+        SetupError: The package for Avro is missing.
     """
     values = option_values(spec)
     file_format = format_of(values)
@@ -96,7 +95,7 @@ def write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int:
     options = file_writer_options(spec, file_format)
     allow_encoding(spark, options)
     if partitions and overwrite:
-        # As in Flink: partitions that get no rows stay.
+        # as in Flink, partitions without new rows stay
         options.setdefault("partitionOverwriteMode", "dynamic")
     parallelism = values.get("sink.parallelism")
     in_workers = None
@@ -155,13 +154,13 @@ def all_written(
     file_format: str,
     n_rows: int,
 ) -> list[str]:
-    """The files that tasks have written to a hidden directory of a table, with all of the rows.
+    """Return the files that tasks have written to a hidden directory, checking the row count.
 
     Raises:
-        SetupError: tasks write where the driver does not see it.
-        ExecutionError: rows are missing in the files.
+        SetupError: The driver does not see the files that tasks write.
+        ExecutionError: Rows are missing in the files.
     """
-    # executors may have come since
+    # executors may have joined in the meantime
     check_shared(spark, path, spec)
     found = written_files(files, hidden)
     in_tasks = partial(_rows_below, spark, hidden)
@@ -174,7 +173,7 @@ def _rows_below(spark: SparkSession, directory: str) -> int:
 
 
 def file_writer_options(spec: TableSpec, file_format: str) -> dict[str, str]:
-    """The options of Spark's writer that say what the options of `spec` say."""
+    """Return the options of Spark's writer that correspond to the options of `spec`."""
     for name, _ in spec.options:
         if TIME_FORMAT.fullmatch(name) or name.lower().partition(".")[2] in ONLY_READ:
             raise bad_option(
@@ -187,10 +186,10 @@ def file_writer_options(spec: TableSpec, file_format: str) -> dict[str, str]:
 
 
 def partition_columns(columns: Sequence[str], spec: TableSpec) -> list[str]:
-    """The columns that directories are made for, as `columns` spells them.
+    """Return the partition columns as spelled in `columns`.
 
     Raises:
-        CatalogError: there is no other column.
+        CatalogError: All columns are partition columns.
     """
     names = [found for p in spec.partitioned_by for found in find_column(columns, p)]
     check_partitions(spec, names, columns)
@@ -198,7 +197,7 @@ def partition_columns(columns: Sequence[str], spec: TableSpec) -> list[str]:
 
 
 def unwritable(path: str, error: OSError) -> ExecutionError:
-    """The error for a resolved path that cannot be written to."""
+    """Return the error for a resolved path that cannot be written to."""
     message = f"cannot write to {path}: {error.strerror or error}"
     return ExecutionError(message, kind=ErrorKind.OUTPUT)
 
@@ -207,8 +206,8 @@ def check_directory(path: str, spec: TableSpec, files: Files) -> None:
     """Check that a resolved path can be a directory to write into.
 
     Raises:
-        CatalogError: it is a file or a glob.
-        ExecutionError: its file system is out of reach.
+        CatalogError: The path is a file or a glob.
+        ExecutionError: Its file system cannot be reached.
     """
     try:
         many, is_file = is_glob(path, files), files.is_file(path)
@@ -229,7 +228,7 @@ def check_directory(path: str, spec: TableSpec, files: Files) -> None:
 
 
 def _can_swap(path: str, files: Files) -> bool:
-    """Whether there is a directory to put another one in the place of."""
+    """Whether the path is a directory that can be replaced by another one."""
     above = path.rpartition("/")[0]
     is_root = not above or above.endswith("/")
     return not is_root and files.is_directory(path)
@@ -238,13 +237,13 @@ def _can_swap(path: str, files: Files) -> bool:
 def _publish(
     write: Callable[[str], list[str]], batch: BatchWriter, *, replaces: bool, by_partition: bool
 ) -> None:
-    """Write files beside those that are there, or in their place; readers see all at once.
+    """Write files in addition to existing ones or replacing them; readers see all at once.
 
     Args:
-        write: writes files to a directory, and returns them.
-        batch: whose they are.
-        replaces: whether the files that are there do not count from then on.
-        by_partition: of these only those of the partitions that get files.
+        write: Writes files to a directory and returns them.
+        batch: Writer of the files.
+        replaces: Whether existing files are replaced.
+        by_partition: Whether to replace only files of partitions that get new ones.
     """
     files, path = batch.files, batch.path
     is_new = not files.exists(path)
@@ -262,7 +261,7 @@ def _publish(
             if is_new and not files.names_in(path):
                 files.delete(path)
         raise
-    # the rows are there: what is left besides is in nobody's way
+    # the rows are published: leftovers do no harm
     with suppress(OSError):
         if files.exists(f"{batch.hidden}/{_SUCCESS}") and not files.exists(f"{path}/{_SUCCESS}"):
             files.rename(f"{batch.hidden}/{_SUCCESS}", f"{path}/{_SUCCESS}")
@@ -279,19 +278,18 @@ def _publish(
 
 
 def _swap(write: Callable[[str], list[str]], path: str, files: Files) -> None:
-    """Write a directory anew and put it in the place of the old one when it is complete.
+    """Write a directory anew and replace the old one when it is complete.
 
-    If `path` is a symbolic link, the directory that it points to is replaced, not the link.
-    For `write` see `_publish`.
+    If `path` is a symbolic link, its target is replaced, not the link. For `write` see `_publish`.
     """
     if is_local_path(path):
         path = os.path.realpath(path)
         if not os.access(path, os.W_OK | os.X_OK):
-            # the directory above may allow it all the same
+            # the parent directory might allow it nevertheless
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
     unique = uuid.uuid4().hex[:12]
     above, _, name = path.rpartition("/")
-    # Names with a dot in front are invisible to readers of the directory above.
+    # readers of the parent directory ignore names with a leading dot
     new = f"{above}/.{name}.{unique}"
     old = f"{new}.old"
     try:
@@ -307,6 +305,6 @@ def _swap(write: Callable[[str], list[str]], path: str, files: Files) -> None:
         with suppress(OSError):
             remove(files, new)
         raise
-    # the rows are written: what is left of the old ones is in nobody's way
+    # the rows are published: leftovers of the old directory do no harm
     with suppress(OSError):
         files.delete(old)

@@ -1,8 +1,8 @@
-"""Parquet files that Python workers write of rows that they have as Arrow.
+"""Write rows that Python workers have as Arrow to Parquet files, in the workers.
 
-They are what Spark's writer would write: the same types, the same codec, the columns in Spark's
-words in the footer. A task may run twice, and then writes two files under names that no reader
-looks at; the driver gives those their names of which Spark has taken the result.
+The files equal the output of Spark's writer: same types, same codec, and Spark's schema in the
+footer. A retried task writes two files, both under hidden names; the driver renames the one whose
+result Spark has accepted.
 """
 
 from __future__ import annotations
@@ -23,16 +23,15 @@ from runtime.frames.arrow_rows import ArrowRows, BatchRows
 from runtime.frames.blobs import large_tables
 from runtime.frames.parquet_columns import repeating_columns
 
-# Spark's codecs that mean the same to Arrow; its `lz4` is Hadoop's
+# Spark codecs that Arrow writes identically; Spark's `lz4` is Hadoop's own format
 _CODECS = {"snappy": "snappy", "zstd": "zstd", "gzip": "gzip", "none": "none"}
 _CODEC_CONF = "spark.sql.parquet.compression.codec"
 _INSTANTS_CONF = "spark.sql.parquet.outputTimestampType"
 _LEGACY_CONF = "spark.sql.parquet.writeLegacyFormat"
-# What Spark reads in the footers of its files: the columns in its words, and by what calendar
-# dates are
+# Footer keys of Spark: its schema, and its version, which tells the calendar of dates
 _SPARK_SCHEMA = "org.apache.spark.sql.parquet.row.metadata"
 _SPARK_VERSION = "org.apache.spark.version"
-# A row group is made of at least so much, as it is in memory
+# Minimum size of a row group in memory
 _ROW_GROUP_BYTES = 64 << 20
 _WRITTEN_DDL = "name string, n_rows bigint, errno int"
 _WRITTEN = pa.schema([("name", pa.string()), ("n_rows", pa.int64()), ("errno", pa.int32())])
@@ -40,12 +39,12 @@ _WRITTEN = pa.schema([("name", pa.string()), ("n_rows", pa.int64()), ("errno", p
 
 @dataclass(frozen=True)
 class ArrowFiles:
-    """Writes rows to a directory of this machine, as Parquet.
+    """Rows and the format in which workers write them to a local directory.
 
     Attributes:
-        rows: the rows.
-        schema: of the files.
-        codec: Arrow's name of it.
+        rows: Rows to write.
+        schema: Schema of the files.
+        codec: Arrow's name of the codec.
     """
 
     rows: ArrowRows
@@ -53,10 +52,10 @@ class ArrowFiles:
     codec: str
 
     def write(self, directory: str) -> int:
-        """Write all rows to a directory; how many there are.
+        """Write all rows to a directory and return their number.
 
         Raises:
-            OSError: it cannot be written to.
+            OSError: The directory cannot be written to.
         """
         stage = _stage(directory, self.schema, self.codec)
         written = self.rows.then(stage, _WRITTEN_DDL).collect()
@@ -65,7 +64,7 @@ class ArrowFiles:
                 raise OSError(each.errno, os.strerror(each.errno), directory)
         n_rows: int = sum(each.n_rows for each in written)
         for number, each in enumerate(written):
-            # of those without rows one is enough to say which columns there are
+            # a single empty file is enough to record the columns
             if each.n_rows or (number == 0 and not n_rows):
                 os.rename(f"{directory}/.{each.name}", f"{directory}/{each.name}")
             else:
@@ -75,7 +74,7 @@ class ArrowFiles:
 
 
 def arrow_files(rows: BatchRows, options: dict[str, str]) -> ArrowFiles | None:
-    """What writes rows of workers; None: Spark's writer has to, to write what it would."""
+    """Return the writer for workers, or None if only Spark's writer gives the same files."""
     spark, arrow = rows.spark, rows.arrow
     if arrow is None:
         return None
@@ -97,7 +96,7 @@ def _conf(spark: SparkSession, name: str, default: str) -> str:
 
 
 class _NotWritten(Exception):
-    """A file cannot be written to."""
+    """A file cannot be written."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(str(error))
@@ -115,7 +114,7 @@ def _writing_errors() -> Iterator[None]:
 def _stage(
     directory: str, schema: pa.Schema, codec: str
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A stage that writes the rows of a task to one file, and says which, and how many."""
+    """Return a stage that writes a task's rows to one file and reports its name and row count."""
 
     def said(name: str | None, n_rows: int, number: int | None) -> pa.RecordBatch:
         row = {"name": name, "n_rows": n_rows, "errno": number}
@@ -129,7 +128,7 @@ def _stage(
         table = next(tables, None)
         if table is None and number != 0:
             return
-        # where there is no row at all, one file says which columns there are
+        # without any rows, one file records the columns
         suffix = "" if codec == "none" else f".{'gz' if codec == 'gzip' else codec}"
         name = f"part-{number:05}-{context.taskAttemptId()}.c000{suffix}.parquet"
         n_rows = 0
@@ -150,7 +149,7 @@ def _stage(
             with _writing_errors():
                 writer.close()
         except _NotWritten as error:
-            # as data: the same would befall a task that is run again
+            # returned as data, because a retry of the task would fail likewise
             yield said(None, 0, error.errno)
             return
         yield said(name, n_rows, None)

@@ -1,1 +1,1 @@
-"""The connectors 'datagen' and 'nexmark': rows that are made up."""
+"""Connectors 'datagen' and 'nexmark': generated rows."""

@@ -1,11 +1,11 @@
-"""The connector 'datagen': made-up rows, as in Flink, and the same ones again for the same seed.
+"""Connector 'datagen': generated rows as in Flink, reproducible with the same seed.
 
-Every value is a function of (seed, column, row number), worked out by Spark's own expressions: so
-neither the number of partitions nor the order in which they run changes a row.
+Every value is a function of (seed, column, row number), computed by Spark expressions. So neither
+the number of partitions nor their order changes a row.
 
-Options: `options.known.DATAGEN`, and of a field f `fields.f.` with DATAGEN_FIELD behind it. Fields
-of a row are `fields.f.x`, elements of an array `fields.f.element`. A sequence of timestamps goes
-evenly from the first row's to the last one's.
+Options: `options.known.DATAGEN`, and for a field f `fields.f.` followed by a key of DATAGEN_FIELD.
+Fields of a row are `fields.f.x`, elements of an array `fields.f.element`. A sequence of timestamps
+is spread evenly from the first row to the last.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from runtime.errors import CatalogError, nearest
 from runtime.names import quoted
 from runtime.spec.table import TableSpec
 
-# As in Flink
+# Flink's defaults
 _ROWS_PER_SECOND = "10000"
 _ROWS_PER_BATCH = "100000"
 
 
 def validate(spec: TableSpec) -> None:
-    """Check the options and columns of a datagen table, as far as that goes without Spark.
+    """Check options and columns of a datagen table as far as possible without Spark.
 
     Raises:
-        CatalogError: an option or a column is wrong.
+        CatalogError: An option or a column is wrong.
     """
     physical = physical_columns(spec)
     if not physical:
@@ -78,7 +78,7 @@ def validate(spec: TableSpec) -> None:
 
 
 def is_unbounded(spec: TableSpec) -> bool:
-    """Whether the rows are unbounded: their number is not given, and no sequence ends."""
+    """Whether the rows are unbounded: no number of rows is given, and no sequence ends."""
     values = option_values(spec)
     return "number-of-rows" not in values and not any(
         name.startswith("fields.") and name.endswith(".kind") and value.lower() == "sequence"
@@ -87,10 +87,10 @@ def is_unbounded(spec: TableSpec) -> bool:
 
 
 def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
-    """The rows, with the physical columns of `spec`.
+    """Return the rows with the physical columns of `spec`.
 
     Raises:
-        CatalogError: an option does not fit the type of its column.
+        CatalogError: An option does not fit the type of its column.
     """
     values = option_values(spec)
     fields = _fields(spec)
@@ -108,10 +108,10 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
 
 
 def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
-    """The rows as a stream: so many a second if they are unbounded, else so many a micro-batch.
+    """Return the rows as a stream: at a rate if unbounded, or else in batches of a fixed size.
 
     Raises:
-        CatalogError: an option does not fit the type of its column.
+        CatalogError: An option does not fit the type of its column.
     """
     values = option_values(spec)
     fields = _fields(spec)
@@ -122,7 +122,7 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
         per_batch=int(values.get("rows-per-batch", _ROWS_PER_BATCH)),
         n_rows=n_rows,
     )
-    # A stream that is started again makes the same rows, also where no seed is given.
+    # without a seed, a restarted stream must still generate the same rows
     seed = int(values["seed"]) if "seed" in values else zlib.crc32(repr(spec).encode())
     rows = GeneratedRows(n_rows, seed, now="at_us")
     return _made(row_numbers(spark, spec, pace), fields, rows)
@@ -139,7 +139,7 @@ def _fields(spec: TableSpec) -> list[Field]:
 
 
 def _length(fields: list[Field]) -> int | None:
-    """How many rows there are: what is said, or what the shortest sequence has."""
+    """Return the number of rows: the given number or the length of the shortest sequence."""
     lengths = [length for field in fields if (length := sequence_length(field)) is not None]
     if (said := fields[0].options.get("number-of-rows")) is not None:
         lengths.append(int(said))
@@ -153,7 +153,7 @@ def _made(numbers: DataFrame, fields: list[Field], rows: GeneratedRows) -> DataF
 
 
 def _check_field_options(fields: list[Field], values: dict[str, str]) -> None:
-    """Options of nested fields must name fields that are there."""
+    """Check that options of nested fields name existing fields."""
     known = {prefix for field in fields for prefix in _prefixes(field)}
     for name in values:
         prefix = name.rpartition(".")[0]

@@ -1,4 +1,4 @@
-"""Spark SQL expressions over a row number `id` that give a value to each row, for one type each."""
+"""Spark SQL expressions that compute a value from a row number `id`, for each type."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _LARGEST: dict[type[DataType], float] = {
 }
 _STRING_LENGTH = 100
 _ARRAY_LENGTH = 3
-# Longer strings are put together by a function over an array, shorter ones by plain concat.
+# Longer strings are built by a function over an array, shorter ones by concat.
 _CHUNK = 16
 _MOST_CHUNKS = 64
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  # wall-clock arithmetic
@@ -49,12 +49,12 @@ Number = TypeVar("Number", int, float)
 
 @dataclass(frozen=True)
 class GeneratedRows:
-    """What all fields of one table share.
+    """Parameters shared by all fields of a table.
 
     Attributes:
-        n_rows: how many rows there are; None: unbounded.
-        seed: what random values start from.
-        now: SQL for the microseconds since 1970 (UTC) that `max-past` counts back from.
+        n_rows: Number of rows. None if unbounded.
+        seed: Seed of random values.
+        now: SQL for the microseconds since 1970 (UTC) from which `max-past` counts back.
     """
 
     n_rows: int | None
@@ -64,7 +64,7 @@ class GeneratedRows:
 
 @dataclass(frozen=True)
 class Field:
-    """A field to be made: its place in the table, its type, and the options of the table.
+    """Field to generate: its path in the table, its type, and the options of the table.
 
     `salt` is SQL text that differs between the elements of an array.
     """
@@ -77,44 +77,44 @@ class Field:
 
     @property
     def prefix(self) -> str:
-        """How the names of its options start."""
+        """Prefix of the field's options."""
         return ".".join(("fields", *self.path)).lower()
 
     @property
     def is_sequence(self) -> bool:
-        """Whether it counts up instead of being random."""
+        """Whether the field is a sequence instead of random."""
         return (self.get("kind") or "random").lower() == "sequence"
 
     def get(self, name: str) -> str | None:
-        """The value of one of its options."""
+        """Return the value of one of the field's options."""
         return self.options.get(f"{self.prefix}.{name}")
 
     def child(self, name: str, data_type: DataType) -> Field:
-        """A field of this row, or the element of this array."""
+        """Return a field of this row, or the element of this array."""
         return replace(self, path=(*self.path, name), type=data_type)
 
     def wrong(self, name: str, wanted: str) -> CatalogError:
-        """The error for an option whose value does not fit the field's type."""
+        """Return the error for an option whose value does not fit the field's type."""
         hint = f"for {self.type.simpleString().upper()} it must be {wanted}"
         return wrong_value(self.spec, f"{self.prefix}.{name}", self.get(name), hint)
 
     def missing(self, name: str) -> CatalogError:
-        """The error for an option that the field needs."""
+        """Return the error for a missing option of the field."""
         return missing_option(self.spec, f"{self.prefix}.{name}")
 
     def random(self, rows: GeneratedRows, purpose: str = "") -> str:
-        """SQL for a random BIGINT that depends on seed, field, row and purpose alone."""
+        """Return SQL for a random BIGINT that depends only on seed, field, row and purpose."""
         name = "\\0".join((*self.path, purpose)).replace("\\", "\\\\").replace("'", "\\'")
         more = f", {self.salt}" if self.salt else ""
-        # Two rounds: one alone leaves patterns between neighbouring rows.
+        # Hash twice: a single round leaves patterns between neighbouring rows.
         return f"xxhash64(xxhash64('{name}', {rows.seed}L, id{more}), id)"
 
 
 def expression(field: Field, rows: GeneratedRows) -> str:
-    """SQL over the row number `id` for the values of `field`.
+    """Return SQL over the row number `id` for the values of `field`.
 
     Raises:
-        CatalogError: its options do not fit its type, or the type cannot be made.
+        CatalogError: Its options do not fit its type, or the type is not supported.
     """
     made = _sequence(field, rows) if field.is_sequence else _random(field, rows)
     rate = float(field.get("null-rate") or 0)
@@ -124,10 +124,10 @@ def expression(field: Field, rows: GeneratedRows) -> str:
 
 
 def sequence_length(field: Field) -> int | None:
-    """How many values the sequence of `field` has; None if it is none, or stretches to fit.
+    """Return the length of a sequence. None for random fields and sequences without fixed length.
 
     Raises:
-        CatalogError: start and end are missing, no numbers, or the wrong way round.
+        CatalogError: Start and end are missing, not numbers, or in the wrong order.
     """
     if not field.is_sequence:
         return None
@@ -165,7 +165,8 @@ def _sequence(field: Field, rows: GeneratedRows) -> str:
                 f"option '{field.prefix}.kind' is 'sequence', which has no last row to stretch to",
                 "give 'number-of-rows', or compute the time from a sequence of numbers",
             )
-        # Evenly from the first row to the last; in DECIMAL, for the product may not fit a BIGINT.
+        # evenly from the first row to the last; in DECIMAL because the product may overflow a
+        # BIGINT
         steps = max(1, rows.n_rows - 1)
         offset = f"CAST(CAST(id AS DECIMAL(19,0)) * {end - start} DIV {steps} AS BIGINT)"
         return timestamp_of(f"{start}L + {offset}", field.type)
@@ -217,15 +218,15 @@ def _random(field: Field, rows: GeneratedRows) -> str:
 
 
 def _unit(bits: str) -> str:
-    """SQL for a double in [0, 1) from a random BIGINT: its upper 53 bits."""
+    """Return SQL that turns the upper 53 bits of a random BIGINT into a double in [0, 1)."""
     return f"(shiftrightunsigned({bits}, 11) * {2.0**-53!r}D)"
 
 
 def _between(field: Field, rows: GeneratedRows, least: int, most: int, purpose: str = "") -> str:
-    """SQL for a random whole number from `least` to `most`, a BIGINT."""
+    """Return SQL for a random integer from `least` to `most`, a BIGINT."""
     n_values = most - least + 1
     bits = field.random(rows, purpose)
-    # Written as an expression: the literal of the smallest BIGINT does not parse.
+    # as an expression, because the literal of the smallest BIGINT does not parse
     lowest = f"{least}L" if least > -(2**63) else "(-9223372036854775807L - 1L)"
     if n_values == 2**64:
         return bits
@@ -243,18 +244,18 @@ def _bounds(
     kind: str,
     range_: str,
 ) -> tuple[Number, Number]:
-    """The options `min` and `max`.
+    """Return the values of the options `min` and `max`.
 
     Args:
-        field: the field.
-        parse: reads a value.
-        least: the least value of its type.
-        most: the greatest one.
-        kind: what a value has to be.
-        range_: what it has to be besides.
+        field: Field with the options.
+        parse: Parses a value.
+        least: Minimum value of the type.
+        most: Maximum value of the type.
+        kind: Description of a valid value, for errors.
+        range_: Description of the range, for errors.
 
     Raises:
-        CatalogError: one is wrong, or they are the wrong way round.
+        CatalogError: A value is invalid, or the minimum exceeds the maximum.
     """
     bounds: list[Number] = []
     for name, default in (("min", least), ("max", most)):
@@ -281,7 +282,7 @@ def _random_double(field: Field, rows: GeneratedRows) -> str:
     most = _LARGEST[type(field.type)]
     low, high = _bounds(field, float, -most, most, "a number", "a finite number")
     unit = _unit(field.random(rows))
-    # Not min + unit * (max - min): the difference may be infinite.
+    # not min + unit * (max - min), because the difference may be infinite
     return f"({low!r}D * (1D - {unit}) + {high!r}D * {unit})"
 
 
@@ -295,21 +296,22 @@ def _random_decimal(field: Field, rows: GeneratedRows) -> str:
 
     fits = f"a number that fits {type_.upper()}"
     bounds = _bounds(field, unscaled, -most, most, "a number", fits)
-    # Through text: a product with 10^-scale would be rounded to 38 digits.
+    # through text, because a product with 10^-scale would be rounded to 38 digits
     value = _wide_between(field, rows, *bounds)
     return f"CAST(concat(CAST({value} AS STRING), 'E-{scale}') AS {type_})"
 
 
 def _wide_between(field: Field, rows: GeneratedRows, least: int, most: int) -> str:
-    """SQL for a random whole number of up to 38 digits."""
+    """Return SQL for a random integer of up to 38 digits."""
     if -(2**63) <= least and most < 2**63:
         return _between(field, rows, least, most)
     if most - least >= 10**38:
-        # The distance from the least does not fit a DECIMAL: either side of zero by itself.
+        # the range does not fit a DECIMAL: handle negative and other values separately
         negative = f"{_unit(field.random(rows, 'sign'))} < {-least / (most - least)!r}D"
         sides = (_wide_between(field, rows, least, -1), _wide_between(field, rows, 0, most))
         return f"IF({negative}, {sides[0]}, {sides[1]})"
-    # In two digits to the base 10^18; the lower one is short where the upper one is the highest.
+    # Two digits to the base 10^18. The lower one has a smaller range if the upper one is the
+    # highest.
     base = 10**18
     high, low = divmod(most - least, base)
     upper = (
@@ -326,7 +328,7 @@ def _wide_between(field: Field, rows: GeneratedRows, least: int, most: int) -> s
 
 
 def _hexadecimal(field: Field, rows: GeneratedRows, digits: int = 1) -> str:
-    """Random hexadecimal digits, as in Flink: so many for each character or byte of the field."""
+    """Return SQL for random hexadecimal digits as in Flink, `digits` per character or byte."""
     most = int(field.get("length") or _STRING_LENGTH)
     length = f"{digits} * ({_length(field, rows, most)})"
     n_chunks = -(-digits * most // _CHUNK)
@@ -351,7 +353,7 @@ def _length(field: Field, rows: GeneratedRows, most: int) -> str:
 def _random_array(field: Field, rows: GeneratedRows) -> str:
     assert isinstance(field.type, ArrayType)
     most = int(field.get("length") or _ARRAY_LENGTH)
-    # One variable a level: an array within an array must not hide the outer position.
+    # one variable per level, so that a nested array does not hide the outer position
     index = f"i{len(field.path)}"
     salt = f"{field.salt}, {index}" if field.salt else index
     element = replace(field.child("element", field.type.elementType), salt=salt)
@@ -366,7 +368,7 @@ def _random_time(field: Field, rows: GeneratedRows) -> str:
     if field.get("max-past") is not None and (least is not None or most is not None):
         raise field.wrong("max-past", "left out where min and max are given")
     if least is None and most is None:
-        # Now is an instant; a TIMESTAMP without zone shows it on the session's clock.
+        # now is an instant; a TIMESTAMP without zone shows it on the session's wall clock
         now = f"timestamp_micros({rows.now} - {_between(field, rows, 0, past)})"
         return now if isinstance(field.type, TimestampType) else f"CAST({now} AS TIMESTAMP_NTZ)"
     if least is None or most is None:
@@ -379,14 +381,14 @@ def _random_time(field: Field, rows: GeneratedRows) -> str:
 
 
 def timestamp_of(micros: str, type_: DataType) -> str:
-    """SQL for the timestamp of microseconds on its type's own clock, whatever the session's."""
+    """Return SQL for the timestamp of microseconds on its type's own clock, in any session zone."""
     if isinstance(type_, TimestampType):
         return f"timestamp_micros({micros})"
     return f"(TIMESTAMP_NTZ'1970-01-01 00:00:00' + ({micros}) * INTERVAL '0.000001' SECOND)"
 
 
 def _timestamp(field: Field, name: str) -> int | None:
-    """An option as microseconds since 1970: wall clock, or UTC for a TIMESTAMP_LTZ."""
+    """Return an option as microseconds since 1970: wall clock, or UTC for a TIMESTAMP_LTZ."""
     text = field.get(name)
     if text is None:
         return None

@@ -1,11 +1,11 @@
-"""The connector 'nexmark': the benchmark's persons, auctions and bids, made by event number.
+"""Connector 'nexmark': persons, auctions and bids of the benchmark, computed by event number.
 
-Columns, any of them and in any order: `event_type` (0 person, 1 auction, 2 bid), and rows `person`,
-`auction`, `bid`, of which the one that the event is about is not NULL; of a row's fields only those
-declared are made. Without declared columns the table has all of them.
+Columns, in any selection and order: `event_type` (0 person, 1 auction, 2 bid), and the rows
+`person`, `auction` and `bid`, all NULL except the one for the event type. Only declared fields of a
+row are computed. Without declared columns the table has all of them.
 
-Options (`options.known.NEXMARK`) are those of Flink's connector of that name, and `base-time`,
-`seed` and `rows-per-batch`. Unbounded events come at their rate.
+Options (`options.known.NEXMARK`) are Flink's for its nexmark connector, and `base-time`, `seed`
+and `rows-per-batch`. Unbounded events arrive at their rate.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ _SCHEMA = {
 
 
 def validate(spec: TableSpec) -> None:
-    """Check the options and columns of a nexmark table, as far as that goes without Spark.
+    """Check options and columns of a nexmark table as far as possible without Spark.
 
     Raises:
-        CatalogError: an option or a column is wrong.
+        CatalogError: An option or a column is wrong.
     """
     check_columns(spec)
     for column in physical_columns(spec):
@@ -84,10 +84,10 @@ def is_unbounded(spec: TableSpec) -> bool:
 
 
 def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
-    """The events, with the physical columns of `spec`.
+    """Return the events with the physical columns of `spec`.
 
     Raises:
-        CatalogError: they are unbounded, or a column has a field or a type that events lack.
+        CatalogError: The events are unbounded, or a column has a field or type that events lack.
     """
     n_events = _n_events(spec)
     if n_events is None:
@@ -101,10 +101,10 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
 
 
 def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
-    """The events as a stream: at their rate if they are unbounded, else so many a micro-batch.
+    """Return the events as a stream: at their rate if unbounded, or else in fixed-size batches.
 
     Raises:
-        CatalogError: a column has a field or a type that events lack.
+        CatalogError: A column has a field or a type that events lack.
     """
     values = option_values(spec)
     n_events = _n_events(spec)

@@ -1,9 +1,8 @@
-"""Nexmark's persons, auctions and bids as Spark SQL over the number of an event.
+"""Nexmark's persons, auctions and bids as Spark SQL over an event number.
 
-The benchmark: Tucker, Tufte, Papadimos, Maier, "NEXMark: A Benchmark for Queries over Data
-Streams", 2002; proportions, hot keys and sizes as its generator in Apache Beam and Flink publishes
-them. Every value is a function of (seed, event number): no order and no number of tasks changes an
-event.
+The benchmark is described in Tucker, Tufte, Papadimos, Maier, "NEXMark: A Benchmark for Queries
+over Data Streams", 2002; proportions, hot keys and sizes follow its generators in Apache Beam and
+Flink. Every value is a function of (seed, event number), independent of order and number of tasks.
 """
 
 from __future__ import annotations
@@ -13,13 +12,13 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-# Identifiers start here, so that 0 never is one
+# Smallest identifier, so that 0 is never one
 _FIRST_ID = 1000
 _FIRST_CATEGORY, _CATEGORIES = 10, 5
-# Of so many neighbouring ids one is hot
+# One of this many neighbouring ids is hot
 _HOT_STEP = 100
 _ACTIVE_PEOPLE, _AUCTIONS_IN_FLIGHT = 1000, 100
-# Ids that are drawn may be ahead of those that exist: their events come a little later
+# Random ids may exceed the existing ones by this; their events follow shortly
 _LEAD = 10
 _FIRST_NAMES = (
     *("Peter", "Paul", "Luke", "John", "Saul", "Vicky", "Kate", "Julie", "Sarah", "Deiter"),
@@ -35,28 +34,28 @@ _CITIES = (
 _STATES = ("AZ", "CA", "ID", "OR", "WA", "WY")
 _HOT_CHANNELS = ("Google", "Facebook", "Baidu", "Apple")
 _CHANNELS = 10_000
-# Bytes of what a row holds besides `extra`, about
+# Approximate bytes of a row without `extra`
 _PERSON_BYTES, _AUCTION_BYTES, _BID_BYTES = 75, 120, 32
 _CHUNK = 16
 
 
 @dataclass(frozen=True)
 class Market:
-    """What the events of one table share.
+    """Parameters shared by the events of a table.
 
     Attributes:
-        base_us: the time of the first event, microseconds since 1970.
-        seed: what random values start from.
-        rate: events a second of event time.
-        persons: how many of `total` events are persons.
-        auctions: how many are auctions.
-        bids: how many are bids.
-        hot_auctions: one bid in so many is not on a hot auction.
-        hot_bidders: one bid in so many is not by a hot bidder.
-        hot_sellers: one auction in so many is not by a hot seller.
-        person_bytes: mean size of a person.
-        auction_bytes: mean size of an auction.
-        bid_bytes: mean size of a bid.
+        base_us: Time of the first event in microseconds since 1970.
+        seed: Seed of random values.
+        rate: Events per second of event time.
+        persons: Number of persons among `total` events.
+        auctions: Number of auctions among `total` events.
+        bids: Number of bids among `total` events.
+        hot_auctions: One bid out of this many is not on a hot auction.
+        hot_bidders: One bid out of this many is not by a hot bidder.
+        hot_sellers: One auction out of this many is not by a hot seller.
+        person_bytes: Mean size of a person.
+        auction_bytes: Mean size of an auction.
+        bid_bytes: Mean size of a bid.
     """
 
     base_us: int
@@ -79,11 +78,11 @@ class Market:
 
 
 def numbered_events(numbers: DataFrame, market: Market) -> DataFrame:
-    """Event numbers with what the fields of an event are worked out from.
+    """Return event numbers with the columns from which fields are computed.
 
     Args:
-        numbers: has the column `id` (BIGINT), the event number.
-        market: the proportions.
+        numbers: Rows with the column `id` (BIGINT), the event number.
+        market: Parameters of the events.
 
     Returns:
         The columns `id`, `event_type` (0 person, 1 auction, 2 bid), `last_person` and
@@ -104,9 +103,9 @@ def numbered_events(numbers: DataFrame, market: Market) -> DataFrame:
 
 
 def fields(market: Market) -> Mapping[str, Mapping[str, str]]:
-    """SQL for each field of `person`, `auction` and `bid`, over the columns of `numbered_events`.
+    """Return SQL for each field of `person`, `auction` and `bid` over `numbered_events`.
 
-    `dateTime` and `expires` are microseconds since 1970, for the caller to give a type.
+    `dateTime` and `expires` are microseconds since 1970; the caller converts them to their type.
     """
     return {"person": _person(market), "auction": _auction(market), "bid": _bid(market)}
 
@@ -129,7 +128,7 @@ def _person(market: Market) -> dict[str, str]:
 
 
 def _auction(market: Market) -> dict[str, str]:
-    # An auction is over when about as many others were opened as are open at a time.
+    # an auction ends when about as many others have opened as are open at a time
     events = _AUCTIONS_IN_FLIGHT * market.total // market.auctions
     most_ms = max(1, 2 * events * 1000 // market.rate)
     return {
@@ -173,7 +172,7 @@ def _bid(market: Market) -> dict[str, str]:
 
 
 def _hot_or(purpose: str, ratio: int, hot_offset: int, market: Market) -> str:
-    """A person: a hot one, or any of those that are active or about to come."""
+    """Return SQL for a person: a hot one, or any that is active or about to appear."""
     active = f"least(last_person + 1, {_ACTIVE_PEOPLE})"
     cold = f"last_person + 1 - {active} + {_below(purpose, f'{active} + {_LEAD}', market)}"
     hot = f"last_person DIV {_HOT_STEP} * {_HOT_STEP} + {hot_offset}"
@@ -181,17 +180,17 @@ def _hot_or(purpose: str, ratio: int, hot_offset: int, market: Market) -> str:
 
 
 def _random(purpose: str, market: Market) -> str:
-    # Two rounds: one alone leaves patterns between neighbouring events.
+    # Hash twice: a single round leaves patterns between neighbouring events.
     return f"xxhash64(xxhash64('{purpose}', {market.seed}L, id), id)"
 
 
 def _below(purpose: str, bound: str, market: Market) -> str:
-    """A random whole number from 0 to below `bound`, a BIGINT."""
+    """Return SQL for a random integer in [0, `bound`), a BIGINT."""
     return f"pmod({_random(purpose, market)}, CAST({bound} AS BIGINT))"
 
 
 def _price(purpose: str, market: Market) -> str:
-    """From 100 to 100,000,000, each order of magnitude as likely as any other."""
+    """Return SQL for a price from 100 to 100,000,000, uniform in its logarithm."""
     unit = f"shiftrightunsigned({_random(purpose, market)}, 11) * {2.0**-53!r}D"
     return f"CAST(round(pow(10D, {unit} * 6D) * 100D) AS BIGINT)"
 
@@ -203,7 +202,7 @@ def _one_of(purpose: str, values: tuple[str, ...], market: Market) -> str:
 
 
 def _letters(purpose: str, most: int, market: Market) -> str:
-    """From 3 to `most` random letters."""
+    """Return SQL for 3 to `most` random letters."""
     chunks = [
         f"lpad(hex({_random(f'{purpose} {i}', market)}), {_CHUNK}, '0')"
         for i in range(-(-most // _CHUNK))
@@ -214,7 +213,7 @@ def _letters(purpose: str, most: int, market: Market) -> str:
 
 
 def _extra(mean: int, market: Market) -> str:
-    """Text that brings a row to its mean size, a fifth more or less."""
+    """Return SQL for text that fills a row to its mean size, plus or minus a fifth."""
     if mean <= 0:
         return "''"
     least, spread = mean * 4 // 5, max(1, mean * 2 // 5)

@@ -1,7 +1,7 @@
-"""Numbers of rows as a stream, made in the workers: what 'datagen' and 'nexmark' run on.
+"""Row numbers as a stream, generated in workers: the source behind 'datagen' and 'nexmark'.
 
-A data source of Spark's under the name `sqlwin_row_numbers`. Its columns: `id` (BIGINT), from 0
-without a gap, and `at_us` (BIGINT), microseconds since 1970 at which the row is due.
+A Spark data source named `sqlwin_row_numbers`. Columns: `id` (BIGINT), from 0 without gaps, and
+`at_us` (BIGINT), the microseconds since 1970 at which the row is due.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from runtime.connectors.options.checks import option_values
 from runtime.spec.table import TableSpec
 
 FORMAT = "sqlwin_row_numbers"
-# A micro-batch never gets more seconds' worth of rows than this: who is slower is not overrun.
+# Maximum seconds' worth of rows in a micro-batch, so that a slow query is not overrun.
 MOST_SECONDS = 10
 _BATCH_ROWS = 10_000
 _SCHEMA = pa.schema([("id", pa.int64()), ("at_us", pa.int64())])
@@ -32,12 +32,12 @@ _SCHEMA = pa.schema([("id", pa.int64()), ("at_us", pa.int64())])
 
 @dataclass(frozen=True)
 class Pace:
-    """How fast rows come.
+    """Rate of the rows.
 
     Attributes:
-        per_second: rows a second; None: as many as are asked for.
-        per_batch: rows a micro-batch where no second counts.
-        n_rows: how many there are; None: unbounded.
+        per_second: Rows per second. None for as many as requested.
+        per_batch: Rows per micro-batch without a rate.
+        n_rows: Total number of rows. None if unbounded.
     """
 
     per_second: int | None
@@ -45,12 +45,12 @@ class Pace:
     n_rows: int | None
 
     def due(self, first: int, start: int, elapsed_us: int) -> int:
-        """How many rows there are by now.
+        """Return the total number of rows due by now.
 
         Args:
-            first: how many there were when the clock was started.
-            start: how many have been read.
-            elapsed_us: microseconds since then.
+            first: Number of rows when the clock was started.
+            start: Number of rows read so far.
+            elapsed_us: Microseconds since the clock was started.
         """
         if self.per_second is None:
             rows = start + self.per_batch
@@ -69,7 +69,7 @@ class _NumberRange(InputPartition):
 
 
 class _NumberReader(DataSourceStreamReader):
-    """Reads rows by number. An offset is the number of rows read, and when the last was due."""
+    """Reads rows by number. An offset holds the number of rows read and when the last was due."""
 
     def __init__(self, pace: Pace, partitions: int) -> None:
         self._pace = pace
@@ -82,7 +82,7 @@ class _NumberReader(DataSourceStreamReader):
     def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:
         now = time.time_ns() // 1_000
         if self._clock is None:
-            # A stream that was stopped goes on where it was: it does not make up for the pause.
+            # a resumed stream continues where it stopped and does not catch up on the pause
             self._clock = start["rows"], now
         first, since = self._clock
         rows = self._pace.due(first, start["rows"], now - since)
@@ -115,36 +115,36 @@ class _NumberReader(DataSourceStreamReader):
 
 
 class RowNumbers(DataSource):
-    """The data source; options `pace`, the values of a Pace, and `partitions`, 0: one a core."""
+    """Data source with options `pace`, the values of a Pace, and `partitions`, 0 for one a core."""
 
     @classmethod
     def name(cls) -> str:
-        """Its name in `format()`."""
+        """Return the name for `format()`."""
         return FORMAT
 
     def schema(self) -> str:
-        """Its columns."""
+        """Return the columns."""
         return "id BIGINT, at_us BIGINT"
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """The reader of a stream."""
+        """Return the stream reader."""
         pace = Pace(*json.loads(self.options["pace"]))
         return _NumberReader(pace, int(self.options["partitions"]) or os.cpu_count() or 1)
 
 
 def counted_rows(spark: SparkSession, spec: TableSpec, n_rows: int) -> DataFrame:
-    """The numbers of so many rows, in as many tasks as `scan.parallelism` of their table says."""
+    """Return row numbers in the number of tasks given by the table's `scan.parallelism`."""
     return spark.range(0, n_rows, 1, _parallelism(spec))
 
 
 def row_numbers(spark: SparkSession, spec: TableSpec, pace: Pace) -> DataFrame:
-    """The numbers of rows as a streaming DataFrame.
+    """Return row numbers as a streaming DataFrame.
 
     Args:
-        spark: the session.
-        spec: the table; `scan.parallelism` says how many tasks make a micro-batch at most, one a
-            core unless it is set.
-        pace: how fast they come.
+        spark: Spark session.
+        spec: Table specification. `scan.parallelism` limits the tasks of a micro-batch; the default
+            is one per core.
+        pace: Rate of the rows.
     """
     register_source(spark, RowNumbers)
     partitions = _parallelism(spec) or 0

@@ -1,1 +1,1 @@
-"""The connector 'kafka': read and written by confluent-kafka."""
+"""Connector 'kafka', which reads and writes with confluent-kafka."""

@@ -1,6 +1,6 @@
-"""Clients of librdkafka's, and what they say when something is wrong, as one line.
+"""Clients of librdkafka, with one-line errors.
 
-Runs in Spark's Python workers; imports `confluent_kafka`, which the driver need not.
+Runs in Spark's Python workers. It imports `confluent_kafka`, which the driver need not have.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 from runtime.errors import ExecutionError, nearest
 
-# So long the brokers may be silent: at first, and once they have answered
+# Timeouts for brokers: until their first answer, and afterwards
 FIRST_SECONDS = 5.0
 LATER_SECONDS = 60.0
 _ONE_CALL = 2.0
-# No retry mends these
+# Errors that no retry can resolve
 _FINAL = (
     KafkaError._AUTHENTICATION,
     KafkaError._SSL,
@@ -40,11 +40,11 @@ Answer = TypeVar("Answer")
 
 
 class Client:
-    """A consumer or a producer, with what its brokers complain of.
+    """A consumer or producer that records the errors of its brokers.
 
     Args:
-        config: of librdkafka.
-        is_producer: whether it sends.
+        config: Configuration of librdkafka.
+        is_producer: Whether to create a producer.
     """
 
     def __init__(self, config: Mapping[str, str], *, is_producer: bool = False) -> None:
@@ -71,10 +71,10 @@ class Client:
             ) from error
 
     def ask(self, question: Callable[[float], Answer]) -> Answer:
-        """The answer to a question, which takes a timeout and may have to be asked again.
+        """Return the answer to a question, a function of a timeout that is retried if necessary.
 
         Raises:
-            ExecutionError: there is none within seconds.
+            ExecutionError: No answer within the time limit.
         """
         deadline = time.monotonic() + (LATER_SECONDS if self._has_answered else FIRST_SECONDS)
         while True:
@@ -89,11 +89,11 @@ class Client:
             return answer
 
     def check(self, error: KafkaError | None, *, has_time: bool) -> None:
-        """Raise what went wrong, unless another try may mend it.
+        """Raise an error unless a retry may succeed.
 
         Args:
-            error: what a call raised, or a message brought; None: nothing came.
-            has_time: whether there is time to try again.
+            error: Error of a call or a message. None if nothing arrived.
+            has_time: Whether there is time to retry.
         """
         found = [] if error is None else [error]
         final = next((e for e in [*found, *self._errors.values()] if e.code() in _FINAL), None)
@@ -114,7 +114,7 @@ class Client:
                 hint="'properties.security.protocol' and 'properties.ssl.*' say how to connect; "
                 "what the user may read and write is the brokers' to say",
             )
-        # why no connection came about says more than that the time is over
+        # the reason why no connection was made is more useful than the timeout
         why = (
             self._errors.get(KafkaError._RESOLVE)
             or self._errors.get(KafkaError._TRANSPORT)
@@ -129,15 +129,15 @@ class Client:
     def partitions(
         self, topics: tuple[str, ...], pattern: str, seconds: float = 0.0
     ) -> list[tuple[str, int]]:
-        """The partitions of topics, each with its topic, or of all whose names a pattern fits.
+        """Return (topic, partition) of the topics, or of all topics whose names match a pattern.
 
         Args:
-            topics: the topics.
-            pattern: of whole names; empty: `topics` counts.
-            seconds: so long a topic may take to come into being.
+            topics: Topic names.
+            pattern: Regular expression for whole names. Empty to use `topics`.
+            seconds: How long to wait for a topic to be created.
 
         Raises:
-            ExecutionError: there is no such topic, or no answer.
+            ExecutionError: A topic does not exist, or Kafka does not answer.
         """
         if pattern:
             listed = self.ask(lambda timeout: self.kafka.list_topics(timeout=timeout))
@@ -168,6 +168,6 @@ class Client:
 
 
 def plain(error: KafkaError) -> str:
-    """An error of librdkafka's without what only its developers read."""
+    """Return the text of a librdkafka error without internal details."""
     text = _STATE.sub("", error.str()).removeprefix("Local: ").removeprefix("Broker: ")
     return re.sub(r"^\S+/(?:bootstrap|\d+): ", "", text).strip()

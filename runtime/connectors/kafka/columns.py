@@ -1,4 +1,4 @@
-"""The columns of a Kafka table, made of messages by Spark."""
+"""Columns of a Kafka table, derived from messages by Spark."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def columns_of(
     are_decoded: bool = False,
     beside: Sequence[str] = (),
 ) -> DataFrame:
-    """Take the table's columns from messages, which have the columns of `source.messages`.
+    """Select the table's columns from messages, which have the columns of `source.messages`.
 
     Args:
-        messages: the messages.
-        spec: the table.
-        are_decoded: whether fields of values stand beside them, where the value is NULL.
-        beside: further columns, which are handed on behind those of the table.
+        messages: Messages.
+        spec: Table specification.
+        are_decoded: Whether the messages have columns of decoded fields, for values that are NULL.
+        beside: Additional columns to append.
     """
     values = option_values(spec)
     found: dict[str, Column] = {}
@@ -47,7 +47,7 @@ def columns_of(
     for part, names, file_format, prefix in parts:
         schema = declared_fields(spec, names, prefix)
         if part == "value" and file_format in AVRO_FORMATS:
-            # workers leave none to Spark: there are no rows where nothing is decoded
+            # workers decode all messages, so rows without decoded fields do not occur
             found |= {
                 f.name: F.col(column_of(n)) if are_decoded else F.lit(None).cast(f.dataType)
                 for n, f in enumerate(schema.fields)

@@ -1,6 +1,6 @@
-"""The connector 'kafka': Flink's options on librdkafka, through the package confluent-kafka.
+"""Connector 'kafka': Flink's options on librdkafka, through the package confluent-kafka.
 
-Options: `options.known.KAFKA`, and those named as in Spark's Kafka source: `table.SPARK_OPTIONS`.
+Options: `options.known.KAFKA`, and options of Spark's Kafka source: `table.SPARK_OPTIONS`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _CHECKS = {
     "minPartitions": whole_number(1),
     "failOnDataLoss": switch().check,
 }
-# Options that another one needs where it has a value
+# Options that another option requires for one of its values
 _NEEDED = {
     "scan.startup.specific-offsets": ("scan.startup.mode", "specific-offsets"),
     "scan.startup.timestamp-millis": ("scan.startup.mode", "timestamp"),
@@ -65,15 +65,15 @@ _NEEDED = {
 
 
 def validate(spec: TableSpec) -> None:
-    """Check a Kafka table's options; nothing is connected to.
+    """Check a Kafka table's options without connecting to Kafka.
 
     Raises:
-        CatalogError: an option or a column is wrong.
+        CatalogError: An option or a column is wrong.
     """
     values = option_values(spec)
     properties = [name for name, _ in spec.options if name.lower().startswith("properties.")]
     formats = [values.get(name, "").lower() for name in ("format", "value.format", "key.format")]
-    # Flink's names where it is 'value.format' that says the format
+    # Flink's names if the option 'value.format' is used
     of_values = [f"value.{name}" for name in KAFKA if name.startswith(f"{CONFLUENT}.")]
     check_message_options(spec, KAFKA, formats, [*SPARK_OPTIONS, *properties, *of_values])
     check_columns(spec, list(METADATA))
@@ -138,17 +138,17 @@ def _check_start(spec: TableSpec, values: dict[str, str]) -> None:
 
 
 def is_unbounded(spec: TableSpec) -> bool:
-    """Whether the table is unbounded: always, unless `scan.bounded.mode` says not."""
+    """Whether the table is unbounded, which is so unless `scan.bounded.mode` is set."""
     return option_values(spec).get("scan.bounded.mode", "unbounded").lower() == "unbounded"
 
 
 def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
-    """The messages that are there, from the start unless the table says otherwise."""
+    """Return the existing messages, from the earliest unless the table sets another start."""
     return _rows(spark, spec, is_stream=False)
 
 
 def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
-    """The messages as they come."""
+    """Return messages as they arrive."""
     return _rows(spark, spec, is_stream=True)
 
 
@@ -162,9 +162,9 @@ def _rows(spark: SparkSession, spec: TableSpec, *, is_stream: bool) -> DataFrame
 def _sink_options(
     spark: SparkSession, spec: TableSpec, writer: str = "", batch: int | None = None
 ) -> dict[str, str]:
-    """The options with which FORMAT sends the rows of a table.
+    """Return the options with which FORMAT sends the rows of a table.
 
-    In transactions `writer` names the writer, and `batch` is the micro-batch, if there is one.
+    For transactions, `writer` identifies the writer, and `batch` is the micro-batch, if any.
     """
     check_installed(spec)
     writing = writing_of(spec)
@@ -175,7 +175,7 @@ def _sink_options(
 
 
 def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
-    """Send the rows of a batch as messages; how many they are."""
+    """Send the rows of a batch as messages and return their number."""
     return _write(dataframe, spec, uuid.uuid4().hex, None)
 
 
@@ -183,7 +183,7 @@ def _write(dataframe: DataFrame, spec: TableSpec, writer: str, batch: int | None
     options = _sink_options(dataframe.sparkSession, spec, writer, batch)
     rows = messages(dataframe, spec)
     if is_exactly_once(spec):
-        # one transaction is of one producer
+        # a transaction belongs to a single producer
         rows = rows.repartition(1)
     counted, count = count_written(rows)
     counted.write.format(FORMAT).options(**options).mode("append").save()
@@ -191,7 +191,7 @@ def _write(dataframe: DataFrame, spec: TableSpec, writer: str, batch: int | None
 
 
 def open_batches(dataframe: DataFrame, spec: TableSpec, writer: StreamWriter) -> WriteBatch:
-    """What sends the micro-batches of a stream."""
+    """Return a writer that sends the micro-batches of a stream."""
     types = declared_types(spec)
 
     def write_batch(rows: DataFrame, batch: int) -> int:
@@ -202,10 +202,10 @@ def open_batches(dataframe: DataFrame, spec: TableSpec, writer: StreamWriter) ->
 
 
 def write_stream(dataframe: DataFrame, spec: TableSpec) -> DataStreamWriter:
-    """What sends the rows of a stream, written by Spark itself.
+    """Return Spark's own streaming writer for the rows of a stream.
 
     Raises:
-        CatalogError: no single topic is named, or the columns do not fit the format.
+        CatalogError: There is not exactly one topic, or the columns do not fit the format.
     """
     rows = messages(as_declared(dataframe, spec), spec)
     options = _sink_options(dataframe.sparkSession, spec)
@@ -229,10 +229,10 @@ def messages(rows: DataFrame, spec: TableSpec) -> DataFrame:
 
 
 def split(spec: TableSpec) -> str:
-    """The number of a row's partition among those of all topics of a table.
+    """Return SQL for the number of a row's partition among the partitions of all topics.
 
     Raises:
-        CatalogError: no column says what it is, or topics are not known by name.
+        CatalogError: The table lacks a metadata column for it, or topic names are not listed.
     """
     named = {c.metadata: quoted(c.name) for c in spec.columns if c.metadata}
     topics = [t.strip() for t in option_values(spec).get("topic", "").split(";") if t.strip()]
@@ -270,7 +270,7 @@ CONNECTOR = Connector(
     idle_options=idle_options(KAFKA),
     explain=about_table,
     split=split,
-    # of a pattern it is not known which topics there will be
+    # with a pattern, the topics are not known in advance
     has_splits=lambda spec: "topic" in option_values(spec),
     scan=scan,
     stream_scan=scan,

@@ -1,4 +1,4 @@
-"""The messages of a range as record batches, in a Python worker."""
+"""Consume the messages of a range as record batches, in a Python worker."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ from runtime.connectors.kafka.offsets import FIRST, NEXT, Range, Reading, at_tim
 from runtime.errors import ExecutionError
 from runtime.spec.source import WATERMARK_SPLIT
 
-# A record batch ends after so many messages or bytes
+# Maximum messages and bytes of a record batch
 _BATCH_MESSAGES = 20_000
 _BATCH_BYTES = 8 << 20
 _ONE_CALL = 1_000
 _CALL_SECONDS = 0.5
 _PAIR = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 
-# The columns of a message: their type, and where it has them; `at_ms` is its time in milliseconds
+# Columns of a message: type, and value of a message; `at_ms` is its time in milliseconds
 _VALUES: Mapping[str, tuple[pa.DataType, Callable[[Any], Any]]] = {
     "key": (pa.binary(), lambda m: m.key()),
     "value": (pa.binary(), lambda m: m.value()),
     "offset": (pa.int64(), lambda m: m.offset()),
     "at_ms": (pa.int64(), lambda m: m.timestamp()[1] if m.timestamp()[0] else None),
-    # Java counts from -1: no time, that of the sender, that of the broker's log
+    # Java's numbers start at -1: no time, create time, log append time
     "timestampType": (pa.int32(), lambda m: m.timestamp()[0] - 1),
     "headers": (pa.list_(pa.field("element", _PAIR)), lambda m: m.headers() or None),
 }
 _GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
-# Of a group's coordinator, whom nobody asks here
+# Errors of a group's coordinator, which is not used
 _OF_GROUPS = (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.COORDINATOR_NOT_AVAILABLE)
 
 
 @dataclass(frozen=True)
 class ConsumedMessages:
-    """Messages of one range, one at least.
+    """Messages of one range, at least one.
 
     Attributes:
-        source: the range.
-        rows: the messages, or only their values: an object of librdkafka's is three times as
-            large as a short message, and its memory is used again at once where none is kept.
-        offsets: of values their offsets, in the order of `rows`; None: `rows` are messages.
+        source: Range of the messages.
+        rows: Messages, or only their values: a librdkafka object is three times the size of a short
+            message, and its memory is reused at once if it is not kept.
+        offsets: Offsets of values, in the order of `rows`. None if `rows` are messages.
     """
 
     source: Range
@@ -57,15 +57,15 @@ class ConsumedMessages:
     offsets: list[Sequence[int]] | None = None
 
     def values(self) -> list[bytes | None]:
-        """What is in them."""
+        """Return the message values."""
         return list(map(Message.value, self.rows)) if self.offsets is None else self.rows
 
     def offset(self, number: int) -> int:
-        """The offset of one of them."""
+        """Return the offset of a message."""
         return int(self.column("offset")[number].as_py())
 
     def column(self, name: str) -> pa.Array:
-        """A column of them, see `Reading.columns`."""
+        """Return a column of the messages, see `Reading.columns`."""
         if name == "topic":
             return pa.repeat(pa.scalar(self.source.topic, pa.string()), len(self.rows))
         if name == "partition":
@@ -79,11 +79,11 @@ class ConsumedMessages:
 
 
 class _Buffer:
-    """What has been consumed of a range and not been handed out."""
+    """Consumed messages of a range that were not returned yet."""
 
     def __init__(self, reading: Reading, source: Range) -> None:
         self._source = source
-        # of other columns the messages are asked, if they are wanted after all
+        # other columns need the complete messages
         self._has_values_only = set(reading.columns) <= {"topic", "partition", "offset", "value"}
         self._empty()
 
@@ -93,7 +93,7 @@ class _Buffer:
         self._n_bytes = 0
 
     def add(self, messages: list[Any]) -> None:
-        """Keep messages, in their order."""
+        """Append messages in order."""
         self._n_bytes += sum(map(len, messages))
         if not self._has_values_only:
             self._rows += messages
@@ -104,7 +104,7 @@ class _Buffer:
         self._offsets.append([message.offset() for message in messages] if has_gaps else between)
 
     def taken(self, *, all_of_it: bool = False) -> Iterator[ConsumedMessages]:
-        """What is buffered, where it is enough for a record batch, or all that is left."""
+        """Yield the buffered messages if they fill a record batch, or all of them on request."""
         is_enough = len(self._rows) >= _BATCH_MESSAGES or self._n_bytes >= _BATCH_BYTES
         if self._rows and (is_enough or all_of_it):
             found = ConsumedMessages(self._source, self._rows, self._offsets or None)
@@ -113,23 +113,23 @@ class _Buffer:
 
 
 def read_range(client: Client, reading: Reading, wanted: Range) -> Iterator[pa.RecordBatch]:
-    """The messages from one offset up to another, each once; see `messages_of`."""
+    """Yield the messages between two offsets, each once; see `messages_of`."""
     for messages in messages_of(client, reading, wanted):
         yield record_batch(messages, reading)
 
 
 def read_ranges(reading: Reading, ranges: Sequence[Range]) -> Iterator[ConsumedMessages]:
-    """The messages of ranges, one range after the other, as `messages_of` gives them.
+    """Yield the messages of ranges, one range after the other, as `messages_of` does.
 
-    Two consumers take turns: one fetches the beginning of the next range while the other is read,
-    so that only the first range is waited for.
+    Two consumers take turns: while one range is read, the other consumer fetches the start of the
+    next, so that only the first range has to be waited for.
 
     Args:
-        reading: what is read, and which columns of it.
-        ranges: the ranges, in their order.
+        reading: Configuration and columns.
+        ranges: Ranges in order.
 
     Raises:
-        ExecutionError: messages are lost, or Kafka does not answer.
+        ExecutionError: Messages are lost, or Kafka does not answer.
     """
     clients: list[Client] = []
     try:
@@ -142,7 +142,8 @@ def read_ranges(reading: Reading, ranges: Sequence[Range]) -> Iterator[ConsumedM
             if number + 2 < len(ranges):
                 after = ranges[number + 2]
                 if after.topic != wanted.topic:
-                    # who is not asked for it waits most of a second for a topic that is new to it
+                    # without this request, a consumer waits most of a second for a topic that is
+                    # new to it
                     client.partitions((after.topic,), "")
                 _assign(client, after)
     finally:
@@ -157,16 +158,16 @@ def _assign(client: Client, wanted: Range) -> None:
 def messages_of(
     client: Client, reading: Reading, wanted: Range, *, is_assigned: bool = False
 ) -> Iterator[ConsumedMessages]:
-    """The messages from one offset up to another, each once, some thousand at a time.
+    """Yield the messages between two offsets, each once, some thousand at a time.
 
     Args:
-        client: a consumer.
-        reading: what is read, and which columns of it.
-        wanted: the range. Of a compacted topic there may be fewer messages than offsets.
-        is_assigned: whether the client fetches them already.
+        client: Consumer.
+        reading: Configuration and columns.
+        wanted: Range. A compacted topic may have fewer messages than offsets.
+        is_assigned: Whether the client already fetches the range.
 
     Raises:
-        ExecutionError: messages are lost, or Kafka does not answer.
+        ExecutionError: Messages are lost, or Kafka does not answer.
     """
     position = wanted.start
     buffer = _Buffer(reading, wanted)
@@ -174,7 +175,7 @@ def messages_of(
         _assign(client, wanted)
     last_sign = time.monotonic()
     ended_at: int | None = None
-    # to look through so many new objects for circles takes as long as to fetch them
+    # searching the many new objects for cycles takes as long as fetching them
     has_collector = gc.isenabled()
     gc.disable()
     try:
@@ -204,7 +205,7 @@ def messages_of(
                     if position <= wanted.end:
                         buffer.add([message])
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    # what is missing before the end are marks of transactions, or compacted
+                    # offsets missing before the end are transaction markers or compacted messages
                     ended_at = message.offset()
                     position = max(position, ended_at)
                     last_sign = time.monotonic()
@@ -221,14 +222,14 @@ def messages_of(
 
 
 def _is_plain(arrived: list[Any], position: int, end: int) -> bool:
-    """Whether these are messages that are wanted, and nothing else: most are, and go as a whole."""
+    """Whether these are all messages of the range without errors. Most chunks are."""
     if not arrived or any(map(Message.error, arrived)):
         return False
     return bool(position <= arrived[0].offset() and arrived[-1].offset() < end)
 
 
 def _first_available(client: Client, reading: Reading, wanted: Range, position: int) -> int:
-    """Where messages are there again, after some that are no more."""
+    """Return the first available offset after lost messages."""
     place = wanted.topic, wanted.partition
     client.kafka.unassign()
     first, end = at_time(client, [place], FIRST)[place], at_time(client, [place], NEXT)[place]
@@ -242,7 +243,7 @@ def _first_available(client: Client, reading: Reading, wanted: Range, position: 
 
 
 def record_batch(messages: ConsumedMessages, reading: Reading) -> pa.RecordBatch:
-    """Columns of messages, and the fields in them if they are decoded here."""
+    """Return columns of messages, and their decoded fields if the worker decodes them."""
     how, n_rows = reading.decoding, len(messages.rows)
     fields = _fields(messages, reading)
     arrays = []
@@ -259,11 +260,11 @@ def record_batch(messages: ConsumedMessages, reading: Reading) -> pa.RecordBatch
 
 
 def table_rows(messages: ConsumedMessages, reading: Reading) -> pa.RecordBatch:
-    """The columns of the table that `reading` wants; where Spark decodes values, the messages.
+    """Return the table columns in `reading.wanted`, or messages for Spark to decode.
 
     Args:
-        messages: some messages.
-        reading: what is wanted, with `wanted`.
+        messages: Messages of a range.
+        reading: Configuration with `wanted`.
 
     Returns:
         `wanted`, or `columns` and WATERMARK_SPLIT.
@@ -292,10 +293,10 @@ def table_rows(messages: ConsumedMessages, reading: Reading) -> pa.RecordBatch:
 
 
 def _fields(messages: ConsumedMessages, reading: Reading) -> list[pa.Array] | None:
-    """The columns in values of messages; None if Spark decodes them.
+    """Return the decoded fields of messages, or None if Spark decodes them.
 
     Raises:
-        ExecutionError: a message cannot be read, and Spark does not decode such ones.
+        ExecutionError: A message is invalid, and its format is not one that Spark decodes.
     """
     how = reading.decoding
     if how is None:

@@ -1,7 +1,7 @@
-"""Values of messages to columns with Arrow, in a Python worker.
+"""Decode values of messages to columns with Arrow, in a Python worker.
 
-What Arrow reads here is what Spark's from_json and from_csv give of the same messages. Where the
-two may differ, or a message is broken, messages are left to Spark, a record batch at a time.
+The results are the same as with Spark's from_json and from_csv. Where the two may differ, or if a
+message is broken, the whole record batch is left to Spark.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NUMBERS: Mapping[str, pa.DataType] = {
 _INTEGER = r"^-?(?:0|[1-9]\d{0,18})$"
 _DATE = r"[1-9]\d{3}-\d{2}-\d{2}"
 _TIMESTAMP = rf"{_DATE}[ T]\d{{2}}:\d{{2}}:\d{{2}}(?:\.\d{{1,6}})?"
-# Texts that mean the same to Arrow and to Spark, of Spark's types
+# Texts that Arrow and Spark read identically, by Spark type
 _TEXTS: Mapping[str, str] = {
     "tinyint": _INTEGER,
     "smallint": _INTEGER,
@@ -37,7 +37,7 @@ _TEXTS: Mapping[str, str] = {
     "boolean": "^(?:true|false)$",
     "date": f"^{_DATE}$",
     "timestamp_ntz": f"^{_TIMESTAMP}$",
-    # Java knows no more than 18 hours
+    # Java accepts at most 18 hours
     "timestamp": rf"^{_TIMESTAMP}(?:Z|[+-](?:0\d|1[0-7]):[0-5]\d)$",
 }
 _TYPES: Mapping[str, pa.DataType] = {
@@ -54,12 +54,12 @@ _IN_JSON_TEXTS = ("string", "date", "timestamp_ntz", "timestamp")
 
 @dataclass(frozen=True)
 class Decoding:
-    """How the values of messages become columns.
+    """How message values become columns.
 
     Attributes:
         file_format: JSON or CSV.
-        fields: the name of each, and Spark's type.
-        delimiter: what stands between fields of CSV, one byte.
+        fields: Name and Spark type of each field.
+        delimiter: Field delimiter of CSV, one byte.
     """
 
     file_format: str
@@ -68,30 +68,30 @@ class Decoding:
 
 
 def column_of(position: int) -> str:
-    """The name that the field at a position has as a column."""
+    """Return the column name of the field at a position."""
     return f"field_{position}"
 
 
 def can_decode(how: Decoding) -> bool:
-    """Whether messages can be read here at all."""
+    """Whether Arrow can decode such messages at all."""
     is_one_byte = how.delimiter.isascii() and len(how.delimiter) == 1
     if how.file_format == CSV and (not is_one_byte or how.delimiter in '"\\\r\n\0 '):
         return False
-    # Arrow and Spark differ in which digits of a DECIMAL are too many
+    # Arrow and Spark disagree on DECIMALs with too many digits
     return bool(how.fields) and all(type_ in _TYPES for _, type_ in how.fields)
 
 
 def arrow_type(type_: str) -> pa.DataType:
-    """The Arrow type of a column of one of Spark's types that can be decoded."""
+    """Return the Arrow type for a Spark type that can be decoded."""
     return _TYPES[type_]
 
 
 def decoded(values: Sequence[bytes | None], how: Decoding) -> list[pa.Array] | None:
-    """The columns of messages; None if they are left to Spark.
+    """Decode messages into columns. None if Spark has to decode them.
 
     Args:
-        values: the messages, one at least. One without a value has NULL in all columns.
-        how: what is in them.
+        values: Messages, at least one. A message without a value has NULL in all columns.
+        how: Format and fields.
     """
     read = _of_json if how.file_format == JSON else _of_csv
     try:
@@ -105,12 +105,11 @@ def _of_json(values: Sequence[bytes | None], how: Decoding) -> list[pa.Array] | 
     try:
         joined = b"\n".join(lines)
     except TypeError:
-        # an object without fields is a row of NULLs too
+        # an object without fields is also a row of NULLs
         lines = [b"{}" if value is None else value for value in values]
         joined = b"\n".join(lines)
-    # Arrow reads one object after the other, wherever a line ends. So that each message is one of
-    # them it has to begin as one and to end as one, which no piece of an object can that goes on in
-    # the next message.
+    # Arrow reads one object after another, ignoring line ends. Every message must therefore start
+    # and end like an object, which a fragment that continues in the next message cannot.
     if not (joined.startswith(b"{") and joined.endswith(b"}")):
         return None
     characters = np.frombuffer(joined, np.uint8)
@@ -120,7 +119,7 @@ def _of_json(values: Sequence[bytes | None], how: Decoding) -> list[pa.Array] | 
     if not ((characters[ends - 1] == _CLOSED) & (characters[ends + 1] == _OPENED)).all():
         return None
     if b"\\" in joined and (b"\\ud" in joined or b"\\uD" in joined):
-        # halves of a character, which only Spark takes one by one
+        # surrogate halves, which only Spark accepts individually
         return None
     fields = [(n, pa.string() if t in _IN_JSON_TEXTS else _TYPES[t]) for n, t in how.fields]
     table = pa.json.read_json(
@@ -139,7 +138,7 @@ def _of_csv(values: Sequence[bytes | None], how: Decoding) -> list[pa.Array] | N
         return None
     lines: list[bytes] = [value for value in values if value]
     joined = b"\n".join(lines)
-    # what is quoted or escaped has rules of its own, and Arrow skips a mark of byte order
+    # quotes and escapes have different rules, and Arrow skips a byte order mark
     if any(char in joined for char in (b'"', b"\\", b"\r", b"\0", b"\xef\xbb\xbf")):
         return None
     if joined.count(b"\n") != len(lines) - 1 or not _is_utf8(joined):
@@ -163,12 +162,12 @@ def _of_csv(values: Sequence[bytes | None], how: Decoding) -> list[pa.Array] | N
 
 
 def _is_utf8(text: bytes) -> bool:
-    """True; raises UnicodeDecodeError if it is not."""
+    """Return True, or raise UnicodeDecodeError for invalid UTF-8."""
     return text.isascii() or text.decode() is not None
 
 
 def _typed(columns: Sequence[pa.Array], how: Decoding) -> list[pa.Array] | None:
-    """The columns in their types; None if a text might mean something else to Spark."""
+    """Convert columns to their types. None if Spark might read a text differently."""
     found = []
     for column, (_, type_) in zip(columns, how.fields, strict=True):
         if type_ != "string" and pa.types.is_string(column.type):
@@ -178,7 +177,7 @@ def _typed(columns: Sequence[pa.Array], how: Decoding) -> list[pa.Array] | None:
             column = column.cast(arrow_type(type_))
         if type_ == "double":
             numbers = column.fill_null(1.0).to_numpy(zero_copy_only=False)
-            # what is no number has several names, and "-0" is an integer without a sign to Spark
+            # non-numbers have several spellings, and for Spark "-0" is an integer without a sign
             if not np.isfinite(numbers).all() or (np.signbit(numbers) & (numbers == 0)).any():
                 return None
         found.append(column)
@@ -186,5 +185,5 @@ def _typed(columns: Sequence[pa.Array], how: Decoding) -> list[pa.Array] | None:
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:
-    # of one chunk combine_chunks() makes a copy
+    # combine_chunks() would copy a single chunk
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

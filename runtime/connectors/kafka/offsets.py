@@ -1,8 +1,8 @@
-"""Which messages are read: where reading begins and ends, micro-batch by micro-batch.
+"""Compute which messages to read: start and end of each micro-batch.
 
-An offset of a stream says from where its micro-batch reads and up to where, partition by partition:
-`{"from": {"clicks": {"0": 5}}, "to": {"clicks": {"0": 9}}}`. So a micro-batch that is run again
-reads the same messages, also the first one, of which Spark keeps no beginning.
+An offset of a stream holds both the start and the end of its micro-batch by partition: `{"from":
+{"clicks": {"0": 5}}, "to": {"clicks": {"0": 9}}}`. So a repeated micro-batch reads the same
+messages, including the first one, for which Spark stores no start.
 """
 
 from __future__ import annotations
@@ -24,38 +24,40 @@ if TYPE_CHECKING:
 Place = tuple[str, int]
 Offsets = dict[Place, int]
 EARLIEST, LATEST, GROUP, TIMESTAMP, OFFSETS = "earliest", "latest", "group", "timestamp", "offsets"
-# Of so many messages or fewer a task takes longer to start than to read them; and so many are
-# enough for one, since one that fails begins anew
+# With up to _FEW messages a task takes longer to start than to read. More than _MANY are too many
+# for one, because a failed task starts over.
 _FEW, _MANY = 20_000, 2_000_000
-# What Kafka takes in place of a time
+# Special timestamps in Kafka's request for offsets
 FIRST, NEXT = -2, -1
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What is read of Kafka, and how.
+    """What to read from Kafka, and how.
 
     Attributes:
-        table: as errors call it.
-        config: of librdkafka.
-        topics: those that are read; none: those that a pattern fits.
-        pattern: of their whole names.
-        start: where reading begins: EARLIEST, LATEST, GROUP (where the group of the consumers has
-            committed), TIMESTAMP or OFFSETS.
-        start_ms: the time of TIMESTAMP, in milliseconds since 1970.
-        start_offsets: the partitions of OFFSETS; others begin at their first message.
-        reset: EARLIEST or LATEST, for partitions in which the group has committed nothing.
-        end_ms: a batch ends at the first message of that time; None: at what is the last.
-        most: so many messages a micro-batch at most.
-        min_partitions: over so many tasks they are spread at least.
-        skips_lost: whether messages may be missing that should be there.
-        discovery_s: so often new topics and partitions are looked for; 0: only at the start.
-        columns: those of a message that are wanted, in their order; see `messages`.
-        decoding: how the worker makes columns of values, which stand after these; None: Spark does.
-        for_errors: those of the columns that only say what cannot be decoded: NULL in what is.
-        wanted: of a local stage that reads Kafka itself, the columns of the table that it reads:
-            the name of each, and the place of its field in `decoding` or a column of messages.
-            None: rows are read by Spark.
+        table: Table name for error messages.
+        config: Configuration of librdkafka.
+        topics: Topics to read. Empty if `pattern` selects them.
+        pattern: Regular expression for whole topic names.
+        start: Start of reading: EARLIEST, LATEST, GROUP (committed offsets of the consumer group),
+            TIMESTAMP or OFFSETS.
+        start_ms: Time of TIMESTAMP in milliseconds since 1970.
+        start_offsets: Offsets by partition for OFFSETS. Other partitions start at their first
+            message.
+        reset: EARLIEST or LATEST, for partitions without a committed offset.
+        end_ms: A batch ends at the first message of this time. None to end at the last message.
+        most: Maximum number of messages of a micro-batch.
+        min_partitions: Minimum number of tasks.
+        skips_lost: Whether missing messages are ignored.
+        discovery_s: Interval of the search for new topics and partitions. 0 to search only at the
+            start.
+        columns: Message columns to read, in order; see `messages`.
+        decoding: How the worker decodes values, into columns after these. None if Spark does.
+        for_errors: Subset of the columns that is only needed for errors about undecodable messages;
+            NULL for decoded ones.
+        wanted: Columns that a local stage reads from Kafka itself: name, and position of the field
+            in `decoding` or name of a message column. None if Spark reads the rows.
     """
 
     table: str
@@ -77,18 +79,18 @@ class Reading:
     wanted: tuple[tuple[str, int | str], ...] | None = None
 
     def text(self) -> str:
-        """As it goes into an option of Spark's."""
+        """Return the JSON form for a Spark option."""
         return json.dumps(asdict(self))
 
     def split_of(self, source: Range) -> int:
-        """The number of a partition among those of all topics; 0 where these are not named."""
+        """Return a partition's number among the partitions of all topics; 0 for a pattern."""
         if not self.topics:
             return 0
         return source.partition * len(self.topics) + self.topics.index(source.topic)
 
     @classmethod
     def of(cls, text: str) -> Reading:
-        """What `text` gave."""
+        """Parse the result of `text`."""
         said = json.loads(text)
         if how := said["decoding"]:
             fields = tuple((name, type_) for name, type_ in how["fields"])
@@ -102,7 +104,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Range:
-    """Messages of a partition, from one offset up to another, which is left out."""
+    """Messages of a partition from one offset up to another, exclusive."""
 
     topic: str
     partition: int
@@ -110,20 +112,20 @@ class Range:
     end: int
 
     def text(self) -> str:
-        """As it goes to a task."""
+        """Return the JSON form for tasks."""
         return json.dumps([self.topic, self.partition, self.start, self.end])
 
     @classmethod
     def of(cls, text: str) -> Range:
-        """What `text` gave."""
+        """Parse the result of `text`."""
         return cls(*json.loads(text))
 
 
 def starting(client: Client, reading: Reading) -> Offsets:
-    """Where a new stream, or a batch, begins.
+    """Return the start of a new stream or a batch.
 
     Raises:
-        ExecutionError: there is no such topic, no answer, or no such offset.
+        ExecutionError: A topic or an offset does not exist, or Kafka does not answer.
     """
     there = client.partitions(reading.topics, reading.pattern)
     match reading.start:
@@ -171,7 +173,7 @@ def _committed(client: Client, reading: Reading, there: Sequence[Place]) -> Offs
 
 
 def at_time(client: Client, places: Iterable[Place], ms: int) -> Offsets:
-    """The first offsets of a time in milliseconds since 1970, or what comes next if there is none.
+    """Return the first offsets at or after a time in milliseconds since 1970, or else the ends.
 
     Raises:
         ExecutionError: Kafka does not answer.
@@ -195,10 +197,10 @@ def at_time(client: Client, places: Iterable[Place], ms: int) -> Offsets:
 
 
 def batch_ranges(client: Client, reading: Reading) -> list[Range]:
-    """What a batch reads.
+    """Return the ranges that a batch reads.
 
     Raises:
-        ExecutionError: there is no such topic, or no answer.
+        ExecutionError: A topic does not exist, or Kafka does not answer.
     """
     start = starting(client, reading)
     if not start:
@@ -210,7 +212,7 @@ def batch_ranges(client: Client, reading: Reading) -> list[Range]:
 
 
 def first_offset(start: Offsets) -> dict[str, Any]:
-    """The offset of a stream that has read nothing."""
+    """Return the offset of a stream that has read nothing."""
     return {"from": _by_topic(start), "to": _by_topic(start)}
 
 
@@ -222,18 +224,18 @@ def next_offset(
     most: int | None,
     target: Offsets | None = None,
 ) -> Mapping[str, Any]:
-    """Up to where the next micro-batch reads; `last`, if there is nothing new.
+    """Return the end of the next micro-batch, or `last` without new messages.
 
     Args:
-        client: asks Kafka.
-        reading: what is read.
-        last: the offset of the micro-batch before.
-        there: the partitions there are now; new ones are read from their first message.
-        most: so many messages at most.
-        target: it reads no further than that.
+        client: Kafka client.
+        reading: What to read.
+        last: Offset of the previous micro-batch.
+        there: Existing partitions. New ones are read from their first message.
+        most: Maximum number of messages.
+        target: Limit of reading.
 
     Raises:
-        ExecutionError: messages are lost, or there is no answer.
+        ExecutionError: Messages are lost, or Kafka does not answer.
     """
     begin = _by_place(last["to"])
     for place in sorted(begin.keys() - set(there)):
@@ -258,7 +260,7 @@ def next_offset(
 
 
 def _limited(begin: Offsets, end: Offsets, most: int) -> Offsets:
-    """So many messages, of each partition its share of them."""
+    """Limit the number of messages, dividing it among partitions in proportion."""
     sizes = {place: end[place] - begin[place] for place in end}
     total = sum(sizes.values())
     if total <= most:
@@ -266,11 +268,11 @@ def _limited(begin: Offsets, end: Offsets, most: int) -> Offsets:
     limited = dict(begin)
     left = most
     n_waiting = sum(size > 0 for size in sizes.values())
-    # the longest first, so that none waits for ever
+    # longest first, so that no partition waits forever
     for place, size in sorted(sizes.items(), key=lambda item: -item[1]):
         n_waiting -= size > 0
-        # rounded up, and one at least for each that waits: watermarks go by partitions that have
-        # had rows, and one that comes in later would be late
+        # Rounded up, with at least one message for each waiting partition: watermarks depend on the
+        # partitions that have had rows, and rows of one that starts later would be late.
         share = min(size, max(left - n_waiting, left > 0), -(-size * most // total))
         left -= share
         limited[place] += share
@@ -280,12 +282,12 @@ def _limited(begin: Offsets, end: Offsets, most: int) -> Offsets:
 def planned_ranges(
     reading: Reading, start: Mapping[str, Any], end: Mapping[str, Any]
 ) -> list[Range]:
-    """What a micro-batch reads.
+    """Return the ranges that a micro-batch reads.
 
     Args:
-        reading: what is read.
-        start: the offset of the micro-batch before; of the first one what `first_offset` gave.
-        end: its own offset.
+        reading: What to read.
+        start: Offset of the previous micro-batch, or `first_offset` for the first one.
+        end: Its own offset.
     """
     if start == end:
         return []
@@ -297,7 +299,7 @@ def _by_place(topics: Mapping[str, Mapping[str, int]]) -> Offsets:
 
 
 def _by_topic(offsets: Offsets) -> dict[str, dict[str, int]]:
-    """Offsets by topic and partition, as a checkpoint has them."""
+    """Return offsets by topic and partition, as stored in a checkpoint."""
     topics: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in offsets.items():
         topics.setdefault(topic, {})[str(partition)] = offset
@@ -310,7 +312,7 @@ def _ranges(start: Offsets, end: Offsets) -> list[Range]:
 
 
 def spread(ranges: list[Range], least: int) -> list[Range]:
-    """Ranges cut into at least so many, where they have enough messages."""
+    """Split ranges until there are at least `least`, if they have enough messages."""
     if len(ranges) >= least:
         return ranges
     total = sum(each.end - each.start for each in ranges)
@@ -326,12 +328,12 @@ def _cut(whole: Range, least: int, total: int) -> Iterator[Range]:
 
 
 def portions(ranges: Sequence[Range], n_tasks: int, least: int = 0) -> list[tuple[Range, ...]]:
-    """The ranges of each task: about as many messages for all of them.
+    """Divide ranges among tasks, with about the same number of messages for each.
 
     Args:
-        ranges: what is read. Where one task ends and the next one begins a range is cut.
-        n_tasks: how many tasks; fewer of few messages, more of many.
-        least: at least so many, where there are as many messages.
+        ranges: Ranges to read. They are split at task boundaries.
+        n_tasks: Preferred number of tasks: fewer for few messages, more for many.
+        least: Minimum number of tasks, if there are enough messages.
     """
     total = sum(each.end - each.start for each in ranges)
     wanted = max(min(n_tasks, -(-total // _FEW)), -(-total // _MANY))
@@ -342,7 +344,7 @@ def portions(ranges: Sequence[Range], n_tasks: int, least: int = 0) -> list[tupl
     for each in ranges:
         start = each.start
         while start < each.end:
-            # the bound of the portion that is filled, in messages from the first one on
+            # end of the current portion, counted in messages from the first one
             room = total * (len(found) + 1) // n_portions - n_before
             end = min(each.end, start + room)
             portion.append(Range(each.topic, each.partition, start, end))
@@ -360,7 +362,7 @@ def _lost(reading: Reading, place: Place, what: str) -> None:
 
 
 def lost(topic: str, partition: int, what: str) -> ExecutionError:
-    """The error for messages that are not there any more."""
+    """Return the error for messages that no longer exist."""
     return ExecutionError(
         f"topic '{topic}', partition {partition}: messages are lost: {what}",
         hint="'failOnDataLoss' = 'false' goes on with those that are there",

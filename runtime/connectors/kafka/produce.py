@@ -1,4 +1,4 @@
-"""Rows as messages to Kafka, in a Python worker."""
+"""Send rows as messages to Kafka, in a Python worker."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from confluent_kafka import KafkaError, KafkaException
 from runtime.connectors.kafka.client import Client, plain
 from runtime.errors import ExecutionError
 
-# So long one call waits for messages to be delivered, or for room in the queue
+# Seconds that one call waits for deliveries, or for room in the queue
 _ONE_CALL = 1.0
-# So long a broker may take to make a topic, if it does that when it is asked for one
+# Seconds that a broker may take to auto-create a topic
 TOPIC_SECONDS = 3.0
 
 
 def send(config: Mapping[str, str], topic: str, batches: Iterable[pa.RecordBatch]) -> int:
-    """Send the columns `value`, and `key` if there is one; how many messages they are.
+    """Send the columns `value` and, if present, `key`. Return the number of messages.
 
-    When it returns, the brokers have all of them.
+    On return, the brokers have all messages.
 
     Raises:
-        ExecutionError: a message was not delivered, or Kafka does not answer.
+        ExecutionError: A message was not delivered, or Kafka does not answer.
     """
     filled = filled_batches(batches)
     if filled is None:
         return 0
     client = Client(config, is_producer=True)
-    # a wrong topic or broker is known now, and not when messages have waited for minutes
+    # report a wrong topic or broker now instead of after a delivery timeout of minutes
     client.partitions((topic,), "", seconds=TOPIC_SECONDS)
     failures: list[KafkaError] = []
     n_sent = sum(produce_all(client, topic, batch, failures) for batch in filled)
@@ -39,7 +39,7 @@ def send(config: Mapping[str, str], topic: str, batches: Iterable[pa.RecordBatch
 
 
 def filled_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch] | None:
-    """Those that have rows; None: none has."""
+    """Return the non-empty batches, or None if all are empty."""
     filled = (batch for batch in batches if batch.num_rows)
     first = next(filled, None)
     return None if first is None else chain([first], filled)
@@ -48,9 +48,9 @@ def filled_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 def produce_all(
     client: Client, topic: str, batch: pa.RecordBatch, failures: list[KafkaError]
 ) -> int:
-    """Give rows to a producer; how many they are. See `send`.
+    """Pass rows to a producer and return their number. See `send`.
 
-    Errors of messages that are not delivered are put into `failures`, also later.
+    Errors of undelivered messages are appended to `failures`, possibly later.
     """
 
     def delivered(error: KafkaError | None, message: Any) -> None:
@@ -75,7 +75,7 @@ def _produce(
             client.kafka.produce(topic, value=value, key=key, on_delivery=delivered)
             return
         except BufferError:
-            # messages time out by themselves ('properties.delivery.timeout.ms')
+            # messages have their own timeout ('properties.delivery.timeout.ms')
             client.kafka.poll(_ONE_CALL)
             _check(topic, failures)
         except KafkaException as error:
@@ -86,7 +86,7 @@ def flush(client: Client, topic: str, failures: list[KafkaError]) -> None:
     """Wait until the brokers have all messages.
 
     Raises:
-        ExecutionError: one was not delivered.
+        ExecutionError: A message was not delivered.
     """
     while client.kafka.flush(_ONE_CALL):
         _check(topic, failures)

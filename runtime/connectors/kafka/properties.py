@@ -1,7 +1,7 @@
-"""Properties of Kafka's Java client, as Flink's options have them, in librdkafka's names.
+"""Translate properties of Kafka's Java client in Flink's options to librdkafka.
 
-Most names are the same. What librdkafka has no match for is refused by name, as far as it is known
-here; of other names librdkafka itself says that it has no such property.
+Most names are the same. Known properties without an equivalent are refused here; librdkafka itself
+rejects unknown names.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _RENAMED = {
     "ssl.keystore.key": "ssl.key.pem",
     "ssl.keystore.certificate.chain": "ssl.certificate.pem",
 }
-# Set here, or matters of Java alone: without them the same rows come
+# Set by the connector, or specific to Java without effect on the rows
 _LEFT_OUT = frozenset(
     "key.deserializer value.deserializer key.serializer value.serializer enable.auto.commit "
     "auto.commit.interval.ms auto.offset.reset partition.discovery.interval.ms max.poll.records "
@@ -41,7 +41,7 @@ _ONLY_PRODUCERS = frozenset(
     "acks linger.ms batch.size compression.type delivery.timeout.ms retries enable.idempotence "
     "max.in.flight.requests.per.connection message.max.bytes buffer.memory".split()
 )
-# Another library cannot have them: classes of Java's
+# Java classes, and settings of the Java client, that librdkafka cannot support
 _REFUSED = (
     "interceptor.classes",
     "sasl.login.callback.handler.class",
@@ -56,7 +56,7 @@ _REFUSED = (
     "max.block.ms",
     "transactional.id",
 )
-# The connector that reads Kafka through Spark's package, and so through the Java client
+# The connector that reads Kafka through Spark's package and its Java client
 _BY_SPARK = "connector 'spark' with 'format' = 'kafka' takes the Java client, which has it"
 _JAAS = re.compile(
     r"\s*(?P<module>[\w.$]+)\s+(?:required|requisite|sufficient|optional)\s*(?P<rest>.*?)\s*;?\s*",
@@ -76,20 +76,20 @@ _JAAS_NAMES: Mapping[str, Mapping[str, str]] = {
 
 
 def consumer_config(spec: TableSpec) -> dict[str, str]:
-    """What a consumer of librdkafka's is made with.
+    """Return the configuration of a librdkafka consumer.
 
     Raises:
-        CatalogError: a property has no match.
+        CatalogError: A property has no equivalent.
     """
-    # Java's default is to read what transactions have not committed too
+    # Java's default: also read uncommitted messages of transactions
     ours = {
         "group.id": "sqlwin",
         "isolation.level": "read_uncommitted",
-        # a full queue is looked at again so soon
+        # retry soon after a full queue
         "fetch.queue.backoff.ms": "10",
-        # what is read is there already: a broker need not wait for more
+        # the messages to read exist already: brokers need not wait for more
         "fetch.wait.max.ms": "20",
-        # a task has two consumers, each with so much that it has fetched ahead
+        # a task has two consumers that each prefetch this much
         "queued.max.messages.kbytes": "32768",
     }
     found = _translated(spec)
@@ -98,15 +98,15 @@ def consumer_config(spec: TableSpec) -> dict[str, str]:
 
 
 def producer_config(spec: TableSpec) -> dict[str, str]:
-    """What a producer of librdkafka's is made with.
+    """Return the configuration of a librdkafka producer.
 
     Raises:
-        CatalogError: a property has no match.
+        CatalogError: A property has no equivalent.
     """
     found = _translated(spec)
     if (memory := found.pop("buffer.memory", None)) is not None:
         found["queue.buffering.max.kbytes"] = str(max(1, int(memory) // 1024))
-    # A key's messages go to the partition that a Java producer sends them to
+    # the partition of a key must be the same as with a Java producer
     ours = {"partitioner": "murmur2_random", "linger.ms": "20"}
     if found.get("acks", "all") in ("all", "-1"):
         ours["enable.idempotence"] = "true"
@@ -143,7 +143,7 @@ def _translated(spec: TableSpec) -> dict[str, str]:
 
 
 def _of_jaas(spec: TableSpec, text: str) -> dict[str, str]:
-    """User and password out of a configuration of Java's login modules."""
+    """Return the user and password in a Java login module configuration."""
     option = f"{_PREFIX}sasl.jaas.config"
     match = _JAAS.fullmatch(text)
     module = match["module"].rpartition(".")[2] if match else ""

@@ -1,4 +1,4 @@
-"""Kafka tables as tasks read them: ranges of messages, and messages that are left to Spark."""
+"""Kafka tables as tasks read them: ranges of messages, and messages left to Spark."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from runtime.scan.read import typed_rows
 from runtime.spec.source import WATERMARK_SPLIT, SplitTable
 from runtime.spec.table import Column, TableColumn, TableSpec
 
-# Columns of messages that tasks hand on as they are: where they stand there, and their type
+# Metadata that tasks return unchanged: its column in messages, and its type
 _AS_THEY_ARE = {
     "topic": ("topic", "string"),
     "partition": ("partition", "int"),
@@ -43,9 +43,9 @@ _AS_THEY_ARE = {
 def scan(
     spark: SparkSession, spec: TableSpec, columns: Sequence[Column], filters: object = ()
 ) -> SplitTable | str:
-    """Return the messages of a table as tasks read them, or why they do not.
+    """Return how tasks read the messages of a table, or the reason why they cannot.
 
-    The columns are those needed, with the types that Spark found.
+    `columns` are the required ones, with the types that Spark reports.
     """
     reason = unlike_spark(spark)
     if reason is not None:
@@ -64,8 +64,8 @@ class MessageReader:
     """Reads ranges of messages in a task: see `SplitReader`.
 
     Attributes:
-        reading: what is read, with `wanted`.
-        columns: the columns, with Spark's types.
+        reading: What to read, with `wanted`.
+        columns: Columns with Spark types.
     """
 
     reading: Reading
@@ -73,32 +73,32 @@ class MessageReader:
 
     @property
     def left_ddl(self) -> str:
-        """The columns of messages that are left to Spark."""
+        """Columns of messages that are left to Spark."""
         return message_ddl(self.reading)
 
     def read(self, splits: Sequence[str], dictionaries: frozenset[str]) -> Iterator[pa.RecordBatch]:
-        """Consume and decode ranges of messages, one after the other.
+        """Consume and decode ranges of messages one after the other.
 
         Raises:
-            ExecutionError: messages are lost, or Kafka does not answer.
+            ExecutionError: Messages are lost, or Kafka does not answer.
         """
         for batch in read_table(self.reading, [Range.of(split) for split in splits]):
             is_left = WATERMARK_SPLIT in batch.schema.names
             yield batch if is_left else typed_rows(batch, self.columns, dictionaries)
 
     def watermark_split(self, split: str) -> int:
-        """Return the number of the range's partition among those of all topics."""
+        """Return the number of the range's partition among the partitions of all topics."""
         return self.reading.split_of(Range.of(split))
 
 
 @dataclass(frozen=True)
 class _RangeStream:
-    """The ranges of a stream, which Spark's source of messages finds."""
+    """Ranges of a stream, determined by Spark's message source."""
 
     splits: DataFrame
 
     def start(self, failed: Callable[[BaseException], None], is_over: Callable[[], bool]) -> None:
-        """Do nothing: Spark asks the source."""
+        """Do nothing: Spark polls the source."""
 
     def stop(self) -> None:
         """Do nothing."""
@@ -106,27 +106,27 @@ class _RangeStream:
 
 @dataclass(frozen=True)
 class KafkaSplits:
-    """The ranges of messages of a table: see `MessageSource`.
+    """Ranges of messages of a table: see `MessageSource`.
 
     Attributes:
-        spark: the session.
-        spec: the table.
+        spark: Spark session.
+        spec: Table specification.
     """
 
     spark: SparkSession
     spec: TableSpec
 
     def reader(self, columns: Sequence[Column], *, is_stream: bool) -> MessageReader:
-        """Return what consumes and decodes messages in tasks."""
+        """Return the reader that consumes and decodes messages in tasks."""
         reading = _reading(self.spec, columns, is_stream=is_stream)
         assert isinstance(reading, Reading), "scan() has accepted the table"
         return MessageReader(reading, tuple(columns))
 
     def batch_splits(self, n_tasks: int) -> list[tuple[str, ...]]:
-        """Return the ranges of each task: of the messages that are there now.
+        """Return the ranges of each task, for the messages that exist now.
 
         Raises:
-            ExecutionError: there is no such topic, or Kafka does not answer.
+            ExecutionError: A topic does not exist, or Kafka does not answer.
         """
         check_installed(self.spec)
         reading = reading_of(self.spec, is_stream=False)
@@ -136,7 +136,7 @@ class KafkaSplits:
     def stream(self, directory: str | None) -> _RangeStream:
         """Return the ranges of a stream over the table.
 
-        Whatever columns are read, they are one source to Spark.
+        The source is the same to Spark whichever columns are read.
         """
         check_installed(self.spec)
         reading = replace(reading_of(self.spec, is_stream=True), wanted=())
@@ -170,7 +170,7 @@ def _reading(spec: TableSpec, columns: Sequence[Column], *, is_stream: bool) -> 
     )
     if not any(isinstance(place, int) for _, place in wanted):
         if ignores:
-            # broken messages are no rows, whatever is read of them
+            # broken messages are not rows, even if none of their fields is read
             if reading.decoding is None:
                 return "Spark decodes the values"
         else:
@@ -179,7 +179,7 @@ def _reading(spec: TableSpec, columns: Sequence[Column], *, is_stream: bool) -> 
 
 
 def _place(declared: TableColumn, column: Column, reading: Reading) -> int | str | None:
-    """Where a column stands; None: Spark makes it."""
+    """Return the position of a column, or None if Spark computes it."""
     if declared.metadata is not None:
         place, type_ = _AS_THEY_ARE.get(METADATA[declared.metadata], ("", ""))
         return place if type_ == column.type else None

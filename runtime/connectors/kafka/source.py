@@ -1,7 +1,7 @@
-"""Kafka as a data source of Spark's, read and written in its Python workers by librdkafka.
+"""Kafka as a Spark data source, read and written in Python workers with librdkafka.
 
-Its name is `sqlwin_kafka`. Spark's driver has a Python process for the offsets of a stream, and
-keeps them in its checkpoint; each task reads a range of one partition.
+Its name is `sqlwin_kafka`. Spark's driver uses a Python process for the offsets of a stream and
+stores them in its checkpoint; each task reads a range of one partition.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ from runtime.spec.source import BRINGS_SPLITS, WATERMARK_SPLIT
 from runtime.spec.table import TableSpec
 
 FORMAT = "sqlwin_kafka"
-# The column of ranges that tasks read
+# Column of ranges for tasks that read Kafka themselves
 RANGE = "range"
-# Spark masks an option of such a name wherever it shows one: there are passwords in it
+# Spark masks options with such a name in its displays, because they contain passwords
 OPTION = "secret.kafka"
 _TYPES = {
     "key": "BINARY",
@@ -72,14 +72,14 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class Writing:
-    """Where messages go.
+    """Target of messages.
 
     Attributes:
-        config: of librdkafka.
-        topic: the topic.
-        consumer: of librdkafka, of a consumer.
-        transaction: the identifier of transactions; empty: there are none.
-        batch: the number of the micro-batch, where there is one.
+        config: Producer configuration of librdkafka.
+        topic: Topic.
+        consumer: Consumer configuration of librdkafka.
+        transaction: Identifier for transactions. Empty without transactions.
+        batch: Number of the micro-batch, if any.
     """
 
     config: Mapping[str, str]
@@ -96,14 +96,14 @@ class _Part(InputPartition):
 
 @dataclass
 class Sent(WriterCommitMessage):
-    """How many messages a task has sent."""
+    """Number of messages that a task has sent."""
 
     n_messages: int
 
 
 @contextmanager
 def _about(reading: Reading) -> Iterator[None]:
-    """Say of what goes wrong in a worker which table it is about."""
+    """Add the table name to errors in a worker."""
     try:
         yield
     except ExecutionError as error:
@@ -115,7 +115,7 @@ def check_installed(spec: TableSpec) -> None:
     """Check that confluent-kafka can be imported.
 
     Raises:
-        SetupError: it is not installed.
+        SetupError: It is not installed.
     """
     if not find_spec("confluent_kafka"):
         raise SetupError(
@@ -126,7 +126,7 @@ def check_installed(spec: TableSpec) -> None:
 
 
 def _consumer(reading: Reading) -> Any:
-    # imported late: planning a query over Kafka does not need the package
+    # imported late because planning a query over Kafka does not need the package
     from runtime.connectors.kafka.client import Client
 
     return Client(reading.config)
@@ -134,7 +134,7 @@ def _consumer(reading: Reading) -> Any:
 
 @contextmanager
 def _consuming(reading: Reading) -> Iterator[Any]:
-    """A consumer that is closed behind the block; errors are about the table."""
+    """Provide a consumer that is closed after the block; errors name the table."""
     with _about(reading):
         client = _consumer(reading)
         with closing(client.kafka):
@@ -153,10 +153,10 @@ def _read(reading: Reading, partition: InputPartition) -> Iterator[pa.RecordBatc
 
 
 def read_table(reading: Reading, wanted: Sequence[Range]) -> Iterator[pa.RecordBatch]:
-    """The rows of ranges as `table_rows` gives them, in a task.
+    """Yield the rows of ranges as `table_rows` returns them, in a task.
 
     Raises:
-        ExecutionError: messages are lost, or Kafka does not answer.
+        ExecutionError: Messages are lost, or Kafka does not answer.
     """
     from runtime.connectors.kafka.consume import read_ranges, table_rows
 
@@ -166,17 +166,17 @@ def read_table(reading: Reading, wanted: Sequence[Range]) -> Iterator[pa.RecordB
 
 
 def available_ranges(reading: Reading) -> list[Range]:
-    """What a batch reads that begins now.
+    """Return the ranges of a batch that starts now.
 
     Raises:
-        ExecutionError: there is no such topic, or Kafka does not answer.
+        ExecutionError: A topic does not exist, or Kafka does not answer.
     """
     with _consuming(reading) as client:
         return batch_ranges(client, reading)
 
 
 class _BatchReader(DataSourceReader):
-    """Reads what is there when the batch is planned."""
+    """Reads the messages that exist when the batch is planned."""
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
@@ -189,7 +189,7 @@ class _BatchReader(DataSourceReader):
 
 
 class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads messages as they come. For its offsets see `runtime.connectors.kafka.offsets`."""
+    """Reads messages as they arrive. For its offsets see `runtime.connectors.kafka.offsets`."""
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
@@ -199,7 +199,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # goes to the tasks, which need no more than that
+        # tasks get a copy and need only this
         return {"_reading": self._reading}
 
     def initialOffset(self) -> dict[str, Any]:
@@ -213,7 +213,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         if self._target is not None:
-            # Spark asks for all, but what comes meanwhile is not of this run
+            # Spark requests everything, but messages that arrive now do not belong to this run
             most = self._reading.most
         with _about(self._reading):
             found = next_offset(
@@ -243,7 +243,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._client
 
     def _there(self) -> list[Place]:
-        """The partitions that there are, as of some seconds ago."""
+        """Return the existing partitions, as of some seconds ago."""
         now, every = time.monotonic(), self._reading.discovery_s
         if not self._looked_at or (every and now - self._looked_at >= every):
             reading = self._reading
@@ -253,7 +253,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class _Sender:
-    """Sends the rows of a task; the option is the text of a Writing."""
+    """Sends the rows of a task. The option is a Writing as JSON."""
 
     def __init__(self, option: str) -> None:
         self._option = option
@@ -278,17 +278,17 @@ class _StreamWriter(_Sender, DataSourceStreamArrowWriter):
 
 
 class KafkaSource(DataSource):
-    """The data source; its one option is the text of a Reading or a Writing."""
+    """Data source whose only option is the text of a Reading or a Writing."""
 
     @classmethod
     def name(cls) -> str:
-        """Its name in `format()`."""
+        """Return the name for `format()`."""
         return FORMAT
 
     def schema(self) -> str:
-        """Its columns: those of a message that are wanted, and the fields that are decoded.
+        """Return the columns: the message columns to read, and the decoded fields.
 
-        Of a reading whose rows tasks read themselves: RANGE.
+        If tasks read the rows themselves, the only column is RANGE.
         """
         reading = self._reading
         if reading.wanted is not None:
@@ -299,19 +299,19 @@ class KafkaSource(DataSource):
         return ", ".join(columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """The reader of a batch."""
+        """Return the batch reader."""
         return _BatchReader(self._reading)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """The reader of a stream."""
+        """Return the stream reader."""
         return _StreamReader(self._reading)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """The writer of a batch."""
+        """Return the batch writer."""
         return _BatchWriter(self.options[OPTION])
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-        """The writer of a stream."""
+        """Return the stream writer."""
         return _StreamWriter(self.options[OPTION])
 
     @property
@@ -320,27 +320,27 @@ class KafkaSource(DataSource):
 
 
 def messages(spark: SparkSession, reading: Reading, *, is_stream: bool) -> DataFrame:
-    """Messages with the columns and types of Spark's Kafka source, as far as wanted."""
+    """Return messages with the columns and types of Spark's Kafka source, as far as required."""
     return with_timestamps(_loaded(spark, reading, is_stream))
 
 
 def ranges(spark: SparkSession, reading: Reading) -> DataFrame:
-    """The ranges that tasks of a stream read, each as the text of a Range in RANGE.
+    """Return the ranges that tasks of a stream read, as text in the column RANGE.
 
-    Spark keeps of them what it keeps of messages, so that either can go on from the other.
+    The checkpoint is the same as for a stream of messages, so either can resume from the other's.
     """
     return _loaded(spark, reading, is_stream=True, **{BRINGS_SPLITS: "true"})
 
 
 def with_timestamps(found: DataFrame) -> DataFrame:
-    """Messages of `Reading.columns` with times of Spark's."""
+    """Add timestamps to messages with the columns of `Reading.columns`."""
     if "at_ms" not in found.columns:
         return found
     return found.withColumn("timestamp", F.timestamp_millis("at_ms")).drop("at_ms")
 
 
 def message_ddl(reading: Reading) -> str:
-    """The columns of messages that are left to Spark."""
+    """Return the columns of messages that are left to Spark."""
     columns = [f"`{name}`: {_TYPES[name]}" for name in reading.columns]
     return ", ".join([*columns, f"`{WATERMARK_SPLIT}`: INT"])
 
@@ -353,6 +353,6 @@ def _loaded(spark: SparkSession, reading: Reading, is_stream: bool, **more: str)
 
 
 def writer_options(spark: SparkSession, writing: Writing) -> dict[str, str]:
-    """The options with which FORMAT sends messages."""
+    """Return the options with which FORMAT sends messages."""
     register_source(spark, KafkaSource)
     return {OPTION: json.dumps(asdict(writing))}

@@ -1,4 +1,4 @@
-"""What the options of a Kafka table mean to librdkafka."""
+"""Translate the options of a Kafka table for librdkafka."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ METADATA = {
     "headers": "headers",
     "key": "key",
 }
-# Where a message is
+# Columns for the position of a message
 _PLACE = ("topic", "partition", "offset")
-# Options that have the names and the meaning of those of Spark's Kafka source
+# Options with the name and the meaning of Spark's Kafka source
 SPARK_OPTIONS = ("maxOffsetsPerTrigger", "minPartitions", "failOnDataLoss")
 _STARTS = {
     "earliest-offset": EARLIEST,
@@ -41,10 +41,10 @@ OFFSET = re.compile(r"partition:(\d+),offset:(\d+)")
 
 
 def reading_of(spec: TableSpec, *, is_stream: bool) -> Reading:
-    """What librdkafka reads for a table.
+    """Return what librdkafka reads for a table.
 
     Raises:
-        CatalogError: a property has no match in librdkafka.
+        CatalogError: A property has no equivalent in librdkafka.
     """
     values = option_values(spec)
     topics = tuple(t.strip() for t in values.get("topic", "").split(";") if t.strip())
@@ -52,7 +52,7 @@ def reading_of(spec: TableSpec, *, is_stream: bool) -> Reading:
     most = values.get("maxoffsetspertrigger")
     interval = values.get("scan.topic-partition-discovery.interval", "10 s")
     return Reading(
-        # without the options that a query gave it
+        # without the options of a table hint
         table=spec.name.partition(" /*+")[0],
         config=consumer_config(spec),
         topics=topics,
@@ -73,26 +73,29 @@ def reading_of(spec: TableSpec, *, is_stream: bool) -> Reading:
 
 
 def _start(values: Mapping[str, str], *, is_stream: bool) -> str:
-    """Where reading begins, see `Reading.start`; a batch knows no latest messages."""
+    """Return where reading starts, see `Reading.start`.
+
+    A batch has no latest offset to start at.
+    """
     mode = values.get("scan.startup.mode", "group-offsets").lower()
     start = _STARTS.get(mode, GROUP if "properties.group.id" in values else _reset(values))
     return start if is_stream or start in (TIMESTAMP, OFFSETS) else EARLIEST
 
 
 def _reset(values: Mapping[str, str]) -> str:
-    """Where `auto.offset.reset` lets a consumer begin that has committed nothing."""
+    """Return where `auto.offset.reset` starts a consumer without a committed offset."""
     reset = values.get("properties.auto.offset.reset", LATEST).lower()
     return reset if reset == EARLIEST else LATEST
 
 
 def _offsets(values: Mapping[str, str]) -> dict[str, int]:
-    """Where the partitions begin that `scan.startup.specific-offsets` names."""
+    """Return the start offsets in `scan.startup.specific-offsets` by partition."""
     found = OFFSET.findall(values.get("scan.startup.specific-offsets", ""))
     return {partition: int(offset) for partition, offset in found}
 
 
 def _message_columns(spec: TableSpec) -> tuple[str, ...]:
-    """Those of a message that a table is made of, and where it is, for errors."""
+    """Return the message columns that a table is made of, and the position for errors."""
     wanted = {METADATA[c.metadata] for c in spec.columns if c.metadata is not None}
     wanted |= {
         name for name, fields in (("key", key_fields), ("value", value_fields)) if fields(spec)
@@ -103,7 +106,7 @@ def _message_columns(spec: TableSpec) -> tuple[str, ...]:
 
 
 def decoding_of(spec: TableSpec) -> Decoding | AvroDecoding | None:
-    """How workers decode values; None: Spark does, for their types or the table's options."""
+    """Return how workers decode values. None if Spark must, due to types or table options."""
     file_format = value_format(spec)
     if file_format in AVRO_FORMATS:
         return avro_decoding(spec, declared_fields(spec, value_fields(spec)), file_format)
@@ -123,7 +126,7 @@ def decoding_of(spec: TableSpec) -> Decoding | AvroDecoding | None:
 
 
 def _for_errors(spec: TableSpec) -> tuple[str, ...]:
-    """The columns of a message that nobody reads once its value is decoded."""
+    """Return the message columns that are not needed once the value is decoded."""
     key_format = option_values(spec).get("key.format", "").lower()
     if key_fields(spec) and key_format != "raw":
         return ("value",)
@@ -132,10 +135,10 @@ def _for_errors(spec: TableSpec) -> tuple[str, ...]:
 
 
 def writing_of(spec: TableSpec) -> Writing:
-    """Where librdkafka sends the rows of a table.
+    """Return where librdkafka sends the rows of a table.
 
     Raises:
-        CatalogError: no single topic is named, or a property has no match in librdkafka.
+        CatalogError: There is not exactly one topic, or a property has no equivalent in librdkafka.
     """
     topic = option_values(spec).get("topic", "").strip()
     if not topic or ";" in topic:
@@ -150,19 +153,19 @@ def is_exactly_once(spec: TableSpec) -> bool:
 
 
 def value_format(spec: TableSpec) -> str:
-    """The format of the messages' values."""
+    """Return the format of the message values."""
     values = option_values(spec)
     return values.get("value.format", values.get("format", "")).lower()
 
 
 def key_fields(spec: TableSpec) -> list[str]:
-    """The columns that are in the key."""
+    """Return the columns in the message key."""
     named = option_values(spec).get("key.fields", "")
     return [name.strip() for name in named.split(";") if name.strip()]
 
 
 def value_fields(spec: TableSpec) -> list[str]:
-    """The columns that are in the value: all, unless those of the key are left out."""
+    """Return the columns in the message value: all, unless key columns are excluded."""
     names = [c.name for c in physical_columns(spec)]
     if option_values(spec).get("value.fields-include", "all").lower() == "all":
         return names
@@ -170,7 +173,7 @@ def value_fields(spec: TableSpec) -> list[str]:
 
 
 def declared_fields(spec: TableSpec, names: Sequence[str], prefix: str = "") -> StructType:
-    """The fields of a message that hold columns, without what their names begin with here."""
+    """Return the fields of a message for columns, without the prefix of their names."""
     physical = {c.name: c for c in physical_columns(spec)}
     declared = declared_schema(spec, [physical[name] for name in names])
     return StructType([StructField(f.name.removeprefix(prefix), f.dataType) for f in declared])

@@ -1,8 +1,8 @@
-"""Rows as messages of one transaction, in a Python worker: readers see all of them or none.
+"""Send rows as messages of one transaction, in a Python worker: readers see all or none.
 
-A transaction of a micro-batch also commits an offset, of the topic's partition 0, for a consumer
-group of the stream's own: the number of the next micro-batch. A micro-batch that is run again
-finds it there, and is not sent again. For what brokers promise see KIP-98 of Apache Kafka.
+The transaction of a micro-batch also commits an offset for partition 0 of the topic, in a consumer
+group of the stream's own: the number of the next micro-batch. A repeated micro-batch finds that
+offset and is not sent again. KIP-98 of Apache Kafka describes the guarantees of brokers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from runtime.connectors.kafka.client import LATER_SECONDS, Client, plain
 from runtime.connectors.kafka.produce import TOPIC_SECONDS, filled_batches, flush, produce_all
 from runtime.errors import ExecutionError
 
-# What a broker allows unless it is set: a transaction that takes longer is aborted
+# Default limit of brokers, after which they abort a transaction
 _TRANSACTION_MS = "900000"
 _ONE_CALL = 5.0
 _TAKEN_OVER = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
@@ -33,23 +33,23 @@ def send_once(
     batch: int | None,
     batches: Iterable[pa.RecordBatch],
 ) -> int:
-    """Send the columns `value`, and `key` if there is one, in one transaction.
+    """Send the columns `value` and, if present, `key` in one transaction.
 
     Args:
-        config: of librdkafka's producer.
-        consumer_config: of its consumer.
-        topic: where they go.
-        identifier: the `transactional.id`. Whoever begins with the same one later takes over, and
-            what this one has not committed never was.
-        batch: the number of the micro-batch; one that was committed is not sent. None: there are
-            none.
-        batches: the rows.
+        config: Producer configuration of librdkafka.
+        consumer_config: Consumer configuration.
+        topic: Target topic.
+        identifier: The `transactional.id`. A later producer with the same one takes over, and
+            uncommitted messages of this one are discarded.
+        batch: Number of the micro-batch. It is not sent if it was committed before. None outside a
+            stream.
+        batches: Rows.
 
     Returns:
-        How many messages were sent; 0 of a micro-batch that was there.
+        Number of messages sent; 0 for a micro-batch that was committed before.
 
     Raises:
-        ExecutionError: a message was not delivered, or Kafka does not answer; none counts then.
+        ExecutionError: A message was not delivered, or Kafka does not answer. Nothing is committed.
     """
     filled = filled_batches(batches)
     if filled is None:
@@ -59,8 +59,8 @@ def send_once(
     with closing(sending.group.kafka):
         try:
             for rows in filled:
-                # rows of a micro-batch that is there are taken all the same: they are computed for
-                # the state that is kept of them
+                # Rows of a committed micro-batch are consumed nevertheless, because computing them
+                # updates the state
                 if not sending.is_done:
                     n_sent += produce_all(sending.client, topic, rows, sending.failures)
             if not sending.is_done:
@@ -72,7 +72,7 @@ def send_once(
 
 
 class _Sending:
-    """A transaction that has begun, unless its micro-batch is there."""
+    """A transaction that has started, unless its micro-batch is already committed."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class _Sending:
         }
         self.client = Client({**more, **config}, is_producer=True)
         self.client.partitions((topic,), "", seconds=TOPIC_SECONDS)
-        # ends what an earlier run has begun: after this nothing of it is pending
+        # aborts pending transactions of an earlier run
         self._ask("begun", self.client.kafka.init_transactions)
         self.group = Client({**consumer_config, "group.id": identifier})
         self.is_done = False
@@ -104,10 +104,10 @@ class _Sending:
             self.client.kafka.begin_transaction()
 
     def commit(self) -> None:
-        """Let readers see the messages.
+        """Commit the transaction.
 
         Raises:
-            ExecutionError: they do not.
+            ExecutionError: The commit failed.
         """
         flush(self.client, self._topic, self.failures)
         kafka = self.client.kafka
@@ -118,16 +118,16 @@ class _Sending:
         self._ask("committed", kafka.commit_transaction)
 
     def abort(self) -> None:
-        """Let readers go on, who wait behind messages of it; else the brokers do after a while."""
+        """Abort so that readers can continue; otherwise the brokers abort it after a timeout."""
         if not self.is_done:
             with suppress(KafkaException):
                 self.client.kafka.abort_transaction(_ONE_CALL)
 
     def _ask(self, what: str, call: Callable[[float], Any]) -> None:
-        """Make a call, again while that may help.
+        """Make a call, with retries if the error allows it.
 
         Raises:
-            ExecutionError: it does not succeed.
+            ExecutionError: The call failed.
         """
         until = time.monotonic() + LATER_SECONDS
         while True:

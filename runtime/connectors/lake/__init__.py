@@ -1,1 +1,1 @@
-"""Tables of a lake, Delta and Iceberg, by libraries of Python: no jar is needed."""
+"""Delta and Iceberg tables through Python libraries, without jars."""

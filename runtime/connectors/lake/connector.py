@@ -1,6 +1,6 @@
-"""The connectors of lakes: 'delta' and 'iceberg'.
+"""Connectors 'delta' and 'iceberg'.
 
-Columns are found by name in any case, and may be declared wider than the table has them.
+Columns are matched by name, ignoring case, and may be declared wider than in the table.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _PACKAGES = {
     "delta": "io.delta:delta-spark_2.13",
     "iceberg": "org.apache.iceberg:iceberg-spark-runtime",
 }
-# What Spark's own readers call the options
+# Names of the time travel options in Spark's own readers
 _TIME_TRAVEL = {
     "delta": {"version": "versionAsOf", "timestamp": "timestampAsOf"},
     "iceberg": {"version": "snapshot-id"},
@@ -52,10 +52,10 @@ _TIME_TRAVEL = {
 def _scan(
     spark: SparkSession, spec: TableSpec, columns: Sequence[Column], filters: Sequence[Expression]
 ) -> ScanSource | str:
-    """Return a table as the Arrow scan reads it, or why it does not.
+    """Return a table for the Arrow scan, or the reason why it cannot read it.
 
-    The columns are those needed, with the names and types that Spark found. All filters must be
-    true for a row to count.
+    `columns` are the required ones, with the names and types that Spark reports. A row counts only
+    if all filters are true.
     """
     own = {c.name.lower() for c in spec.columns if c.computed or c.metadata}
     for column in columns:
@@ -71,7 +71,7 @@ def _scan(
         if found is not None and found != column.type:
             return f"column {column.name} is {found.upper()}, and {column.type.upper()} is declared"
 
-    # the log says where the files are, not the directory
+    # the files come from the log instead of a directory listing
     def find(
         path: str, roots: Sequence[str], columns: Sequence[Column], *_: object
     ) -> ScanSource | NotScannable:
@@ -84,25 +84,25 @@ def _scan(
     if not isinstance(source, ScanSource):
         return source.reason
     if table.store is not None and is_named:
-        # tasks open the store of the path, which the name of a table does not tell
+        # tasks open the store of the path, which cannot be derived from a table name
         return replace(source, path=table.store.root)
     return source
 
 
 def _load(spark: SparkSession, spec: TableSpec, filters: Sequence[Expression] = ()) -> LakeTable:
-    """A table; of its files at least those in which all filters can be true."""
+    """Load a table with at least those files in which all filters can be true."""
     if spec.connector.lower() == "iceberg":
         return load_iceberg(spark, spec, filters)
     return load_delta(spark, spec, {name for each in filters for name in columns_of(each)})
 
 
 def _read(spark: SparkSession, spec: TableSpec) -> DataFrame:
-    """The rows of a table, with the physical columns of `spec`, or all that it has.
+    """Read a table with the physical columns of `spec`, or with all its columns.
 
     Raises:
-        ExecutionError: there is no table, not that version, or it cannot be read right.
-        CatalogError: its columns are not those declared.
-        SetupError: the package is missing.
+        ExecutionError: The table or the version does not exist, or cannot be read correctly.
+        CatalogError: The table does not have the declared columns.
+        SetupError: The package is missing.
     """
     try:
         return read_lake_table(spark, spec, _load(spark, spec))
@@ -111,10 +111,10 @@ def _read(spark: SparkSession, spec: TableSpec) -> DataFrame:
 
 
 def _by_spark(spark: SparkSession, spec: TableSpec, why: UnreadableError) -> DataFrame:
-    """The rows by the reader of the lake's own jar.
+    """Read a table with the reader of the lake's own jar.
 
     Raises:
-        ExecutionError: the jar is not there.
+        ExecutionError: The jar is not available.
     """
     values, name = option_values(spec), spec.connector.lower()
     chosen = {"version", "timestamp"} & values.keys()
@@ -123,9 +123,9 @@ def _by_spark(spark: SparkSession, spec: TableSpec, why: UnreadableError) -> Dat
     options = {_TIME_TRAVEL[name][key]: values[key] for key in _TIME_TRAVEL[name] if key in values}
     try:
         rows = spark.read.format(name).options(**options).load(values["path"])
-        _ = rows.schema  # the data source is looked for when it is asked
+        _ = rows.schema  # triggers the lookup of the data source
     except Exception as error:
-        # where a class of Java's is missing, PySpark has no condition for it
+        # PySpark reports no condition for a missing Java class
         if _NO_SOURCE not in str(error):
             raise
         raise unreadable(spec, why) from error
@@ -135,7 +135,7 @@ def _by_spark(spark: SparkSession, spec: TableSpec, why: UnreadableError) -> Dat
 
 
 def _stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
-    """The rows of a table, and of versions that come."""
+    """Read a table as a stream, with its new versions."""
     try:
         read = stream_iceberg if spec.connector.lower() == "iceberg" else stream_delta
         return read(spark, spec)
@@ -149,12 +149,12 @@ def _open_batches(
     spec: TableSpec,
     writer: StreamWriter,
 ) -> WriteBatch:
-    """What writes the micro-batches of a stream, each of them once."""
+    """Return a writer that writes each micro-batch of a stream once."""
     return lambda rows, batch: write(rows, spec, False, (writer.name, batch))
 
 
 def unreadable(spec: TableSpec, why: UnreadableError) -> ExecutionError:
-    """The error for a table that nothing here reads right."""
+    """Return the error for a table that sqlwin cannot read correctly."""
     return ExecutionError(
         f"table `{spec.name}` cannot be read: {why.reason}",
         subjects=(spec.name,),
@@ -164,10 +164,10 @@ def unreadable(spec: TableSpec, why: UnreadableError) -> ExecutionError:
 
 
 def validate_delta(spec: TableSpec) -> None:
-    """Check the options and columns of a table; whether it is there is not checked.
+    """Check the options and columns of a table, but not whether it exists.
 
     Raises:
-        CatalogError: an option or a column is wrong.
+        CatalogError: An option or a column is wrong.
     """
     check_options(spec, DELTA)
     _check_time_travel(spec)
@@ -175,10 +175,10 @@ def validate_delta(spec: TableSpec) -> None:
 
 
 def validate_iceberg(spec: TableSpec) -> None:
-    """Check the options and columns of a table; whether it is there is not checked.
+    """Check the options and columns of a table, but not whether it exists.
 
     Raises:
-        CatalogError: an option or a column is wrong.
+        CatalogError: An option or a column is wrong.
     """
     own = [name for name, _ in spec.options if name.lower().startswith("catalog.")]
     known = {name: option for name, option in ICEBERG.items() if "<" not in name}
@@ -196,7 +196,7 @@ def validate_iceberg(spec: TableSpec) -> None:
 
 
 def _check_time_travel(spec: TableSpec) -> None:
-    """Refuse options of which each chooses what is read."""
+    """Refuse conflicting options for the version to read."""
     values = option_values(spec)
     given = [name for name in ("version", "timestamp", _MONITOR) if name in values]
     if len(given) > 1:

@@ -1,7 +1,7 @@
-"""Rows to Parquet files of a table, in Spark's tasks; a log says afterwards which files count.
+"""Write rows to Parquet files of a table in Spark tasks; a log later records which files count.
 
-Each task writes under names of its own, so that one that is run twice disturbs nobody. What a job
-that fails has written is removed.
+File names are unique to each task attempt, so a retried task does no harm. Files of a failed job
+are removed.
 """
 
 from __future__ import annotations
@@ -50,31 +50,30 @@ from runtime.spark.workers import prepare_worker
 from runtime.spec.scan import PartitionValue
 from runtime.spec.table import TableSpec
 
-# A row group is about so large before it is compressed
+# Approximate size of a row group before compression
 _ROW_GROUP_BYTES = 64 << 20
-# Of floating-point numbers NaN is not in the statistics, and not every reader knows it
+# Types with statistics. Floats are missing because statistics ignore NaN and readers differ
 _RANGED = ("tinyint", "smallint", "int", "bigint", "date", "timestamp", "timestamp_ntz", "string")
-# Longer texts say too little for what they take up in a log
+# Longer texts are not worth their space in a log
 _MOST_BYTES = 32
 
 _NAME = re.compile(r"part-[0-9a-f]{32}-[0-9a-f]{12}\.parquet")
 
-# The directory for the values of a file's partition columns, relative to the table's
+# Returns the directory for partition values of a file, relative to the table's directory
 DirectoryOf = Callable[[Sequence[PartitionValue]], str]
 
 
 @dataclass
 class WrittenFile:
-    """A file that a task has written.
+    """File that a task has written.
 
     Attributes:
-        path: relative to the directory of the table.
-        partition: the values of the partition columns.
-        size: its bytes.
-        n_rows: its rows.
-        ranges: the least and the greatest value of columns, as `Constant` holds them; of some
-            types only.
-        nulls: how many are NULL, of flat columns.
+        path: Path relative to the directory of the table.
+        partition: Values of the partition columns.
+        size: File size in bytes.
+        n_rows: Number of rows.
+        ranges: Minimum and maximum of columns, as `Constant` holds them; only for some types.
+        nulls: Number of NULLs in flat columns.
     """
 
     path: str
@@ -94,19 +93,19 @@ def write_parquet(
     *,
     keeps: bool = False,
 ) -> tuple[str, list[WrittenFile]]:
-    """Write rows to new files below a directory; the mark in their names, and which they are.
+    """Write rows to new files below a directory. Return the mark in their names, and the files.
 
     Args:
-        rows: have the columns of `schema`, by name.
-        directory: a directory that all tasks see; made if it is not there.
-        schema: the columns as files have them, those of partitions too; those that are not
-            nullable have no NULL.
-        partitions: the columns that files hold one value of.
-        directory_of: where the files of a partition go.
-        keeps: whether those columns are in the files too.
+        rows: Rows with the columns of `schema`, by name.
+        directory: Directory that all tasks can access; created if it does not exist.
+        schema: Columns of the files, including partition columns. Columns that are not nullable
+            must not contain NULL.
+        partitions: Columns with a single value per file.
+        directory_of: Returns the directory of a partition.
+        keeps: Whether partition columns are also stored in the files.
 
     Raises:
-        ExecutionError: a column has a NULL that has none; the query or the writing failed.
+        ExecutionError: A NOT NULL column contains NULL, or the query or the writing failed.
     """
     mark = uuid.uuid4().hex
     if partitions:
@@ -122,12 +121,12 @@ def write_parquet(
 
 
 def remove_files(directory: str, mark: str, store: Store | None = None) -> None:
-    """Remove what a job has written that nobody counts; what cannot be is in nobody's way.
+    """Remove uncommitted files of a job. Files that cannot be removed do no harm.
 
     Args:
-        directory: a directory of this machine, or a URI in a store.
-        mark: what is in the names of the files.
-        store: the store; None: this machine.
+        directory: Local directory, or URI in a store.
+        mark: Unique part of the file names.
+        store: Object store. None for this machine.
     """
     if store is not None:
         with suppress(OSError):
@@ -141,17 +140,17 @@ def remove_files(directory: str, mark: str, store: Store | None = None) -> None:
                 with suppress(OSError):
                     os.remove(os.path.join(above, name))
         with suppress(OSError):
-            # goes only where nothing is left in it
+            # fails if the directory is not empty
             if above != directory and "=" in os.path.basename(above):
                 os.rmdir(above)
 
 
 def is_unfinished(directory: str, log: str) -> bool:
-    """Whether all files below a directory are of jobs that were killed before they could commit.
+    """Whether all files below a directory come from jobs killed before their commit.
 
     Args:
-        directory: where they have written.
-        log: a directory in it that is not looked into.
+        directory: Directory that the jobs wrote to.
+        log: Subdirectory to ignore.
     """
     return all(
         _NAME.fullmatch(name)
@@ -163,9 +162,9 @@ def is_unfinished(directory: str, log: str) -> bool:
 
 @dataclass(frozen=True)
 class NewFiles:
-    """Where files go, and what is in them; see `write_parquet`.
+    """Place and columns of files to write; see `write_parquet`.
 
-    In a `store` the directory is a URI in it.
+    With a `store`, the directory is a URI in it.
     """
 
     directory: str
@@ -178,13 +177,13 @@ class NewFiles:
 
     @property
     def stored(self) -> pa.Schema:
-        """The columns that are in the files."""
+        """Columns stored in the files."""
         without = () if self.keeps else self.partitions
         return pa.schema([f for f in self.schema if f.name not in without])
 
 
 class _OpenFile:
-    """A file that is being written, a row group at a time."""
+    """File that is being written, one row group at a time."""
 
     def __init__(self, files: NewFiles, partition: tuple[PartitionValue, ...]) -> None:
         above = files.directory_of(partition)
@@ -212,7 +211,7 @@ class _OpenFile:
                 self._flush()
 
     def close(self) -> WrittenFile:
-        """End the file, and say what is in it."""
+        """Finish the file and return its description."""
         file = self._file
         with self._explained():
             self._flush()
@@ -228,7 +227,7 @@ class _OpenFile:
         return file
 
     def discard(self) -> None:
-        """Remove what is written of it."""
+        """Remove the unfinished file."""
         with suppress(OSError, pa.ArrowException):
             if self._writer is not None:
                 self._writer.close()
@@ -243,7 +242,7 @@ class _OpenFile:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Raise what a store says as an error about the file."""
+        """Raise errors of a store as errors about the file."""
         try:
             yield
         except (OSError, pa.ArrowException) as error:
@@ -259,7 +258,7 @@ class _OpenFile:
             self._pending, self._n_bytes = [], 0
 
     def _open_writer(self, first: pa.Table | None) -> pq.ParquetWriter:
-        """The writer; the first rows decide how the file is written."""
+        """Return the writer; the first rows determine how the file is written."""
         if self._writer is None:
             self._writer = pq.ParquetWriter(
                 self._path if self._sink is None else self._sink,
@@ -273,7 +272,7 @@ class _OpenFile:
 
 
 def file_task(files: NewFiles) -> ArrowFunction:
-    """What a task makes of its rows: files, of which it returns one row each."""
+    """Return the task function that writes rows to files and returns a row for each file."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
@@ -303,10 +302,10 @@ def _row(file: WrittenFile) -> pa.RecordBatch:
 
 
 def _typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns as files have them.
+    """Return the columns with the types of the files.
 
     Raises:
-        ExecutionError: a column has a NULL that has none.
+        ExecutionError: A NOT NULL column contains NULL.
     """
     for column in schema:
         array = batch.column(column.name)
@@ -318,7 +317,10 @@ def _typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 def _parts(
     batch: pa.RecordBatch, files: NewFiles
 ) -> Iterator[tuple[pa.RecordBatch, tuple[PartitionValue, ...]]]:
-    """Stretches of rows of one partition each, as they are stored; rows come sorted by them."""
+    """Yield runs of rows with equal partition values, as stored.
+
+    The rows must be sorted by them.
+    """
     partitions = files.partitions
     if batch.num_rows == 0:
         return
@@ -338,7 +340,7 @@ def _parts(
 
 
 def _add_statistics(file: WrittenFile, footer: pq.FileMetaData) -> None:
-    """Put the ranges and NULLs of flat columns that a footer knows into what is said of a file."""
+    """Add the ranges and NULL counts of flat columns in a footer to the description of a file."""
     for index in range(footer.num_columns):
         column = footer.schema.column(index)
         if column.max_repetition_level or "." in column.path:
@@ -364,7 +366,7 @@ def _add_statistics(file: WrittenFile, footer: pq.FileMetaData) -> None:
 
 
 def made_schema(dataframe: DataFrame, spec: TableSpec) -> StructType:
-    """The columns of a table that is made: those declared, else those of the rows."""
+    """Return the columns of a table to create: as declared, or else from the rows."""
     declared = physical_columns(spec)
     if not declared:
         for field in dataframe.schema.fields:
@@ -379,12 +381,12 @@ def made_schema(dataframe: DataFrame, spec: TableSpec) -> StructType:
 
 
 def rows_of_table(dataframe: DataFrame, spec: TableSpec, schema: StructType) -> DataFrame:
-    """The rows with the columns of the table, those that are not given being NULL.
+    """Return the rows with the columns of the table, NULL for columns that are not given.
 
-    They are in as many partitions as `sink.parallelism` says, if it does.
+    The number of partitions is `sink.parallelism`, if set.
 
     Raises:
-        CatalogError: they do not fit.
+        CatalogError: The rows do not fit the table.
     """
     given = physical_columns(spec)
     names = [column.name for column in given] or schema.names

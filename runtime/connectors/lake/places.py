@@ -1,7 +1,7 @@
-"""Where a table of a lake is: on this machine, or in an object store, with what opens it there.
+"""Places of lake tables: on this machine or in an object store, with options to open them.
 
-The libraries have clients of their own for stores. They get what Hadoop's settings say, by way of
-the `Store` that the Arrow scan opens files with.
+The libraries have their own store clients. Their options are derived from Hadoop's settings through
+the `Store` with which the Arrow scan opens files.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from runtime.scan.stores import Options, Store, filesystem_of, kind_of
 from runtime.spark.files import resolve, store_at
 from runtime.spark.session import is_remote
 
-# Loaded by its name, with the package
+# loaded by name, together with the package
 _AZURE_FILE_IO = "runtime.connectors.lake.azure_io.AzureFileIO"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 
 
 @dataclass(frozen=True)
 class TablePlace:
-    """Where a table is.
+    """Place of a table.
 
     Attributes:
-        path: its directory: a path of this machine, or a URI.
-        store: the object store it is in; None: this machine.
+        path: Directory of the table: a local path or a URI.
+        store: Object store of the table. None for this machine.
     """
 
     path: str
@@ -39,21 +39,21 @@ class TablePlace:
 
     @property
     def delta_options(self) -> dict[str, str] | None:
-        """How `deltalake` opens it; None: as a path of this machine."""
+        """Storage options for `deltalake`. None for a local path."""
         return None if self.store is None else _spelled(self.store, _DELTA)
 
     @property
     def iceberg_properties(self) -> dict[str, str]:
-        """How `pyiceberg` opens it."""
+        """Properties for `pyiceberg`."""
         return {} if self.store is None else _spelled(self.store, _ICEBERG)
 
     @property
     def files(self) -> LocalFiles | StoredFiles:
-        """What lists and reads small files there."""
+        """File system for listing and reading small files."""
         return LocalFiles() if self.store is None else StoredFiles(self.store)
 
     def explained(self, error: Exception) -> Exception:
-        """What a library says of a store, or where the store gives a reason, that."""
+        """Return the store's own error if it reports one, or else the library's error."""
         if self.store is None:
             return error
         try:
@@ -64,14 +64,14 @@ class TablePlace:
         return error
 
     def file(self, path: str, *, is_escaped: bool = True) -> str:
-        """The path or URI of a file that a log names, relative to the table or by a URI.
+        """Return the path or URI of a file in a log, which may be relative to the table.
 
         Args:
-            path: what the log says.
-            is_escaped: whether `%20` stands for a blank.
+            path: Path in the log.
+            is_escaped: Whether `%20` stands for a space.
 
         Raises:
-            UnreadableError: it is elsewhere.
+            UnreadableError: The file is not at this place.
         """
         scheme = _SCHEME.match(path)
         plain = unquote(path) if is_escaped else path
@@ -89,16 +89,16 @@ class TablePlace:
         return os.path.normpath(os.path.join(self.path, plain))
 
 
-# Where paths in a log are absolute
+# Base for logs with absolute paths
 THIS_MACHINE = TablePlace("/")
 
 
 def place_of_path(spark: SparkSession, path: str) -> TablePlace:
-    """What a path of a user's stands for, or of a catalog's.
+    """Return the place of a path from a user or a catalog.
 
     Raises:
-        UnreadableError: it is on another machine, or in a store that is not known.
-        SetupError: what the settings say of the store does not go together.
+        UnreadableError: The place is on another machine or in an unknown store.
+        SetupError: The settings of the store contradict each other.
     """
     if is_remote(spark):
         raise UnreadableError("its files are on the machine of the Spark Connect server")
@@ -116,10 +116,10 @@ def place_of_path(spark: SparkSession, path: str) -> TablePlace:
 
 
 def _spelled(store: Store, names: dict[str, dict[str, str]]) -> dict[str, str]:
-    """The options of a store under the names that a library has for them.
+    """Return the options of a store under a library's names.
 
     Raises:
-        UnreadableError: it has none for one.
+        UnreadableError: The library has no name for an option.
     """
     spelled: dict[str, str] = {}
     options: Options = dict(store.options)
@@ -130,7 +130,7 @@ def _spelled(store: Store, names: dict[str, dict[str, str]]) -> dict[str, str]:
         elif name not in _ELSEWHERE[store.kind]:
             raise UnreadableError(f"its package has no setting for {name} of {store.root}")
     if names is _DELTA and store.kind == "s3":
-        # over HTTP only if asked; buckets as parts of the path, as `Store` has them
+        # HTTP only if requested; buckets are part of the path, as in `Store`
         endpoint, scheme = options.get("endpoint_override"), options.get("scheme", "https")
         if endpoint is not None:
             spelled["aws_endpoint_url"] = f"{scheme}://{endpoint}"
@@ -158,7 +158,7 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-# What is spelled apart, and what changes no answer
+# Options that are converted separately or do not affect results
 _ELSEWHERE = {
     "s3": ("endpoint_override", "scheme", "connect_timeout", "request_timeout", "attempts"),
     "gs": ("project_id",),

@@ -1,7 +1,7 @@
-"""Files of a table in an object store that are written and removed; what reads them is in `scan`.
+"""Write and remove files of a table in an object store; reading is in `scan`.
 
-A file is there when it is closed, as a whole. Of one whose writer is killed parts may lie in the
-store, unseen, until its rules for uploads that were not finished remove them.
+A file appears as a whole when it is closed. If its writer is killed, invisible parts may remain
+until the store's rules for incomplete uploads remove them.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from runtime.scan.stores import Store, explained, filesystem_of, why_of
 
 
 def create_file(store: Store, uri: str) -> pa.NativeFile:
-    """A new file, to be written from its begin to its end.
+    """Open a new file for sequential writing.
 
     Raises:
-        ExecutionError: the store does not take it.
+        ExecutionError: The store rejects it.
     """
     try:
         with explained(store, uri):
@@ -30,25 +30,25 @@ def create_file(store: Store, uri: str) -> pa.NativeFile:
 
 
 def unwritten(store: Store, uri: str, error: Exception) -> ExecutionError:
-    """The error for a file that a store did not take."""
+    """Return the error for a file that a store did not accept."""
     return ExecutionError(f"cannot write {uri}: {why_of(store, uri, error)}", subjects=(uri,))
 
 
 def remove_file(store: Store, uri: str) -> None:
-    """Remove a file, if it is there.
+    """Remove a file if it exists.
 
     Raises:
-        OSError: the store does not.
+        OSError: The store failed to remove it.
     """
     with suppress(FileNotFoundError), explained(store, uri):
         filesystem_of(store).delete_file(store.path(uri))
 
 
 def files_below(store: Store, uri: str) -> Iterator[tuple[str, float]]:
-    """The files below a URI, in order: the URI of each, and when it was written, seconds of 1970.
+    """Yield the files below a URI in order: URI, and modification time in seconds since 1970.
 
     Raises:
-        OSError: they cannot be listed.
+        OSError: The store cannot list them.
     """
     for info in StoredFiles(store).listed_below(uri):
         yield store.uri(info.path), (info.mtime_ns or 0) / 1e9

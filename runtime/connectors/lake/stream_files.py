@@ -1,4 +1,4 @@
-"""Tables of lakes as streams: data sources in Python, which read the files of versions in tasks."""
+"""Lake tables as streams: Python data sources that read the files of versions in tasks."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from runtime.scan.metadata import find_misfit
 from runtime.spec.table import LATE_ROWS, Column, TableSpec
 
 _BATCH_ROWS = 1 << 16
-# Options that say which versions are read, and what becomes of late rows
+# Options about versions and late rows
 _OF_STREAMS = ("version", "timestamp", "source.monitor-interval", "skip-change-commits", LATE_ROWS)
 
 
 @dataclass
 class VersionFile(InputPartition):
-    """A file of a version.
+    """File of a version.
 
     Attributes:
-        path: where it is.
-        texts: what the log has for the partition columns that are read, by the table's names.
-        needed: columns that it may not lack.
+        path: Path of the file.
+        texts: Log values of the partition columns to read, by the table's column names.
+        needed: Columns that the file must have.
     """
 
     path: str
@@ -45,42 +45,42 @@ class VersionFile(InputPartition):
 
 
 class VersionReader(DataSourceStreamReader):
-    """Reads a table version by version; a snapshot of Iceberg is a version too.
+    """Reads a table version by version; Iceberg snapshots count as versions.
 
     Args:
-        connector: the table's.
-        options: of the data source, see `stream_of`.
-        schema: the columns that are read, as the table calls them.
+        connector: Connector of the table.
+        options: Options of the data source, see `stream_of`.
+        schema: Columns to read, under the table's names.
     """
 
     unit = "version"
-    # how they are found in files
+    # how the columns are found in files
     _columns: tuple[LakeColumn, ...]
 
     def __init__(self, connector: str, options: Mapping[str, str], schema: StructType) -> None:
         said = tuple((name, value) for name, value in json.loads(options["options"]))
         self._spec = TableSpec(options["table"], connector, options=said)
         self._place = TablePlace(options["path"]) if options.get("path") else None
-        # no version after this one is read; None: all that come
+        # last version to read; None to read all future ones
         self._until = int(options["until"]) if options.get("until") else None
-        # versions that delete or update rows are passed over
+        # whether to skip versions that delete or update rows
         self._skips = options.get("skips") == "true"
         self._schema = schema
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a file."""
+        """Read the rows of a file."""
         assert isinstance(partition, VersionFile)
         return read_file(partition, self._schema, self._columns)
 
     def changed_column(self, there: StructType) -> str | None:
-        """One of the columns that are read that a version no longer has as it was."""
+        """Return a column that a version no longer has or has with another type, or None."""
         for name in self._schema.names:
             if name not in there.names or there[name].dataType != self._schema[name].dataType:
                 return name
         return None
 
     def stopped(self, version: int, table: str, why: str) -> ExecutionError:
-        """The error for a version that the stream cannot read."""
+        """Return the error for a version that the stream cannot read."""
         return ExecutionError(
             f"table `{self._spec.name}`: the stream stops at {self.unit} {version} of {table}: "
             f"{why}"
@@ -88,7 +88,7 @@ class VersionReader(DataSourceStreamReader):
 
 
 def column_fields(spec: TableSpec, there: StructType) -> list[StructField]:
-    """The columns of a table that a stream reads: those declared, or all that are there."""
+    """Return the columns that a stream reads: the declared ones, or else all columns."""
     needed = there.names
     if spec.columns:
         wanted = [column.name for column in physical_columns(spec)]
@@ -105,16 +105,17 @@ def stream_of(
     newest: int,
     origin: str,
 ) -> DataFrame:
-    """The versions of a table as a stream, with the columns that it declares.
+    """Return the versions of a table as a stream with its declared columns.
 
     Args:
-        spark: the session.
-        spec: the table.
-        source: reads its versions, with the options `table`, `path`, `options`, `until`, `skips`.
-        fields: the columns that it reads.
-        place: where the table is; None: its catalog knows it.
-        newest: its newest version; without a monitor interval none that comes later is read.
-        origin: what errors about columns call the table.
+        spark: Spark session.
+        spec: Table specification.
+        source: Data source for its versions, with the options `table`, `path`, `options`, `until`,
+            `skips`.
+        fields: Columns to read.
+        place: Place of the table. None if it is in a catalog.
+        newest: Newest version. Without a monitor interval, later ones are not read.
+        origin: Name of the table in errors about columns.
     """
     register_source(spark, source)
     values = option_values(spec)
@@ -134,10 +135,10 @@ def stream_of(
 def read_file(
     part: VersionFile, schema: StructType, columns: Sequence[LakeColumn]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a file under the names and types of `schema`.
+    """Yield the rows of a file under the names and types of `schema`.
 
     Raises:
-        ExecutionError: the file is gone, or a column in it is of another type.
+        ExecutionError: The file no longer exists, or a column has another type.
     """
     footers = read_footers([part.path])
     if isinstance(footers, NotScannable):
@@ -178,7 +179,7 @@ def read_file(
 
 
 def _constant(text: str | None, type_: pa.DataType) -> pa.Scalar:
-    """The value of a partition that a log writes so."""
+    """Return the partition value for its text in a log."""
     if text is None or text == "":
         return pa.scalar(None, type_)
     if pa.types.is_timestamp(type_):

@@ -1,4 +1,4 @@
-"""What connectors of lakes have in common: a table in one version, and its rows for Spark."""
+"""Shared code of the lake connectors: a table at a version, and its rows for Spark."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from runtime.spark.files import spark_reads
 from runtime.spec.scan import PartitionValue, ScanFile
 from runtime.spec.table import TableSpec
 
-# Beside the columns of a table while its partition values are joined to its rows
+# Extra column while partition values are joined to the rows
 _PATH = "_sqlwin_path"
 
 
 @dataclass(frozen=True)
 class LakeTable:
-    """A table in one version.
+    """Table at a version.
 
     Attributes:
-        snapshot: its files.
-        schema: its columns.
-        stored: the same columns as files have them, with the names of fields inside.
-        store: the object store that the files are in; None: they are on this machine.
+        snapshot: Files of the version.
+        schema: Columns of the table.
+        stored: The same columns under their names in files, including nested fields.
+        store: Object store of the files. None if they are on this machine.
     """
 
     snapshot: Snapshot
@@ -49,10 +49,10 @@ class LakeTable:
 
 
 class UnreadableError(Exception):
-    """A table, or this version of it, is not read by sqlwin, since its rows could be wrong.
+    """The table or version uses something that sqlwin cannot read or write correctly.
 
     Args:
-        reason: what it has that is not read.
+        reason: The unsupported property of the table.
     """
 
     def __init__(self, reason: str) -> None:
@@ -61,7 +61,7 @@ class UnreadableError(Exception):
 
 
 def missing_extra(spec: TableSpec, package: str, error: ImportError) -> SetupError:
-    """The error for a table whose library is not there."""
+    """Return the error for a table whose library is not installed."""
     return SetupError(
         f"table `{spec.name}`: connector '{spec.connector}' needs the package {package}: {error}",
         subjects=(spec.name,),
@@ -70,14 +70,14 @@ def missing_extra(spec: TableSpec, package: str, error: ImportError) -> SetupErr
 
 
 def unwritable(spec: TableSpec, why: UnreadableError) -> ExecutionError:
-    """The error for a table that sqlwin does not write."""
+    """Return the error for a table that sqlwin cannot write."""
     return ExecutionError(
         f"table `{spec.name}` cannot be written: {why.reason}", subjects=(spec.name,)
     )
 
 
 def broken_table(spec: TableSpec, error: Exception) -> ExecutionError:
-    """The error for a table that a library cannot read or write, in one line."""
+    """Return a one-line error for a table that the library cannot read or write."""
     said = " ".join(str(error).split())
     if isinstance(error, OSError) and error.strerror and error.filename:
         said = f"{error.filename}: {error.strerror}"
@@ -87,10 +87,10 @@ def broken_table(spec: TableSpec, error: Exception) -> ExecutionError:
 
 
 def plain_values(array: pa.Array) -> list[PartitionValue]:
-    """The values of an Arrow array as `Constant` holds them: dates as days, times as microseconds.
+    """Convert an Arrow array to `Constant` values: dates as days, times as microseconds.
 
     Raises:
-        UnreadableError: they are of a type that is no partition's.
+        UnreadableError: The type cannot be a partition type.
     """
     type_ = array.type
     if pa.types.is_timestamp(type_):
@@ -103,11 +103,11 @@ def plain_values(array: pa.Array) -> list[PartitionValue]:
 
 
 def read_lake_table(spark: SparkSession, spec: TableSpec, table: LakeTable) -> DataFrame:
-    """The rows of a table, by Spark's reader of Parquet, with its physical columns.
+    """Read a table with Spark's Parquet reader, with its physical columns.
 
     Raises:
-        CatalogError: its columns are not those declared.
-        UnreadableError: files have fields inside of columns that Spark would not find.
+        CatalogError: The table does not have the declared columns.
+        UnreadableError: Files have nested fields that Spark would not find.
     """
     snapshot = table.snapshot
     groups = [_read_group(spark, table, files, names) for names, files in _by_names(table).items()]
@@ -125,10 +125,10 @@ def read_lake_table(spark: SparkSession, spec: TableSpec, table: LakeTable) -> D
 
 
 def _by_names(table: LakeTable) -> dict[tuple[str | None, ...], list[LakeFile]]:
-    """Files by what they call the columns that are in files."""
+    """Group files by their names of the stored columns."""
     columns = table.snapshot.in_files
     if all(column.field_id is None for column in columns):
-        # the table alone says what files call them; Spark gives NULL for what is not there
+        # all files use the names in the table; Spark reads missing columns as NULL
         stored = tuple(column.stored[0] for column in columns)
         return {stored: list(table.snapshot.files)} if table.snapshot.files else {}
     footers = read_footers([file.path for file in table.snapshot.files], table.store)
@@ -150,7 +150,7 @@ def _by_names(table: LakeTable) -> dict[tuple[str | None, ...], list[LakeFile]]:
 def _read_group(
     spark: SparkSession, table: LakeTable, files: Sequence[LakeFile], names: Sequence[str | None]
 ) -> DataFrame:
-    """The rows of files that call the columns the same, and their paths if there are partitions."""
+    """Read files with the same column names, with their paths if the table is partitioned."""
     for file in files:
         if is_hidden(file.path.rpartition("/")[2]):
             raise UnreadableError(f"Spark passes over files that are called as {file.path}")
@@ -176,7 +176,7 @@ def _read_group(
 
 
 def _with_partitions(spark: SparkSession, rows: DataFrame, table: LakeTable) -> DataFrame:
-    """The rows with the values that the log has for their files."""
+    """Add the partition values in the log to the rows of their files."""
     snapshot = table.snapshot
     data = {_PATH: pa.array([file.path for file in snapshot.files], pa.string())}
     fields = [StructField(_PATH, StringType())]
@@ -187,7 +187,7 @@ def _with_partitions(spark: SparkSession, rows: DataFrame, table: LakeTable) -> 
         fields.append(StructField(name, field.dataType))
     values_of = spark.createDataFrame(pa.table(data), schema=StructType(fields))
     is_there = values_of[_PATH].isNotNull()
-    # a file that is not found again may not lose its rows, nor have them in a wrong partition
+    # rows of a file that is not found must be neither lost nor put in a wrong partition
     joined = rows.join(F.broadcast(values_of), rows[_PATH] == values_of[_PATH], "left")
     lost = F.raise_error(F.concat(F.lit("the log has no partition for "), rows[_PATH]))
     return joined.select(
@@ -200,19 +200,19 @@ def _with_partitions(spark: SparkSession, rows: DataFrame, table: LakeTable) -> 
 
 
 def _stored_fields(table: LakeTable) -> list[StructField]:
-    """The columns that are in files, as files written by today's columns have them."""
+    """Return the stored columns, as files written with the current schema have them."""
     fields = zip(table.schema.fields, table.stored.fields, strict=True)
     names = table.snapshot.partition_columns
     return [stored for field, stored in fields if field.name not in names]
 
 
 def has_fields(found: pa.DataType, wanted: DataType) -> bool:
-    """Whether the fields inside of a file's column are called as those that Spark looks for."""
+    """Whether nested fields of a file's column have the names that Spark looks for."""
     if isinstance(wanted, StructType):
         if not pa.types.is_struct(found):
             return False
         inside = {found.field(i).name: found.field(i).type for i in range(found.num_fields)}
-        # one that is missing is NULL only if no other may be the same under an older name
+        # a missing field is NULL only if no other field can be the same one under an older name
         return len(inside) <= len(wanted) and all(
             name in wanted.names and has_fields(type_, wanted[name].dataType)
             for name, type_ in inside.items()

@@ -1,1 +1,1 @@
-"""The options of WITH (...): their names, help and checks. Imports no Spark."""
+"""Options of WITH (...): names, help and checks. Imports no Spark."""

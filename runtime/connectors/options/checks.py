@@ -1,4 +1,4 @@
-"""Checking the WITH options of a table: names, values, and what was probably meant."""
+"""Check the WITH options of a table: names and values, with suggestions for misspellings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from runtime.errors import CatalogError, ErrorKind, nearest
 from runtime.spec.table import TableSpec
 
 _DURATION = re.compile(r"\s*(\d+)\s*([a-zµ]*)\s*", re.IGNORECASE)
-# Flink's unit labels, in microseconds; a number alone is milliseconds.
+# Flink's unit labels in microseconds; a number without a unit is in milliseconds
 _UNITS_US = {
     "d day days": 86_400_000_000,
     "h hour hours": 3_600_000_000,
@@ -19,7 +19,7 @@ _UNITS_US = {
     "ms milli millis millisecond milliseconds": 1_000,
     "µs us micro micros microsecond microseconds": 1,
 }
-# In messages; an apostrophe is no quote
+# Quoted texts and names in messages; an apostrophe is not a quote
 _QUOTED, _NAMED = re.compile(r"(?<!\w)'[^']+'"), re.compile(r"`([^`]+)`")
 _SIZE = re.compile(r"\s*([1-9]\d*)\s*([kmgt]?)b?(?:ytes)?\s*", re.IGNORECASE)
 _UNIT_US = {label: us for labels, us in _UNITS_US.items() for label in labels.split()} | {"": 1_000}
@@ -30,14 +30,15 @@ Check = Callable[[str], str | None]
 
 @dataclass(frozen=True)
 class Option:
-    """An option of a connector.
+    """Option of a connector.
 
     Attributes:
-        doc: what it is for, one line of help; empty for a second spelling.
-        check: returns what a value must be ("true or false") if it is not that, else None.
-        values: values it takes, for help, if they are few.
-        required: the table is not complete without it.
-        has_effect: whether it changes anything here; some of Flink's are only let pass.
+        doc: One line of help. Empty for an alternative spelling.
+        check: Returns a description of valid values ("true or false") if the value is invalid, or
+            else None.
+        values: Valid values for the help, if there are few.
+        required: Whether the table needs the option.
+        has_effect: Whether the option has an effect. Some of Flink's are only accepted.
     """
 
     doc: str = ""
@@ -48,28 +49,28 @@ class Option:
 
 
 def choice(doc: str, *values: str) -> Option:
-    """An option with one of `values`, in any case."""
+    """Return an option with one of `values`, ignoring case."""
     return Option(doc, one_of(*values), values)
 
 
 def switch(doc: str = "") -> Option:
-    """An option that is true or false."""
+    """Return an option that is true or false."""
     return choice(doc, "true", "false")
 
 
 def without_effect(check: Check = lambda value: None) -> Option:
-    """An option of Flink's that is let pass and changes nothing."""
+    """Return a Flink option that is accepted and has no effect."""
     return Option("Flink's; no effect", check, has_effect=False)
 
 
 def one_of(*values: str) -> Check:
-    """A check that the value is one of `values`, in any case."""
+    """Return a check that the value is one of `values`, ignoring case."""
     folded = [value.lower() for value in values]
     return lambda value: None if value.lower() in folded else " or ".join(values)
 
 
 def whole_number(least: int, most: int = 2**63 - 1) -> Check:
-    """A check for a whole number from `least` to `most`."""
+    """Return a check for an integer from `least` to `most`."""
 
     def check(value: str) -> str | None:
         is_number = re.fullmatch(r"[+-]?\d+", value.strip()) is not None
@@ -80,7 +81,7 @@ def whole_number(least: int, most: int = 2**63 - 1) -> Check:
 
 
 def fraction(value: str) -> str | None:
-    """A check for a number from 0 to 1."""
+    """Check for a number from 0 to 1."""
     try:
         return None if 0 <= float(value) <= 1 else "a number from 0 to 1"
     except ValueError:
@@ -88,12 +89,12 @@ def fraction(value: str) -> str | None:
 
 
 def one_character(value: str) -> str | None:
-    """A check for a single character."""
+    """Check for a single character."""
     return None if len(value) == 1 else "a single character"
 
 
 def pattern(value: str) -> str | None:
-    """A check for a regular expression."""
+    """Check for a regular expression."""
     try:
         re.compile(value)
     except re.error as error:
@@ -102,12 +103,12 @@ def pattern(value: str) -> str | None:
 
 
 def duration(value: str) -> str | None:
-    """A check for a duration such as `5 s` or `10 min`."""
+    """Check for a duration such as `5 s` or `10 min`."""
     return None if duration_us(value) is not None else "a duration such as '5 s' or '10 min'"
 
 
 def duration_us(value: str) -> int | None:
-    """The microseconds of a duration in Flink's spelling, such as `10 min`; None if it is none."""
+    """Parse a duration in Flink's spelling, such as `10 min`, to microseconds. None if invalid."""
     match = _DURATION.fullmatch(value)
     if match is None or match.group(2).lower() not in _UNIT_US:
         return None
@@ -115,12 +116,12 @@ def duration_us(value: str) -> int | None:
 
 
 def size(value: str) -> str | None:
-    """A check for a number of bytes such as `128 mb`."""
+    """Check for a size in bytes such as `128 mb`."""
     return None if bytes_of(value) is not None else "a size such as '128 mb'"
 
 
 def bytes_of(value: str) -> int | None:
-    """The bytes of a size in Flink's spelling, such as `128 mb`; None if it is none."""
+    """Parse a size in Flink's spelling, such as `128 mb`, to bytes. None if invalid."""
     match = _SIZE.fullmatch(value)
     if match is None:
         return None
@@ -128,16 +129,15 @@ def bytes_of(value: str) -> int | None:
 
 
 def check_options(spec: TableSpec, known: Mapping[str, Option], other: Iterable[str] = ()) -> None:
-    """Check the options of `spec` against those that its connector has.
+    """Check the options of `spec` against its connector's options.
 
     Args:
-        spec: the table.
-        known: the connector's options; names count in any case.
-        other: names that are right too, with any value.
+        spec: Table specification.
+        known: Options of the connector; names are matched ignoring case.
+        other: Additional valid names, with any value.
 
     Raises:
-        CatalogError: an option is unknown, missing, given twice, or has a value that it cannot
-            have.
+        CatalogError: An option is unknown, missing, repeated, or has an invalid value.
     """
     by_name = {name.lower(): (name, option) for name, option in known.items()}
     free = {name.lower(): name for name in other}
@@ -161,28 +161,27 @@ def check_options(spec: TableSpec, known: Mapping[str, Option], other: Iterable[
 
 
 def idle_options(options: Mapping[str, Option]) -> frozenset[str]:
-    """Names, in lower case, of the options that change nothing here."""
+    """Return the lower-case names of the options without an effect."""
     return frozenset(name.lower() for name, option in options.items() if not option.has_effect)
 
 
 def option_values(spec: TableSpec) -> dict[str, str]:
-    """The options of `spec` by their names in lower case."""
+    """Return the options of `spec` by lower-case name."""
     return {name.lower(): value for name, value in spec.options}
 
 
 def is_monitored(spec: TableSpec) -> bool:
-    """Whether new files or versions of a table are looked for, which makes it unbounded."""
+    """Whether new files or versions of a table are monitored, which makes it unbounded."""
     return "source.monitor-interval" in option_values(spec)
 
 
 def bad_option(
     spec: TableSpec, what: str, hint: str | None = None, subjects: tuple[str, ...] | None = None
 ) -> CatalogError:
-    """The error for an option of `spec`.
+    """Return the error for an option of `spec`.
 
-    Its subjects are the options and values that stand in quotes in `what`, the last one first, as
-    `option 'a' is 'b'` is about `'b'`, and then names in backticks; `subjects` are instead of those
-    in quotes.
+    Its subjects are the options and values quoted in `what`, the last one first (`option 'a' is
+    'b'` is about `'b'`), and then names in backticks. `subjects` replaces the quoted ones.
     """
     quoted = _QUOTED.findall(what)[::-1] if subjects is None else subjects
     names = _NAMED.findall(what)
@@ -195,18 +194,18 @@ def bad_option(
 
 
 def missing_option(spec: TableSpec, name: str, hint: str | None = None) -> CatalogError:
-    """The error for an option that the table needs."""
+    """Return the error for a missing option."""
     return bad_option(spec, f"option '{name}' is missing", hint)
 
 
 def wrong_value(spec: TableSpec, name: str, value: str | None, hint: str) -> CatalogError:
-    """The error for an option that cannot have the value that it has."""
+    """Return the error for an option with an invalid value."""
     what = f"option '{name}' is '{value}'"
     return bad_option(spec, what, hint, subjects=(f"'{value}'", f"'{name}'"))
 
 
 def unknown_option(spec: TableSpec, name: str, known: Iterable[str]) -> CatalogError:
-    """The error for an option that the connector does not have."""
+    """Return the error for an option that the connector does not have."""
     names = list(known)
     meant = nearest(name, names)
     hint = f"did you mean '{meant}'?" if meant else f"it has: {', '.join(sorted(names)[:25])}"

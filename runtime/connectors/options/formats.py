@@ -1,4 +1,4 @@
-"""File formats: Flink's names of their options in Spark's words, and Spark's own."""
+"""File formats: Flink's format options with their Spark equivalents, and Spark's own."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from runtime.connectors.options.checks import (
 )
 from runtime.spec.table import TableSpec
 
-# Of files; those of messages
+# Formats of files, and of messages
 FORMATS = ("parquet", "csv", "json", "orc", "avro", "text")
 MESSAGE_FORMATS = ("json", "csv", "raw", "avro", "avro-confluent")
-# Formats whose files name and type their columns.
+# Formats whose files name and type their columns
 SELF_DESCRIBING = ("parquet", "orc", "avro")
 
 _SUFFIXES = {
@@ -60,7 +60,7 @@ FLINK_OPTIONS: Mapping[str, Mapping[str, Option]] = {
     },
     "json": {
         "json.ignore-parse-errors": switch("broken lines are left out"),
-        # A field that a line lacks is NULL; it cannot be made an error.
+        # A missing field is NULL; Spark cannot make it an error.
         "json.fail-on-missing-field": choice("only false: a missing field is NULL", "false"),
         "json.timestamp-format.standard": choice(
             "how timestamps are written: 2024-01-01 10:00:00, or with a T", "SQL", "ISO-8601"
@@ -85,28 +85,28 @@ FLINK_OPTIONS: Mapping[str, Mapping[str, Option]] = {
         "text.skip-lines": Option("number of lines at the top to skip", whole_number(0)),
     },
 }
-# Fields of a line that Spark's reader of CSV accepts, unless an option says otherwise
+# Default maximum of columns in Spark's CSV reader
 MOST_CSV_COLUMNS = 20_480
-# Characters of a string and digits of a number that JSON may have; Spark's own limits are lower
+# Maximum characters of a JSON string and digits of a number; Spark's own limits are lower
 _MOST_JSON_STRING = str(2**31 - 1)
 MOST_JSON_DIGITS = 100_000
-# How times of a column are written: `fields.<column>.format`, for formats of text and Parquet
+# Time format of a column in text or Parquet: `fields.<column>.format`
 TIME_FORMAT = re.compile(r"fields\.(?P<column>.+)\.format", re.IGNORECASE)
-# What it may be beside a pattern and ISO-8601, and how many microseconds one of that is
+# Time formats other than patterns and ISO-8601, with their unit in microseconds
 TIME_UNITS = {
     "epoch-seconds": "1000000",
     "epoch-millis": "1000",
     "epoch-micros": "1",
     "epoch-nanos": "0.001",
 }
-# Of the options of text, those that nothing of a message depends on, in lower case
+# Lower-case names of text options that do not apply to messages
 _OF_FILES = frozenset(
     "basepath compression ignorecorruptfiles ignoremissingfiles maxrecordsperfile modifiedafter "
     "modifiedbefore partitionoverwritemode pathglobfilter recursivefilelookup encoding charset "
     "linesep multiline header inferschema enforceschema samplingratio extension "
     "columnnameofcorruptrecord dropfieldifallnull".split()
 )
-# Options that say how text is read, and that nothing is written by
+# Options about reading text that have no meaning for writing
 ONLY_READ = (
     "null-literals",
     "decimal-separator",
@@ -145,7 +145,7 @@ SPARK_OPTIONS: Mapping[str, tuple[str, ...]] = {
         "samplingRatio charset",
     }.items()
 }
-# Options of Spark's file source for streams, by their names here
+# Options of Spark's file stream source by their names in sqlwin
 STREAM_OPTIONS = {
     "max-files-per-trigger": "maxFilesPerTrigger",
     "max-bytes-per-trigger": "maxBytesPerTrigger",
@@ -158,7 +158,7 @@ STREAM_OPTIONS = {
 
 
 def format_of(options: Mapping[str, str]) -> str | None:
-    """The format of a table: what it says, or what the path's suffix says, or None."""
+    """Return the format of a table, from its option or the suffix of its path, or None."""
     if "format" in options:
         return options["format"].lower()
     path = options.get("path", "").lower().rstrip("/")
@@ -168,7 +168,7 @@ def format_of(options: Mapping[str, str]) -> str | None:
 
 
 def format_option_names(file_format: str) -> list[str]:
-    """Spark's options for `file_format`, bare and with the format's name in front."""
+    """Return Spark's options for `file_format`, with and without the format as a prefix."""
     bare = SPARK_OPTIONS[file_format]
     return [*bare, *(f"{file_format}.{name}" for name in bare)]
 
@@ -179,16 +179,16 @@ def check_message_options(
     """Check the options of a table of messages; see `check_options`.
 
     Args:
-        spec: the table.
-        known: the connector's options.
-        formats: those of its messages, as the table says them in lower case.
-        other: further names that are right, with any value.
+        spec: Table specification.
+        known: Options of the connector.
+        formats: Formats of its messages in lower case.
+        other: Additional valid names, with any value.
 
     Raises:
-        CatalogError: an option is wrong, of another format, or has no meaning for messages.
+        CatalogError: An option is wrong, of another format, or has no meaning for messages.
     """
     said = {name for name in formats if name}
-    # of a format that there is not its options are no mistake of their own
+    # with an unknown format, its options are not reported as well
     is_wrong = not said or not said <= {*MESSAGE_FORMATS, "text"}
     textual = [name for name in ("json", "csv") if is_wrong or name in said]
     by_format = {k: v for name in textual for k, v in FLINK_OPTIONS[name].items()}
@@ -216,7 +216,7 @@ def check_message_options(
 
 
 def column_formats(spec: TableSpec) -> dict[str, str]:
-    """How times of columns are written, where that is said, by the columns' names in lower case."""
+    """Return the declared time formats by lower-case column name."""
     return {
         found["column"].lower(): value
         for name, value in spec.options
@@ -225,10 +225,10 @@ def column_formats(spec: TableSpec) -> dict[str, str]:
 
 
 def spark_options(spec: TableSpec, file_format: str) -> dict[str, str]:
-    """The options of Spark's reader and writer that say what the options of `spec` say.
+    """Return the options of Spark's reader and writer for the options of `spec`.
 
-    Where nothing is said: CSV has no header, doubles its quotes (RFC 4180, as Flink), and a record
-    that does not fit the columns is an error; Spark alone would read NULL in its place.
+    By default CSV has no header and doubles its quotes (RFC 4180, as in Flink), and a record that
+    does not fit the columns is an error, which Spark alone would read as NULL.
     """
     known = {name.lower(): name for name in SPARK_OPTIONS[file_format]}
     said: dict[str, str] = {}
@@ -251,7 +251,7 @@ def spark_options(spec: TableSpec, file_format: str) -> dict[str, str]:
         defaults |= {"maxNumLen": str(MOST_JSON_DIGITS), "maxStringLen": _MOST_JSON_STRING}
         encoding = said.get("encoding", said.get("charset", "")).lower()
         if encoding not in ("", "utf-8") and said.get("multiLine", "false").lower() != "true":
-            # Spark asks for it in any other encoding
+            # Spark requires it for other encodings
             defaults["lineSep"] = "\n"
     if file_format == "json" and "json.encode.ignore-null-fields" in flink:
         defaults["ignoreNullFields"] = flink["json.encode.ignore-null-fields"]
@@ -266,21 +266,21 @@ def _csv_options(flink: Mapping[str, str]) -> dict[str, str]:
     }
     options = {renamed[name]: value for name, value in flink.items() if name in renamed}
     if (delimiter := flink.get("csv.field-delimiter")) is not None:
-        # SQL has no escapes in strings: Flink reads these two characters as a tab, too.
+        # SQL strings have no escapes; like Flink, read these two characters as a tab
         options["sep"] = "\t" if delimiter == "\\t" else delimiter
     if flink.get("csv.disable-quote-character", "false").lower() == "true":
         options["quote"] = ""
     if flink.get("csv.allow-comments", "false").lower() == "true":
         options["comment"] = "#"
     if len(comment := flink.get("csv.comment", "")) == 1:
-        options["comment"] = comment  # longer ones are skipped before Spark parses a line
+        options["comment"] = comment  # longer prefixes are skipped before Spark parses a line
     return options
 
 
 def written_timestamps(spec: TableSpec, file_format: str) -> dict[str, str]:
-    """How timestamps are written as text; either spelling is read without an option.
+    """Return the format of timestamps in text that is written. Both can be read without an option.
 
-    Spark alone would cut them off after the millisecond.
+    Spark's default would truncate them to milliseconds.
     """
     if file_format not in ("csv", "json"):
         return {}

@@ -1,6 +1,6 @@
-"""The options of each connector, with their help. Imports no Spark, so that help is light to load.
+"""Options of each connector, with their help. Imports no Spark, so that help loads quickly.
 
-`<field>` stands for the name of a column, `<key>` for any name.
+`<field>` stands for a column name, `<key>` for any name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from runtime.connectors.options.formats import FORMATS, MESSAGE_FORMATS
 
 Options = Mapping[str, Option]
 
-# Spark's spellings of the options of its file source are taken too.
+# Spark's spellings of its file source options are accepted too.
 FILESYSTEM: Options = {
     "path": Option("a file, a directory or a glob, here or on s3a://, hdfs://", required=True),
     "format": Option("the format, unless the path's suffix says it", values=FORMATS),
@@ -48,8 +48,8 @@ FILESYSTEM: Options = {
     "cleanSource": choice("", "archive", "delete", "off"),
     "source-archive-dir": Option("where clean-source = archive moves files"),
     "sourceArchiveDir": Option(),
-    # About Flink's way of writing files: here a micro-batch writes files of its own, or several
-    # together do, which are complete when they can be seen.
+    # About Flink's way of writing files. Here each micro-batch, or several together, writes files
+    # of its own, which are complete when they become visible.
     "sink.rolling-policy.file-size": without_effect(),
     "sink.rolling-policy.rollover-interval": Option(
         "with auto-compaction: how long rows wait for others; 1 min", duration
@@ -103,7 +103,7 @@ DATAGEN: Options = {
     "seed": Option("a whole number; another one gives other rows", whole_number(-(2**63))),
     "scan.parallelism": Option("how many tasks make rows", whole_number(1)),
 }
-# Of a column, by what stands behind `fields.<field>.`
+# Options of a column, after `fields.<field>.`
 DATAGEN_FIELD: Options = {
     "kind": choice("how values are made", "random", "sequence"),
     "min": Option("the least value"),
@@ -154,7 +154,7 @@ KAFKA: Options = {
     "scan.topic-partition-discovery.interval": Option(
         "how often new topics and partitions are looked for, 0 for never; 10 s unless set", duration
     ),
-    # How Flink sets the parallelism; Spark has its own ways
+    # Flink's settings of parallelism, which Spark controls in its own ways
     "scan.parallelism": without_effect(whole_number(1)),
     "sink.partitioner": without_effect(),
     "sink.parallelism": without_effect(whole_number(1)),
@@ -195,7 +195,7 @@ SOCKET: Options = {
     "format": choice("of a line", "text", "json", "csv"),
 }
 
-# The others are the data source's own.
+# Other options belong to the data source.
 SPARK: Options = {
     "format": Option(
         "the name of the data source",

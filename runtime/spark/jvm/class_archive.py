@@ -47,8 +47,8 @@ def archive_path(java: JavaRuntime, class_path: Sequence[str]) -> Path | None:
         class_path: Jar files in order.
 
     Returns:
-        None if no archive is possible: it is switched off, there is no cache directory, or the
-        class path holds more than jar files (Java archives no classes from directories).
+        None if no archive is possible: it is switched off, no cache directory exists, or the class
+            path holds more than jar files (Java archives no classes from directories).
     """
     directory = _cache_directory()
     if is_off(_SWITCH) or directory is None or sys.platform == "win32":

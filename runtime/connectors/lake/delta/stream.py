@@ -1,8 +1,8 @@
-"""New versions of a Delta table as a stream, each row once: a data source of Spark's in Python.
+"""Stream of a Delta table's versions, each row once: a Spark data source in Python.
 
-The first micro-batch has the table as it is then; those that follow have the files that later
-versions have added. A version is never split, so that rows that were committed together are also
-read together. An offset is the number of the last version that was read.
+The first micro-batch reads the current table; later ones read the files that new versions add. A
+version is never split, so rows committed together are read together. An offset is the number of the
+last version that was read.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from runtime.errors import ExecutionError
 from runtime.spec.table import TableSpec
 
 FORMAT = "sqlwin_delta_versions"
-# A stream that is far behind reads so many versions at a time
+# Maximum number of versions in one micro-batch of a stream that is far behind
 _MOST_VERSIONS = 1000
 _COMMIT = re.compile(r"(\d{20})\.json")
 
@@ -53,7 +53,7 @@ class _DeltaReader(VersionReader):
         table = open_delta(self._spec, self._at)
         mode, there = mapping_mode(table), delta_schema(table)
         self._columns = tuple(lake_column(there[name], mode) for name in schema.names)
-        # what a log calls the partition columns that are read
+        # names of the partition columns in the log
         self._logged = {
             name: there[name].metadata.get(MAPPING + "physicalName", name)
             for name in table.metadata().partition_columns
@@ -99,10 +99,10 @@ class _DeltaReader(VersionReader):
         return found
 
     def _added(self, version: int) -> list[InputPartition]:
-        """The files that a version adds.
+        """Return the files that a version adds.
 
         Raises:
-            ExecutionError: it takes rows away, or is gone.
+            ExecutionError: The version removes rows, or its log entry no longer exists.
         """
         try:
             with open(f"{self._at.path}/_delta_log/{version:020}.json", encoding="utf-8") as file:
@@ -141,25 +141,25 @@ class _DeltaReader(VersionReader):
 
 
 class DeltaVersions(DataSource):
-    """The data source; for its options see `stream_of`."""
+    """Data source; for its options see `stream_of`."""
 
     @classmethod
     def name(cls) -> str:
-        """Its name in `format()`."""
+        """Return the name for `format()`."""
         return FORMAT
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """The reader of a stream."""
+        """Return the stream reader."""
         return _DeltaReader("delta", self.options, schema)
 
 
 def stream_delta(spark: SparkSession, spec: TableSpec) -> DataFrame:
-    """A table and the versions that come, or without a monitor interval the table alone.
+    """Read a table with its new versions, or without a monitor interval only the table.
 
     Raises:
-        ExecutionError: there is no table, or its rows would be wrong.
-        CatalogError: its columns are not those declared.
-        SetupError: the package is missing.
+        ExecutionError: The table does not exist, or its rows would be wrong.
+        CatalogError: The table does not have the declared columns.
+        SetupError: The package is missing.
     """
     zone = str(spark.conf.get("spark.sql.session.timeZone"))
     place = TablePlace(delta_path(spark, spec))

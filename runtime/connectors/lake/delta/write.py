@@ -1,4 +1,4 @@
-"""Writing Delta tables: tasks write Parquet files, the driver commits them all at once."""
+"""Write Delta tables: tasks write Parquet files, and the driver commits them together."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from runtime.spec.table import TableSpec
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
 
-# What a writer has to know of, and this one does or has no use for
+# Writer features that are supported or irrelevant here
 _KNOWN_FEATURES = frozenset(
     (
         "appendOnly",
@@ -57,32 +57,32 @@ _KNOWN_FEATURES = frozenset(
         "vacuumProtocolCheck",
     )
 )
-# Before features had names: what is refused is then looked for in the table
+# Up to this version features have no names; unsupported ones are looked for in the table
 _NAMELESS_VERSION = 6
 _NULL = "__HIVE_DEFAULT_PARTITION__"
-# What makes a log: a version, or a checkpoint of some
+# Files of a log: versions and checkpoints
 _LOGGED = re.compile(r"\d{20}\.(?:.+\.)?(?:json|parquet)|_last_checkpoint")
 
 
 def write_delta(
     dataframe: DataFrame, spec: TableSpec, overwrite: bool, batch: tuple[str, int] | None = None
 ) -> int:
-    """Write rows to a table as one version of it, and return how many there were.
+    """Write rows as one version of a table and return their number.
 
-    A table that is not there is made. Overwriting replaces all rows, or of a partitioned table
-    those of the partitions that get rows.
+    A missing table is created. Overwriting replaces all rows, or in a partitioned table the rows of
+    partitions that get new ones.
 
     Args:
-        dataframe: the rows.
-        spec: the table.
-        overwrite: whether they replace what is there.
-        batch: the stream and the micro-batch that they are, of which the version keeps a note: one
-            that is in the table is not written again; None: they are of no stream.
+        dataframe: Rows to write.
+        spec: Table specification.
+        overwrite: Whether to replace existing rows.
+        batch: Stream identifier and micro-batch number, which the version records: a recorded
+            micro-batch is not written again. None outside a stream.
 
     Raises:
-        CatalogError: the columns do not go into those of the table.
-        ExecutionError: the table cannot be written, or somebody else has changed it meanwhile.
-        SetupError: the package is missing.
+        CatalogError: The columns do not fit the table.
+        ExecutionError: The table cannot be written, or another writer has changed it meanwhile.
+        SetupError: The package is missing.
     """
     try:
         from deltalake import CommitProperties, Transaction
@@ -138,12 +138,12 @@ def write_delta(
 
 
 def _transaction(writer: str) -> str:
-    """What versions call the stream whose micro-batches they have."""
+    """Return the identifier under which versions record a stream's micro-batches."""
     return f"sqlwin-{writer}"
 
 
 def is_committed(path: str, mark: str) -> bool:
-    """Whether files with a mark in their names are in a table: what comes after may have failed."""
+    """Whether files with a mark are in a table, even if a step after their commit failed."""
     from deltalake import DeltaTable
     from deltalake.exceptions import TableNotFoundError
 
@@ -162,16 +162,17 @@ def commit_version(
     overwrite: bool,
     properties: CommitProperties | None = None,
 ) -> None:
-    """Make files a version of a table, all at once; without a row there may be none.
+    """Commit files as one version of a table. Without rows there may be no files.
 
     Args:
-        table: the table as it was when the files were written; None: it is made.
-        path: where it is.
-        schema: its columns.
-        partitions: those that it is partitioned by.
-        files: what was written.
-        overwrite: replace all rows, or of a partitioned table those of the files' partitions.
-        properties: what else the version says.
+        table: State of the table when the files were written. None to create it.
+        path: Directory of the table.
+        schema: Columns of the table.
+        partitions: Partition columns.
+        files: Files to add.
+        overwrite: Whether to replace all rows, or in a partitioned table the rows of the files'
+            partitions.
+        properties: Additional properties of the commit.
     """
     from deltalake import Schema
     from deltalake._internal import RemoveAction
@@ -215,7 +216,7 @@ def commit_version(
     for file, size, found in zip(paths, sizes, values, strict=True):
         texts = partition_texts(partitions, types, found)
         if tuple(texts.values()) in replaced:
-            # deltalake escapes it again
+            # deltalake will escape it again
             actions.append(RemoveAction(unquote(file), True, now_ms, size, texts))
     table.create_write_transaction(
         actions, "append", columns, list(partitions), commit_properties=properties
@@ -223,13 +224,13 @@ def commit_version(
 
 
 def existing_table(spec: TableSpec, path: str) -> DeltaTable | None:
-    """The table at a path; None if there is none yet, also where one was killed as it was made.
+    """Return the table at a path. None if nothing exists, or only files of a killed creation.
 
     Raises:
-        ExecutionError: something else is there.
+        ExecutionError: The path holds something else.
     """
     log = f"{path}/_delta_log"
-    # of a version that was not put in its place a file with a longer name may be there
+    # an unfinished version may have left a file with a longer name
     if os.path.isdir(log) and any(_LOGGED.fullmatch(name) for name in os.listdir(log)):
         return open_delta(spec, TablePlace(path))
     if os.path.exists(path) and not (os.path.isdir(path) and is_unfinished(path, log)):
@@ -243,10 +244,10 @@ def existing_table(spec: TableSpec, path: str) -> DeltaTable | None:
 
 
 def _check_writable(table: DeltaTable, overwrite: bool) -> None:
-    """Check that a table asks nothing of a writer that is not done here.
+    """Check that writing the table needs no unsupported features.
 
     Raises:
-        UnreadableError: it does.
+        UnreadableError: It does.
     """
     configuration = table.metadata().configuration
     protocol = table.protocol()
@@ -269,10 +270,10 @@ def _check_writable(table: DeltaTable, overwrite: bool) -> None:
 
 
 def _partitions(spec: TableSpec, schema: StructType, table: DeltaTable | None) -> tuple[str, ...]:
-    """The names of the table's partition columns.
+    """Return the names of the table's partition columns.
 
     Raises:
-        CatalogError: it has others than are declared, or no other column.
+        CatalogError: They differ from the declared ones, or no other column exists.
     """
     names = [found for p in spec.partitioned_by for found in find_column(schema.names, p)]
     if table is not None:
@@ -296,15 +297,16 @@ def _partitions(spec: TableSpec, schema: StructType, table: DeltaTable | None) -
 
 
 _PARTITION_TYPES = frozenset(
-    # an instant is written without its zone, which readers then guess
+    # not timestamp: instants are written without a zone, which readers would guess
     "tinyint smallint int bigint boolean date timestamp_ntz string".split()
 )
 
 
 def hive_directory(columns: Sequence[tuple[str, str]], values: Sequence[PartitionValue]) -> str:
-    """`day=2024-01-01/k=7` for values of partition columns, given by name and type.
+    """Return a directory such as `day=2024-01-01/k=7` for values of partition columns.
 
-    It is for those who look: readers go by the log, so that what is no plain letter may be lost.
+    It is only informative, because readers use the log. So characters other than plain letters may
+    be replaced.
     """
     names, types = [name for name, _ in columns], [type_ for _, type_ in columns]
     texts = partition_texts(names, types, values)
@@ -321,7 +323,7 @@ _MOST_LETTERS = 64
 def partition_texts(
     names: Sequence[str], types: Sequence[str], values: Sequence[PartitionValue]
 ) -> dict[str, str | None]:
-    """The values of partition columns as a log writes them, by their names."""
+    """Return the values of partition columns as a log stores them, by column name."""
     return {
         name: partition_text(value, type_)
         for name, type_, value in zip(names, types, values, strict=True)
@@ -329,7 +331,7 @@ def partition_texts(
 
 
 def partition_text(value: PartitionValue, type_: str) -> str | None:
-    """A value as a log writes it; NULL and the empty text are the same there."""
+    """Return a value as a log stores it, where NULL and the empty text are the same."""
     if value is None or value == "":
         return None
     if isinstance(value, bool):
@@ -342,7 +344,7 @@ def partition_text(value: PartitionValue, type_: str) -> str | None:
 
 
 def statistics_text(file: WrittenFile, types: dict[str, str]) -> str:
-    """What a log says of a file: its rows, and ranges of its columns."""
+    """Return the statistics of a file for the log: number of rows and column ranges."""
 
     def shown(name: str, value: Any) -> Any:
         match types[name]:

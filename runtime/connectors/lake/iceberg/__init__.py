@@ -1,1 +1,1 @@
-"""Tables of Iceberg, by the library pyiceberg: snapshots, streams of versions, commits."""
+"""Iceberg tables through the library pyiceberg: snapshots, streams of snapshots, commits."""

@@ -1,4 +1,4 @@
-"""Iceberg tables by the package `pyiceberg`: of a catalog, or by the place of their metadata."""
+"""Read Iceberg tables with the package `pyiceberg`, from a catalog or by metadata location."""
 
 from __future__ import annotations
 
@@ -45,21 +45,21 @@ _PLAIN: dict[str, T.DataType] = {
     "string": T.StringType(),
     "binary": T.BinaryType(),
 }
-# Of types whose values statistics order as Spark does; NaN is the greatest number to it alone
+# Types that statistics order as Spark does; floats are missing because of NaN
 _PUSHED = ("int", "bigint", "string", "date", "timestamp", "timestamp_ntz")
 
 
 def load_iceberg(
     spark: SparkSession, spec: TableSpec, filters: Sequence[Expression] = ()
 ) -> LakeTable:
-    """A table in the snapshot that its options choose, else the newest.
+    """Load a table in the snapshot chosen by its options, or the newest.
 
-    All filters must be true for a row to count: files in which they are for none are left out.
+    A row counts only if all filters are true: files that cannot contain such a row are left out.
 
     Raises:
-        ExecutionError: there is no table, or not that snapshot of it.
-        SetupError: the package is missing.
-        UnreadableError: its rows would be wrong, such as those that are deleted.
+        ExecutionError: The table or the snapshot does not exist.
+        SetupError: The package is missing.
+        UnreadableError: Rows would be wrong, for example because of delete files.
     """
     place = place_of(spark, spec)
     table = from_place(spec, place)
@@ -70,10 +70,10 @@ def load_iceberg(
 
 
 def place_of(spark: SparkSession, spec: TableSpec) -> TablePlace | None:
-    """Where a table is; None: a catalog knows it.
+    """Return the place of a table, or None if it is in a catalog.
 
     Raises:
-        UnreadableError: it is on another machine.
+        UnreadableError: The table is on another machine.
     """
     values = option_values(spec)
     if is_remote(spark):
@@ -82,12 +82,12 @@ def place_of(spark: SparkSession, spec: TableSpec) -> TablePlace | None:
 
 
 def from_place(spec: TableSpec, place: TablePlace | None) -> Table:
-    """The table at a place, or that the catalog of its options knows."""
+    """Return the table at a place, or from the catalog of its options."""
     return from_catalog(spec) if place is None else from_path(spec, place)
 
 
 def from_path(spec: TableSpec, place: TablePlace) -> Table:
-    """The table of a directory or a metadata file; it cannot be written."""
+    """Return the table of a directory or a metadata file. It is read-only."""
     try:
         from pyiceberg.table import StaticTable
     except ImportError as error:
@@ -103,7 +103,7 @@ def from_path(spec: TableSpec, place: TablePlace) -> Table:
 
 
 def from_catalog(spec: TableSpec) -> Table:
-    """The table that a catalog knows; see `load_iceberg`."""
+    """Return a table from its catalog; see `load_iceberg`."""
     catalog = open_catalog(spec)
     from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
@@ -118,11 +118,11 @@ def from_catalog(spec: TableSpec) -> Table:
 
 
 def open_catalog(spec: TableSpec) -> Any:
-    """The catalog of a table.
+    """Return the catalog of a table.
 
     Raises:
-        ExecutionError: it cannot be reached.
-        SetupError: a package is missing.
+        ExecutionError: The catalog cannot be reached.
+        SetupError: A package is missing.
     """
     try:
         from pyiceberg.catalog import load_catalog
@@ -146,7 +146,7 @@ def open_catalog(spec: TableSpec) -> Any:
 
 
 def table_name(spec: TableSpec) -> tuple[str, ...]:
-    """What the catalog calls a table."""
+    """Return the name of a table in its catalog."""
     values = option_values(spec)
     name = tuple(values.get("catalog-table", spec.name).split("."))
     database = values.get("catalog-database", "default")
@@ -154,30 +154,30 @@ def table_name(spec: TableSpec) -> tuple[str, ...]:
 
 
 def name_of(spec: TableSpec) -> str:
-    """What errors call a table: its path, or its name in the catalog."""
+    """Return the table name for error messages: its path or its name in the catalog."""
     return option_values(spec).get("path") or ".".join(table_name(spec))
 
 
 def no_table(spec: TableSpec, where: str) -> ExecutionError:
-    """The error for a table that is not there."""
+    """Return the error for a table that does not exist."""
     return ExecutionError(
         f"table `{spec.name}`: there is no Iceberg table {where}", subjects=(spec.name,)
     )
 
 
 def _newest_metadata(spec: TableSpec, place: TablePlace) -> str:
-    """The newest metadata file of a table, as far as a directory says it.
+    """Return the newest metadata file of a table, judging by its directory.
 
     Raises:
-        ExecutionError: there is none.
-        UnreadableError: several may be it.
+        ExecutionError: No metadata file exists.
+        UnreadableError: Several files may be the newest.
     """
     path = place.path.rstrip("/")
     directory, files = f"{path}/metadata", place.files
     try:
         names = files.names_in(directory)
         if not names:
-            files.exists(directory)  # of a bucket that is not there a listing says nothing
+            files.exists(directory)  # a listing does not reveal that the bucket is missing
     except OSError as error:
         is_gone = isinstance(error, FileNotFoundError)
         if is_gone and (place.store is None or error.strerror == GONE):
@@ -207,7 +207,7 @@ def iceberg_table(
     filters: Sequence[Expression] = (),
     place: TablePlace = THIS_MACHINE,
 ) -> LakeTable:
-    """The files and columns of a table that was opened at a place; see `load_iceberg`."""
+    """Return the files and columns of a table opened at a place; see `load_iceberg`."""
     snapshot = _snapshot(spec, table, zone)
     schema = _schema_of(spec, table, snapshot)
     columns = spark_schema(schema, table.schemas().values())
@@ -223,7 +223,7 @@ def iceberg_table(
 
 
 def lake_columns(table: Table, schema: Schema, columns: T.StructType) -> tuple[LakeColumn, ...]:
-    """How the columns of a table are found in its files."""
+    """Return how the columns of a table are found in its files."""
     mapping = table.name_mapping()
     known = {
         field.field_id: tuple(field.names)
@@ -237,7 +237,7 @@ def lake_columns(table: Table, schema: Schema, columns: T.StructType) -> tuple[L
 
 
 def _snapshot(spec: TableSpec, table: Table, zone: str) -> IcebergSnapshot | None:
-    """The snapshot that is read; None: there is none yet."""
+    """Return the snapshot to read, or None for a table without one."""
     values = option_values(spec)
     if "version" in values:
         found = table.snapshot_by_id(int(values["version"]))
@@ -263,7 +263,7 @@ def _snapshot(spec: TableSpec, table: Table, zone: str) -> IcebergSnapshot | Non
 
 
 def _schema_of(spec: TableSpec, table: Table, snapshot: IcebergSnapshot | None) -> Schema:
-    """The columns of a snapshot that was chosen, else those that the table has now."""
+    """Return the columns of a chosen snapshot, or else the table's current columns."""
     values = option_values(spec)
     if snapshot is None or snapshot.schema_id is None or not {"version", "timestamp"} & set(values):
         return table.schema()
@@ -278,7 +278,7 @@ def _files(
     filters: Sequence[Expression],
     place: TablePlace,
 ) -> tuple[LakeFile, ...]:
-    """The files of a snapshot in which the filters can be true, in the order of their paths."""
+    """Return the files of a snapshot in which the filters can be true, sorted by path."""
     from pyiceberg.expressions import AlwaysTrue, And
 
     condition: BooleanExpression = AlwaysTrue()
@@ -306,10 +306,10 @@ def _files(
 def lake_file(
     table: Table, file: DataFile, schema: Schema, place: TablePlace = THIS_MACHINE
 ) -> LakeFile:
-    """A file as a manifest has it.
+    """Return a file as recorded in a manifest.
 
     Raises:
-        UnreadableError: it is no Parquet file of this place.
+        UnreadableError: It is not a Parquet file at this place.
     """
     from pyiceberg.transforms import IdentityTransform
 
@@ -328,15 +328,15 @@ def lake_file(
 
 
 def spark_schema(schema: Schema, others: Collection[Schema] = ()) -> T.StructType:
-    """The columns of a table, as Spark has them.
+    """Return the columns of a table as a Spark schema.
 
     Args:
-        schema: the columns.
-        others: those of files that are read; fields inside of columns are found by their names, and
-            so have to be the same.
+        schema: Columns of the table.
+        others: Schemas of the files to read. Nested fields are matched by name, so these must be
+            the same in all schemas.
 
     Raises:
-        UnreadableError: one has a type that Spark does not have, or a default for older files.
+        UnreadableError: A column has a type that Spark lacks, or a default for older files.
     """
     fields = []
     for field in schema.fields:
@@ -374,11 +374,11 @@ def _spark_type(name: str, type_: Any) -> T.DataType:
 
 
 def iceberg_filter(expression: Expression, names: dict[str, str]) -> BooleanExpression | None:
-    """A condition as pyiceberg takes it, true for at least the same rows; None: it has none.
+    """Return a pyiceberg filter that is true for at least the same rows, or None.
 
     Args:
-        expression: the condition.
-        names: the columns of the table, by their names in lower case.
+        expression: Condition to convert.
+        names: Columns of the table by lower-case name.
     """
     from pyiceberg import expressions
 

@@ -1,8 +1,7 @@
-"""New snapshots of an Iceberg table as a stream, each row once: a data source in Python.
+"""Stream of an Iceberg table's snapshots, each row once: a Spark data source in Python.
 
-The first micro-batch has the table as it is then; those that follow have the files that later
-snapshots have added. A snapshot is never split. An offset is the id of the last snapshot that was
-read; 0: none.
+The first micro-batch reads the current table; later ones read the files that new snapshots add. A
+snapshot is never split. An offset is the id of the last snapshot that was read, or 0.
 """
 
 from __future__ import annotations
@@ -88,10 +87,10 @@ class _IcebergReader(VersionReader):
         return [VersionFile(file.path, {}, file.needed) for file in found.files]
 
     def _between(self, table: Table, start: int, end: int) -> list[Snapshot]:
-        """The snapshots behind one up to another, in order.
+        """Return the snapshots after `start` up to `end`, in order.
 
         Raises:
-            ExecutionError: the one is no older state of the other, as far as is known.
+            ExecutionError: `start` is not a known ancestor of `end`.
         """
         found: list[Snapshot] = []
         at: int | None = end
@@ -110,10 +109,10 @@ class _IcebergReader(VersionReader):
         return found[::-1]
 
     def _added(self, table: Table, snapshot: Snapshot) -> list[InputPartition]:
-        """The files that a snapshot adds.
+        """Return the files that a snapshot adds.
 
         Raises:
-            ExecutionError: it takes rows away, or has other columns.
+            ExecutionError: The snapshot removes rows or has other columns.
         """
         from pyiceberg.manifest import DataFileContent, ManifestEntryStatus
         from pyiceberg.table.snapshots import Operation
@@ -155,26 +154,26 @@ class _IcebergReader(VersionReader):
 
 
 class IcebergSnapshots(DataSource):
-    """The data source; for its options see `stream_of`."""
+    """Data source; for its options see `stream_of`."""
 
     @classmethod
     def name(cls) -> str:
-        """Its name in `format()`."""
+        """Return the name for `format()`."""
         return FORMAT
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """The reader of a stream."""
+        """Return the stream reader."""
         return _IcebergReader("iceberg", self.options, schema)
 
 
 def stream_iceberg(spark: SparkSession, spec: TableSpec) -> DataFrame:
-    """A table and the snapshots that come, or without a monitor interval the table alone.
+    """Read a table with its new snapshots, or without a monitor interval only the table.
 
     Raises:
-        ExecutionError: there is no table.
-        CatalogError: its columns are not those declared.
-        SetupError: the package is missing.
-        UnreadableError: its rows would be wrong.
+        ExecutionError: The table does not exist.
+        CatalogError: The table does not have the declared columns.
+        SetupError: The package is missing.
+        UnreadableError: Rows would be wrong.
     """
     place = place_of(spark, spec)
     if place is not None and place.store is not None:
@@ -182,7 +181,7 @@ def stream_iceberg(spark: SparkSession, spec: TableSpec) -> DataFrame:
     opened = from_place(spec, place)
     table = iceberg_table(spec, opened, str(spark.conf.get("spark.sql.session.timeZone")))
     current = opened.current_snapshot()
-    # without a snapshot there is nothing to read: 0 is where a stream begins
+    # 0 is the start of a stream, where there is nothing to read without a snapshot
     newest = current.snapshot_id if current else 0
     fields = column_fields(spec, table.schema)
     origin = f"{table.snapshot.path}, {table.snapshot.version}"

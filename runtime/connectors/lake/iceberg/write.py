@@ -1,4 +1,4 @@
-"""Writing Iceberg tables of a catalog: tasks write Parquet files, the driver commits them."""
+"""Write Iceberg tables of a catalog: tasks write Parquet files, and the driver commits them."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table, Transaction
 
-# What a snapshot says of the stream whose micro-batch it has
+# Snapshot properties that record the stream and its micro-batch
 _WRITER, _BATCH = "sqlwin.writer", "sqlwin.micro-batch"
 
 
 def write_iceberg(
     dataframe: DataFrame, spec: TableSpec, overwrite: bool, batch: tuple[str, int] | None = None
 ) -> int:
-    """Write rows to a table as one snapshot of it, and return how many there were.
+    """Write rows as one snapshot of a table and return their number.
 
-    For the arguments see `write_delta`; the snapshot keeps the note of a micro-batch.
+    For the arguments see `write_delta`; the snapshot records the micro-batch.
 
     Raises:
-        CatalogError: the columns do not go into those of the table.
-        ExecutionError: the table cannot be written, or somebody else has changed it meanwhile.
-        SetupError: the package is missing.
+        CatalogError: The columns do not fit the table.
+        ExecutionError: The table cannot be written, or another writer has changed it meanwhile.
+        SetupError: The package is missing.
     """
     values = option_values(spec)
     for option in ("path", "version", "timestamp"):
@@ -92,7 +92,7 @@ def write_iceberg(
     )
     rows = rows_of_table(dataframe, spec, columns)
     is_new = not os.path.exists(location)
-    # all files are in one directory: manifests say which partition they are of
+    # all files share a directory: manifests record their partitions
     arrow = schema_to_pyarrow(schema)
     mark, files = write_parquet(rows, directory, arrow, partitions, lambda _: "", keeps=True)
     said = {} if batch is None else {_WRITER: batch[0], _BATCH: str(batch[1])}
@@ -110,7 +110,7 @@ def write_iceberg(
 
 
 def last_batch(table: Table, writer: str) -> int:
-    """The last micro-batch of a stream that is in a table; -1: none is."""
+    """Return the last micro-batch of a stream that is in a table, or -1."""
     found = [
         int(str(snapshot.summary[_BATCH]))
         for snapshot in table.snapshots()
@@ -127,17 +127,18 @@ def commit_files(
     overwrite: bool,
     properties: dict[str, str],
 ) -> None:
-    """Make files a snapshot of a table, all at once; without a row there may be none.
+    """Commit files as one snapshot of a table. Without rows there may be no files.
 
     Args:
-        transaction: of the table as it was when the files were written.
-        files: what was written, below `data/` of the table.
-        there: the table as it was; None: it is made.
-        overwrite: replace all rows, or of a partitioned table those of the files' partitions.
-        properties: what else the snapshot says.
+        transaction: Transaction on the state of the table when the files were written.
+        files: Files to add, below `data/` of the table.
+        there: The table in that state. None to create it.
+        overwrite: Whether to replace all rows, or in a partitioned table the rows of the files'
+            partitions.
+        properties: Additional properties of the snapshot.
 
     Raises:
-        ExecutionError: files that are to be replaced are partitioned in another way.
+        ExecutionError: Files to replace have another partition spec.
     """
     metadata = transaction.table_metadata
     found = _data_files(transaction, files)
@@ -165,10 +166,10 @@ def commit_files(
 
 
 def _data_files(transaction: Transaction, files: Sequence[WrittenFile]) -> list[DataFile]:
-    """The files as manifests have them, with statistics of their columns.
+    """Return the files as manifest entries, with statistics of their columns.
 
     Raises:
-        ExecutionError: one would stand for another partition than it is of.
+        ExecutionError: A file would be recorded in another partition than its own.
     """
     from pyiceberg.io import load_file_io
     from pyiceberg.io.pyarrow import parquet_files_to_data_files
@@ -189,7 +190,7 @@ def _data_files(transaction: Transaction, files: Sequence[WrittenFile]) -> list[
 
 
 def _is_committed(catalog: Any, name: tuple[str, ...], mark: str) -> bool:
-    """Whether files with a mark in their names are in a table: what comes after may have failed."""
+    """Whether files with a mark are in a table, even if a step after their commit failed."""
     from pyiceberg.exceptions import NoSuchTableError
 
     try:
@@ -202,7 +203,7 @@ def _is_committed(catalog: Any, name: tuple[str, ...], mark: str) -> bool:
 def _created(
     catalog: Any, name: tuple[str, ...], dataframe: DataFrame, spec: TableSpec
 ) -> Transaction:
-    """A transaction that makes the table."""
+    """Return a transaction that creates the table."""
     from pyiceberg.transforms import IdentityTransform
 
     columns = made_schema(dataframe, spec)
@@ -218,10 +219,10 @@ def _created(
 
 
 def _partitions(transaction: Transaction) -> tuple[str, ...]:
-    """The columns that a table is partitioned by.
+    """Return the partition columns of a table.
 
     Raises:
-        UnreadableError: they are changed by a transform.
+        UnreadableError: A partition field has a transform.
     """
     from pyiceberg.transforms import IdentityTransform
 
