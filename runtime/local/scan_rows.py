@@ -130,11 +130,11 @@ class ScanRows:
 
 def scan_projection(scan: TaskScan) -> tuple[Projection[Expression], dict[str, str]]:
     """Return the expressions to evaluate for rows of files, and the types of the columns."""
-    columns = projection(scan, _guarded)
+    columns = projection(scan, _guard)
     return columns, {name: expression.type for name, expression in columns.items}
 
 
-def _guarded(arg: Expression, condition: Expression | None) -> Expression:
+def _guard(arg: Expression, condition: Expression | None) -> Expression:
     """Evaluate an argument only where the condition holds, if it could fail elsewhere."""
     if condition is None or not can_fail(arg):
         return arg

@@ -87,7 +87,7 @@ def split_tables(
             continue
         table = _partials(step, batch, schema.names)
         if is_worth:
-            merged = _merged(step, table, window)
+            merged = _merge(step, table, window)
             is_worth = merged.num_rows <= _GOOD_RATIO * table.num_rows
             table = merged
         arrays = map(of_type, table.columns, schema.types)
@@ -102,10 +102,10 @@ def expanded(
         if sets is None:
             yield table
             continue
-        for number, kept in sets.sets:
+        for number, set_keys in sets.sets:
             columns = {
                 name: pa.nulls(table.num_rows, column.type)
-                if name in keys and name not in kept
+                if name in keys and name not in set_keys
                 else column
                 for name, column in zip(table.column_names, table.columns, strict=True)
             }
@@ -132,7 +132,7 @@ def _column(expression: Expression, batch: pa.RecordBatch) -> pa.Array:
     return evaluate(expression, batch)
 
 
-def _merged(step: SliceLocalStep, table: pa.Table, window: AlignedWindow) -> pa.Table:
+def _merge(step: SliceLocalStep, table: pa.Table, window: AlignedWindow) -> pa.Table:
     return merge_to(table, step.keys, step.slice_end, step.accumulators, window)
 
 

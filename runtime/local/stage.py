@@ -100,7 +100,7 @@ def buffer_plan(
         types_of_partials = partial_types(into, [types[name] for name in args])
         fields += map(pa.field, into.columns, types_of_partials)
     times = _SESSION_TIMES if isinstance(step.window, SessionWindow) else ()
-    fields += [pa.field(each.columns[0], pa.int64(), nullable=False) for each in times]
+    fields += [pa.field(merge.columns[0], pa.int64(), nullable=False) for merge in times]
     return BufferPlan(
         step.window,
         step.keys,

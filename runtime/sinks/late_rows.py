@@ -135,7 +135,7 @@ def closed_before(late: LateTable, batch: int, query: StreamingQuery | None) -> 
     report = query.lastProgress
     if report is None or report["batchId"] != batch - 1:
         reports = reversed(query.recentProgress)
-        report = next((each for each in reports if each["batchId"] == batch - 1), None)
+        report = next((progress for progress in reports if progress["batchId"] == batch - 1), None)
     if report is None:
         return {}
     closed = {number: closed_after(report, number) for number in late.operators}

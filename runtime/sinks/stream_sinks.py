@@ -173,12 +173,14 @@ def _sort(rows: DataFrame, run: StreamRun) -> DataFrame:
     if not run.order:
         return rows
     keys = []
-    for each in run.order:
-        key = F.col(quoted(each.column))
-        if each.is_descending:
-            keys.append(key.desc_nulls_first() if each.nulls_first else key.desc_nulls_last())
+    for sort_column in run.order:
+        key = F.col(quoted(sort_column.column))
+        if sort_column.is_descending:
+            keys.append(
+                key.desc_nulls_first() if sort_column.nulls_first else key.desc_nulls_last()
+            )
         else:
-            keys.append(key.asc_nulls_first() if each.nulls_first else key.asc_nulls_last())
+            keys.append(key.asc_nulls_first() if sort_column.nulls_first else key.asc_nulls_last())
     return rows.orderBy(*keys)
 
 
@@ -377,4 +379,4 @@ def _late_writer(part: SetPart, run: StreamRun, name: str) -> WriteBatch | None:
     if late is None or late_rows is None or none is None:
         return None
     write = open_batches(late.rows(none), late.spec, run, name)
-    return lambda found, batch: write(late.rows(late_rows(found)), batch)
+    return lambda rows, batch: write(late.rows(late_rows(rows)), batch)

@@ -91,9 +91,11 @@ def resumed(number: int, old: KeptOperator, new: KeptOperator) -> Resumed | str:
         old: Operator in the checkpoint.
         new: Operator of the plan.
     """
-    before, after = ([(folded(key.expr), key.type) for key in each.keys] for each in (old, new))
+    before, after = (
+        [(folded(key.expr), key.type) for key in operator.keys] for operator in (old, new)
+    )
     if before != after:
-        texts = (", ".join(key.expr for key in each.keys) or "none" for each in (old, new))
+        texts = (", ".join(key.expr for key in operator.keys) or "none" for operator in (old, new))
         return "the keys of operator {} were {}, now {}".format(number, *texts)
     if (folded(old.time[0]), old.time[1]) != (folded(new.time[0]), new.time[1]):
         return f"the time of operator {number} was {old.time[0]}, now {new.time[0]}"
@@ -106,27 +108,31 @@ def resumed(number: int, old: KeptOperator, new: KeptOperator) -> Resumed | str:
     if window != was and (change := _other_window(was, window)) is not None:
         return f"operator {number} {change}"
     left = list(old.accumulators)
-    kept: list[KeptAccumulator] = []
+    new_accumulators: list[KeptAccumulator] = []
     added: list[str] = []
-    for each in new.accumulators:
-        found = next((one for one in left if one.meaning == each.meaning), None)
-        if found is not None:
-            if (change := _other_state(found, each)) is not None:
+    for accumulator in new.accumulators:
+        stored = next(
+            (candidate for candidate in left if candidate.meaning == accumulator.meaning), None
+        )
+        if stored is not None:
+            if (change := _other_state(stored, accumulator)) is not None:
                 return f"operator {number} keeps {change}"
-            left.remove(found)
-        elif (source := _source(each, old.accumulators)) is not None:
-            fresh = tuple(f"{column}~{old.generation + 1}" for column in each.columns)
-            found = replace(each, columns=fresh, source=source.columns[0])
-            added.append(each.name)
+            left.remove(stored)
+        elif (source := _source(accumulator, old.accumulators)) is not None:
+            fresh = tuple(f"{column}~{old.generation + 1}" for column in accumulator.columns)
+            stored = replace(accumulator, columns=fresh, source=source.columns[0])
+            added.append(accumulator.name)
         else:
-            there = ", ".join(one.name for one in old.accumulators) or "no aggregate"
-            return f"operator {number} keeps {there}, and {each.name} cannot be had of that"
-        kept.append(replace(each, columns=found.columns, source=found.source))
-        columns |= zip(each.columns, found.columns, strict=True)
+            available = ", ".join(other.name for other in old.accumulators) or "no aggregate"
+            return (
+                f"operator {number} keeps {available}, and {accumulator.name} cannot be had of that"
+            )
+        new_accumulators.append(replace(accumulator, columns=stored.columns, source=stored.source))
+        columns |= zip(accumulator.columns, stored.columns, strict=True)
     changes = [
         *([f"{_text(was)} has become {_text(window)}"] if window != was else []),
         *(f"{name} is added" for name in added),
-        *(f"{one.name} is dropped" for one in left),
+        *(f"{accumulator.name} is dropped" for accumulator in left),
     ]
     names = [key.name for key in old.keys]
     keys = tuple(replace(key, name=name) for key, name in zip(new.keys, names, strict=True))
@@ -136,10 +142,14 @@ def resumed(number: int, old: KeptOperator, new: KeptOperator) -> Resumed | str:
         window=window_fields(window),
         keys=keys,
         slice_end=old.slice_end,
-        accumulators=tuple(kept),
+        accumulators=tuple(new_accumulators),
         generation=generation,
     )
-    sources = tuple((one.columns[0], one.source) for one in kept if one.source is not None)
+    sources = tuple(
+        (accumulator.columns[0], accumulator.source)
+        for accumulator in new_accumulators
+        if accumulator.source is not None
+    )
     renamed = tuple((name, other) for name, other in columns.items() if name != other)
     changed = was if window != was else None
     return Resumed(operator, KeptNames(renamed, sources, generation), tuple(changes), changed)
@@ -163,31 +173,31 @@ def first_whole(was: Window, is_: Window, closed_us: int) -> tuple[int, int] | N
     def start(assigner: SliceAssigner, end: int) -> int:
         return int(assigner.window_start(np.array([end], np.int64))[0])
 
-    kept = start(before, before.next_window_end(closed_us))
+    stored_from_us = start(before, before.next_window_end(closed_us))
     first = end = after.next_window_end(closed_us)
-    while start(after, end) < kept:
+    while start(after, end) < stored_from_us:
         end = after.next_window_end(end)
-    return None if end == first else (kept, end)
+    return None if end == first else (stored_from_us, end)
 
 
 def may_change(operators: Sequence[KeptOperator]) -> str:
     """Return what may change in a stream, for a hint."""
-    found = [_slices(window_of_fields(each.window)) for each in operators]
+    all_slices = [_slices(window_of_fields(operator.window)) for operator in operators]
     words = "HAVING, columns, ranks, fewer aggregates"
-    if any(each is not None for each in found):
+    if any(slices is not None for slices in all_slices):
         words += ", and windows that are made of the same slices"
     return f"{words} may change"
 
 
 def _changed_rows(old: KeptOperator, new: KeptOperator) -> str | None:
-    rows = [folded_form(each.rows) for each in (old, new)]
+    rows = [folded_form(operator.rows) for operator in (old, new)]
     if rows[0] == rows[1]:
         return None
     if rows[0].get("where", []) != rows[1].get("where", []):
-        before, after = (list(each.rows.get("where", ())) for each in (old, new))
-        texts = (" AND ".join(each) or "none" for each in (before, after))
+        before, after = (list(operator.rows.get("where", ())) for operator in (old, new))
+        texts = (" AND ".join(conditions) or "none" for conditions in (before, after))
         return "had the conditions {}, now {}".format(*texts)
-    read = [_read(each.rows) for each in (old, new)]
+    read = [_read(operator.rows) for operator in (old, new)]
     if None in read or read[0] == read[1]:
         return "reads other rows"
     return "read {}, now {}".format(*read)
@@ -208,7 +218,7 @@ def _other_state(old: KeptAccumulator, new: KeptAccumulator) -> str | None:
         new.kind.startswith("user-defined") and old.fields != new.fields
     )
     if is_other or (old.type and new.type and old.type != new.type):
-        was, is_ = (each.type or ", ".join(each.fields) for each in (old, new))
+        was, is_ = (accumulator.type or ", ".join(accumulator.fields) for accumulator in (old, new))
         return f"{old.name} as {was}, and it is {is_} now"
     return None
 
@@ -216,19 +226,19 @@ def _other_state(old: KeptAccumulator, new: KeptAccumulator) -> str | None:
 def _read(rows: Mapping[str, Any]) -> str | None:
     """Return the name of what rows are read from, or None if it has no short name."""
     base = rows.get("from", {})
-    found = base.get("sql") or base.get("table")
-    return None if found is None else f"`{found}`"
+    name = base.get("sql") or base.get("table")
+    return None if name is None else f"`{name}`"
 
 
-def _source(wanted: KeptAccumulator, kept: Sequence[KeptAccumulator]) -> KeptAccumulator | None:
+def _source(new: KeptAccumulator, stored: Sequence[KeptAccumulator]) -> KeptAccumulator | None:
     """Return the stored sum that differs from a sum of doubles only in its type."""
-    if wanted.kind != "sum":
+    if new.kind != "sum":
         return None
-    for each in kept:
-        _, args, condition = each.meaning
-        same = each.kind == "sum" and condition == wanted.meaning[2] and each.source is None
-        if same and wanted.meaning[1] == tuple(f"cast({arg} as double)" for arg in args):
-            return each
+    for candidate in stored:
+        _, args, condition = candidate.meaning
+        same = candidate.kind == "sum" and condition == new.meaning[2] and candidate.source is None
+        if same and new.meaning[1] == tuple(f"cast({arg} as double)" for arg in args):
+            return candidate
     return None
 
 
@@ -287,18 +297,18 @@ def _width(slices: _Slices) -> str:
 
 def _duration(length_us: int) -> str:
     """Format a length in the largest unit that divides it: `90 s`."""
-    unit, name = next(each for each in _UNITS if length_us % each[0] == 0)
+    unit, name = next(entry for entry in _UNITS if length_us % entry[0] == 0)
     return f"{length_us // unit} {name}"
 
 
 def _text(window: Window) -> str:
     """Format a window: `HOP(size=1 h, slide=1 min)`."""
-    said = []
+    arguments = []
     for name, value in window_fields(window).items():
         if name == "function" or not value or not isinstance(value, int):
             continue
         if name.endswith("_us"):
-            said.append(f"{name.removesuffix('_us')}={_duration(value)}")
+            arguments.append(f"{name.removesuffix('_us')}={_duration(value)}")
         elif name.endswith("_months"):
-            said.append(f"{name.removesuffix('_months')}={value} months")
-    return f"{window_kind(window)}({', '.join(said)})"
+            arguments.append(f"{name.removesuffix('_months')}={value} months")
+    return f"{window_kind(window)}({', '.join(arguments)})"

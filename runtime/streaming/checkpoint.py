@@ -72,7 +72,7 @@ class Checkpoint:
     @property
     def names(self) -> tuple[KeptNames, ...]:
         """Names of the operators' columns in state, by operator number."""
-        return tuple(each.names for each in self.resumed)
+        return tuple(operator.names for operator in self.resumed)
 
     @property
     def owner(self) -> Owner:
@@ -204,23 +204,23 @@ def _read(files: Files, directory: str) -> tuple[Checkpoint, Identity]:
     """
     path = f"{directory}/{FILE}"
     try:
-        found = json.loads(files.read_text(path))
-        if (version := found["version"]) != _VERSION:
+        fields = json.loads(files.read_text(path))
+        if (version := fields["version"]) != _VERSION:
             raise ExecutionError(
                 f"{path} has format {version}, and this sqlwin reads format {_VERSION}",
                 hint=f"run the sqlwin that wrote it, or {ANOTHER}",
             )
-        checkpoint = _checkpoint(directory, found)
-        then = found.get("next")
+        checkpoint = _checkpoint(directory, fields)
+        then = fields.get("next")
         if then is not None and max(committed(files, checkpoint), default=-1) >= then["from"]:
-            found = then
-        return checkpoint, _identity(found)
+            fields = then
+        return checkpoint, _identity(fields)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ExecutionError(f"{path} cannot be read: {error}", hint=ANOTHER) from error
 
 
-def _identity(found: Mapping[str, Any]) -> Identity:
-    identity = found["identity"]
+def _identity(fields: Mapping[str, Any]) -> Identity:
+    identity = fields["identity"]
     return Identity(
         identity["plan"],
         identity["tables"],
@@ -418,7 +418,7 @@ def resumed_identity(checkpoint: Checkpoint, identity: Identity) -> Identity:
     """Return the identity of a stream with the operators as it resumes them from a checkpoint."""
     if not checkpoint.resumed:
         return identity
-    return replace(identity, operators=tuple(each.operator for each in checkpoint.resumed))
+    return replace(identity, operators=tuple(operator.operator for operator in checkpoint.resumed))
 
 
 def _write(

@@ -192,21 +192,23 @@ class _SparkFiles:
         begin = 0 if first is None else first
         if first is not None:
             self._log(f"{below}{first}.compact")
-        for each in range(begin + (first is not None), last + 1):
-            self._log(f"{below}{each}")
+        for log_number in range(begin + (first is not None), last + 1):
+            self._log(f"{below}{log_number}")
 
     def _state(self, version: int) -> None:
         """Check that each task's state can be restored for this version."""
-        found: dict[tuple[int, int], dict[int, set[str]]] = {}
+        versions_of_tasks: dict[tuple[int, int], dict[int, set[str]]] = {}
         for name in self._names:
             if match := _STATE.fullmatch(name):
                 operator, task, of_version, kind = match.groups()
-                versions = found.setdefault((int(operator), int(task)), {})
+                versions = versions_of_tasks.setdefault((int(operator), int(task)), {})
                 versions.setdefault(int(of_version), set()).add(kind)
-        for operator in {operator for operator, _ in found}:
-            tasks = {task for of_operator, task in found if of_operator == operator}
+        for operator in {operator for operator, _ in versions_of_tasks}:
+            tasks = {task for of_operator, task in versions_of_tasks if of_operator == operator}
             for task in range(max(tasks) + 1):
-                self._versions(f"state/{operator}/{task}", found.get((operator, task), {}), version)
+                self._versions(
+                    f"state/{operator}/{task}", versions_of_tasks.get((operator, task), {}), version
+                )
 
     def _versions(self, below: str, versions: Mapping[int, set[str]], version: int) -> None:
         while version > 0:

@@ -75,16 +75,16 @@ def without_secrets(identity: Identity, mask: Mask) -> Identity:
 
 
 def _without_secrets(table: str, mask: Mask) -> str:
-    kept = []
+    result = []
     # a value may span several lines
     for part in _OPTION_STARTS.split(table):
         option = _OPTION.fullmatch(part)
         if option is None:
             lines = part.split("\n")
-            kept += [mask.text(line) if line.startswith(PLACE) else line for line in lines]
+            result += [mask.text(line) if line.startswith(PLACE) else line for line in lines]
         elif not mask.is_secret(option[1]):
-            kept.append(f"'{option[1]}' = '{mask.text(option[2])}'")
-    return "\n".join(kept)
+            result.append(f"'{option[1]}' = '{mask.text(option[2])}'")
+    return "\n".join(result)
 
 
 def difference(old: Identity, new: Identity) -> str | tuple[Resumed, ...]:
@@ -102,7 +102,9 @@ def difference(old: Identity, new: Identity) -> str | tuple[Resumed, ...]:
         was, is_ = old.settings.get(name), new.settings.get(name)
         if was != is_ and not (name == _TIME_ZONE and _are_utc(was, is_)):
             return f"'{name}' was '{was or 'off'}' and is '{is_ or 'off'}'"
-    before, after = ({n.lower(): (n, t) for n, t in each.tables.items()} for each in (old, new))
+    before, after = (
+        {n.lower(): (n, t) for n, t in identity.tables.items()} for identity in (old, new)
+    )
     for name in sorted({*before, *after}):
         # the plan describes a removed or added table better
         if name not in before or name not in after:
@@ -110,34 +112,34 @@ def difference(old: Identity, new: Identity) -> str | tuple[Resumed, ...]:
         change = _changed_table(before[name][1], after[name][1])
         if change is not None:
             return f"table `{after[name][0]}` has changed: {change}"
-    found: str | tuple[Resumed, ...] = ()
+    outcome: str | tuple[Resumed, ...] = ()
     if len(new.form) > 1 or not new.operators or _UPDATES in new.settings:
         # emitted results are stored as well, by the names of their columns
         is_same = folded_form(old.form) == folded_form(new.form)
-        found = _resumed(old, new) if is_same else ()
+        outcome = _resume_operators(old, new) if is_same else ()
     else:
         is_same = True
-        found = _resumed(old, new)
-    if isinstance(found, str):
-        return found
+        outcome = _resume_operators(old, new)
+    if isinstance(outcome, str):
+        return outcome
     if not is_same:
         if old.plan == new.plan:
             return "its plan has changed"
         return f"its plan has changed: {_first_change(old.plan, new.plan)}"
     if before.keys() != after.keys():
         return f"it read {', '.join(old.tables)}, now {', '.join(new.tables)}"
-    orders = [[name.lower() for name in each.sources] for each in (old, new)]
+    orders = [[name.lower() for name in identity.sources] for identity in (old, new)]
     if orders[0] != orders[1]:
-        was, is_ = (", ".join(each.sources) for each in (old, new))
+        was, is_ = (", ".join(identity.sources) for identity in (old, new))
         return f"its sources were in the order {was}, now {is_}"
-    return found
+    return outcome
 
 
 def _are_utc(*zones: str | None) -> bool:
     return all(zone is not None and zone.lower() in _UTC for zone in zones)
 
 
-def _resumed(old: Identity, new: Identity) -> str | tuple[Resumed, ...]:
+def _resume_operators(old: Identity, new: Identity) -> str | tuple[Resumed, ...]:
     if len(old.operators) != len(new.operators):
         return f"it had {_operators(old)}, now {_operators(new)}"
     operators = []
@@ -176,16 +178,18 @@ def _in_order(identity: Identity) -> Identity:
 
     def renamed(value: Any) -> Any:
         if isinstance(value, str):
-            return _GIVEN.sub(lambda found: numbers.get(found[0].lower(), found[0]), value)
+            return _GIVEN.sub(lambda match: numbers.get(match[0].lower(), match[0]), value)
         if isinstance(value, Mapping):
-            return {renamed(key): renamed(each) for key, each in value.items()}
-        return [renamed(each) for each in value] if isinstance(value, list | tuple) else value
+            return {renamed(key): renamed(item) for key, item in value.items()}
+        return [renamed(item) for item in value] if isinstance(value, list | tuple) else value
 
     return replace(
         identity,
         plan=renamed(identity.plan),
         tables=renamed(identity.tables),
-        operators=tuple(replace(each, rows=renamed(each.rows)) for each in identity.operators),
+        operators=tuple(
+            replace(operator, rows=renamed(operator.rows)) for operator in identity.operators
+        ),
         form=tuple(renamed(identity.form)),
         sources=tuple(renamed(identity.sources)),
     )
@@ -213,7 +217,7 @@ def _changed_table(before: str, after: str) -> str | None:
     old, new = _table(before), _table(after)
     names = sorted({*old.options, *new.options})
     for name in [name for name in names if old.options.get(name) != new.options.get(name)]:
-        was, is_ = (each.options.get(name) for each in (old, new))
+        was, is_ = (table.options.get(name) for table in (old, new))
         if name == _PATH and old.place is not None and old.place == new.place:
             continue
         texts = [None if value is None else f"'{name}' = '{value}'" for value in (was, is_)]
@@ -223,18 +227,22 @@ def _changed_table(before: str, after: str) -> str | None:
     was_kept, is_kept = folded_form(old.kept), folded_form(new.kept)
     for name in sorted({*was_kept, *is_kept}):
         if was_kept.get(name) != is_kept.get(name):
-            texts = [_short(json.dumps(each.get(name))) for each in (was_kept, is_kept)]
+            texts = [_short(json.dumps(properties.get(name))) for properties in (was_kept, is_kept)]
             return f"its {name}: `{texts[0]}` has become `{texts[1]}`"
-    spelled = [_spelled(each) for each in (old, new)]
+    spelled = [_normalized_lines(table) for table in (old, new)]
     if spelled[0] == spelled[1]:
         return None
     if sorted(spelled[0]) == sorted(spelled[1]):
         return "its columns are in another order"
     gone = [
-        line for line, each in zip(old.lines, spelled[0], strict=True) if each not in spelled[1]
+        line
+        for line, spelling in zip(old.lines, spelled[0], strict=True)
+        if spelling not in spelled[1]
     ]
     come = [
-        line for line, each in zip(new.lines, spelled[1], strict=True) if each not in spelled[0]
+        line
+        for line, spelling in zip(new.lines, spelled[1], strict=True)
+        if spelling not in spelled[0]
     ]
     return _change(next(iter(gone), None), next(iter(come), None))
 
@@ -243,7 +251,7 @@ def _table(text: str) -> _TableIdentity:
     lines: list[str] = []
     options: dict[str, str] = {}
     place: str | None = None
-    kept: Mapping[str, Any] = {}
+    properties: Mapping[str, Any] = {}
     # a value may span several lines
     for part in _OPTION_STARTS.split(text):
         option = _OPTION.fullmatch(part)
@@ -255,22 +263,22 @@ def _table(text: str) -> _TableIdentity:
     if lines and lines[-1].startswith(PLACE):
         place = lines.pop().removeprefix(PLACE)
     if lines and lines[-1].startswith(KEPT):
-        kept = json.loads(lines.pop().removeprefix(KEPT))
-    return _TableIdentity(tuple(lines), options, place, kept)
+        properties = json.loads(lines.pop().removeprefix(KEPT))
+    return _TableIdentity(tuple(lines), options, place, properties)
 
 
-def _spelled(table: _TableIdentity) -> list[str]:
+def _normalized_lines(table: _TableIdentity) -> list[str]:
     """Return the lines in a normalised spelling."""
     any_case = table.options.get("format") in _ANY_CASE
-    found = []
+    spelled_lines = []
     for line in table.lines:
         word, _, rest = line.partition(" ")
-        name, _, said = rest.partition(" ")
+        name, _, definition = rest.partition(" ")
         if word == "connector" or word == "WATERMARK" or any_case:
-            found.append(folded(line))
+            spelled_lines.append(folded(line))
         else:
-            found.append(f"{word} {name} {folded(said)}")
-    return found
+            spelled_lines.append(f"{word} {name} {folded(definition)}")
+    return spelled_lines
 
 
 def may_differ(option: str) -> bool:

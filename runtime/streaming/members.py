@@ -75,10 +75,10 @@ def part_of(files: Files, directory: str) -> str | None:
     if not files.exists(path):
         return None
     try:
-        found = str(json.loads(files.read_text(path))["checkpoint"])
+        checkpoint = str(json.loads(files.read_text(path))["checkpoint"])
     except (ValueError, KeyError, TypeError) as error:
         raise ExecutionError(f"{path} cannot be read: {error}", hint=ANOTHER) from error
-    return found if files.exists(f"{found}/{FILE}") else None
+    return checkpoint if files.exists(f"{checkpoint}/{FILE}") else None
 
 
 def _is_part(directory: str, shared: str) -> ExecutionError:

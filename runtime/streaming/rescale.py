@@ -100,7 +100,7 @@ def rescale(
                 f"a stream runs on the checkpoint in {directory}",
                 hint="stop it first: STOP STREAM, or Ctrl-C where it was started",
             )
-        return _rescaled(spark, files, checkpoint, partitions, groups_per_task)
+        return _rescale(spark, files, checkpoint, partitions, groups_per_task)
 
 
 def split_for(checkpoint: Checkpoint, partitions: int, groups_per_task: int) -> Split:
@@ -122,7 +122,7 @@ def split_for(checkpoint: Checkpoint, partitions: int, groups_per_task: int) -> 
     return Split(checkpoint.key_groups, into)
 
 
-def _rescaled(
+def _rescale(
     spark: SparkSession, files: Files, before: Checkpoint, partitions: int, groups_per_task: int
 ) -> Rescaled:
     directory = before.directory
@@ -197,8 +197,10 @@ def _copy(spark: SparkSession, path: str, new: str) -> None:
     """Copy a binary file."""
     jvm: Any = spark._jvm
     hadoop, conf = jvm.org.apache.hadoop.fs, hadoop_conf(spark)
-    old_path, new_path = (hadoop.Path(as_uri(each)) for each in (path, new))
-    old_system, new_system = (each.getFileSystem(conf) for each in (old_path, new_path))
+    old_path, new_path = (hadoop.Path(as_uri(location)) for location in (path, new))
+    old_system, new_system = (
+        hadoop_path.getFileSystem(conf) for hadoop_path in (old_path, new_path)
+    )
     hadoop.FileUtil.copy(old_system, old_path, new_system, new_path, False, conf)
 
 
@@ -207,7 +209,7 @@ def _rewrite_state(
 ) -> None:
     """Write the state of a micro-batch for the new tasks."""
     import_what_was_sent(spark)
-    rows = _regrouped(before, after, split)
+    rows = _regroup(before, after, split)
     failures: list[BaseException] = []
 
     def transform(java: Any) -> Any:
@@ -272,7 +274,7 @@ def _is_ours(state: DataFrame) -> bool:
     return bool(state.schema[_KEY_COLUMN].dataType.simpleString() == "struct<key_group:int>")
 
 
-def _regrouped(
+def _regroup(
     before: Checkpoint, after: Checkpoint, split: Split
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return a function for `mapInArrow`: from state rows, grouped by key group, to new ones."""
@@ -325,8 +327,8 @@ def _state_rows(
         some = names[first : place + 1]
         columns = [
             [{"key_group": number}] * len(some),
-            [_spark_key(number, each) for each in some],
-            [_row(blobs[each]) for each in some],
+            [_spark_key(number, blob_name) for blob_name in some],
+            [_row(blobs[blob_name]) for blob_name in some],
             [STATE_NAME] * len(some),
         ]
         arrays = [pa.array(c, field.type) for c, field in zip(columns, schema, strict=True)]

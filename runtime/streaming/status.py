@@ -325,8 +325,10 @@ def status_notes(status: StreamStatus, late_table: str | None = None) -> tuple[s
     texts = []
     if late:
         rows = counted(late, "rows")
-        kept = "" if late_table is None else f" and went to `{late_table}`"
-        texts.append(f"{rows} came when all their windows had closed{kept} (numLateRecordsDropped)")
+        suffix = "" if late_table is None else f" and went to `{late_table}`"
+        texts.append(
+            f"{rows} came when all their windows had closed{suffix} (numLateRecordsDropped)"
+        )
     if null:
         rows = counted(null, "rows") + (" has" if null == 1 else " have")
         texts.append(f"{rows} no time and so no window (numNullRowTimeRecordsDropped)")
@@ -355,9 +357,9 @@ def has_seen_end(progress: Sequence[Mapping[str, Any]], n_operators: int) -> boo
     """
     for report in reversed(progress):
         metrics = [window_metric(report, number) for number in range(n_operators)]
-        known = [metric for metric in metrics if metric is not None]
-        if known:
-            return all(metric.get("has_ended") for metric in known)
+        reported = [metric for metric in metrics if metric is not None]
+        if reported:
+            return all(metric.get("has_ended") for metric in reported)
     return False
 
 

@@ -90,7 +90,7 @@ class StoredOperator:
     @property
     def kinds(self) -> list[StoredKind]:
         """Sizes by kind of blobs."""
-        known: dict[BlobKind, list[tuple[int | None, int]]] = {}
+        sizes_by_kind: dict[BlobKind, list[tuple[int | None, int]]] = {}
         marks = {(group, blob.taken) for (group, _), blob in self.blobs.items()}
         for place, n_bytes in self.sizes.items():
             blob = self.blobs.get(place)
@@ -98,15 +98,17 @@ class StoredOperator:
                 kind, n_rows = blob.kind, blob.n_rows
             else:
                 kind, n_rows = (BlobKind.SESSIONS, 0) if place in marks else (BlobKind.OTHER, None)
-            known.setdefault(kind, []).append((n_rows, n_bytes))
+            sizes_by_kind.setdefault(kind, []).append((n_rows, n_bytes))
         return [
             StoredKind(
                 kind,
-                None if any(n is None for n, _ in found) else sum(n or 0 for n, _ in found),
-                sum(n_bytes for _, n_bytes in found),
+                None
+                if any(n is None for n, _ in kind_sizes)
+                else sum(n or 0 for n, _ in kind_sizes),
+                sum(n_bytes for _, n_bytes in kind_sizes),
             )
             for kind in BlobKind
-            if (found := known.get(kind)) is not None
+            if (kind_sizes := sizes_by_kind.get(kind)) is not None
         ]
 
     @property
@@ -147,17 +149,17 @@ class StoredState:
         Raises:
             ExecutionError: no operator has that number, or there are several.
         """
-        numbers = [each.number for each in self.operators]
+        numbers = [operator.number for operator in self.operators]
         if number is None and len(numbers) == 1:
             return self.operators[0]
         if number in numbers:
             return self.operators[numbers.index(number)]
-        there = f"the stream of {self.checkpoint.directory} has the operators " + ", ".join(
+        available = f"the stream of {self.checkpoint.directory} has the operators " + ", ".join(
             map(str, numbers)
         )
         if number is None:
-            raise ExecutionError(there, hint=f"write which one: operator => {numbers[0]}")
-        raise ExecutionError(f"there is no operator {number}: {there}")
+            raise ExecutionError(available, hint=f"write which one: operator => {numbers[0]}")
+        raise ExecutionError(f"there is no operator {number}: {available}")
 
 
 def open_state(
@@ -176,7 +178,7 @@ def open_state(
     """
     try:
         checkpoint, identity = find_checkpoint(files, directory)
-        known = committed(files, checkpoint)
+        versions = committed(files, checkpoint)
         ids = sorted(
             int(name)
             for name in files.names_in(f"{checkpoint.spark_directory}/state")
@@ -184,29 +186,29 @@ def open_state(
         )
     except OSError as error:
         raise ExecutionError(f"{directory} cannot be read: {error.strerror or error}") from error
-    if not known:
+    if not versions:
         raise ExecutionError(f"the stream of {directory} has not completed a micro-batch yet")
-    if version is not None and version not in known:
+    if version is not None and version not in versions:
         raise ExecutionError(
-            f"the checkpoint in {directory} has no version {version}: there are {known[0]} to "
-            f"{known[-1]}",
+            f"the checkpoint in {directory} has no version {version}: there are {versions[0]} to "
+            f"{versions[-1]}",
             hint=_LATEST,
         )
     if not ids:
         raise ExecutionError(f"the stream of {directory} keeps no state")
-    chosen = known[-1] if version is None else version
-    states = [_operator(spark, checkpoint, chosen, each) for each in ids]
+    chosen = versions[-1] if version is None else version
+    states = [_operator(spark, checkpoint, chosen, operator_id) for operator_id in ids]
     stored_numbers = [_number(facts) for facts, *_ in states]
     # Spark numbers them from the result to the sources; operators without facts have no number yet
     is_known = len(ids) == 1 or None not in stored_numbers
     numbers = stored_numbers if is_known else list(reversed(range(len(ids))))
-    kept = identity.operators if is_known else ()
+    descriptions = identity.operators if is_known else ()
     operators = []
-    for place, each, read in zip(numbers, ids, states, strict=True):
+    for place, operator_id, read in zip(numbers, ids, states, strict=True):
         number = place or 0
-        operator = kept[number] if number < len(kept) else None
-        operators.append(StoredOperator(number, each, operator, *read))
-    ordered = tuple(sorted(operators, key=lambda each: each.number))
+        operator = descriptions[number] if number < len(descriptions) else None
+        operators.append(StoredOperator(number, operator_id, operator, *read))
+    ordered = tuple(sorted(operators, key=lambda operator: operator.number))
     return StoredState(checkpoint, identity, chosen, ordered)
 
 
@@ -239,7 +241,7 @@ def state_rows(spark: SparkSession, state: StoredState, stored: StoredOperator) 
         return spark.createDataFrame([], StructType([*own]))
     first = decoder.decoded(places[sample], contents[sample], taken.get(sample))
     columns = from_arrow_schema(first.schema, prefer_timestamp_ntz=True)
-    schema = StructType([*(StructField(each.name, each.dataType) for each in columns), *own])
+    schema = StructType([*(StructField(field.name, field.dataType) for field in columns), *own])
     marked = {group: _watermark(facts) for group, facts in stored.facts.items()}
     decode = _decoding(decoder, places, taken, marked, schema)
     import_what_was_sent(spark)
@@ -295,7 +297,7 @@ def _operator(
     blobs = _blobs(spark, checkpoint, version, spark_id)
     # the condition of `is_facts`
     has_facts = (F.col("name") == FACTS) | F.col("name").startswith(f"{FACTS}.")
-    rows = _collected(
+    rows = _collect(
         checkpoint,
         blobs.select(
             "key_group",
@@ -304,13 +306,13 @@ def _operator(
             F.when(has_facts, F.col("blob")),
         ),
     )
-    known: dict[int, dict[str, bytes]] = {}
+    facts_blobs: dict[int, dict[str, bytes]] = {}
     for group, name, _, blob in rows:
         if blob is not None:
-            known.setdefault(group, {})[name] = bytes(blob)
-    facts = {group: decode_facts(own[FACTS]) for group, own in known.items() if FACTS in own}
+            facts_blobs.setdefault(group, {})[name] = bytes(blob)
+    facts = {group: decode_facts(own[FACTS]) for group, own in facts_blobs.items() if FACTS in own}
     try:
-        buckets = {group: facts_of_buckets(known[group], own) for group, own in facts.items()}
+        buckets = {group: facts_of_buckets(facts_blobs[group], own) for group, own in facts.items()}
     except KeyError as error:
         raise ExecutionError(
             f"the state in {checkpoint.directory} is damaged: it lacks the blob {error.args[0]}"
@@ -330,7 +332,7 @@ def _contents(
         return {}
     blobs = _blobs(spark, state.checkpoint, state.version, stored.spark_id)
     names = sorted({name for _, name in places})
-    rows = _collected(state.checkpoint, blobs.where(F.col("name").isin(names)))
+    rows = _collect(state.checkpoint, blobs.where(F.col("name").isin(names)))
     return {(group, name): bytes(blob) for group, name, blob in rows}
 
 
@@ -349,7 +351,7 @@ def _blobs(spark: SparkSession, checkpoint: Checkpoint, version: int, spark_id: 
         raise _unreadable(checkpoint, error) from error
 
 
-def _collected(checkpoint: Checkpoint, rows: DataFrame) -> list[Any]:
+def _collect(checkpoint: Checkpoint, rows: DataFrame) -> list[Any]:
     try:
         return rows.collect()
     except PySparkException as error:
@@ -363,4 +365,7 @@ def _unreadable(checkpoint: Checkpoint, error: Exception) -> ExecutionError:
 
 def _number(facts: Mapping[int, Mapping[str, Any]]) -> int | None:
     """Return the operator's number in its query, from the facts of its key groups."""
-    return next((each["operator"] for each in facts.values() if "operator" in each), None)
+    return next(
+        (group_facts["operator"] for group_facts in facts.values() if "operator" in group_facts),
+        None,
+    )

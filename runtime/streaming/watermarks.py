@@ -133,19 +133,23 @@ def advance(
     highest: dict[int, int] = {}
     lowest: dict[int, int] = {}
     has_ended = before.has_ended
-    for each in progress:
-        if isinstance(each, EndOfInput):
+    for message in progress:
+        if isinstance(message, EndOfInput):
             has_ended = True
             continue
-        if each.n_rows:
-            sources[each.source] = replace(sources[each.source], clock_us=clock_us)
-        if each.highest_us is not None and each.lowest_us is not None:
-            if each.split is not None:
-                splits.setdefault(each.source, []).append(each)
-            highest[each.source] = max(each.highest_us, highest.get(each.source, each.highest_us))
-            lowest[each.source] = min(each.lowest_us, lowest.get(each.source, each.lowest_us))
+        if message.n_rows:
+            sources[message.source] = replace(sources[message.source], clock_us=clock_us)
+        if message.highest_us is not None and message.lowest_us is not None:
+            if message.split is not None:
+                splits.setdefault(message.source, []).append(message)
+            highest[message.source] = max(
+                message.highest_us, highest.get(message.source, message.highest_us)
+            )
+            lowest[message.source] = min(
+                message.lowest_us, lowest.get(message.source, message.lowest_us)
+            )
     if has_ended:
-        final = tuple(replace(each, watermark_us=FINAL_US, held_us=None) for each in sources)
+        final = tuple(replace(source, watermark_us=FINAL_US, held_us=None) for source in sources)
         return Watermarks(final, FINAL_US, has_ended=True)
     for number, source in enumerate(sources):
         if number in highest and number not in splits:
@@ -159,15 +163,17 @@ def advance(
     for number, high in highest.items():
         source = sources[number]
         if rules.max_jump_us is not None:
-            known = lowest[number] if source.watermark_us is None else source.watermark_us
-            high = min(high, known + rules.max_jump_us)
+            base_us = lowest[number] if source.watermark_us is None else source.watermark_us
+            high = min(high, base_us + rules.max_jump_us)
         sources[number] = replace(source, held_us=later_us(source.held_us, high))
     if not is_held:
         sources = [
-            replace(each, watermark_us=later_us(each.watermark_us, each.held_us), held_us=None)
-            for each in sources
+            replace(
+                source, watermark_us=later_us(source.watermark_us, source.held_us), held_us=None
+            )
+            for source in sources
         ]
-    combined = _combined(sources, rules, clock_us)
+    combined = _combine(sources, rules, clock_us)
     if before.combined_us is not None:
         combined = before.combined_us if combined is None else max(combined, before.combined_us)
     return Watermarks(tuple(sources), combined)
@@ -176,19 +182,19 @@ def advance(
 def reduced(progress: Iterable[Progress]) -> list[Progress]:
     """Combine the progress of tasks as if it were one task's. `advance` treats both alike."""
     merged: dict[tuple[int, int | None] | None, Progress] = {}
-    for each in progress:
-        if isinstance(each, EndOfInput):
-            merged[None] = each
+    for message in progress:
+        if isinstance(message, EndOfInput):
+            merged[None] = message
             continue
-        key = each.source, each.split
-        known = merged.setdefault(key, each)
-        if known is each or not isinstance(known, SourceProgress):
+        key = message.source, message.split
+        previous = merged.setdefault(key, message)
+        if previous is message or not isinstance(previous, SourceProgress):
             continue
         merged[key] = replace(
-            known,
-            highest_us=later_us(known.highest_us, each.highest_us),
-            lowest_us=_earlier_us(known.lowest_us, each.lowest_us),
-            n_rows=known.n_rows + each.n_rows,
+            previous,
+            highest_us=later_us(previous.highest_us, message.highest_us),
+            lowest_us=_earlier_us(previous.lowest_us, message.lowest_us),
+            n_rows=previous.n_rows + message.n_rows,
         )
     return list(merged.values())
 
@@ -211,17 +217,17 @@ def _with_splits(
 ) -> SourceWatermark:
     """Update a source with the tasks' progress in its splits."""
     splits = {number: (mark, at) for number, mark, at in source.splits}
-    for each in seen:
-        assert each.split is not None and each.highest_us is not None
-        mark, _ = splits.get(each.split, (each.highest_us, None))
-        splits[each.split] = (max(mark, each.highest_us), clock_us)
+    for message in seen:
+        assert message.split is not None and message.highest_us is not None
+        mark, _ = splits.get(message.split, (message.highest_us, None))
+        splits[message.split] = (max(mark, message.highest_us), clock_us)
     return replace(source, splits=tuple((n, *splits[n]) for n in sorted(splits)))
 
 
 def _of_splits(source: SourceWatermark, rules: WatermarkRules, clock_us: int | None) -> int:
     """Return the lowest watermark of a source's splits that are not idle."""
     split_watermarks = [SourceWatermark(mark, at) for _, mark, at in source.splits]
-    lowest = _combined(split_watermarks, replace(rules, policy="min"), clock_us)
+    lowest = _combine(split_watermarks, replace(rules, policy="min"), clock_us)
     assert lowest is not None, "each of them has a watermark"
     return lowest
 
@@ -233,20 +239,20 @@ def is_idle(source: SourceWatermark, rules: WatermarkRules, clock_us: int | None
     return clock_us - source.clock_us >= rules.idle_timeout_us
 
 
-def _combined(
+def _combine(
     sources: list[SourceWatermark], rules: WatermarkRules, clock_us: int | None
 ) -> int | None:
-    known = [source.watermark_us for source in sources if source.watermark_us is not None]
+    marks = [source.watermark_us for source in sources if source.watermark_us is not None]
     if rules.policy == "max":
-        return max(known, default=None)
+        return max(marks, default=None)
     active = [source for source in sources if not is_idle(source, rules, clock_us)]
     if not active:
         # all sources are idle (as in Flink's StatusWatermarkValve)
-        return max(known, default=None)
+        return max(marks, default=None)
     watermarks = [source.watermark_us for source in active]
-    known = [watermark for watermark in watermarks if watermark is not None]
+    marks = [watermark for watermark in watermarks if watermark is not None]
     # a source without a watermark holds back the others
-    return min(known) if len(known) == len(watermarks) else None
+    return min(marks) if len(marks) == len(watermarks) else None
 
 
 def watermark_facts(watermarks: Watermarks, run: str) -> dict[str, Any]:
@@ -269,7 +275,7 @@ def watermark_facts(watermarks: Watermarks, run: str) -> dict[str, Any]:
 def watermarks_of(facts: Mapping[str, Any], n_sources: int, run: str) -> Watermarks:
     """Read the facts of `watermark_facts`. In a new run all sources' idle clocks start over."""
     stored = facts.get("sources") or [(None, None)] * n_sources
-    sources = [_remembered(source) for source in stored]
+    sources = [_source_watermark(source) for source in stored]
     if facts.get("run", "") != run:
         sources = [_without_clock(source) for source in sources]
     return Watermarks(tuple(sources), facts.get("watermark"), input_has_ended(facts))
@@ -283,7 +289,7 @@ def input_has_ended(facts: Mapping[str, Any]) -> bool:
     return bool(facts.get("ended", facts.get("watermark") == FINAL_US))
 
 
-def _remembered(fields: Sequence[Any]) -> SourceWatermark:
+def _source_watermark(fields: Sequence[Any]) -> SourceWatermark:
     source = SourceWatermark(*fields[:3])
     splits = fields[3] if len(fields) > 3 else ()
     return replace(source, splits=tuple((number, mark, clock) for number, mark, clock in splits))

@@ -97,8 +97,8 @@ class FirstRowsOfSlices:
 def _first_places(first: FirstRows, slot: Int64Array, columns: dict[str, pa.Array]) -> Int64Array:
     """Return the positions of rows that can be among the first, ascending."""
     orders = [
-        order_codes(columns[each.column], each.is_descending, each.nulls_first)
-        for each in first.order
+        order_codes(columns[rank_order.column], rank_order.is_descending, rank_order.nulls_first)
+        for rank_order in first.order
     ]
     groups = [pa.array(slot), *(columns[name] for name in first.by)]
     places, _ = ranked_rows(groups, orders, len(slot), first.function, (1, first.last))

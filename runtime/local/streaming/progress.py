@@ -66,9 +66,9 @@ class TaskProgress:
             # watermark from it, and would consider the source idle
             n_rows = int((of_source & has_mark).sum())
             self._n_rows[source] = self._n_rows.get(source, 0) + n_rows
-            known = values[of_source & has_mark]
-            if len(known):
-                self._widen(source, int(known.max()), int(known.min()))
+            source_marks = values[of_source & has_mark]
+            if len(source_marks):
+                self._widen(source, int(source_marks.max()), int(source_marks.min()))
 
     @property
     def is_nothing(self) -> bool:
@@ -105,9 +105,9 @@ class TaskProgress:
 
     def timed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows that count and have a time, and record the number of those without."""
-        kept = batch.column(KEEP)
-        if kept.true_count < batch.num_rows:
-            batch = batch.filter(kept)
+        is_kept = batch.column(KEEP)
+        if is_kept.true_count < batch.num_rows:
+            batch = batch.filter(is_kept)
         count("rows_in", batch.num_rows)
         n_null_times = batch.column(TIME).null_count
         if n_null_times:
@@ -136,7 +136,7 @@ class TaskProgress:
         if self._now_us is not None:
             to_heads.append(ProcessingTime(self._now_us))
         messages: list[tuple[int, ControlMessage]] = [
-            (number, each) for number in self._heads for each in to_heads
+            (number, message) for number in self._heads for message in to_heads
         ]
         if wakes:
             addressed = {number for number, _ in messages}

@@ -79,7 +79,7 @@ class ScanTask:
                     if is_left(rows):
                         yield rows
                     else:
-                        yield from self._counted(rows, number)
+                        yield from self._buffer_rows(rows, number)
         if n_read:
             yield encode([(self._plan.numbers[0], RowsRead(n_read))])
 
@@ -93,14 +93,14 @@ class ScanTask:
                 number = split.as_py()
                 of_split = batch if number is None else batch.filter(pc.equal(splits, split))
                 rows = typed_rows(of_split, self._columns, self._rows.dictionaries)
-                yield from self._counted(rows, number)
+                yield from self._buffer_rows(rows, number)
 
-    def _counted(self, rows: pa.RecordBatch, split: int | None) -> Iterator[Rows]:
-        valid_rows = self._observed(rows, split)
+    def _buffer_rows(self, rows: pa.RecordBatch, split: int | None) -> Iterator[Rows]:
+        valid_rows = self._observe(rows, split)
         if valid_rows.num_rows:
             yield self._plan.buffer.rows(self._rows.columns(valid_rows))
 
-    def _observed(self, batch: pa.RecordBatch, split: int | None) -> pa.RecordBatch:
+    def _observe(self, batch: pa.RecordBatch, split: int | None) -> pa.RecordBatch:
         """Record the progress of a split's rows; return those that count and have a time."""
         count(f"{SOURCE_ROWS}0", batch.num_rows)
         batch = self._rows.timed(batch)

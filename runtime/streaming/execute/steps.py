@@ -135,7 +135,7 @@ def _operator_spec(
     # all columns are named as in state; results are matched by position
     names = options.names_of(step.number)
     aggregation = _with_state_names(aggregation, names)
-    partials = tuple(_renamed(each, names) for each in merged_partials(plan))
+    partials = tuple(_rename_columns(accumulator, names) for accumulator in merged_partials(plan))
     by = tuple(map(names.of, plan.grouped_by))
     common = common_spec(local.mode, options, step.number, by)
     is_processing_time = any(source.time_type == "proctime" for source in local.mode.sources)
@@ -164,14 +164,20 @@ def _with_state_names(aggregation: WindowAggregation, names: KeptNames) -> Windo
         window=window,
         keys=tuple(map(names.of, aggregation.keys)),
         slice_end=names.of(aggregation.slice_end),
-        accumulators=tuple(_renamed(each, names) for each in aggregation.accumulators),
+        accumulators=tuple(
+            _rename_columns(accumulator, names) for accumulator in aggregation.accumulators
+        ),
     )
 
 
-def _renamed(accumulator: Accumulator, names: KeptNames) -> Accumulator:
+def _rename_columns(accumulator: Accumulator, names: KeptNames) -> Accumulator:
     return replace(accumulator, columns=tuple(map(names.of, accumulator.columns)))
 
 
 def merged_partials(plan: LocalPlan) -> tuple[Accumulator, ...]:
     """Return the accumulators of a local stage except the row count."""
-    return tuple(each for each in plan.buffer.accumulators if each.columns != (ROW_COUNT,))
+    return tuple(
+        accumulator
+        for accumulator in plan.buffer.accumulators
+        if accumulator.columns != (ROW_COUNT,)
+    )

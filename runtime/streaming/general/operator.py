@@ -105,8 +105,8 @@ class OperatorState:
     @property
     def is_empty(self) -> bool:
         """Whether no key has state."""
-        kept = (self.contents, self.merging, self.memories)
-        return not (any(kept) or self.event_timers.standing or self.clock_timers.standing)
+        parts = (self.contents, self.merging, self.memories)
+        return not (any(parts) or self.event_timers.standing or self.clock_timers.standing)
 
     def tidy(self) -> None:
         """Remove cancelled timers, empty memories, and positions of keys without state."""
@@ -126,7 +126,7 @@ class OperatorState:
     def of_keys(self, keys: Set[Any]) -> OperatorState:
         """Return the state of some keys."""
         return OperatorState(
-            {owner: kept for owner, kept in self.contents.items() if owner[0] in keys},
+            {owner: contents for owner, contents in self.contents.items() if owner[0] in keys},
             {owner: memory for owner, memory in self.memories.items() if owner[0] in keys},
             {key: merging for key, merging in self.merging.items() if key in keys},
             self.event_timers.of_keys(keys),

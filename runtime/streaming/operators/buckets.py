@@ -142,16 +142,16 @@ def _spread(tables: Sequence[pa.Table], place: Place, n_buckets: int) -> list[li
     return parts
 
 
-def _both(one: Status | None, other: Status) -> Status:
+def _both(first: Status | None, other: Status) -> Status:
     """Combine the statuses of two parts of a key group."""
-    if one is None:
+    if first is None:
         return other
-    ends = [one.next_window_end_us, other.next_window_end_us]
+    ends = [first.next_window_end_us, other.next_window_end_us]
     return replace(
         other,
-        n_late=one.n_late + other.n_late,
-        n_null_times=one.n_null_times + other.n_null_times,
-        n_rows=one.n_rows + other.n_rows,
-        n_bytes=one.n_bytes + other.n_bytes,
+        n_late=first.n_late + other.n_late,
+        n_null_times=first.n_null_times + other.n_null_times,
+        n_rows=first.n_rows + other.n_rows,
+        n_bytes=first.n_bytes + other.n_bytes,
         next_window_end_us=min((end for end in ends if end is not None), default=None),
     )

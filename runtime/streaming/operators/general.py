@@ -105,7 +105,7 @@ class GeneralGroup(KeyGroupOperator):
         touched = sorted(rows.keys() | self._due(after, clock_us))
         for cell in touched:
             operator = self._open(cell)
-            before_us = self._followed(before)
+            before_us = self._closing_watermark_us(before)
             if before_us is not None:
                 # the cell may be behind; none of its timers was due in between
                 yield from self._results(operator.on_watermark(before_us))
@@ -115,7 +115,7 @@ class GeneralGroup(KeyGroupOperator):
             self._close(cell, operator.state)
         for cell in touched:
             self._join_halves(cell)
-        if (reached_us := self._followed(after)) is not None:
+        if (reached_us := self._closing_watermark_us(after)) is not None:
             lateness_us = 0 if after.has_ended else self._spec.job.allowed_lateness_us
             self._closed_us = later_us(self._closed_us, reached_us - lateness_us)
         return [n_late]
@@ -128,7 +128,7 @@ class GeneralGroup(KeyGroupOperator):
         clock_us: int | None,
     ) -> Iterator[Emission]:
         is_processing_time = self._spec.job.is_processing_time
-        reached_us = self._followed(after)
+        reached_us = self._closing_watermark_us(after)
         if clock_us is not None:
             yield from operator.on_processing_time(clock_us)
         for row, time_us, position in () if rows is None else _values(rows):
@@ -148,7 +148,7 @@ class GeneralGroup(KeyGroupOperator):
         elif reached_us is not None:
             yield from operator.on_watermark(reached_us)
 
-    def _followed(self, watermarks: Watermarks) -> int | None:
+    def _closing_watermark_us(self, watermarks: Watermarks) -> int | None:
         """Return the watermark by which windows close and rows are late."""
         merges = self._spec.job.assigner.merges
         return emitted_by_sessions_us(watermarks) if merges else watermarks.combined_us
@@ -187,7 +187,7 @@ class GeneralGroup(KeyGroupOperator):
             cell
             for cell, facts in self._cells.items()
             if after.has_ended
-            or _reached(facts.next_event_us, self._followed(after))
+            or _reached(facts.next_event_us, self._closing_watermark_us(after))
             or _reached(facts.next_clock_us, clock_us)
         }
 
@@ -270,7 +270,7 @@ class GeneralGroup(KeyGroupOperator):
         return min(due) + WINDOW_TIME_LAG_US if due else None
 
     def _emitted_us(self) -> int | None:
-        return self._followed(self._watermarks)
+        return self._closing_watermark_us(self._watermarks)
 
 
 def _reached(timer_us: int | None, now_us: int | None) -> bool:

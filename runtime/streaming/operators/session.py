@@ -140,7 +140,7 @@ class SessionOperator(KeyGroupOperator):
                     ended = table.filter(pa.array(is_out))
                     yield from map(Output, merge_sessions(ended, self._spec.aggregation))
                 if not has_ended.all():
-                    left.append(self._merged(table, ~has_ended, first_us.take(session)))
+                    left.append(self._merge_open(table, ~has_ended, first_us.take(session)))
             if left:
                 self._append(pa.concat_tables(left))
         elif new is not None:
@@ -216,7 +216,7 @@ class SessionOperator(KeyGroupOperator):
         sessions = find_sessions(partition, first_us, last_us, self._window.gap_us)
         return sessions.of_partial(), sessions.last_us + self._window.gap_us, sessions.first_us
 
-    def _merged(
+    def _merge_open(
         self, table: pa.Table, is_open: BoolArray, session_first_us: Int64Array
     ) -> pa.Table:
         """Return one partial for each key of each open session."""
@@ -243,7 +243,7 @@ class SessionOperator(KeyGroupOperator):
         table = pa.concat_tables([*self._take(chunks), table])
         self._note_bytes(table)
         session, _, first_us = self._sessions(table)
-        self._write(self._merged(table, np.ones(len(table), np.bool_), first_us.take(session)))
+        self._write(self._merge_open(table, np.ones(len(table), np.bool_), first_us.take(session)))
 
     def _write(self, table: pa.Table) -> None:
         run = unique_name()

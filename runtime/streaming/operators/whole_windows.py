@@ -59,23 +59,23 @@ def evaluate_windows(
         Batches of `schema` and KEEP, SOURCE, WATERMARK.
     """
     has_late = LATE_ROW in schema.names
-    kept: list[pa.RecordBatch] = []
+    kept_rows: list[pa.RecordBatch] = []
     for batch in batches:
         is_kept = batch.column(KEEP).fill_null(False)
         passing = batch.filter(pc.invert(is_kept))
-        kept.append((batch.drop_columns([LATE_ROW]) if has_late else batch).filter(is_kept))
+        kept_rows.append((batch.drop_columns([LATE_ROW]) if has_late else batch).filter(is_kept))
         if n_passing := passing.num_rows:
             columns = [pa.nulls(n_passing, field.type) for field in schema]
             if has_late:
                 columns[-1] = passing.column(LATE_ROW)
             marks = passing.column(WATERMARK), passing.column(SOURCE)
             yield marked_batch(columns, schema, *marks)
-    n_kept = sum(batch.num_rows for batch in kept)
+    n_kept = sum(batch.num_rows for batch in kept_rows)
     count("rows_in", n_kept)
     if n_kept == 0:
         return
     own = schema.remove(len(schema) - 1) if has_late else schema
-    for part in evaluate(pa.Table.from_batches(kept)).select(own.names).to_batches():
+    for part in evaluate(pa.Table.from_batches(kept_rows)).select(own.names).to_batches():
         late = [pa.nulls(part.num_rows, schema.field(LATE_ROW).type)] if has_late else []
         yield marked_batch([*part.columns, *late], schema, None)
 
@@ -198,8 +198,8 @@ def _matching_pairs(
         # the condition may read no column; the batch needs one for its row count
         batch = pa.RecordBatch.from_pydict({**columns, "$place": places[0]})
         holds = filter_mask([condition], batch)
-        kept = [place.filter(holds).to_numpy(zero_copy_only=False) for place in places]
-        matches.append((kept[0], kept[1]))
+        matching = [place.filter(holds).to_numpy(zero_copy_only=False) for place in places]
+        matches.append((matching[0], matching[1]))
     return np.concatenate([f[0] for f in matches]), np.concatenate([f[1] for f in matches])
 
 

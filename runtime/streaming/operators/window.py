@@ -380,14 +380,18 @@ class WindowOperator(KeyGroupOperator):
     def _facts(self) -> dict[str, Any]:
         levels = self._slices.facts()
         if self._has_levels:
-            running = {str(n): found for n, each in self._spans.items() if (found := each.facts())}
+            running = {
+                str(n): span_facts
+                for n, spans in self._spans.items()
+                if (span_facts := spans.facts())
+            }
             return {"levels": levels} | ({"running": {"readers": running}} if running else {})
         facts: dict[str, Any] = {"slices": levels[0][1] if levels else []}
         if self._spec.generation:
             facts["generation"] = self._spec.generation
         spans = self._spans.get(0)
-        if spans is not None and (found := spans.facts()):
-            facts["running"] = found
+        if spans is not None and (span_facts := spans.facts()):
+            facts["running"] = span_facts
         if self._updates is not None:
             facts["updates"] = self._updates.facts()
             facts["closed"] = self._closed_us

@@ -67,15 +67,15 @@ class Cells:
     """Maps positions to cells.
 
     Args:
-        there: Existing cells; none contains another.
+        cells: Existing cells; none contains another.
         n_positions: Number of positions of the key group.
     """
 
-    def __init__(self, there: Iterable[Cell], n_positions: int) -> None:
+    def __init__(self, cells: Iterable[Cell], n_positions: int) -> None:
         self._n_positions = n_positions
         # cells that have been split, by the number of cells of their size
         self._cut: dict[int, set[int]] = {}
-        for cell in there:
+        for cell in cells:
             outer = cell
             while outer.of > 1:
                 outer = outer.outer

@@ -71,7 +71,7 @@ class ChangedKeys:
     @property
     def ranges(self) -> list[Range]:
         """Windows that have changed for some keys."""
-        return union(each for rows in self._rows for each in rows.ranges)
+        return union(window_range for rows in self._rows for window_range in rows.ranges)
 
     def add(self, table: pa.Table, ranges: Sequence[Range], n_results: int) -> None:
         """Add the keys of new rows.
@@ -117,8 +117,8 @@ class ChangedKeys:
             self._put_together()
         if sum(rows.n_rows for rows in self._rows) > MOST_ROWS:
             given_up = self.ranges
-            for each in given_up:
-                self.forget(each)
+            for window_range in given_up:
+                self.forget(window_range)
             return given_up
         for rows in self._rows:
             if rows.name is None:

@@ -32,7 +32,7 @@ class StateColumns:
     @property
     def names(self) -> tuple[str, ...]:
         """All columns, in the order of a table of partials."""
-        values = (name for each in self.accumulators for name in each.columns)
+        values = (name for accumulator in self.accumulators for name in accumulator.columns)
         return (*self.keys, self.slice_end, *values)
 
     def of(self, table: pa.Table, *others: str) -> pa.Table:

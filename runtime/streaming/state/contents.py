@@ -104,7 +104,7 @@ def blobs_of(facts: Mapping[str, Any]) -> dict[str, Blob]:
     """Return a key group's blobs by name, according to its facts."""
     blobs = [
         *_slices(1, facts.get("slices") or ()),
-        *(each for members, slabs in facts.get("levels") or () for each in _slices(members, slabs)),
+        *(blob for members, slabs in facts.get("levels") or () for blob in _slices(members, slabs)),
         *(
             Blob(chunk.name, BlobKind.SESSIONS, chunk.n_rows, taken=chunk.taken)
             for chunk in session_chunks(facts)
@@ -184,7 +184,7 @@ class Decoder:
         ends = int64_column(table, name)
         starts = self._slice_starts(ends, members)
         times = {SLICE_START: starts, SLICE_END: pa.array(ends).cast(_TIME)}
-        table = self._named(table.drop_columns([name]), times)
+        table = self._with_sql_names(table.drop_columns([name]), times)
         readers = () if self.operator is None else self.operator.readers
         if readers:
             needed = ", ".join(r.name for i, r in enumerate(readers) if members >> i & 1)
@@ -199,9 +199,9 @@ class Decoder:
             ends = pa.array(last + window.gap_us).cast(_TIME)
         times = {WINDOW_START: pa.array(first).cast(_TIME), WINDOW_END: ends}
         name = _SLICE_END if self.operator is None else self.operator.slice_end
-        return self._named(table.drop_columns([FIRST_TIME, LAST_TIME, name]), times)
+        return self._with_sql_names(table.drop_columns([FIRST_TIME, LAST_TIME, name]), times)
 
-    def _named(self, table: pa.Table, times: Mapping[str, pa.Array]) -> pa.Table:
+    def _with_sql_names(self, table: pa.Table, times: Mapping[str, pa.Array]) -> pa.Table:
         """Return keys, times and aggregates under their names in SQL."""
         plain = {name: one_chunk(table.column(name)) for name in table.column_names}
         if self.operator is None:
@@ -218,7 +218,7 @@ class Decoder:
         window = window_of_fields(own[0].window if len(own) == 1 else self.operator.window)
         if len(own) > 1:
             slices = (window_of_fields(reader.slices) for reader in own)
-            window = common_slices(tuple(each for each in slices if isinstance(each, Tumble)))
+            window = common_slices(tuple(tumble for tumble in slices if isinstance(tumble, Tumble)))
         assert not isinstance(window, SessionWindow)
         distinct, place = np.unique(ends, return_inverse=True)
         assigner = slice_assigner(window)

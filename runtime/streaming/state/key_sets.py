@@ -28,7 +28,7 @@ class KeySet:
     """
 
     def __init__(self, keys: Sequence[pa.Table], names: Sequence[str]) -> None:
-        table = pa.concat_tables([each.select(names) for each in keys])
+        table = pa.concat_tables([key_table.select(names) for key_table in keys])
         self._names = names
         self._values = {
             name: column.unique()

@@ -88,11 +88,11 @@ class KeptResults:
             ends: Range of windows.
             keys: Keys to read. None means all.
         """
-        found: list[pa.Table] = []
+        results: list[pa.Table] = []
         for part in (part for run in self._runs for part in run):
             tables = self._tables(part, ends)
-            found += tables if keys is None else map(keys.rows, tables)
-        return pa.concat_tables(found) if found else None
+            results += tables if keys is None else map(keys.rows, tables)
+        return pa.concat_tables(results) if results else None
 
     def _tables(self, part: Part, ends: Range) -> list[pa.Table]:
         """Read a part's results in the windows of a range."""
@@ -116,7 +116,7 @@ class KeptResults:
         self._runs = [run for run in self._runs if run] or [[]]
         self._remove(before)
         if results is not None:
-            self._runs[0] += self._written(results, ends[0])
+            self._runs[0] += self._write(results, ends[0])
 
     def forget(self, until_us: int) -> None:
         """Remove the results of windows that end at or before `until_us`."""
@@ -125,7 +125,7 @@ class KeptResults:
     def add(self, results: pa.Table) -> None:
         """Add results of some keys. They override existing ones."""
         least = int(self._ends(results).min()) - 1
-        self._runs = [*filter(None, self._runs), self._written(results, least)]
+        self._runs = [*filter(None, self._runs), self._write(results, least)]
         if len(self._runs) > 1:
             self._merge_runs()
 
@@ -148,7 +148,7 @@ class KeptResults:
         table = pa.concat_tables(t for part in merged for t in self._tables(part, everything))
         self.most_bytes = max(self.most_bytes, table.nbytes)
         least = min(part.after_us for part in merged)
-        self._runs[first:] = [self._written(self._newest(table), least)]
+        self._runs[first:] = [self._write(self._newest(table), least)]
         self._remove(before)
 
     def _newest(self, table: pa.Table) -> pa.Table:
@@ -160,7 +160,7 @@ class KeptResults:
         last[which] = np.arange(table.num_rows)
         return table if len(last) == table.num_rows else table.take(pa.array(last))
 
-    def _written(self, results: pa.Table, after_us: int) -> list[Part]:
+    def _write(self, results: pa.Table, after_us: int) -> list[Part]:
         """Write results to blobs in order of their windows, as parts after a time."""
         parts = []
         for table in self._cut(results):

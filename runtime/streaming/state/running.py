@@ -79,7 +79,8 @@ class RunningAggregates(Spans):
         self._assigner = slice_assigner(window)
         self._n_windows = windows_per_slice(window)
         self._grows = any(
-            isinstance(each, CollectSet | CollectRows) for each in columns.accumulators
+            isinstance(accumulator, CollectSet | CollectRows)
+            for accumulator in columns.accumulators
         )
         self._set_block(facts.get("block", self._n_windows // _FEWEST_BLOCKS))
         if facts.get("spans") and not self._grows:
@@ -163,7 +164,7 @@ class RunningAggregates(Spans):
         else:
             parts += self._whole_blocks(oldest, newest, slices)
         parts += self._prefix(newest, end_us, slices)
-        return self._joined(parts, end_us)
+        return self._concat(parts, end_us)
 
     def fired(
         self, end_us: int, n_results: int | None, slices: Slices, closed_us: int | None
@@ -254,7 +255,7 @@ class RunningAggregates(Spans):
             return parts
         if self._middle is not None:
             self._drop(self._middle)
-        self._middle = self._merged(after_us, until_us, parts)
+        self._middle = self._merge(after_us, until_us, parts)
         return self._read(self._middle)
 
     def _blocks(self, after_us: int, until_us: int, slices: Slices) -> tuple[list[pa.Table], int]:
@@ -314,7 +315,7 @@ class RunningAggregates(Spans):
     def _merge_patches(self) -> None:
         middle = self._middle
         if middle is not None and any(needs(middle, patch) for patch in self._patches):
-            self._middle = self._merged(middle.after_us, middle.until_us, self._read(middle))
+            self._middle = self._merge(middle.after_us, middle.until_us, self._read(middle))
             self._drop(middle)
         super()._merge_patches()
 

@@ -87,7 +87,9 @@ class Reader:
         assert not isinstance(window, SessionWindow)
         read = {name for name, _ in self.spec.columns}
         partials = shared.columns.accumulators
-        own = tuple(each for each in partials if read.intersection(each.columns))
+        own = tuple(
+            accumulator for accumulator in partials if read.intersection(accumulator.columns)
+        )
         self.columns = replace(shared.columns, accumulators=own)
         self.assigner = slice_assigner(window)
         self.grows = isinstance(window, Cumulate | CalendarCumulate) and self.assigner.is_shared
@@ -299,7 +301,7 @@ class SliceLevels:
 
     def _slices(self, members: int) -> Tumble:
         slices = [self._spec.readers[number].slices for number in _numbers(members)]
-        return common_slices(tuple(each for each in slices if each is not None))
+        return common_slices(tuple(tumble for tumble in slices if tumble is not None))
 
     def _level(self, members: int, facts: list[Any] | None) -> _Level:
         """Create the level of a set of readers."""
@@ -356,8 +358,8 @@ class _Level:
 def common_slices(slices: tuple[Tumble, ...]) -> Tumble:
     """Return the widest slices of one width that divide all of `slices`."""
     first = slices[0]
-    apart = (each.offset_us - first.offset_us for each in slices)
-    width = gcd(*(each.size_us for each in slices), *apart)
+    apart = (tumble.offset_us - first.offset_us for tumble in slices)
+    width = gcd(*(tumble.size_us for tumble in slices), *apart)
     return Tumble(width, first.offset_us % width)
 
 

@@ -203,14 +203,14 @@ class SliceState:
                 continue
             small = [chunk for chunk in slab.chunks if chunk.n_bytes < _SMALL_BYTES]
             if slab.n_rows + part.num_rows > 2 * slab.n_merged + _FEW_ROWS:
-                merged = self._merged([*self._take(slab, slab.chunks), part])
+                merged = self._merge([*self._take(slab, slab.chunks), part])
                 self._write(slab, merged)
                 slab.n_merged = merged.num_rows
             elif len(small) >= _MANY_CHUNKS:
                 alike = _alike(small, part.num_rows)
-                self._write(slab, self._merged([*self._take(slab, alike), part]))
+                self._write(slab, self._merge([*self._take(slab, alike), part]))
             else:
-                self._write(slab, self._merged([part]))
+                self._write(slab, self._merge([part]))
 
     def _merge_before(self, end_us: int) -> None:
         """Merge the slab before a new one: few more rows will arrive for it.
@@ -224,7 +224,7 @@ class SliceState:
         # rewriting a large chunk for a few late rows costs more than reading them separately
         chunks = [chunk for chunk in slab.chunks if chunk.n_rows < _MANY_ROWS]
         if len(chunks) > 1:
-            self._write(slab, self._merged(self._take(slab, chunks)))
+            self._write(slab, self._merge(self._take(slab, chunks)))
             slab.n_merged = slab.n_rows
 
     def cumulate(self, until_us: int) -> None:
@@ -242,7 +242,9 @@ class SliceState:
         ]
         if not old or (len(old) == 1 and old[0][1].first_us == old[0][1].last_us):
             return
-        table = pa.concat_tables(each for slab, chunk in old for each in self._take(slab, [chunk]))
+        table = pa.concat_tables(
+            chunk_table for slab, chunk in old for chunk_table in self._take(slab, [chunk])
+        )
         ends = self._columns.ends(table)
         is_live = self._windows.last_window_end(ends) > until_us
         if not is_live.all():
@@ -257,12 +259,12 @@ class SliceState:
             table = table.filter(pa.array(~is_later))
         if table.num_rows:
             slab = self._slabs.setdefault(until_us - until_us % -self._slab_us, _Slab())
-            merged = self._merged([table])
+            merged = self._merge([table])
             self._write(slab, merged)
             slab.n_merged = max(slab.n_merged, merged.num_rows)
         self._forget_empty_slabs()
 
-    def _merged(self, tables: list[pa.Table]) -> pa.Table:
+    def _merge(self, tables: list[pa.Table]) -> pa.Table:
         self.most_bytes = max(self.most_bytes, sum(map(table_bytes, tables)))
         return self._columns.merged(tables)
 

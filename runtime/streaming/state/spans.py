@@ -72,7 +72,7 @@ class Spans:
         self._n_results: int = facts.get("results", 0)
         self._number: int = facts.get("number", 0)
         self._spans = {(s.after_us, s.until_us): s for s in map(Span._make, facts.get("spans", ()))}
-        self._patches = [Span._make(each) for each in facts.get("patches", ())]
+        self._patches = [Span._make(fields) for fields in facts.get("patches", ())]
 
     def _span_facts(self) -> dict[str, Any]:
         """Return the facts for the next micro-batch, as JSON values."""
@@ -106,7 +106,7 @@ class Spans:
         table = self._columns.merged(late)
         ends = self._columns.ends(table)
         bounds = int(ends.min()) - 1, int(ends.max())
-        self._patches.append(self._written(*bounds, self._number, table))
+        self._patches.append(self._write(*bounds, self._number, table))
 
     def _are_worth_it(self, n_rows: int) -> bool:
         """Return whether there are enough partials, and enough slices per key, to keep spans."""
@@ -115,18 +115,18 @@ class Spans:
         return not few and n_rows >= enough * self._n_results
 
     def _make(self, after_us: int, until_us: int, parts: list[pa.Table]) -> Span:
-        span = self._merged(after_us, until_us, parts)
+        span = self._merge(after_us, until_us, parts)
         self._spans[after_us, until_us] = span
         return span
 
-    def _merged(self, after_us: int, until_us: int, parts: list[pa.Table]) -> Span:
+    def _merge(self, after_us: int, until_us: int, parts: list[pa.Table]) -> Span:
         """Write a new span of partials that include all patches so far."""
-        table = self._joined(parts, until_us)
+        table = self._concat(parts, until_us)
         if table is not None:
             table = self._columns.merged([table])
-        return self._written(after_us, until_us, self._number, table)
+        return self._write(after_us, until_us, self._number, table)
 
-    def _joined(self, parts: list[pa.Table], end_us: int) -> pa.Table | None:
+    def _concat(self, parts: list[pa.Table], end_us: int) -> pa.Table | None:
         """Combine partials under the slice end `end_us`."""
         parts = [part for part in parts if part.num_rows]
         if not parts:
@@ -134,7 +134,7 @@ class Spans:
         table = pa.concat_tables(parts)
         return self._columns.with_ends(table, np.full(table.num_rows, end_us, np.int64))
 
-    def _written(self, after_us: int, until_us: int, number: int, table: pa.Table | None) -> Span:
+    def _write(self, after_us: int, until_us: int, number: int, table: pa.Table | None) -> Span:
         names, n_bytes = [], 0
         for piece in pieces(table) if table is not None else ():
             name, size = write_table(self._store, piece)

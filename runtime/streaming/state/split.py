@@ -70,7 +70,7 @@ def key_columns(blobs: Mapping[str, bytes]) -> list[str]:
     Raises:
         ExecutionError: the state lacks a blob.
     """
-    columns: list[str] = decode_facts(_known(blobs.get, FACTS))[BY]
+    columns: list[str] = decode_facts(_required_blob(blobs.get, FACTS))[BY]
     return columns
 
 
@@ -87,7 +87,7 @@ def split_group(blobs: Mapping[str, bytes], group: int, split: Split) -> list[di
     """
     if split.into == 1:
         return [dict(blobs)]
-    facts = decode_facts(_known(blobs.get, FACTS))
+    facts = decode_facts(_required_blob(blobs.get, FACTS))
     n_buckets = facts.get(BUCKETS, 1)
     if n_buckets == 1:
         return _halves(blobs, facts, group, split)
@@ -127,12 +127,12 @@ def split_buckets(store: BlobStore, facts: dict[str, Any], place: Place, n_bucke
     # in reverse: facts of new sub-buckets overwrite facts of later old ones
     for bucket in reversed(range(max(1, before))):
         own = PartStore(store, bucket if before else None)
-        known = decode_facts(_known(own.get, FACTS))
+        bucket_facts = decode_facts(_required_blob(own.get, FACTS))
         number = place.group * max(1, before) + bucket
         splitter = _Splitter(
-            own.get, known, number, cut, lambda _, name, blob: store.put(name, blob)
+            own.get, bucket_facts, number, cut, lambda _, name, blob: store.put(name, blob)
         )
-        for blob in blobs_of(known).values():
+        for blob in blobs_of(bucket_facts).values():
             store.remove(blob.name)
             if blob.taken is not None:
                 store.remove(blob.taken)
@@ -176,7 +176,7 @@ def _together(
         for blob in blobs_of(bucket).values():
             for name in (blob.name, blob.taken):
                 if name is not None:
-                    new[name] = _known(blobs.get, name)
+                    new[name] = _required_blob(blobs.get, name)
     return new
 
 
@@ -206,8 +206,8 @@ class _Splitter:
         self._write = put
         # running aggregates are computed from slices again
         left_out = ("running", MOST)
-        kept = {name: fact for name, fact in facts.items() if name not in left_out}
-        self._facts = [dict(kept) for _ in range(split.into)]
+        common_facts = {name: fact for name, fact in facts.items() if name not in left_out}
+        self._facts = [dict(common_facts) for _ in range(split.into)]
         if "cells" in facts:
             self._cells(facts["cells"])
         if "chunks" in facts:
@@ -231,18 +231,18 @@ class _Splitter:
         into = self._split.into
         for own in self._facts:
             own["cells"] = {}
-        for name, kept in cells.items():
-            cell, blob = cell_of(name), _known(self._get, f"c{name}")
+        for name, cell_facts in cells.items():
+            cell, blob = cell_of(name), _required_blob(self._get, f"c{name}")
             if cell.of < into:
                 for number, part in self._parts_of_cell(blob):
-                    own_blob, own_kept = encode_cell(part)
-                    self._put_cell(number, Cell(0, 1), own_blob, astuple(own_kept))
+                    own_blob, part_facts = encode_cell(part)
+                    self._put_cell(number, Cell(0, 1), own_blob, astuple(part_facts))
                 continue
             number, place = divmod(cell.number, cell.of // into)
-            self._put_cell(number, Cell(place, cell.of // into), blob, kept)
+            self._put_cell(number, Cell(place, cell.of // into), blob, cell_facts)
 
-    def _put_cell(self, number: int, cell: Cell, blob: bytes, kept: Any) -> None:
-        self._facts[number]["cells"][cell.name] = kept
+    def _put_cell(self, number: int, cell: Cell, blob: bytes, cell_facts: Any) -> None:
+        self._facts[number]["cells"][cell.name] = cell_facts
         self._write(number, f"c{cell.name}", blob)
 
     def _parts_of_cell(self, blob: bytes) -> Iterator[tuple[int, OperatorState]]:
@@ -257,9 +257,9 @@ class _Splitter:
         """Split the chunks of open sessions, without the partials that were taken."""
         chunks_: list[list[SessionChunk]] = [[] for _ in self._facts]
         for chunk in session_chunks(facts):
-            table = decode_table(_known(self._get, chunk.name))
+            table = decode_table(_required_blob(self._get, chunk.name))
             if chunk.taken is not None:
-                is_taken = decode_bits(_known(self._get, chunk.taken), table.num_rows)
+                is_taken = decode_bits(_required_blob(self._get, chunk.taken), table.num_rows)
                 table = table.filter(pa.array(~is_taken))
             for number, part in self._parts(table):
                 new, n_bytes = self._put(number, part)
@@ -277,7 +277,7 @@ class _Splitter:
             of_slab: list[list[pa.Table]] = [[] for _ in self._facts]
             bounds: list[list[tuple[int, int]]] = [[] for _ in self._facts]
             for name, _, _, first, last in chunks:
-                for number, part in self._parts(decode_table(_known(self._get, name))):
+                for number, part in self._parts(decode_table(_required_blob(self._get, name))):
                     of_slab[number].append(part)
                     bounds[number].append((first, last))
             for number, parts in enumerate(of_slab):
@@ -299,11 +299,11 @@ class _Splitter:
         names = dict.fromkeys(name for run in before for part in run for name in part.names)
         new: list[dict[str, tuple[str, int]]] = [{} for _ in self._facts]
         for name in names:
-            for number, part in self._parts(decode_table(_known(self._get, name))):
+            for number, part in self._parts(decode_table(_required_blob(self._get, name))):
                 new[number][name] = self._put(number, part)[0], part.num_rows
         changed: list[list[Any]] = [[] for _ in self._facts]
         for ranges, n_rows, n_results, name in updates.get("keys", ()):
-            for number, part in self._parts(decode_table(_known(self._get, name))):
+            for number, part in self._parts(decode_table(_required_blob(self._get, name))):
                 n_own = -(-n_results * part.num_rows // n_rows)
                 own_name, _ = self._put(number, part)
                 changed[number].append([ranges, part.num_rows, n_own, own_name])
@@ -342,7 +342,7 @@ class _Splitter:
         return name, len(blob)
 
 
-def _known(get: Get, name: str) -> bytes:
+def _required_blob(get: Get, name: str) -> bytes:
     blob = get(name)
     if blob is None:
         raise _damaged(f"it lacks the blob {name}")

@@ -74,7 +74,7 @@ class RunningTotals(Spans):
             return None
         self._merge_many_patches()
         span = self._spans[base]
-        total = self._joined(self._read(span), span.until_us)
+        total = self._concat(self._read(span), span.until_us)
         steps = slices(span.until_us, ends[1])
         return steps if total is None else [total, *steps]
 
