@@ -74,7 +74,7 @@ class LateOutput:
 
     Attributes:
         table: Name of the table that receives the late rows.
-        sources: Sources of the windows that drop rows as late.
+        sources: Sources of the windows for which rows are late.
         operators: Numbers of the operators of these windows.
     """
 

@@ -395,8 +395,8 @@ class InputWatch:
 def has_used_up(progress: Sequence[Mapping[str, Any]], since: object) -> bool:
     """Return whether the micro-batches after `since` have read all input.
 
-    The first micro-batch of a run may be a repetition from the previous run, so a second one has to
-    read nothing too.
+    The first micro-batch of a run may repeat the last one of the previous run, so a later one has
+    to read nothing.
     """
     batches = [report_key(report) for report in progress]
     new = progress[batches.index(since) + 1 :] if since in batches else progress
