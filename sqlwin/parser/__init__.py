@@ -1,1 +1,1 @@
-"""SQL text to sqlglot trees: the dialect that sqlwin reads."""
+"""Parser of sqlwin's SQL dialect, producing sqlglot trees."""

@@ -1,4 +1,4 @@
-"""What every part of the grammar reads with: tokens and their places, literals, options, errors."""
+"""Base of the grammar: tokens with positions, literals, options, errors."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ T = TypeVar("T")
 
 STRINGS = (TokenType.STRING, TokenType.RAW_STRING)
 _QUOTED = (*STRINGS, TokenType.IDENTIFIER)
-# What sqlglot's trees have of the place of a node, in `meta`
+# Keys of a node's position in sqlglot's `meta`
 PLACE = ("line", "col", "start", "end")
 
-# sqlglot says what it expected; the rest of its message is about its own tree.
+# sqlglot's message begins with the expected token. The rest of its message is about its own tree.
 _UNEXPECTED = "Invalid expression / Unexpected token"
 
 
 class UnknownToSparkError(SqlSyntaxError):
-    """The SQL is wrong, and Spark has nothing of the kind either: it is not asked for its error."""
+    """Invalid SQL that Spark does not know either, so its error message would not help."""
 
 
 def is_word(tokens: Sequence[Token], i: int, *texts: str) -> bool:
-    """Whether the tokens from `i` are these words, unquoted, in any case."""
+    """Return whether the tokens from `i` are these words, unquoted, ignoring case."""
     if i + len(texts) > len(tokens):
         return False
     for place, text in enumerate(texts, i):
@@ -42,7 +42,7 @@ def is_word(tokens: Sequence[Token], i: int, *texts: str) -> bool:
 
 
 def depths(tokens: Sequence[Token], first: int = 0) -> Iterator[tuple[int, int]]:
-    """The numbers of the tokens from `first` on, and how many parentheses are open behind each."""
+    """Yield each token number from `first` on with the number of parentheses open after it."""
     depth = 0
     for i in range(first, len(tokens)):
         kind = tokens[i].token_type
@@ -51,25 +51,25 @@ def depths(tokens: Sequence[Token], first: int = 0) -> Iterator[tuple[int, int]]
 
 
 class TokenParser(SparkParser):
-    """A parser of Spark's SQL that says where things stand, and keeps literals as written.
+    """Parser of Spark SQL that records source positions and keeps literals as written.
 
-    The modules beside this one hold a part of the grammar each, as functions of such a parser.
+    Each of the other modules holds a part of the grammar, as functions of such a parser.
     """
 
     failed_at: Token | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        # where hints begin that were read behind names of tables
+        # start offsets of the hints read after table names
         self.hints_read: set[int] = set()
 
     # -- running -------------------------------------------------------------------------------
 
     def run(self, method: Callable[[Self], T], tokens: list[Token], sql: str) -> T:
-        """What `method` reads from `tokens`, which must be used up; they stand in `sql`.
+        """Run `method` on `tokens` of the text `sql`. It must consume them all.
 
         Raises:
-            SqlSyntaxError: the tokens do not read; with the position in `sql`.
+            SqlSyntaxError: The tokens cannot be parsed. Has a position in `sql`.
         """
         results: list[T] = []
 
@@ -85,14 +85,14 @@ class TokenParser(SparkParser):
         return results[0]
 
     def refuse(self, tokens: list[Token]) -> None:
-        """Refuse `tokens`, before they are read, for words that have no meaning here.
+        """Reject words in `tokens` that have no meaning here, before parsing them.
 
         Raises:
-            SqlSyntaxError: they hold such words.
+            SqlSyntaxError: There are such words.
         """
 
     def raise_error(self, message: str, token: Token | None = None) -> None:
-        """As in sqlglot; remembers where."""
+        """Raise an error like sqlglot, and remember its position."""
         self.failed_at = token or self._curr or None
         if token is None:
             super().raise_error(message)
@@ -100,7 +100,7 @@ class TokenParser(SparkParser):
             super().raise_error(message, token)
 
     def syntax_error(self, error: ParseError) -> SqlSyntaxError:
-        """An error of sqlglot's as one of sqlwin's, with the place where it came."""
+        """Convert an error of sqlglot, with its position."""
         message = _error_line(error, self.sql, self.failed_at)
         return SqlSyntaxError(message, position=self.place(self.failed_at), sql=self.sql)
 
@@ -112,31 +112,31 @@ class TokenParser(SparkParser):
         hint: str | None = None,
         error: type[SqlSyntaxError] = SqlSyntaxError,
     ) -> NoReturn:
-        """Raise an error about the tokens from `first` to `last`; none is the end of the text."""
+        """Raise an error about the tokens from `first` to `last`. None is the end of the text."""
         raise error(message, position=self.place(first, last), sql=self.sql, hint=hint)
 
     def place(self, first: Token | None, last: Token | None = None) -> Position:
-        """Where the tokens from `first` to `last` stand, or the first alone."""
+        """Return the position of the tokens from `first` to `last`, or of `first` alone."""
         if not first:
             return Position.at(self.sql, len(self.sql.rstrip()))
         return Position.at(self.sql, first.start, (last or first).end - first.start + 1)
 
     def is_at(self, *token_types: TokenType) -> bool:
-        """Whether the current token is of one of these types."""
+        """Return whether the current token has one of these types."""
         return self._curr.token_type in token_types
 
     def is_at_words(self, *texts: str) -> bool:
-        """Whether the tokens from the current one on are these words, unquoted, in any case."""
+        """Return whether these unquoted words, in any case, start at the current token."""
         return is_word(self._tokens, self._index, *texts)
 
     def span(self, node: exp.Expr, first: Token) -> exp.Expr:
-        """Note in `meta` that `node` reaches from `first` to the token just read."""
+        """Record in `meta` that `node` reaches from `first` to the last token read."""
         last = self._prev
         node.meta.update(line=last.line, col=last.col, start=first.start, end=last.end)
         return node
 
     def string_literal(self, first: Token) -> exp.Expr:
-        """A string; adjacent ones are one string, as in Spark."""
+        """Read a string. Adjacent strings form a single one, as in Spark."""
         value = string_value(self.sql[first.start : first.end + 1])
         while self._curr.token_type in STRINGS:
             self._advance()
@@ -144,13 +144,13 @@ class TokenParser(SparkParser):
         literal = exp.Literal(this=value, is_string=True)
         self.span(literal, first)
         raw = self.sql[first.start : self._prev.end + 1]
-        # Between adjacent strings there may be a comment, which would not survive on one line.
+        # A comment between adjacent strings would not survive on one line.
         if self._prev is first:
             literal.meta.update({RAW: raw, RAW_VALUE: value})
         return literal
 
     def number_literal(self, token: Token) -> exp.Expr:
-        """A number. The tokenizer splits `10L` into `10 :: L`, all three at one place."""
+        """Read a number. The tokenizer splits `10L` into `10 :: L`, all at the same position."""
         literal = exp.Literal(this=token.text, is_string=False)
         self.span(literal, token)
         raw = self.sql[token.start : token.end + 1]
@@ -162,24 +162,24 @@ class TokenParser(SparkParser):
 
 
 def _error_line(error: ParseError, sql: str, token: Token | None) -> str:
-    """One line about an error of sqlglot's that came at `token`; None is the end of the text."""
-    found = f"`{token.text}`" if token else "the end of the statement"
+    """Return a one-line message for a sqlglot error at `token`. None is the end of the text."""
+    text = f"`{token.text}`" if token else "the end of the statement"
     if token and token.token_type in STRINGS:
-        found = sql[token.start : token.end + 1]
+        text = sql[token.start : token.end + 1]
     description = str(error.errors[0].get("description") or "") if error.errors else str(error)
     if description.startswith("Expecting "):
-        return f"expected {description.removeprefix('Expecting ')} but found {found}"
+        return f"expected {description.removeprefix('Expecting ')} but found {text}"
     if description == _UNEXPECTED:
-        return f"{found} is not expected here"
+        return f"{text} is not expected here"
     if description == "Expected TYPE after CAST":
-        return f"unknown type {found}"
+        return f"unknown type {text}"
     if description.startswith("Required argument"):
-        return f"something is missing before {found}"
+        return f"something is missing before {text}"
     if description.startswith("Expected table name"):
-        return f"expected a table but found {found}"
+        return f"expected a table but found {text}"
     if description.startswith("Expected") and "<" not in description:
-        return f"{description[0].lower()}{description[1:]} but found {found}"
-    return f"cannot read the SQL at {found}"
+        return f"{description[0].lower()}{description[1:]} but found {text}"
+    return f"cannot read the SQL at {text}"
 
 
 # Options whose values are regular expressions
@@ -187,10 +187,10 @@ _PATTERNS = ("text.pattern", "source.path.regex-pattern")
 
 
 def read_options(parser: TokenParser) -> tuple[tuple[str, str], ...]:
-    """Names and values of options, from the parenthesis at the current token.
+    """Read names and values of options, from the parenthesis at the current token.
 
     Raises:
-        SqlSyntaxError: a name is given twice, or one or a value is no string.
+        SqlSyntaxError: A name occurs twice, or a name or value is not a string.
     """
     options: dict[str, str] = {}
 
@@ -219,7 +219,7 @@ def _option_value(parser: TokenParser, key: str) -> str:
 
 
 def read_string(parser: TokenParser, message: str, example: str | None = None) -> str:
-    """The value of the string at the current token; `message` says what wants one."""
+    """Read the string at the current token. `message` is the error without a string."""
     token = parser._curr
     if token.token_type not in STRINGS:
         hint = f"for example {example}" if example else "strings stand in single quotes"

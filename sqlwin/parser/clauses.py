@@ -1,13 +1,14 @@
-"""Refuses clauses, operators and lists that lack their content.
+"""Rejection of clauses, operators and lists without content.
 
 An empty predicate in a template (`WHERE ${filter} ORDER BY k`) must not read the whole table. Yet
-sqlglot leaves much of it out in silence (`JOIN u ON`, `f(a, )`), and Spark takes the word of a
-clause for an alias where nothing follows (`FROM t WHERE` is `FROM t AS WHERE`). So the tokens are
-looked at before either reads them.
+sqlglot silently accepts many such gaps (`JOIN u ON`, `f(a, )`), and Spark takes a clause's keyword
+for an alias if nothing follows (`FROM t WHERE` is `FROM t AS WHERE`). Therefore the tokens are
+checked before either parses them.
 
-It is one walk with one question: does something want content, or is there an operand? Words of
-clauses may also be names of columns (`offset` of Kafka, `on`, `from`). Where content is wanted they
-are names, unless what follows them shows that they open a clause; behind an operand they open one.
+A single walk tracks one state: either content is expected, or an operand has been read. Keywords
+may also be column names (`offset` of Kafka, `on`, `from`). Where content is expected they are
+names, unless the following token shows that they open a clause. After an operand they open a
+clause.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ T = TokenType
 
 
 class _Clause(NamedTuple):
-    """What a clause holds, and how one is written."""
+    """Description of a clause's content, and an example."""
 
     content: str
     example: str
@@ -71,9 +72,9 @@ _OPERATORS = frozenset(
      T.FARROW, T.IS}
 )  # fmt: skip
 _PREFIXES = frozenset({T.NOT, T.PLUS, T.DASH, T.TILDE})
-# Nobody calls a function or a column so
+# Never names of functions or columns
 _BINARY = _OPERATORS - _PREFIXES - {T.STAR, T.LIKE, T.ILIKE, T.RLIKE, T.DIV, T.IS, T.BETWEEN}
-# What may stand between a word that wants content and the content
+# Words allowed between a keyword and its required content
 _BETWEEN = {
     T.SELECT: frozenset({T.ALL, T.DISTINCT, T.HINT}),
     T.UNION: frozenset({T.ALL, T.DISTINCT}),
@@ -82,7 +83,7 @@ _BETWEEN = {
     T.FETCH: frozenset({T.FIRST, T.NEXT}),
     T.IS: frozenset({T.NOT, T.DISTINCT}),
 }
-# Their parentheses hold something
+# Their parentheses must not be empty
 _FILLED = frozenset(
     {T.WHERE, T.HAVING, T.QUALIFY, T.ON, T.USING, T.FROM, T.JOIN, T.VALUES, T.IN, T.AND, T.OR,
      T.NOT, T.EXCEPT, T.TABLE_SAMPLE}
@@ -95,22 +96,22 @@ _JOIN_KINDS = frozenset(
     {T.INNER, T.CROSS, T.LEFT, T.RIGHT, T.FULL, T.NATURAL, T.SEMI, T.ANTI, T.OUTER}
 )
 _CASE_PARTS = frozenset({T.WHEN, T.THEN, T.ELSE})
-# Words that nobody calls a column by without quotes ...
+# Words that are never column names without quotes ...
 _NO_NAMES = frozenset(
     {T.WHERE, T.GROUP_BY, T.HAVING, T.QUALIFY, T.ORDER_BY, T.SORT_BY, T.CLUSTER_BY, T.SELECT,
      T.DISTRIBUTE_BY, T.PARTITION_BY, T.JOIN, *_SET_OPERATIONS}
 )  # fmt: skip
-# ... but where one of these follows: it stands behind names alone
+# ... unless followed by one of these, which only come after names
 _BEHIND_NAMES = _OPERATORS - _PREFIXES - {T.STAR} | {
     T.DOT, T.COMMA, T.IN, T.ASC, T.DESC, T.DCOLON, T.L_BRACKET, T.FROM
 }  # fmt: skip
-# Open a clause behind FROM alone; before it they are aliases (`max(v) offset`)
+# Open a clause only after FROM. Before it they are aliases (`max(v) offset`)
 _BEHIND_FROM = frozenset(
     {T.LIMIT, T.OFFSET, T.FETCH, T.ON, T.USING, T.TABLE_SAMPLE, T.PIVOT, T.UNPIVOT, T.WINDOW}
 )
 _NESTED_TYPES = frozenset({"ARRAY", "MAP", "STRUCT", "ROW", "MULTISET"})
 _QUERY_STARTS = frozenset({T.SELECT, T.FROM, T.VALUES})
-# Words behind FROM that want more, and would be aliases where they are the last: what they want
+# Words after FROM that require content, and would be aliases at the end: the required content
 _LAST_WORDS = {
     "EMIT": _Clause("ON WINDOW CLOSE", "GROUP BY k, window_end EMIT ON WINDOW CLOSE"),
     "FOR": _Clause("its content", "PIVOT (SUM(v) FOR k IN ('a', 'b'))"),
@@ -119,14 +120,14 @@ _LAST_WORDS = {
 
 @dataclass
 class _Parenthesis:
-    """What is open: the statement, or a parenthesis in it.
+    """An open parenthesis, or the whole statement.
 
     Attributes:
-        opened_by: the word that wanted the parenthesis, if any.
-        wants: the number of the token that wants content; None behind an operand.
-        is_past_from: whether FROM stood before.
-        cases: how many CASE are open.
-        types: how many `<` of types are open.
+        opened_by: Keyword before the parenthesis, if any.
+        wants: Number of the token that requires content. None after an operand.
+        is_past_from: Whether FROM has been read.
+        cases: Number of open CASE.
+        types: Number of open `<` of types.
     """
 
     opened_by: int | None
@@ -137,15 +138,16 @@ class _Parenthesis:
 
 
 def refuse_empty_clauses(sql: str, tokens: Sequence[Token]) -> None:
-    """Refuse a clause, an operator or a list of a statement that lacks what comes next.
+    """Reject a clause, an operator or a list of a statement that lacks its content.
 
-    A statement without a query is left to its own grammar.
+    Statements without a query are left to their own grammar.
 
     Raises:
-        SqlSyntaxError: something is missing; the position is that of the word that wants it.
+        SqlSyntaxError: Content is missing. Points at the word that requires it.
     """
     kinds = {token.token_type for token in tokens}
-    # a pattern of MATCH_RECOGNIZE has signs of its own; not every tokenizer gives it a type
+    # MATCH_RECOGNIZE patterns have operators of their own, and not every tokenizer has a type for
+    # it.
     has_pattern = any(token.text.upper() == "MATCH_RECOGNIZE" for token in tokens)
     if kinds & _QUERY_STARTS and not has_pattern:
         _Walk(sql, tokens).walk()
@@ -161,7 +163,7 @@ class _Walk:
         )
 
     def walk(self) -> None:
-        """Look at all tokens."""
+        """Check all tokens."""
         for i, token in enumerate(self.tokens):
             level = self.levels[-1]
             kind = token.token_type
@@ -179,7 +181,7 @@ class _Walk:
         level = self.levels[-1]
         self._check_content(level, i)
         if len(self.levels) == 1:
-            return  # closed too often, as the parser says
+            return  # surplus closing parenthesis: the parser reports it
         opener = level.opened_by
         if level.wants is not None and opener is not None and self._type(opener) in _FILLED:
             self._fail(opener, i)
@@ -187,7 +189,7 @@ class _Walk:
         self.levels[-1].wants = None
 
     def _check_content(self, level: _Parenthesis, i: int) -> None:
-        """Refuse what still wants content at `i`, where its level ends."""
+        """Reject missing content at `i`, where its level ends."""
         if level.wants is not None and self._type(level.wants) not in _OPENING:
             self._fail(level.wants, i)
 
@@ -224,7 +226,7 @@ class _Walk:
         assert level.wants is not None
         wants = self.tokens[level.wants].token_type
         if kind == T.STREAM and self._type(i + 1) == T.STAR:
-            return  # SELECT STREAM *, which is refused with what to write
+            return  # SELECT STREAM *, which is rejected later with a hint
         if kind in _BETWEEN.get(wants, ()) or kind in _PREFIXES:
             if kind in _PREFIXES:
                 level.wants = i
@@ -256,7 +258,7 @@ class _Walk:
         level.cases += kind == T.CASE
 
     def _is_absent(self, level: _Parenthesis, wants: TokenType, i: int, kind: TokenType) -> bool:
-        """Whether the token at `i` is no content, but starts what comes behind it."""
+        """Return whether the token at `i` starts the next clause instead of content."""
         if kind in (T.COMMA, T.SEMICOLON):
             return True
         if wants == T.DOT:
@@ -272,32 +274,33 @@ class _Walk:
         return (kind in _NO_NAMES or kind == T.FROM) and not self._is_name(i)
 
     def _may_start_query(self, wants: int, i: int) -> bool:
-        """Whether a query may stand where the token at `wants` wants content."""
+        """Return whether a query may be the content that the token at `wants` requires."""
         kind = self._type(wants)
         if self._is_star_except(wants) or self._is_name(i):
             return False
         if kind == T.ALIAS and self._type(i) == T.FROM:
-            return i == self.first_query  # CREATE VIEW v AS FROM t SELECT k; `v AS FROM` is wrong
+            # CREATE VIEW v AS FROM t SELECT k; `v AS FROM` is an error
+            return i == self.first_query
         return kind in _OPENING or kind == T.ALIAS or kind in _SET_OPERATIONS
 
     def _is_star_except(self, i: int) -> bool:
         return i > 0 and self._type(i) == T.EXCEPT and self._type(i - 1) == T.STAR
 
     def _words(self, i: int) -> str:
-        """The token at `i` for a message: words in capitals, signs in quotes."""
+        """Return the token at `i` for a message: words in upper case, operators in quotes."""
         token = self.tokens[i]
         words = " ".join(self.sql[token.start : token.end + 1].upper().split())
         return words if words[0].isalpha() else f"`{words}`"
 
     def _is_name(self, i: int) -> bool:
-        """Whether the word of a clause at `i` is a name, by what follows it."""
+        """Return whether the keyword at `i` is a name, judging by the following token."""
         return self._type(i) != T.SELECT and self._type(i + 1) in _BEHIND_NAMES
 
     def _type(self, i: int) -> TokenType | None:
         return self.tokens[i].token_type if i < len(self.tokens) else None
 
     def _fail(self, i: int, end: int) -> NoReturn:
-        """Refuse the token at `i`, whose content should stand before the token at `end`."""
+        """Reject the token at `i`, whose content is missing before the token at `end`."""
         kind = self.tokens[i].token_type
         clause = _CLAUSES.get(kind)
         if self._is_star_except(i):

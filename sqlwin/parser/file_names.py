@@ -1,7 +1,7 @@
-"""Files and state as tables: `FROM 'logs/*.parquet'`, and what is written as a call in FROM.
+"""Files and state as tables: `FROM 'logs/*.parquet'`, and calls in FROM.
 
-That is DuckDB's `read_csv('f.csv', delim = ';')`, and the state of a stream in its checkpoint,
-`TABLE(STATE('/data/checkpoints/name', version => 12))`.
+Calls are DuckDB's `read_csv('f.csv', delim = ';')`, and `TABLE(STATE('/data/checkpoints/name',
+version => 12))` for the state of a stream in its checkpoint.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from sqlwin.parser.base import PLACE, STRINGS, TokenParser, UnknownToSparkError,
 from sqlwin.parser.hints import table_options
 from sqlwin.parser.strings import pattern_value
 
-# DuckDB's functions, and the format that each says; None: whatever the files are
+# DuckDB's functions and their format. None detects the format.
 _READERS = {
     "read_csv": "csv",
     "read_csv_auto": "csv",
@@ -40,7 +40,7 @@ _READERS = {
     "parquet_scan": "parquet",
     "read_text": "text",
 }
-# Their arguments, and the options of a table that say the same
+# Their arguments, and the equivalent table options
 _ARGUMENTS = {
     "comment": "csv.comment",
     "compression": "compression",
@@ -61,7 +61,7 @@ _ARGUMENTS = {
     "skip_below_header": "csv.skip-lines-below-header",
     "thousands": "csv.thousands-separator",
 }
-# Those that ask for what is done anyway
+# Arguments that request the default behaviour
 _GRANTED = frozenset({"auto_detect", "hive_partitioning", "union_by_name"})
 
 _STATE_USAGE = "TABLE(STATE('/data/checkpoints/name' [, operator => 0] [, version => 12]))"
@@ -69,7 +69,7 @@ _STATE_NUMBERS = ("operator", "version")
 
 
 def parse_files(parser: TokenParser) -> exp.Table:
-    """The files whose path is the string at the current token, with the options behind it."""
+    """Read the files whose path is the string at the current token, with the options after it."""
     first = parser._curr
     parser._advance()
     literal = parser.string_literal(first)
@@ -82,10 +82,10 @@ def parse_files(parser: TokenParser) -> exp.Table:
 
 
 def files_of_call(parser: TokenParser, table: Any) -> Any:
-    """What `read_csv('f.csv')` and its like stand for; any other table as it is.
+    """Replace `read_csv('f.csv')` and the like by the files; return any other table unchanged.
 
     Raises:
-        UnknownToSparkError: it has an argument that says nothing here.
+        UnknownToSparkError: An argument is not supported.
     """
     call = table.this if isinstance(table, exp.Table) else None
     if not isinstance(call, exp.Anonymous) or call.name.lower() not in _READERS:
@@ -116,9 +116,9 @@ def _files(path: str, at: exp.Expr) -> exp.Table:
 
 def _paths(parser: TokenParser, name: str, argument: exp.Expr) -> list[str]:
     listed = argument.expressions if isinstance(argument, exp.Array) else [argument]
-    if not listed or not all(isinstance(each, exp.Literal) and each.is_string for each in listed):
+    if not listed or not all(isinstance(item, exp.Literal) and item.is_string for item in listed):
         _fail(parser, argument, f"{name} takes the path of files, or a list of paths", None)
-    return [str(each.name) for each in listed]
+    return [str(item.name) for item in listed]
 
 
 def _read_argument(
@@ -126,18 +126,18 @@ def _read_argument(
 ) -> None:
     if not isinstance(argument, exp.EQ | exp.PropertyEQ | exp.Kwarg):
         _fail(parser, argument, f"{name} takes one path, and then name = value", None)
-    said = argument.this.name.lower()
-    if said in _GRANTED:
+    keyword = argument.this.name.lower()
+    if keyword in _GRANTED:
         return
-    option = _ARGUMENTS.get(said)
+    option = _ARGUMENTS.get(keyword)
     if option is not None and options["format"] in ("json", "text"):
         option = option.replace("csv.", f"{options['format']}.")
     if option is None:
-        close = nearest(said, _ARGUMENTS)
+        close = nearest(keyword, _ARGUMENTS)
         _fail(
             parser,
             argument.this,
-            f"{name} has no argument {said} here",
+            f"{name} has no argument {keyword} here",
             f"did you mean {close}?"
             if close
             else "SHOW CREATE TABLE of the path gives a CREATE TABLE in which all can be said",
@@ -160,15 +160,15 @@ def _fail(parser: TokenParser, node: exp.Expr, message: str, hint: str | None) -
 
 
 def is_state(parser: TokenParser) -> bool:
-    """Whether `TABLE(STATE(` starts at the current token."""
+    """Return whether `TABLE(STATE(` starts at the current token."""
     return parser.is_at_words("TABLE", "(", "STATE", "(")
 
 
 def parse_state(parser: TokenParser) -> exp.Table:
-    """The state at the current token, see `is_state`.
+    """Read the state at the current token; see `is_state`.
 
     Raises:
-        UnknownToSparkError: an argument is missing, unknown or no number.
+        UnknownToSparkError: An argument is missing, unknown or not a number.
     """
     first = parser._curr
     parser._advance(4)
@@ -177,15 +177,15 @@ def parse_state(parser: TokenParser) -> exp.Table:
     directory = read_string(parser, "STATE takes the directory of a checkpoint")
     numbers: dict[str, int] = {}
     while parser._match(TokenType.COMMA):
-        said, has_arrow = parser._curr.text.lower(), parser._next.token_type == TokenType.FARROW
-        if said not in _STATE_NUMBERS or not has_arrow or said in numbers:
+        argument, has_arrow = parser._curr.text.lower(), parser._next.token_type == TokenType.FARROW
+        if argument not in _STATE_NUMBERS or not has_arrow or argument in numbers:
             _fail_state(parser, "STATE takes a directory, and then operator and version by name")
         parser._advance(2)
         number = parser._curr
         if number.token_type != TokenType.NUMBER or not number.text.isdecimal():
-            _fail_state(parser, f"{said} is a whole number")
+            _fail_state(parser, f"{argument} is a whole number")
         parser._advance()
-        numbers[said] = int(number.text)
+        numbers[argument] = int(number.text)
     for _ in range(2):
         if parser._curr.token_type != TokenType.R_PAREN:
             _fail_state(parser, "a closing parenthesis is missing")
@@ -193,9 +193,9 @@ def parse_state(parser: TokenParser) -> exp.Table:
     table = StateTable(directory, numbers.get("operator"), numbers.get("version"))
     identifier = exp.Identifier(this=name_of_state(table), quoted=True)
     parser.span(identifier, first)
-    found = exp.Table(this=identifier)
-    found.meta[COLUMN_PREFIX] = "state"
-    return found
+    state_table = exp.Table(this=identifier)
+    state_table.meta[COLUMN_PREFIX] = "state"
+    return state_table
 
 
 def _fail_state(parser: TokenParser, message: str) -> NoReturn:

@@ -1,8 +1,8 @@
-"""Tables and joins in parentheses behind FROM, without them.
+"""Removal of parentheses around tables and joins in FROM.
 
-`(a)` is `a`, `FROM (a JOIN b ON p) JOIN c` is `FROM a JOIN b ON p JOIN c`, and a join with an
-alias, `(a JOIN b ON p) AS w`, is a subquery. So what comes after the parser finds tables, window
-functions and queries in FROM.
+`(a)` becomes `a`, `FROM (a JOIN b ON p) JOIN c` becomes `FROM a JOIN b ON p JOIN c`, and a join
+with an alias, `(a JOIN b ON p) AS w`, becomes a subquery. Later phases therefore only find tables,
+window functions and queries in FROM.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from runtime.errors import Position, SqlSyntaxError
 
 
 def unwrap_from_items(tree: exp.Expr, sql: str) -> None:
-    """Take the tables and joins in a query's FROM out of their parentheses, in place.
+    """Remove, in place, the parentheses around tables and joins in a query's FROM.
 
     Raises:
-        SqlSyntaxError: a join in parentheses stands at the right of a join, one of the two is an
-            outer join or has USING, and it has no alias: that has no other spelling.
+        SqlSyntaxError: A join in parentheses without an alias is the right side of a join, and one
+            of the two is an outer join or has USING. This cannot be written without parentheses.
     """
     for select in tree.find_all(exp.Select):
         joins: list[exp.Expr] = []
         source = select.args.get("from_")
         if source is not None and _is_wrapped(source.this):
-            first, joins = _opened(source.this, sql)
+            first, joins = _open(source.this, sql)
             source.set("this", first)
         joins += _flat(select.args.get("joins") or [], sql)
         if joins:
@@ -32,7 +32,7 @@ def unwrap_from_items(tree: exp.Expr, sql: str) -> None:
 
 
 def _is_wrapped(item: exp.Expr) -> bool:
-    """Whether an item of FROM is a table or a join in parentheses, and no query."""
+    """Return whether an item of FROM is a table or a join in parentheses, as opposed to a query."""
     if not isinstance(item, exp.Subquery) or item.args.get("pivots") or item.args.get("sample"):
         return False
     inner = item.this
@@ -42,22 +42,22 @@ def _is_wrapped(item: exp.Expr) -> bool:
 
 
 def _flat(joins: list[exp.Expr], sql: str) -> list[exp.Expr]:
-    """Joins without those in parentheses at their right."""
+    """Return the joins, with parenthesised joins on their right side flattened."""
     return [
-        each
+        flat
         for join in joins
-        for each in (_joined(join, sql) if _is_wrapped(join.this) else [join])
+        for flat in (_flatten_right(join, sql) if _is_wrapped(join.this) else [join])
     ]
 
 
-def _opened(item: exp.Expr, sql: str) -> tuple[exp.Expr, list[exp.Expr]]:
-    """The first relation in an item of FROM, and the joins that follow it there."""
+def _open(item: exp.Expr, sql: str) -> tuple[exp.Expr, list[exp.Expr]]:
+    """Return the first relation in an item of FROM, and the joins that follow it there."""
     own = _flat(item.args.get("joins") or [], sql)
     item.set("joins", None)
     if not _is_wrapped(item):
         return item, own
     alias = item.args.get("alias")
-    first, joins = _opened(item.this, sql)
+    first, joins = _open(item.this, sql)
     if alias is None:
         return first, [*joins, *own]
     if joins or first.alias:
@@ -67,17 +67,17 @@ def _opened(item: exp.Expr, sql: str) -> tuple[exp.Expr, list[exp.Expr]]:
     return first, own
 
 
-def _joined(join: exp.Expr, sql: str) -> list[exp.Expr]:
-    """What joins with a join in parentheses: `JOIN (a JOIN b ON p) ON q`.
+def _flatten_right(join: exp.Expr, sql: str) -> list[exp.Expr]:
+    """Flatten a join with a parenthesised join on its right: `JOIN (a JOIN b ON p) ON q`.
 
-    Of inner joins it is `CROSS JOIN a JOIN b ON p AND q`.
+    For inner joins, this is `CROSS JOIN a JOIN b ON p AND q`.
     """
     place = join.find(exp.Identifier)
-    first, joins = _opened(join.this, sql)
+    first, joins = _open(join.this, sql)
     if not joins:
         join.set("this", first)
         return [join]
-    if not all(_is_inner(each) for each in (join, *joins)):
+    if not all(_is_inner(part) for part in (join, *joins)):
         position = None if place is None else position_of(place, sql)
         raise SqlSyntaxError(
             "a join in parentheses stands at the right of a join, and one of them is an outer "
@@ -87,7 +87,7 @@ def _joined(join: exp.Expr, sql: str) -> list[exp.Expr]:
             hint="make it a subquery: JOIN (SELECT ... FROM a JOIN b ON ...) AS j ON ...",
         )
     last = joins[-1]
-    conditions = [each.args["on"] for each in (last, join) if each.args.get("on") is not None]
+    conditions = [part.args["on"] for part in (last, join) if part.args.get("on") is not None]
     if conditions:
         last.set("kind", None)
         last.set("on", exp.and_(*conditions, copy=False) if conditions[1:] else conditions[0])

@@ -1,4 +1,4 @@
-"""Functions with words between their arguments: `EXTRACT(DAY FROM ts)`."""
+"""Functions with keywords between their arguments: `EXTRACT(DAY FROM ts)`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from planner.sql.nodes import KeywordCall
 from sqlwin.parser.base import TokenParser
 
-# The words that may stand between the arguments, in order
+# Keywords allowed between the arguments, in order
 _WORDS: dict[str, tuple[str, ...]] = {
     "CEIL": ("TO",),
     "CEILING": ("TO",),
@@ -24,7 +24,10 @@ _TRIM_SIDES = ("BOTH", "LEADING", "TRAILING")
 
 
 def parse_keyword_call(parser: TokenParser) -> exp.Expr | None:
-    """The call at the current token, or None if it is none of these or separated by commas."""
+    """Read the call at the current token.
+
+    None if it is not one of these functions, or separates its arguments by commas.
+    """
     name = parser._curr
     function = name.text.upper()
     if (
@@ -46,7 +49,7 @@ def parse_keyword_call(parser: TokenParser) -> exp.Expr | None:
 
 
 def _parse_arguments(parser: TokenParser, function: str) -> tuple[list[str], list[exp.Expr] | None]:
-    """The words before each argument, and the arguments; None if a word is missing."""
+    """Read the keywords before each argument, and the arguments; None if a keyword is missing."""
     lead = ""
     if function == "TRIM" and _is_side(parser._curr, parser._next):
         lead = parser._curr.text.upper()
@@ -55,7 +58,7 @@ def _parse_arguments(parser: TokenParser, function: str) -> tuple[list[str], lis
     arguments: list[exp.Expr] = []
     is_separated = False
     for word in ("", *_WORDS[function]):
-        # TRIM(BOTH FROM a) has nothing before its word
+        # TRIM(BOTH FROM a) has nothing before its keyword.
         if parser.is_at(TokenType.FROM) if not word else not parser.is_at_words(word):
             continue
         if word:
@@ -72,7 +75,7 @@ def _parse_arguments(parser: TokenParser, function: str) -> tuple[list[str], lis
 
 
 def _is_side(token: Token, following: Token) -> bool:
-    """Whether the token is BOTH, LEADING or TRAILING, not a column of that name."""
+    """Return whether the token is BOTH, LEADING or TRAILING rather than a column of that name."""
     return token.text.upper() in _TRIM_SIDES and following.token_type not in (
         TokenType.R_PAREN,
         TokenType.COMMA,

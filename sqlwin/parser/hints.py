@@ -1,7 +1,7 @@
-"""Flink's hints: options of a table for one query, and hints on queries that Spark has not.
+"""Flink's hints: options of a table for one query, and query hints that Spark lacks.
 
-To the tokenizer a hint is one only behind SELECT; behind a table's name it is a comment, so it is
-looked for in the text between two tokens.
+The tokenizer only recognises hints after SELECT. After a table name a hint is a comment, so it is
+looked up in the text between two tokens.
 """
 
 from __future__ import annotations
@@ -17,57 +17,57 @@ from planner.sql.nodes import LEFT_OUT_HINTS, TableOptions
 from runtime.errors import AnalysisError, Position, SqlSyntaxError
 from sqlwin.parser.base import STRINGS, TokenParser, read_options
 
-# The hints of Spark's analyser. Flink's SHUFFLE_MERGE, SHUFFLE_HASH and BROADCAST are among them.
+# Hints of Spark's analyser. They include Flink's SHUFFLE_MERGE, SHUFFLE_HASH and BROADCAST.
 SPARK_HINTS = frozenset(
     "BROADCAST BROADCASTJOIN MAPJOIN MERGE SHUFFLE_MERGE MERGEJOIN SHUFFLE_HASH "
     "SHUFFLE_REPLICATE_NL COALESCE REPARTITION REPARTITION_BY_RANGE REBALANCE".split()
 )
-# How Flink carries out a query: Spark has nothing of the kind
+# Hints about Flink's execution, without an equivalent in Spark
 FLINK_HINTS = frozenset("LOOKUP MULTI_JOIN NEST_LOOP STATE_TTL".split())
 
 _EXAMPLE = "write /*+ OPTIONS('key' = 'value', ...) */ behind the name of a table"
 
 
 def after_hints(sql: str, end: int) -> int:
-    """Where the hints end that follow on a token which ends before `end`; `end` if none do."""
+    """Return the end of the hints after a token that ends before `end`; `end` without hints."""
     hints = [stop for start, stop in _comments(sql, end, len(sql)) if _is_hint(sql, start)]
     return hints[-1] if hints else end
 
 
 def table_options(parser: TokenParser) -> TableOptions | None:
-    """What `/*+ OPTIONS('key' = 'value') */` right behind the token just read says, if it is there.
+    """Read the `/*+ OPTIONS('key' = 'value') */` directly after the last token, if any.
 
     Raises:
-        AnalysisError: a hint is there that is no such one.
+        AnalysisError: There is another kind of hint.
     """
-    found: TableOptions | None = None
+    options: TableOptions | None = None
     for start, stop in _gap(parser.sql, parser._prev, parser._curr):
         if not _is_hint(parser.sql, start):
             continue
-        if found is not None:
+        if options is not None:
             _fail(parser.sql, start, stop, "a table has one hint", "write all its options in one")
-        found = TableOptions(_pairs(parser, start, stop), start, stop - 1)
+        options = TableOptions(_pairs(parser, start, stop), start, stop - 1)
         parser.hints_read.add(start)
-    return found
+    return options
 
 
 def read_hints(tree: exp.Expr, parser: TokenParser, tokens: Sequence[Token]) -> None:
-    """Leave out hints that Spark cannot read, and note their names in `meta` of their SELECT.
+    """Remove hints that Spark cannot read, and record their names in `meta` of their SELECT.
 
-    The query is changed in place; the parser has read it, from all of these tokens.
+    Modifies the query in place. The parser must have read it from all of these tokens.
 
     Raises:
-        AnalysisError: a hint stands where none is read.
+        AnalysisError: A hint is in an unsupported position.
     """
     for select in tree.find_all(exp.Select):
         hint = select.args.get("hint")
         if hint is None:
             continue
-        left_out = [each for each in hint.expressions if each.name.upper() not in SPARK_HINTS]
+        left_out = [item for item in hint.expressions if item.name.upper() not in SPARK_HINTS]
         if left_out:
-            known = [each for each in hint.expressions if each not in left_out]
-            select.meta[LEFT_OUT_HINTS] = tuple(each.name.upper() for each in left_out)
-            select.set("hint", exp.Hint(expressions=known) if known else None)
+            spark_hints = [item for item in hint.expressions if item not in left_out]
+            select.meta[LEFT_OUT_HINTS] = tuple(item.name.upper() for item in left_out)
+            select.set("hint", exp.Hint(expressions=spark_hints) if spark_hints else None)
     for before, after in zip(tokens, [*tokens[1:], None], strict=True):
         if before.token_type == TokenType.HINT:
             _refuse_options(parser, before)
@@ -83,7 +83,7 @@ def read_hints(tree: exp.Expr, parser: TokenParser, tokens: Sequence[Token]) -> 
 
 
 def _refuse_options(parser: TokenParser, hint: Token) -> None:
-    """Refuse OPTIONS in a hint behind SELECT, where no table is to have them."""
+    """Reject OPTIONS in a hint after SELECT, where no table can receive them."""
     for token in _tokens(parser, hint.start + len("/*+"), hint.end + 1 - len("*/")):
         if _is_options(token):
             _fail(parser.sql, token.start, token.end + 1, "OPTIONS are those of a table", _EXAMPLE)
@@ -94,7 +94,7 @@ def _is_options(token: Token) -> bool:
 
 
 def _pairs(parser: TokenParser, start: int, stop: int) -> tuple[tuple[str, str], ...]:
-    """The options of a hint that reaches from `start` to `stop`."""
+    """Read the options of a hint that reaches from `start` to `stop`."""
     sql = parser.sql
     tokens = _tokens(parser, start + len("/*+"), stop - len("*/"))
     if not tokens or not _is_options(tokens[0]):
@@ -113,9 +113,9 @@ def _pairs(parser: TokenParser, start: int, stop: int) -> tuple[tuple[str, str],
 
 
 def _tokens(parser: TokenParser, start: int, stop: int) -> list[Token]:
-    """The tokens of a part of the text, with their places in the whole."""
+    """Tokenize a part of the text, with positions in the whole text."""
     sql = parser.sql
-    # blanks before it keep the places
+    # Leading blanks preserve the positions.
     blanks = "".join(c if c == "\n" else " " for c in sql[:start])
     try:
         tokens: list[Token] = parser.dialect.tokenize(blanks + sql[start:stop])
@@ -125,19 +125,19 @@ def _tokens(parser: TokenParser, start: int, stop: int) -> list[Token]:
 
 
 def _gap(sql: str, before: Token, after: Token | None) -> Iterator[tuple[int, int]]:
-    """The comments between two tokens; no second token is the end of the text."""
+    """Yield the comments between two tokens. Without a second token, search up to the end."""
     stop = after.start if after else len(sql)
-    # most gaps hold no more than a blank
+    # Most gaps contain just a blank.
     if stop - before.end <= len("/**/"):
         return iter(())
     return _comments(sql, before.end + 1, stop)
 
 
 def _comments(sql: str, start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Where the comments begin and end that stand one after the other from `start` on.
+    """Yield start and end of consecutive comments from `start` on.
 
     Raises:
-        SqlSyntaxError: one is not closed.
+        SqlSyntaxError: A comment is not closed.
     """
     while start < stop:
         if sql[start].isspace():
@@ -155,10 +155,10 @@ def _comments(sql: str, start: int, stop: int) -> Iterator[tuple[int, int]]:
 
 
 def skip_comments(sql: str, start: int) -> int:
-    """The offset of what follows the blanks and comments from `start`.
+    """Return the offset after the blanks and comments from `start` on.
 
     Raises:
-        SqlSyntaxError: a comment is not closed.
+        SqlSyntaxError: A comment is not closed.
     """
     for _, end in _comments(sql, start, len(sql)):
         start = end
@@ -166,10 +166,10 @@ def skip_comments(sql: str, start: int) -> int:
 
 
 def _comment_end(sql: str, start: int) -> int:
-    """Where the comment ends whose `/*` stands at `start`; comments nest.
+    """Return the end of the comment whose `/*` is at `start`. Comments nest.
 
     Raises:
-        SqlSyntaxError: it is not closed.
+        SqlSyntaxError: It is not closed.
     """
     depth, i = 1, start + 2
     while depth:

@@ -1,4 +1,4 @@
-"""INTERVAL literals and types, in all the forms of Flink and Spark."""
+"""INTERVAL literals and types, in all forms of Flink and Spark."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _UNITS = UNITS | {f"{unit}S" for unit in UNITS}
 
 
 def parse_interval(parser: TokenParser) -> exp.Expr | None:
-    """The INTERVAL literal at the current token, or None if there is none.
+    """Read the INTERVAL literal at the current token, or return None.
 
-    `INTERVAL value unit [value unit ...]`, `INTERVAL value unit TO unit`, `INTERVAL 'text'`; a
-    value is a number or a string, with or without a sign. Units may carry a precision, which says
-    nothing: values are exact.
+    `INTERVAL value unit [value unit ...]`, `INTERVAL value unit TO unit`, `INTERVAL 'text'`. A
+    value is a number or a string, optionally signed. A precision after a unit is ignored: values
+    are exact.
     """
     first = parser._curr
     if first.token_type != TokenType.INTERVAL or not _is_value(parser):
@@ -30,7 +30,7 @@ def parse_interval(parser: TokenParser) -> exp.Expr | None:
         part = _parse_part(parser)
         parts.append(part)
         unit = part.args.get("unit")
-        # a sign is an operator here: `INTERVAL 1 DAY - 2 ...`
+        # A sign is an operator here: `INTERVAL 1 DAY - 2 ...`
         if not isinstance(unit, exp.Var) or not _has_unit(parser, parser._index):
             break
     if len(parts) > 1:
@@ -39,7 +39,7 @@ def parse_interval(parser: TokenParser) -> exp.Expr | None:
 
 
 def parse_interval_type(parser: TokenParser) -> exp.DataType:
-    """`INTERVAL DAY(3) TO SECOND(6)` as a type."""
+    """Read `INTERVAL DAY(3) TO SECOND(6)` as a type."""
     parser._advance()
     if parser._curr.text.upper() not in _UNITS:
         return exp.DataType(this=exp.DType.INTERVAL)
@@ -47,17 +47,17 @@ def parse_interval_type(parser: TokenParser) -> exp.DataType:
 
 
 def _is_value(parser: TokenParser) -> bool:
-    """Whether the token after INTERVAL starts a value, not an operator on a column `interval`."""
+    """Return whether a value follows INTERVAL, not an operator on a column `interval`."""
     following = parser._next
     if following.token_type in (*STRINGS, TokenType.NUMBER):
         return True
-    # `interval - 4` is a difference, `INTERVAL - 4 DAYS` is none
+    # `interval - 4` is a difference, `INTERVAL - 4 DAYS` is a literal.
     is_sign = following.token_type in (TokenType.DASH, TokenType.PLUS)
     return is_sign and _has_unit(parser, parser._index + 2)
 
 
 def _has_unit(parser: TokenParser, i: int) -> bool:
-    """Whether token `i` is a value without a sign, and a unit follows it."""
+    """Return whether token `i` is an unsigned value followed by a unit."""
     tokens = parser._tokens[i : i + 2]
     return (
         len(tokens) == 2
@@ -117,7 +117,7 @@ def _parse_one_unit(parser: TokenParser) -> exp.Var:
 
 
 def _skip_digits(parser: TokenParser) -> None:
-    """Pass over a number of digits, which says nothing."""
+    """Skip a precision in parentheses, which has no effect."""
     if not parser._match(TokenType.NUMBER):
         parser.fail("expected a number of digits", parser._curr)
 
@@ -134,11 +134,11 @@ _SHORT_UNITS = {
 
 
 def parse_short_duration(parser: TokenParser) -> exp.Interval | None:
-    """`5s` or `10m`, as Timeplus writes durations; elsewhere `5s` is a number."""
-    found = _SHORT_DURATION.match(parser.sql, parser._curr.start) if parser._curr else None
-    if found is None:
+    """Read `5s` or `10m`, Timeplus's durations. Elsewhere `5s` is a number."""
+    match = _SHORT_DURATION.match(parser.sql, parser._curr.start) if parser._curr else None
+    if match is None:
         return None
-    while parser._curr and parser._curr.start < found.end():
+    while parser._curr and parser._curr.start < match.end():
         parser._advance()
-    value, unit = found.groups()
+    value, unit = match.groups()
     return exp.Interval(this=exp.Literal.string(value), unit=exp.Var(this=_SHORT_UNITS[unit]))

@@ -1,4 +1,4 @@
-"""Words of other systems around windows: read where they mean what holds anyway, else explained."""
+"""Windowing syntax of other systems: accepted if equivalent, otherwise rejected with a hint."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from planner.sql.nodes import BEHIND, Leniency
 from sqlwin.parser.base import TokenParser, UnknownToSparkError
 
-# By the word behind WINDOW, and what they are here
+# ksqlDB's windows by the word after WINDOW, and their equivalents here
 _KSQL_WINDOWS_HERE = {
     "TUMBLING": "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)",
     "HOPPING": "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '1' HOUR)",
@@ -18,12 +18,12 @@ _KSQL_WINDOWS_HERE = {
 }
 _KSQL_WINDOWS = [[word, "("] for word in _KSQL_WINDOWS_HERE]
 
-# EMIT of RisingWave and Timeplus where it asks for what windows do
+# EMIT clauses of RisingWave and Timeplus that request the default behaviour
 _EMITS_WHEN_CLOSED = ("ON WINDOW CLOSE", "AFTER WATERMARK", "AFTER WINDOW CLOSE")
 
 
 def is_emit(parser: TokenParser) -> bool:
-    """Whether EMIT with what it takes stands at the current token, and no alias of that name."""
+    """Return whether an EMIT clause starts at the current token, rather than an alias EMIT."""
     following = parser._next.text.upper() if parser._next else ""
     return (
         parser._curr.token_type == TokenType.VAR
@@ -33,7 +33,7 @@ def is_emit(parser: TokenParser) -> bool:
 
 
 def read_emit(parser: TokenParser, query: exp.Expr) -> None:
-    """`EMIT ON WINDOW CLOSE` behind a query, which is when windows are emitted."""
+    """Read `EMIT ON WINDOW CLOSE` after a query. This is the default behaviour."""
     first = parser._curr
     if not is_emit(parser):
         return
@@ -56,10 +56,10 @@ def read_emit(parser: TokenParser, query: exp.Expr) -> None:
 
 
 def refuse_other_dialects(parser: TokenParser, tokens: list[Token]) -> None:
-    """Refuse what other systems write and what has another spelling here.
+    """Reject syntax of other systems that is spelled differently here.
 
     Raises:
-        SqlSyntaxError: with that spelling.
+        SqlSyntaxError: There is such syntax. The hint shows the spelling here.
     """
     words = [token.text.upper() for token in tokens]
     for i, token in enumerate(tokens):
@@ -134,12 +134,12 @@ def _is_quoted(token: Token) -> bool:
 
 
 def refuse_version(parser: TokenParser, table: exp.Expr | None, first: int) -> None:
-    """Refuse `FOR SYSTEM_TIME AS OF` a column or the current time, of Flink's temporal joins.
+    """Reject `FOR SYSTEM_TIME AS OF` a column or the current time, from Flink's temporal joins.
 
     The parser has just read the table, from token `first` on.
 
     Raises:
-        SqlSyntaxError: the table is asked for as of the time of a row.
+        SqlSyntaxError: The table is requested as of the time of a row.
     """
     version = table.args.get("version") if isinstance(table, exp.Table) else None
     time = version.args.get("expression") if isinstance(version, exp.Version) else None
@@ -148,7 +148,7 @@ def refuse_version(parser: TokenParser, table: exp.Expr | None, first: int) -> N
     read = parser._tokens[first : parser._index]
     words = [token.text.upper() for token in read]
     if "SYSTEM_TIME" not in words:
-        return  # Spark's words; it says itself what it does not take
+        return  # Spark's syntax: Spark reports errors itself
     start = words.index("SYSTEM_TIME")
     behind_alias = [i for i, word in enumerate(words) if word == "AS" and i > start + 1]
     _refuse(

@@ -1,7 +1,7 @@
-"""sqlwin's SQL: Spark's, with window table functions and Flink's types and intervals.
+"""sqlwin's SQL: Spark SQL with window table functions and Flink's types and intervals.
 
-Everything that is not sqlwin's own stays as it was written: functions keep their names, literals
-their text (see `planner.sql.render`), so that Spark gets what the user wrote.
+Everything else keeps its original spelling: function names and the text of literals are preserved
+(see `planner.sql.render`), so that Spark runs the user's own text.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from sqlwin.parser.window_functions import is_window_function, parse_window_func
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
-# Functions whose first argument may be a unit of time, which is no column
+# Functions whose first argument may be a unit of time instead of a column
 _FUNCTIONS_OF_UNITS = frozenset(
     "timestampadd timestampdiff dateadd date_add datediff date_diff".split()
 )
@@ -55,17 +55,17 @@ _UNITS = UNITS - {"NANOSECOND"} | {"DAYOFYEAR"}
 # `DATE '2024-01-31'`, `X '1F'`
 _TYPED_LITERALS = frozenset({"X", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "TIME"})
 
-# The text of a TIMESTAMP literal that names no zone, as Spark reads it: the literal has none then,
-# as in Flink and the standard. To Spark it is an instant.
+# Text of a TIMESTAMP literal that names no zone, in Spark's formats. As in Flink and the standard,
+# the literal then has no zone. In Spark it is an instant.
 _WALL_CLOCK = re.compile(
     r"\s*[+-]?\d{4,6}(-\d{1,2}(-\d{1,2}([ T](\d{1,2}(:\d{1,2}(:\d{1,2}(\.\d*)?)?)?)?)?)?)?\s*"
 )
 
 
 class SqlWinParser(TokenParser):
-    """Reads sqlwin's SQL."""
+    """Parser of sqlwin's SQL."""
 
-    # Every function but those with a grammar of their own is taken as it stands.
+    # Leave every function unchanged, except those with a grammar of their own.
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         name: SparkParser.FUNCTION_PARSERS[name] for name in ("CAST", "TRY_CAST")
@@ -93,17 +93,17 @@ class SqlWinParser(TokenParser):
     }
     PRIMARY_PARSERS = {**SparkParser.PRIMARY_PARSERS, **STRING_PARSERS, **NUMERIC_PARSERS}
 
-    # What joins and other clauses may follow in `(... JOIN ...)`
+    # Relations that joins and other clauses may follow in `(... JOIN ...)`
     MODIFIABLES: ClassVar[Any] = (*SparkParser.MODIFIABLES, WindowFunctionCall)
 
     def refuse(self, tokens: list[Token]) -> None:
-        """Refuse what other systems write and what has another spelling here."""
+        """Reject syntax of other systems that is spelled differently here."""
         refuse_other_dialects(self, tokens)
 
     # -- literals ------------------------------------------------------------------------------
 
     def build_cast(self, strict: bool, **kwargs: Any) -> exp.Expr:
-        """A cast; of a number with a suffix, it keeps the number's text."""
+        """Build a cast. If it is a number with a suffix, keep the number's text."""
         literal = kwargs.get("this")
         raw = literal.meta.get("suffixed") if isinstance(literal, exp.Literal) else None
         result: exp.Expr = super().build_cast(strict, **kwargs)
@@ -176,7 +176,7 @@ class SqlWinParser(TokenParser):
             return keyword_call
         call: exp.Expr | None = super()._parse_function_call(functions, anonymous, *args, **kwargs)
         if isinstance(call, exp.Anonymous) and call.name.lower() in _FUNCTIONS_OF_UNITS:
-            # the form with two arguments takes columns alone
+            # The form with two arguments takes only columns.
             unit = call.expressions[0] if len(call.expressions) == 3 else None
             if (
                 isinstance(unit, exp.Column)
@@ -203,8 +203,8 @@ class SqlWinParser(TokenParser):
                 hints += hint.expressions
         except TokenError:
             hints.append(None)
-        # sqlglot keeps what it cannot read as a text
-        if not all(isinstance(each, exp.Expr) for each in hints):
+        # sqlglot keeps hints it cannot read as text.
+        if not all(isinstance(item, exp.Expr) for item in hints):
             self.fail(
                 "this hint cannot be read",
                 first,
@@ -240,7 +240,7 @@ class SqlWinParser(TokenParser):
     def _parse_value(self, values: bool = True) -> exp.Tuple | None:
         if self._curr.token_type == TokenType.L_PAREN:
             return super()._parse_value(values)
-        # `VALUES 1, 2 AS t(x)`: the alias is the table's, not the last value's
+        # `VALUES 1, 2 AS t(x)`: the alias belongs to the table, not to the last value.
         value = self._parse_disjunction()
         return None if value is None else exp.Tuple(expressions=[value])
 
@@ -275,8 +275,7 @@ class SqlWinParser(TokenParser):
             try:
                 return parse_window_function(self, joins=joins, alias_tokens=alias_tokens)
             except ParseError as error:
-                # Not left to sqlglot, which would try to read it as something else and then
-                # complain about another place.
+                # sqlglot would otherwise try another reading and report an error elsewhere.
                 raise self.syntax_error(error) from error
         misspelt = misspelt_window_call(self._tokens, self._index)
         if misspelt is not None and not schema:
@@ -296,10 +295,13 @@ _QUOTED = {TokenType.STRING, TokenType.IDENTIFIER}
 
 
 class SqlWinQueries(SparkSql):
-    """The dialect of a single query; `sqlwin.dialect` has the one that sqlglot finds by name."""
+    """Dialect of a single query. `sqlwin.dialect` registers the one that sqlglot finds by name."""
 
     class Tokenizer(Spark.Tokenizer):
-        """Spark 4's tokens. No statement is taken whole: sqlwin reads them all itself."""
+        """Spark 4's tokens.
+
+        sqlwin parses every statement itself, so none is read as a single token.
+        """
 
         STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']
         COMMANDS: ClassVar[set[TokenType]] = set()
@@ -314,10 +316,10 @@ class SqlWinQueries(SparkSql):
 
 
 def tokenize(sql: str) -> list[Token]:
-    """The tokens of `sql`, comments left out.
+    """Return the tokens of `sql` without comments.
 
     Raises:
-        SqlSyntaxError: a string, a quoted name or a comment is not closed.
+        SqlSyntaxError: A string, a quoted name or a comment is not closed.
     """
     if (lone := _LONE_SURROGATE.search(sql)) is not None:
         raise SqlSyntaxError(
@@ -330,7 +332,7 @@ def tokenize(sql: str) -> list[Token]:
     try:
         tokens: list[Token] = tokenizer.tokenize(sql)
     except TokenError as error:
-        # The tokens read so far end before the one that does not.
+        # The tokens read so far end before the unterminated one.
         read = tokenizer.tokens
         start = skip_comments(sql, read[-1].end + 1 if read else 0)
         what = "quoted name" if sql.startswith("`", start) else "string"
@@ -344,7 +346,7 @@ def tokenize(sql: str) -> list[Token]:
 
 
 def _with_whole_keywords(tokens: list[Token]) -> list[Token]:
-    """Keywords of two words, such as GROUP BY, are one token also with a comment between them."""
+    """Merge keywords of two words, such as GROUP BY, even with a comment between them."""
     whole: list[Token] = []
     for token in tokens:
         before = whole[-1] if whole else None
@@ -360,21 +362,21 @@ def _with_whole_keywords(tokens: list[Token]) -> list[Token]:
 
 
 def parser_of() -> SqlWinParser:
-    """A parser that has read nothing yet."""
+    """Return a fresh parser."""
     return cast(SqlWinParser, SqlWinQueries().parser())
 
 
 def parse_query(sql: str) -> exp.Expr:
-    """The tree of one query; other statements are read by `sqlwin.statements.parse`.
+    """Parse one query. `sqlwin.statements.parse` handles other statements.
 
     Raises:
-        SqlSyntaxError: the text is no SQL; with position.
+        SqlSyntaxError: The text is not valid SQL. Has a position.
     """
     return parser_of().run(read_query, tokenize(sql), sql)
 
 
 def read_query(parser: SqlWinParser) -> exp.Expr:
-    """The query that starts at the parser's current token."""
+    """Parse the query that starts at the parser's current token."""
     first = parser._index
     tree = parser._parse_statement()
     if tree is None:
@@ -386,5 +388,5 @@ def read_query(parser: SqlWinParser) -> exp.Expr:
 
 
 def to_spark(node: exp.Expr) -> str:
-    """Spark SQL text of a tree, comments left out."""
+    """Render a tree as Spark SQL without comments."""
     return node.sql(dialect=SqlWinQueries, comments=False)

@@ -1,4 +1,4 @@
-"""Places in the text a user wrote, for errors about text that was generated from it."""
+"""Positions in the user's text, for errors about text generated from it."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from sqlwin.parser.base import depths
 from sqlwin.parser.parser import SqlWinQueries
 
 _RAISE, _ASSERT = "raise_error", "assert_true"
-# How Spark says that a condition is not, where nothing else is to be said
+# Spark's message for a failed condition without a message of its own
 _NOT_TRUE = "is not true!"
 
 
 def locate(fragment: str, sql: str) -> Position | None:
-    """Where `sql` holds the tokens of `fragment`, in any spacing, case and quoting of names."""
+    """Find the tokens of `fragment` in `sql`, ignoring spacing, case and quotes of names."""
     try:
-        wanted = [token.text.lower() for token in SqlWinQueries().tokenize(fragment)]
+        fragment_texts = [token.text.lower() for token in SqlWinQueries().tokenize(fragment)]
         tokens = SqlWinQueries().tokenize(sql)
     except TokenError:
         return None
-    if not wanted:
+    if not fragment_texts:
         return None
     texts = [token.text.lower() for token in tokens]
-    for first in range(len(texts) - len(wanted) + 1):
-        if texts[first : first + len(wanted)] == wanted:
-            return _place(tokens[first : first + len(wanted)], sql)
+    for first in range(len(texts) - len(fragment_texts) + 1):
+        if texts[first : first + len(fragment_texts)] == fragment_texts:
+            return _place(tokens[first : first + len(fragment_texts)], sql)
     return None
 
 
 def relocate(error: SqlwinError, sql: str) -> SqlwinError:
-    """An error about generated text, as an error about `sql`, the text behind it."""
+    """Move an error about generated text to its position in the source text `sql`."""
     generated, place = error.sql, error.position
     if generated == sql:
         return error
@@ -49,10 +49,10 @@ def relocate(error: SqlwinError, sql: str) -> SqlwinError:
 
 
 def place_of_raised(message: str, sql: str) -> Position | None:
-    """Where `sql` raises an error with this message itself; None: nowhere, or at several places.
+    """Find the call in `sql` that raises an error with this message; None if not exactly one does.
 
-    Spark says no place of `raise_error` and `assert_true`. Texts of the call stand in the message;
-    a call without any text is meant if there is no such one, and no other without.
+    Spark gives no position for `raise_error` and `assert_true`. The message contains the string
+    literals of the call. Calls without any literal only match if no other call does.
     """
     try:
         tokens = SqlWinQueries().tokenize(sql)
@@ -69,12 +69,12 @@ def place_of_raised(message: str, sql: str) -> Position | None:
     alike = [call for call, texts in calls if texts and all(text in message for text in texts)]
     name = _ASSERT if message.endswith(_NOT_TRUE) else _RAISE
     silent = [call for call, texts in calls if not texts and call[0].text.lower() == name]
-    found = exact or alike or silent
-    return _place(found[0], sql) if len(found) == 1 else None
+    matches = exact or alike or silent
+    return _place(matches[0], sql) if len(matches) == 1 else None
 
 
 def _raising_calls(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
-    """The calls that raise errors: from the name to the closing parenthesis."""
+    """Yield the calls that raise errors, from the name to the closing parenthesis."""
     for first in range(len(tokens) - 1):
         if tokens[first].text.lower() not in (_RAISE, _ASSERT):
             continue
@@ -89,7 +89,7 @@ def _place(tokens: Sequence[Token], sql: str) -> Position:
 
 
 def point_at(error: SqlwinError, sql: str) -> None:
-    """Give an error without a place the place of the first of its subjects that `sql` holds."""
+    """Point an error without a position at its first subject found in `sql`."""
     for subject in error.subjects:
         place = locate(subject, sql)
         if place is not None:

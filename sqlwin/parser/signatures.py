@@ -1,4 +1,4 @@
-"""The window functions: what they take, and where tokens call one."""
+"""Signatures of the window functions, and detection of their calls in tokens."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from sqlwin.parser.base import depths, is_word
 
 @dataclass(frozen=True)
 class Signature:
-    """What a window function takes, in the order of its positional form."""
+    """Parameters of a window function, in positional order."""
 
     required: tuple[str, ...]
     optional: tuple[str, ...] = ()
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """All of them."""
+        """All parameters."""
         return self.required + self.optional
 
 
@@ -32,7 +32,9 @@ SIGNATURES = {
 
 
 def usage(kind: str) -> str:
-    """How a window function is called: `TUMBLE(TABLE data, DESCRIPTOR(timecol), size [, offset])`.
+    """Return the usage of a window function.
+
+    For example `TUMBLE(TABLE data, DESCRIPTOR(timecol), size [, offset])`.
 
     Example:
         >>> usage("SESSION")
@@ -46,7 +48,7 @@ def usage(kind: str) -> str:
 
 
 def is_window_call(tokens: list[Token], i: int) -> bool:
-    """Whether `TUMBLE(`, `TABLE(TUMBLE(` or their like start at token `i`."""
+    """Return whether `TUMBLE(`, `TABLE(TUMBLE(` or the like starts at token `i`."""
     if is_word(tokens, i, "TABLE") and _is_type(tokens, i + 1, TokenType.L_PAREN):
         i += 2
     return (
@@ -58,10 +60,10 @@ def is_window_call(tokens: list[Token], i: int) -> bool:
 
 
 def misspelt_window_call(tokens: list[Token], i: int) -> Token | None:
-    """The name in `NAME(TABLE t, DESCRIPTOR(...` or `TABLE(NAME(...` at token `i`.
+    """Return the name in `NAME(TABLE t, DESCRIPTOR(...` or `TABLE(NAME(...` at token `i`.
 
-    None if it is a window function. Nothing else takes a DESCRIPTOR; in TABLE( ) it is one if it is
-    spelt almost like one.
+    None if it is a window function. Only window functions take a DESCRIPTOR; inside TABLE( ), the
+    name must be similar to one of them.
     """
     is_wrapped = is_word(tokens, i, "TABLE") and _is_type(tokens, i + 1, TokenType.L_PAREN)
     if is_wrapped:
@@ -78,9 +80,9 @@ def misspelt_window_call(tokens: list[Token], i: int) -> Token | None:
 
 
 def holds_window_function(tokens: list[Token]) -> bool:
-    """Whether the tokens hold what looks like a window table function, readable or not.
+    """Return whether the tokens contain a window table function, well-formed or not.
 
-    `GROUP BY TUMBLE(ts, ...)`, and functions that only share the name, do not count.
+    `GROUP BY TUMBLE(ts, ...)`, and other functions of the same name, do not count.
     """
     for i, token in enumerate(tokens):
         if is_word(tokens, i, "DESCRIPTOR") and _is_type(tokens, i + 1, TokenType.L_PAREN):

@@ -1,11 +1,11 @@
-"""What string literals mean in Spark 4."""
+"""Values of string literals in Spark 4."""
 
 from __future__ import annotations
 
 import re
 
 # Spark's `SparkParserUtils.unescapeSQLString`. A backslash before any other character is dropped,
-# but before % and _ it stays, for the patterns of LIKE.
+# except before % and _, for LIKE patterns.
 _ESCAPES = {
     "0": "\0",
     "b": "\b",
@@ -22,9 +22,9 @@ _OCTAL_DIGITS = 3
 
 
 def string_value(raw: str) -> str:
-    r"""The value of a string literal as it stands in the source, its quotes included.
+    r"""Return the value of a string literal as written, including its quotes.
 
-    A quote inside is written doubled or after a backslash; `r'...'` has no escapes.
+    A quote inside is doubled or escaped by a backslash. `r'...'` has no escapes.
 
     Example:
         >>> string_value("'it''s'"), string_value(r"'a\tb'"), string_value(r"r'a\tb'")
@@ -47,14 +47,14 @@ def string_value(raw: str) -> str:
         else:
             out.append(char)
             i += 1
-    # Escaped surrogates come in pairs, as in Java; a lone one is no character.
+    # Escaped surrogates come in pairs, as in Java. A lone one is not a character.
     return "".join(out).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def pattern_value(raw: str) -> str:
-    r"""The regular expression in a string literal: a backslash stays where Spark would drop it.
+    r"""Return the regular expression in a string literal.
 
-    So `'\d'`, `'\\d'` and `r'\d'` are all `\d`.
+    A backslash that Spark would drop is kept, so `'\d'`, `'\\d'` and `r'\d'` are all `\d`.
 
     Example:
         >>> pattern_value(r"'\d\\w it''s'"), pattern_value(r"r'\d'")
@@ -68,7 +68,7 @@ def pattern_value(raw: str) -> str:
 
 
 def _escape(body: str, i: int) -> tuple[str, int]:
-    """What the escape whose first character after the backslash is `body[i]` means; its length."""
+    """Return value and length of the escape that has `body[i]` after the backslash."""
     char = body[i]
     if char in _CODE_POINT_DIGITS:
         digits = body[i + 1 : i + 1 + _CODE_POINT_DIGITS[char]]

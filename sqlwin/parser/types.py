@@ -1,4 +1,4 @@
-"""Flink's type names as Spark's types."""
+"""Flink's type names, converted to Spark's types."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _IS_LOCAL = "local_time_zone"
 # In `meta` of a type: Spark has another name for it
 SPELLED_BY_FLINK = "spelled_by_flink"
 
-# The types that CREATE TABLE takes
+# Types that CREATE TABLE accepts
 _COLUMN_TYPES = frozenset(
     {
         exp.DType.ARRAY,
@@ -55,19 +55,19 @@ _COLUMN_TYPES = frozenset(
 )
 
 
-# Types that have no token of their own, so that columns may be called so
+# Types without a token of their own, so that columns may have these names
 BARE_TYPES = {"BYTES": exp.DType.BINARY, "VOID": exp.DType.NULL}
 
 
 def parse_bare_type(parser: TokenParser) -> exp.DataType:
-    """BYTES, VOID."""
+    """Read BYTES or VOID."""
     kind = exp.DataType(this=BARE_TYPES[parser._curr.text.upper()])
     parser._advance()
     return kind
 
 
 def parse_row_type(parser: TokenParser) -> exp.DataType:
-    """`ROW<a INT, b STRING>` or `ROW(a INT)`: a STRUCT."""
+    """Read `ROW<a INT, b STRING>` or `ROW(a INT)` as a STRUCT."""
     parser._advance()
     if parser._match(TokenType.L_PAREN):
         closing = TokenType.R_PAREN
@@ -77,8 +77,8 @@ def parse_row_type(parser: TokenParser) -> exp.DataType:
         parser.fail("a ROW type needs its fields", parser._curr, hint="ROW<a INT, b STRING>")
     fields = parser._parse_csv(lambda: _parse_field(parser))
     if not parser._match(closing):
-        wanted = ")" if closing == TokenType.R_PAREN else ">"
-        parser.raise_error(f"Expecting {wanted}")
+        closing_text = ")" if closing == TokenType.R_PAREN else ">"
+        parser.raise_error(f"Expecting {closing_text}")
     return exp.DataType(this=exp.DType.STRUCT, expressions=fields, nested=True)
 
 
@@ -95,7 +95,7 @@ def _parse_field(parser: TokenParser) -> exp.ColumnDef:
     else:
         parser._match_text_seq("NULL")
     parser._match(TokenType.COMMENT)
-    if parser._curr.token_type == TokenType.STRING:  # Flink writes a field's comment bare
+    if parser._curr.token_type == TokenType.STRING:  # In Flink, a field's comment has no keyword
         parser._advance()
         text = parser.string_literal(parser._prev)
         constraints.append(exp.ColumnConstraint(kind=exp.CommentColumnConstraint(this=text)))
@@ -103,10 +103,10 @@ def _parse_field(parser: TokenParser) -> exp.ColumnDef:
 
 
 def as_spark_type(parser: TokenParser, kind: exp.DataType, first: Token) -> exp.DataType:
-    """A type that was just read, its first token being `first`, as Spark's.
+    """Convert the type just read, whose first token is `first`, to a Spark type.
 
-    `TIMESTAMP(p)` is Flink's, a time without zone, `TIMESTAMP` alone Spark's. Spark's timestamps
-    have no precision; all of them hold microseconds.
+    `TIMESTAMP(p)` is Flink's type without zone, a bare `TIMESTAMP` is Spark's. Precisions are
+    dropped: all of Spark's timestamps hold microseconds.
     """
     words = [token.text.upper() for token in parser._tokens if first.start <= token.start]
     words = words[: parser._index - parser._tokens.index(first)]
@@ -125,7 +125,7 @@ def as_spark_type(parser: TokenParser, kind: exp.DataType, first: Token) -> exp.
 
 
 def _is_of_flink(words: Sequence[str]) -> bool:
-    """Whether Spark has another name for the type that is written in these words."""
+    """Return whether Spark has another name for the type written in these words."""
     first = words[0].partition(" ")[0]
     is_long = len(words) > 1 or " " in words[0]
     return (
@@ -165,18 +165,18 @@ def _timestamp(parser: TokenParser, kind: exp.DataType, first: Token) -> exp.Dat
 
 
 def _zone_phrase(parser: TokenParser, first: Token) -> str:
-    """`WITH LOCAL TIME ZONE` and its like, if the type that was just read ends so."""
+    """Return `WITH LOCAL TIME ZONE` or the like if the type just read ends with it, else ""."""
     read = parser._tokens[max(0, parser._index - 4) : parser._index]
     words = " ".join(token.text.upper() for token in read if token.start > first.start)
-    found = re.search(r"\bWITH(OUT)?( LOCAL)? TIME ZONE$", words)
-    return found.group() if found else ""
+    match = re.search(r"\bWITH(OUT)?( LOCAL)? TIME ZONE$", words)
+    return match.group() if match else ""
 
 
 def column_type(parser: TokenParser, kind: exp.DataType, first: Token) -> str:
-    """The Spark DDL text of the type of a column in CREATE TABLE ... WITH.
+    """Return the Spark DDL type of a column in CREATE TABLE ... WITH.
 
-    A bare TIMESTAMP is Flink's there: a time without zone. VARCHAR(n) and CHAR(n) are STRING, as
-    everywhere in Spark that values are read: nothing is cut or padded.
+    There, a bare TIMESTAMP is Flink's type without zone. VARCHAR(n) and CHAR(n) are STRING, as
+    Spark treats them when reading: nothing is truncated or padded.
 
     Raises:
         SqlSyntaxError: Spark has no such type, or not with this precision.

@@ -17,22 +17,22 @@ from sqlwin.parser.signatures import SIGNATURES, is_window_call, usage
 
 
 def is_window_function(parser: TokenParser) -> bool:
-    """Whether a window function, bare or in TABLE( ), starts at the current token."""
+    """Return whether a window function, bare or in TABLE( ), starts at the current token."""
     return is_window_call(parser._tokens, parser._index)
 
 
 def parse_window_function(
     parser: TokenParser, *, joins: bool, alias_tokens: Collection[TokenType] | None
 ) -> WindowFunctionCall:
-    """The window function at the current token, with its alias.
+    """Read the window function at the current token, with its alias.
 
     Args:
-        parser: stands before the function, see `is_window_function`.
-        joins: whether joins that follow belong to the function, as in `(TABLE(...) JOIN t)`.
-        alias_tokens: the tokens that may be an alias.
+        parser: Parser positioned before the function; see `is_window_function`.
+        joins: Whether joins that follow belong to the function, as in `(TABLE(...) JOIN t)`.
+        alias_tokens: Token types allowed as an alias.
 
     Raises:
-        SqlSyntaxError: a wrong, missing or repeated argument, each with its place.
+        SqlSyntaxError: An argument is invalid, missing or repeated. Has a position.
     """
     node = _CallReader(parser).read()
     node.set("sample", parser._parse_table_sample())
@@ -52,8 +52,8 @@ class _CallReader:
     """Reads the call of a window function at the current token of a parser.
 
     Attributes:
-        arguments: those that are read, by parameter.
-        leniencies: what Flink refuses in the call.
+        arguments: Arguments read so far, by parameter.
+        leniencies: Spellings in the call that Flink rejects.
     """
 
     def __init__(self, parser: TokenParser) -> None:
@@ -68,11 +68,11 @@ class _CallReader:
         self.usage = usage(self.kind)
         self.arguments: dict[str, object] = {}
         self.leniencies: list[Leniency] = []
-        # date and time of day that the time column is the sum of
+        # date and time of day whose sum is the time column
         self.sum: tuple[exp.Identifier, exp.Identifier] | None = None
 
     def read(self) -> WindowFunctionCall:
-        """The call, without what may follow it in FROM."""
+        """Read the call, without its alias and joins in FROM."""
         parser = self.parser
         parser._advance()
         this = parser.span(exp.Var(this=self.kind), self.name)
@@ -90,18 +90,18 @@ class _CallReader:
         return node
 
     def _note(self, message: str, first: Token, last: Token, right: str | None) -> None:
-        """Note what Flink has against the tokens from `first` to `last`, and what it takes."""
+        """Record that Flink rejects the tokens from `first` to `last`, and its alternative."""
         hint = f"write {right}" if right else None
         self.leniencies.append(Leniency(message, first.start, last.end, hint))
 
     def _fail(self, message: str, first: Token, last: Token | None = None) -> NoReturn:
-        """Refuse what stands at some tokens, with how the function is called."""
+        """Reject some tokens, with the usage of the function."""
         self.parser.fail(message, first, last, self.usage)
 
     # -- arguments -----------------------------------------------------------------------------
 
     def _read_arguments(self) -> None:
-        """The arguments; they are checked to be all there, none unknown or given twice."""
+        """Read the arguments and check that none is missing, unknown or repeated."""
         parser, kind = self.parser, self.kind
         parameters = self.signature.parameters
         positional: list[exp.Expr | None] = []
@@ -125,7 +125,7 @@ class _CallReader:
             ):
                 self._read_key_descriptor()
             else:
-                # Beyond the last parameter arguments are only counted.
+                # Surplus arguments are only counted.
                 n = len(positional)
                 positional.append(self._argument(parameters[n] if n < len(parameters) else ""))
             if not parser._match(TokenType.COMMA):
@@ -139,7 +139,7 @@ class _CallReader:
             return
         self._check_count(len(positional))
         if kind == "CUMULATE" and len(positional) == 5 and isinstance(positional[4], exp.Boolean):
-            # CUMULATE(..., step, size, TRUE): the offset, which is no boolean, is left out
+            # CUMULATE(..., step, size, TRUE) omits the offset, which is not a boolean.
             parameters = tuple(p for p in parameters if p != "offset")
         self.arguments.update(zip(parameters, positional, strict=False))
 
@@ -170,7 +170,7 @@ class _CallReader:
         return f"{self.kind} takes {', '.join(p.upper() for p in self.signature.parameters)}"
 
     def _parameter(self, token: Token) -> str:
-        """The parameter that a token before `=>` names."""
+        """Return the parameter that a token before `=>` names."""
         parameters = self.signature.parameters
         parameter, upper = token.text.lower(), token.text.upper()
         if parameter not in parameters:
@@ -214,7 +214,7 @@ class _CallReader:
     # -- data and keys -------------------------------------------------------------------------
 
     def _data(self) -> exp.Expr:
-        """The rows that windows are put on; keys of a PARTITION BY become an argument."""
+        """Read the data argument; keys of its PARTITION BY become an argument."""
         parser, kind = self.parser, self.kind
         first = parser._curr
         if parser.is_at_words("DESCRIPTOR", "("):
@@ -264,7 +264,7 @@ class _CallReader:
         )
 
     def _read_key_descriptor(self) -> None:
-        """`SESSION(TABLE t, DESCRIPTOR(ts), DESCRIPTOR(k), gap)`, as Calcite writes the keys."""
+        """Read the keys of Calcite's `SESSION(TABLE t, DESCRIPTOR(ts), DESCRIPTOR(k), gap)`."""
         parser = self.parser
         first = parser._curr
         if "partition" in self.arguments:
@@ -313,7 +313,7 @@ class _CallReader:
         return column
 
     def _bare_time_column(self, first: Token) -> exp.Identifier:
-        """The time column of `TUMBLE(t, ts, ...)`, as RisingWave and Timeplus write it."""
+        """Read the time column of `TUMBLE(t, ts, ...)`, RisingWave's and Timeplus's form."""
         parser = self.parser
         following = parser._next.token_type
         if _starts_name(first) and following in (TokenType.COMMA, TokenType.R_PAREN):
@@ -333,7 +333,7 @@ class _CallReader:
         )
 
     def _sum_of_date_and_time(self, first: Token) -> exp.Identifier:
-        """The time column of `TUMBLE(t, day + clock, ...)`: a date and a time of day."""
+        """Read the time column of `TUMBLE(t, day + clock, ...)`: a date and a time of day."""
         parser = self.parser
         date = parser._parse_id_var()
         parser._match(TokenType.PLUS)
@@ -368,7 +368,7 @@ def _sum_name(date: exp.Identifier, time: exp.Identifier) -> str:
 
 
 def _with_time(data: exp.Expr, date: exp.Identifier, time: exp.Identifier) -> exp.Subquery:
-    """The data with the time that a date and a time of day make, which may be texts."""
+    """Add the time made of a date and a time of day, which may be strings, to the data."""
 
     def cast(value: exp.Expr, type_: str) -> exp.Cast:
         return exp.Cast(this=value, to=exp.DataType.build(type_, dialect=SparkSql))
@@ -383,7 +383,7 @@ def _with_time(data: exp.Expr, date: exp.Identifier, time: exp.Identifier) -> ex
 
 
 def _select_all(source: exp.Expr) -> exp.Subquery:
-    """`(SELECT * FROM source)`, which is what a function or VALUES as data means."""
+    """Build `(SELECT * FROM source)`, for functions or VALUES as data."""
     select = exp.Select(expressions=[exp.Star()], from_=exp.From(this=source))
     return exp.Subquery(this=select)
 
@@ -394,28 +394,28 @@ def _starts_name(token: Token) -> bool:
 
 
 def _parse_table_name(parser: TokenParser) -> exp.Expr | None:
-    """The table at the current token, a path of files too; None if no name starts there."""
+    """Read the table, or path of files, at the current token; None if no name starts there."""
     is_name = _starts_name(parser._curr) or parser.is_at(*STRINGS)
     table: exp.Expr | None = parser._parse_table_parts() if is_name else None
     return table
 
 
 def _parse_subquery(parser: TokenParser) -> exp.Expr | None:
-    """`(SELECT ...)`, `(TABLE t)`, `(VALUES ...)`, `(t)`."""
+    """Read `(SELECT ...)`, `(TABLE t)`, `(VALUES ...)` or `(t)`."""
     parser._advance()
-    found: exp.Expr | None
+    source: exp.Expr | None
     if is_window_function(parser):
-        # TABLE(TUMBLE(...)) is read elsewhere; here it is the parenthesised (TUMBLE(...))
-        found = _select_all(_CallReader(parser).read())
+        # TABLE(TUMBLE(...)) is read elsewhere. This is the parenthesised (TUMBLE(...)).
+        source = _select_all(_CallReader(parser).read())
     elif parser.is_at(TokenType.VALUES):
         values = parser._parse_derived_table_values()
-        found = None if values is None else _select_all(values)
+        source = None if values is None else _select_all(values)
     elif (query := parser._parse_select()) is None:
-        found = _parse_table_name(parser)
+        source = _parse_table_name(parser)
     else:
-        found = parser._parse_query_modifiers(parser._parse_set_operations(query))
-        while isinstance(found, exp.Subquery) and found.is_wrapper:
-            found = found.this
-        found = exp.Subquery(this=found) if isinstance(found, exp.Query) else None
+        source = parser._parse_query_modifiers(parser._parse_set_operations(query))
+        while isinstance(source, exp.Subquery) and source.is_wrapper:
+            source = source.this
+        source = exp.Subquery(this=source) if isinstance(source, exp.Query) else None
     parser._match_r_paren()
-    return found
+    return source
