@@ -1,1 +1,1 @@
-"""Scripts to statements: what each says, before anything runs."""
+"""Parsing of scripts into statements, without executing anything."""

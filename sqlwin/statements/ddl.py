@@ -1,4 +1,4 @@
-"""Reads CREATE TABLE ... WITH and CREATE VIEW."""
+"""Parse CREATE TABLE ... WITH and CREATE VIEW."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LIKE_FEATURES = frozenset(
 LIKE_VERBS = ("INCLUDING", "EXCLUDING", "OVERWRITING")
 _OVERWRITABLE = frozenset({"GENERATED", "OPTIONS", "WATERMARKS"})
 
-# Flink's types that Spark has nothing for, and what to take instead
+# Flink types without an equivalent in Spark, and the alternative
 _NO_SUCH_TYPES = {
     "MULTISET": "keep the values in an ARRAY, or counts in a MAP<t, INT>",
     "RAW": "keep the bytes in a BYTES column",
@@ -37,13 +37,13 @@ _NO_SUCH_TYPES = {
 
 
 def read_create_table(parser: SqlWinParser) -> dict[str, Any]:
-    """What CREATE TABLE says, by the names of `CreateTable`'s fields.
+    """Read CREATE TABLE as a dict of `CreateTable`'s fields.
 
     Raises:
-        SqlSyntaxError: it does not read, or a clause names no column; with position.
+        SqlSyntaxError: It cannot be parsed, or a clause names an unknown column. Has a position.
     """
-    found: dict[str, Any] = {}
-    _read_head(parser, "TABLE", found)
+    fields: dict[str, Any] = {}
+    _read_head(parser, "TABLE", fields)
     elements = _Elements()
     if parser._curr.token_type == TokenType.L_PAREN:
         parser._parse_wrapped_csv(lambda: _read_element(parser, elements))
@@ -51,9 +51,9 @@ def read_create_table(parser: SqlWinParser) -> dict[str, Any]:
         "LIKE": lambda: _read_like(parser),
         "AS": lambda: {"as_query": read_ast(parser)},
     }
-    found |= read_clauses(parser, readers, "rows are distributed by the query that reads them")
+    fields |= read_clauses(parser, readers, "rows are distributed by the query that reads them")
     columns = {column.name.lower(): column for column in elements.columns}
-    found["columns"] = tuple(
+    fields["columns"] = tuple(
         column
         if column.computed is None
         else replace(column, computed=_with_wall_clocks(column.computed, columns))
@@ -62,29 +62,29 @@ def read_create_table(parser: SqlWinParser) -> dict[str, Any]:
     if elements.watermark is not None:
         text = _with_wall_clocks(elements.watermark.expression, columns)
         elements.watermark = replace(elements.watermark, expression=text)
-    found["watermark"] = elements.watermark
-    found["primary_key"] = tuple(token.text for token in elements.primary_key)
-    partitioned_by = found.get("partitioned_by", ())
-    if "like" not in found:
-        _check_names(parser, elements, partitioned_by, has_query="as_query" in found)
-    return {**found, "partitioned_by": tuple(token.text for token in partitioned_by)}
+    fields["watermark"] = elements.watermark
+    fields["primary_key"] = tuple(token.text for token in elements.primary_key)
+    partitioned_by = fields.get("partitioned_by", ())
+    if "like" not in fields:
+        _check_names(parser, elements, partitioned_by, has_query="as_query" in fields)
+    return {**fields, "partitioned_by": tuple(token.text for token in partitioned_by)}
 
 
 def read_create_view(parser: SqlWinParser) -> dict[str, Any]:
-    """What CREATE VIEW says, by the names of `CreateView`'s fields.
+    """Read CREATE VIEW as a dict of `CreateView`'s fields.
 
     Raises:
-        SqlSyntaxError: it does not read; with position.
+        SqlSyntaxError: It cannot be parsed. Has a position.
     """
-    found: dict[str, Any] = {}
-    _read_head(parser, "VIEW", found)
+    fields: dict[str, Any] = {}
+    _read_head(parser, "VIEW", fields)
     has_columns = parser.is_at(TokenType.L_PAREN)
     columns = parser._parse_wrapped_csv(lambda: _read_view_column(parser)) if has_columns else []
-    found["columns"] = tuple(columns)
-    found["comment"] = _optional_comment(parser)
+    fields["columns"] = tuple(columns)
+    fields["comment"] = _optional_comment(parser)
     if not parser._match(TokenType.ALIAS):
         parser.raise_error("Expecting AS")
-    return found | read_query_and_text(parser)
+    return fields | read_query_and_text(parser)
 
 
 def _read_view_column(parser: SqlWinParser) -> str:
@@ -93,17 +93,17 @@ def _read_view_column(parser: SqlWinParser) -> str:
     return name
 
 
-def _read_head(parser: SqlWinParser, kind: str, found: dict[str, Any]) -> None:
+def _read_head(parser: SqlWinParser, kind: str, fields: dict[str, Any]) -> None:
     parser._match_text_seq("CREATE")
-    found["or_replace"] = parser._match_text_seq("OR", "REPLACE")
-    found["temporary"] = parser._match_text_seq("TEMPORARY") or parser._match_text_seq("TEMP")
+    fields["or_replace"] = parser._match_text_seq("OR", "REPLACE")
+    fields["temporary"] = parser._match_text_seq("TEMPORARY") or parser._match_text_seq("TEMP")
     if not parser._match_text_seq(kind):
         parser.raise_error(f"Expecting {kind}")
-    found["if_not_exists"] = parser._match_text_seq("IF", "NOT", "EXISTS")
-    found["name"] = read_name(parser, f"the {kind.lower()}")
+    fields["if_not_exists"] = parser._match_text_seq("IF", "NOT", "EXISTS")
+    fields["name"] = read_name(parser, f"the {kind.lower()}")
 
 
-# -- what stands in the parentheses -----------------------------------------------------------
+# -- the list in parentheses ---------------------------------------------------------------
 
 
 @dataclass
@@ -115,7 +115,7 @@ class _Elements:
     double_quoted: list[exp.Expr] = field(default_factory=list)
 
     def set_primary_key(self, parser: SqlWinParser, first: Token, columns: list[Token]) -> None:
-        """Take the columns of a PRIMARY KEY that begins at a token; NOT ENFORCED may follow."""
+        """Set the columns of a PRIMARY KEY that starts at a token, and read NOT ENFORCED."""
         if parser.is_at_words("ENFORCED"):
             parser.fail(
                 "a PRIMARY KEY cannot be enforced",
@@ -149,14 +149,14 @@ def _read_element(parser: SqlWinParser, elements: _Elements) -> None:
         )
     else:
         column = _read_column(parser, elements)
-        known = {c.name.lower() for c in elements.columns}
-        if column.name.lower() in known:
+        names = {c.name.lower() for c in elements.columns}
+        if column.name.lower() in names:
             parser.fail(f"column `{column.name}` is declared twice", first)
         elements.columns.append(column)
 
 
 def _is_named_watermark(parser: SqlWinParser) -> bool:
-    """Return whether Blink's `WATERMARK name FOR` stands at the current token."""
+    """Return whether Blink's `WATERMARK name FOR` starts at the current token."""
     words = [token.text.upper() for token in parser._tokens[parser._index : parser._index + 3]]
     return words[2:] == ["FOR"]
 
@@ -239,7 +239,7 @@ def _read_type(parser: SqlWinParser, column: str) -> str:
 
 
 def _expression(parser: SqlWinParser, elements: _Elements) -> str:
-    """Read an expression, as Spark SQL text."""
+    """Read an expression as Spark SQL."""
     first = parser._curr
     node = parser._parse_disjunction()
     if node is None:
@@ -247,13 +247,13 @@ def _expression(parser: SqlWinParser, elements: _Elements) -> str:
     elements.double_quoted += filter(is_in_double_quotes, node.find_all(exp.Literal))
     whole = exp.Paren(this=node)
     rewrite_clauses(whole, parser.sql)
-    # PROCTIME() stays: it makes a column of processing time
+    # PROCTIME() is kept because it defines a processing time column.
     rewrite_functions(whole, keep=frozenset({"PROCTIME"}))
     return to_spark(whole.this)
 
 
 def _with_wall_clocks(expression: str, columns: Mapping[str, TableColumn]) -> str:
-    """An expression over the columns of a table, in which times without a zone stay that."""
+    """Rewrite an expression over the columns of a table so that times without a zone stay that."""
 
     def type_of(part: exp.Expr) -> str | None:
         type_ = _known_type(part, columns)
@@ -276,7 +276,7 @@ def _check_names(
 ) -> None:
     """Check that clauses name columns of the table.
 
-    Only where all columns are listed: LIKE, AS and files bring more.
+    Only possible if all columns are listed: LIKE, AS and files add columns.
     """
     columns = {column.name.lower(): column.name for column in elements.columns}
     for text in elements.double_quoted:
@@ -295,18 +295,18 @@ def _check_names(
 
 
 def has_no_physical_columns(columns: Sequence[TableColumn]) -> bool:
-    """Whether CREATE TABLE declares no physical column: computed and metadata columns at most."""
+    """Return whether CREATE TABLE declares only computed and metadata columns, or none."""
     return all(column.computed or column.metadata for column in columns)
 
 
 @dataclass(frozen=True)
 class NameFault:
-    """What is wrong about a column that a clause of CREATE TABLE names.
+    """Error about a column that a clause of CREATE TABLE names.
 
     Attributes:
-        message: what is wrong.
-        use: the number of the clause and name.
-        hint: what would be right.
+        message: Error message.
+        use: Position in `uses` of the clause and name.
+        hint: Suggested correction.
     """
 
     message: str
@@ -317,17 +317,17 @@ class NameFault:
 def fault_in_names(
     columns: Sequence[TableColumn], uses: Sequence[tuple[str, str]], watermark: Watermark | None
 ) -> NameFault | None:
-    """What is wrong about the names in the clauses of a CREATE TABLE.
+    """Return the error about names in the clauses of a CREATE TABLE, or None.
 
     Args:
-        columns: all columns of the table.
-        uses: the clauses with the columns that they name; that of the watermark is the last.
-        watermark: the watermark.
+        columns: All columns of the table.
+        uses: Clauses and the columns that they name, ending with the watermark.
+        watermark: The watermark.
     """
     names = [column.name for column in columns]
-    known = {name.lower() for name in names}
+    lower_names = {name.lower() for name in names}
     for use, (clause, name) in enumerate(uses):
-        if name.lower() not in known:
+        if name.lower() not in lower_names:
             close = nearest(name, names)
             return NameFault(
                 f"{clause} names `{name}`, which is no column of the table",
@@ -342,12 +342,12 @@ def fault_in_names(
 def _fault_in_watermark(
     listed: Sequence[TableColumn], watermark: Watermark, use: int
 ) -> NameFault | None:
-    """Why a watermark is not of a column of times, less what the columns give."""
+    """Return the error about a watermark that is known not to be on a time column."""
     columns = {column.name.lower(): column for column in listed}
     used = sqlglot.parse_one(watermark.expression, dialect=SparkSql)
     for column in used.find_all(exp.Column):
         if not column.table and column.name.lower() not in columns:
-            close = nearest(column.name, [each.name for each in listed])
+            close = nearest(column.name, [other.name for other in listed])
             return NameFault(
                 f"the watermark of `{watermark.column}` names `{column.name}`, which is no column "
                 "of the table",
@@ -369,7 +369,7 @@ def _fault_in_watermark(
     return None
 
 
-# What gives a text, and is taken for a time most
+# Functions that return a string, often mistaken for a time
 _TEXTS = (
     exp.Concat,
     exp.DPipe,
@@ -383,9 +383,9 @@ _TEXTS = (
 
 
 def _known_type(expr: exp.Expr, columns: Mapping[str, TableColumn]) -> str | None:
-    """The type of an expression over the columns of a table, where it is plain; else None.
+    """Return the type of an expression over the columns of a table if it is obvious, else None.
 
-    Spark is not asked: it would take as long as all the rest of CREATE TABLE.
+    Spark is not asked, because that would take as long as the rest of CREATE TABLE.
     """
     expr = expr.unnest()
     match expr:
@@ -394,7 +394,7 @@ def _known_type(expr: exp.Expr, columns: Mapping[str, TableColumn]) -> str | Non
             if column.computed is None:
                 return column.type
             computed = sqlglot.parse_one(column.computed, dialect=SparkSql)
-            others = {name: each for name, each in columns.items() if each is not column}
+            others = {name: other for name, other in columns.items() if other is not column}
             return _known_type(computed, others)
         case exp.Cast():
             return to_spark(expr.to)
@@ -422,15 +422,15 @@ def _known_type(expr: exp.Expr, columns: Mapping[str, TableColumn]) -> str | Non
 def read_clauses(
     parser: SqlWinParser, more: Mapping[str, Callable[[], dict[str, Any]]], no_buckets: str
 ) -> dict[str, Any]:
-    """What the clauses of CREATE TABLE say, by the names of fields; of columns the tokens.
+    """Read the clauses of CREATE TABLE as a dict of fields. Column names are tokens.
 
     Args:
-        parser: stands before the first one.
-        more: what reads further clauses than COMMENT, PARTITIONED BY and WITH, by their words.
-        no_buckets: a hint on DISTRIBUTED, which is refused.
+        parser: Parser positioned before the first clause.
+        more: Readers of clauses besides COMMENT, PARTITIONED BY and WITH, by keyword.
+        no_buckets: Hint of the error for DISTRIBUTED.
 
     Raises:
-        SqlSyntaxError: there is no such clause, or it is there twice.
+        SqlSyntaxError: A clause is unknown or repeated.
     """
     readers: dict[str, Callable[[], dict[str, Any]]] = {
         "COMMENT": lambda: {"comment": read_string(parser, "COMMENT takes a string")},
@@ -438,25 +438,25 @@ def read_clauses(
         "WITH": lambda: {"options": read_options(parser)},
         **more,
     }
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     seen: set[str] = set()
     while parser._curr:
-        clause, said = parser._curr, parser._curr.text.upper()
-        word = "PARTITIONED BY" if parser.is_at(TokenType.PARTITION_BY) else said
+        clause, keyword = parser._curr, parser._curr.text.upper()
+        word = "PARTITIONED BY" if parser.is_at(TokenType.PARTITION_BY) else keyword
         if word == "DISTRIBUTED":
             parser.fail("DISTRIBUTED is not supported", clause, hint=no_buckets)
-        if word not in readers or not parser.is_at_words(said):
+        if word not in readers or not parser.is_at_words(keyword):
             parser.raise_error("Invalid expression / Unexpected token")
         if word in seen:
             parser.fail(f"{word} stands here twice", clause)
         seen.add(word)
         parser._advance()
-        found |= readers[word]()
-    return found
+        fields |= readers[word]()
+    return fields
 
 
 def read_columns(parser: SqlWinParser, clause: str) -> list[Token]:
-    """The names of columns in parentheses, of which none stands there twice."""
+    """Read a parenthesised list of distinct column names."""
     columns: dict[str, Token] = {}
 
     def read_column() -> None:
@@ -499,7 +499,7 @@ def _read_like(parser: SqlWinParser) -> dict[str, Any]:
             overwriting -= features
         else:
             excluded -= features
-            overwriting -= features  # INCLUDING refuses what is there in both
+            overwriting -= features  # INCLUDING fails if both tables define the feature
     parser._match_r_paren()
     return {
         "like": name,

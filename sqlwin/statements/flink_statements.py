@@ -1,4 +1,4 @@
-"""Statements of Flink that do not run here, each with what to write instead."""
+"""Flink statements that sqlwin does not support, with an alternative for each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlwin.parser.base import is_word
 
 
 class _Refusal(NamedTuple):
-    """What is wrong with a statement, and what to write instead."""
+    """Error message and alternative of a statement."""
 
     message: str
     hint: str
@@ -45,7 +45,7 @@ _PYTHON_FUNCTION = _Refusal(
 )
 _JOB = _Refusal("streams are described together", "SHOW STREAMS lists them")
 
-# By their first words
+# By first words
 _REFUSED: dict[str, _Refusal] = {
     "CREATE CATALOG": _CATALOG,
     "DROP CATALOG": _CATALOG,
@@ -88,15 +88,15 @@ _REFUSED: dict[str, _Refusal] = {
         "there are no system functions of a session", "DROP TEMPORARY FUNCTION name"
     ),
 }
-# Spark has tables of these names
+# Spark may have tables of these names
 _MAY_BE_TABLES = frozenset({"DESCRIBE", "DESC"})
 
 
 def refuse_flink_statement(sql: str, tokens: Sequence[Token]) -> None:
-    """Refuse a statement that only Flink has.
+    """Reject a statement that only Flink supports.
 
     Raises:
-        SqlSyntaxError: it is one; the hint says what to write instead.
+        SqlSyntaxError: It is such a statement. The hint shows the alternative.
     """
     for text, refusal in _REFUSED.items():
         words = text.split()

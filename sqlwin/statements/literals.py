@@ -1,4 +1,4 @@
-"""Values of Python, and values as they are typed, as literals of Spark's SQL."""
+"""Python values and typed text as literals of Spark SQL."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ _ROUNDED_UNITS = (("DAY", 86_400), ("HOUR", 3_600), ("MINUTE", 60), ("SECOND", 1
 
 @dataclass(frozen=True)
 class SqlLiteral:
-    """A value that is written as a literal already, as the command line takes it.
+    """A value that is already written as a literal, as on the command line.
 
     Attributes:
-        text: the literal.
+        text: The literal.
     """
 
     text: str
 
 
 def literal_of(value: object, what: str) -> str:
-    r"""A value as a literal of Spark's SQL; `what` is what an error calls its parameter.
+    r"""Return a value as a Spark SQL literal. `what` names its parameter in errors.
 
     Example:
         >>> [literal_of(v, ":x") for v in (None, True, -5, 2.5, Decimal("1.50"), "it's", b"\x0f")]
@@ -75,9 +75,9 @@ def literal_of(value: object, what: str) -> str:
         case timedelta():
             return _interval(value)
         case list() | tuple() | set() | frozenset():
-            return f"array({', '.join(literal_of(each, what) for each in value)})"
+            return f"array({', '.join(literal_of(item, what) for item in value)})"
         case Mapping():
-            parts = [literal_of(each, what) for pair in value.items() for each in pair]
+            parts = [literal_of(item, what) for pair in value.items() for item in pair]
             return f"map({', '.join(parts)})"
     plain = _plain(value)
     if plain is not value:
@@ -89,7 +89,7 @@ def literal_of(value: object, what: str) -> str:
 
 
 def _plain(value: Any) -> object:
-    """A number of NumPy's as one of Python's; what is none is given back."""
+    """Convert a NumPy number to a Python one; return other values unchanged."""
     if not hasattr(value, "item") or getattr(value, "ndim", None) != 0:
         return value
     kind = {"M": "datetime64[us]", "m": "timedelta64[us]"}.get(value.dtype.kind)
@@ -129,21 +129,21 @@ def _string(text: str, what: str) -> str:
             f"the value of {what} holds half of a surrogate pair, which is no character"
         ) from error
     quoted = _without_variables(quote_string(text))
-    return _CONTROL.sub(lambda found: f"\\u{ord(found.group()):04x}", quoted)
+    return _CONTROL.sub(lambda match: f"\\u{ord(match.group()):04x}", quoted)
 
 
 def _interval(value: timedelta) -> str:
-    """One unit, which window functions take too."""
+    """Use a single unit, which window functions accept too."""
     if value.microseconds == 0:
         seconds = value.days * 86_400 + value.seconds
-        unit, size = next(each for each in _ROUNDED_UNITS if seconds % each[1] == 0)
+        unit, size = next(rounded for rounded in _ROUNDED_UNITS if seconds % rounded[1] == 0)
         return f"INTERVAL '{seconds // size}' {unit}"
     micros = value // timedelta(microseconds=1)
     sign = "-" if micros < 0 else ""
     return f"INTERVAL '{sign}{abs(micros) // 1_000_000}.{abs(micros) % 1_000_000:06}' SECOND"
 
 
-# -- from the command line ---------------------------------------------------------------------
+# -- values on the command line -------------------------------------------------------------------
 
 _CANONICAL_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
 _WORD = re.compile(r"NULL|TRUE|FALSE", re.IGNORECASE)
@@ -153,10 +153,10 @@ _LITERAL_START = re.compile(
 
 
 def read_value(text: str) -> object:
-    """A value as it is typed on a command line: what is a literal of SQL is one, else it is a text.
+    """Read a value typed on a command line: a SQL literal, or else a string.
 
-    Numbers as one writes them (`7`, but not `007`), TRUE, FALSE, NULL, strings in quotes, and with
-    the type before the quotes; INTERVAL.
+    Literals are numbers in canonical form (`7`, but not `007`), TRUE, FALSE, NULL, quoted strings,
+    optionally with a type before the quotes, and INTERVAL.
 
     Example:
         >>> read_value("7").text, read_value("007"), read_value("2024-05-01"), read_value("'7'")
@@ -170,7 +170,7 @@ def read_value(text: str) -> object:
 
 
 def _quoted_literal(text: str) -> object:
-    """The value of one literal with quotes, or of an INTERVAL; else the text as it is."""
+    """Return the value of a quoted literal or an INTERVAL, or the text itself."""
     try:
         tokens = tokenize(text)
         node = parser_of().run(lambda parser: parser._parse_unary(), tokens, text)
@@ -180,11 +180,11 @@ def _quoted_literal(text: str) -> object:
         return node.name
     if not isinstance(node, exp.Cast | exp.Interval | MultiUnitInterval | exp.HexString):
         return text
-    # no comments around it, and no `${name}` for Spark to fill in
+    # without comments around it, and without `${name}`, which Spark would substitute
     literal = text[tokens[0].start : tokens[-1].end + 1]
     return SqlLiteral(_without_variables(literal))
 
 
 def _without_variables(literal: str) -> str:
-    """A literal in whose strings Spark finds no `${name}`, for which it would put a setting."""
+    """Escape `${name}` in strings, which Spark would replace by a setting."""
     return literal.replace("${", r"\u0024{")

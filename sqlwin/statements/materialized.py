@@ -1,4 +1,4 @@
-"""Reads CREATE and ALTER MATERIALIZED TABLE, as Flink has them."""
+"""Parse CREATE and ALTER MATERIALIZED TABLE in Flink's syntax."""
 
 from __future__ import annotations
 
@@ -11,48 +11,48 @@ from sqlwin.statements.ddl import read_clauses
 from sqlwin.statements.queries import read_name, read_query_and_text
 
 _UNITS = ("SECOND", "MINUTE", "HOUR", "DAY")
-# What ALTER MATERIALIZED TABLE does
+# Actions of ALTER MATERIALIZED TABLE
 ACTIONS = ("REFRESH", "RESUME", "SUSPEND")
 
 
 def read_create_materialized(parser: SqlWinParser) -> dict[str, Any]:
-    """What CREATE MATERIALIZED TABLE says, by the names of `CreateMaterializedTable`'s fields.
+    """Read CREATE MATERIALIZED TABLE as a dict of `CreateMaterializedTable`'s fields.
 
     Raises:
-        SqlSyntaxError: it does not read; with position.
+        SqlSyntaxError: It cannot be parsed. Has a position.
     """
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     parser._match_text_seq("CREATE", "MATERIALIZED", "TABLE")
-    found["if_not_exists"] = bool(parser._match_text_seq("IF", "NOT", "EXISTS"))
-    found["name"] = read_name(parser, "the materialized table")
+    fields["if_not_exists"] = bool(parser._match_text_seq("IF", "NOT", "EXISTS"))
+    fields["name"] = read_name(parser, "the materialized table")
     if parser._curr and parser._curr.token_type == TokenType.L_PAREN:
         parser.fail(
             "a materialized table has the columns of its query, and declares none",
             parser._curr,
-            hint=f"CREATE MATERIALIZED TABLE {'.'.join(found['name'])} AS SELECT ...",
+            hint=f"CREATE MATERIALIZED TABLE {'.'.join(fields['name'])} AS SELECT ...",
         )
     readers = {
         "FRESHNESS": lambda: {"freshness": _read_freshness(parser)},
         "REFRESH_MODE": lambda: {"refresh_mode": _read_refresh_mode(parser)},
         "AS": lambda: read_query_and_text(parser),
     }
-    found |= read_clauses(parser, readers, "slices are in files by time, and by PARTITIONED BY")
-    if "partitioned_by" in found:
-        found["partitioned_by"] = tuple(token.text for token in found["partitioned_by"])
-    return found
+    fields |= read_clauses(parser, readers, "slices are in files by time, and by PARTITIONED BY")
+    if "partitioned_by" in fields:
+        fields["partitioned_by"] = tuple(token.text for token in fields["partitioned_by"])
+    return fields
 
 
 def read_alter_materialized(parser: SqlWinParser) -> dict[str, Any]:
-    """What ALTER MATERIALIZED TABLE says, by the names of `AlterMaterializedTable`'s fields.
+    """Read ALTER MATERIALIZED TABLE as a dict of `AlterMaterializedTable`'s fields.
 
     Raises:
-        SqlSyntaxError: it does not read; with position.
+        SqlSyntaxError: It cannot be parsed. Has a position.
     """
     parser._match_text_seq("ALTER", "MATERIALIZED", "TABLE")
     name = read_name(parser, "the materialized table")
     action = parser._curr
-    said = action.text.upper() if action else ""
-    if said not in ACTIONS:
+    keyword = action.text.upper() if action else ""
+    if keyword not in ACTIONS:
         parser.fail(
             f"ALTER MATERIALIZED TABLE takes {', '.join(ACTIONS[:-1])} or {ACTIONS[-1]}",
             action or parser._prev,
@@ -61,11 +61,11 @@ def read_alter_materialized(parser: SqlWinParser) -> dict[str, Any]:
     parser._advance()
     if parser._curr:
         parser.fail(
-            f"nothing stands behind {said}",
+            f"nothing stands behind {keyword}",
             parser._curr,
-            hint="REFRESH finds by itself which files are new" if said == "REFRESH" else None,
+            hint="REFRESH finds by itself which files are new" if keyword == "REFRESH" else None,
         )
-    return {"name": name, "action": said}
+    return {"name": name, "action": keyword}
 
 
 def _read_refresh_mode(parser: SqlWinParser) -> str:
@@ -84,7 +84,7 @@ def _expect_equals(parser: SqlWinParser) -> None:
 
 
 def _read_freshness(parser: SqlWinParser) -> str:
-    """INTERVAL '1' MINUTE, as it is written."""
+    """Read INTERVAL '1' MINUTE as text."""
     _expect_equals(parser)
     first = parser._curr
     is_interval = bool(parser._match_text_seq("INTERVAL"))

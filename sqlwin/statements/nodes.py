@@ -1,7 +1,7 @@
-"""What statements say, one frozen description a kind.
+"""Parsed statements, a frozen class per kind.
 
-Every statement knows its `text` and the `offset` of that text in the script it came from. Places
-in a statement's tree, and in errors about it, count from the start of its own text.
+Every statement holds its `text` and the `offset` of the text in the script. Positions in a
+statement's tree, and in errors about it, are relative to the start of its own text.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from runtime.spec.table import TableColumn, Watermark
 Name = tuple[str, ...]
 
 
-# What Flink calls the catalog and the database that a session starts with
+# Flink's names for the initial catalog and database
 DEFAULTS = ("default_catalog", "default_database")
 
 
 @dataclass(frozen=True)
 class Statement:
-    """One statement."""
+    """Base class of statements."""
 
     text: str
     offset: int
@@ -31,11 +31,11 @@ class Statement:
 
 @dataclass(frozen=True)
 class SparkStatement(Statement):
-    """A statement that Spark takes, and judges, as it stands."""
+    """A statement that is passed to Spark unchanged."""
 
     @property
     def spark_text(self) -> str:
-        """What to send to Spark."""
+        """Text to send to Spark."""
         return self.text
 
 
@@ -44,8 +44,8 @@ class Use(SparkStatement):
     """USE [CATALOG | DATABASE] name.
 
     Attributes:
-        kind: `CATALOG`, `DATABASE`, or None where it is not said.
-        name: what is to be used, in parts.
+        kind: `CATALOG`, `DATABASE`, or None if omitted.
+        name: Name of the catalog or database, in parts.
     """
 
     kind: str | None
@@ -53,9 +53,9 @@ class Use(SparkStatement):
 
     @property
     def spark_text(self) -> str:
-        """What to send to Spark, which spells USE CATALOG another way.
+        """Text to send to Spark, which spells USE CATALOG differently.
 
-        The catalog and the database that Flink starts with are those that Spark starts with.
+        Flink's names for the initial catalog and database are mapped to Spark's.
         """
         folded = tuple(part.lower() for part in self.name)
         if self.kind == "CATALOG" and folded == DEFAULTS[:1]:
@@ -73,7 +73,7 @@ class Query(Statement):
     """A query.
 
     Attributes:
-        ast: its tree.
+        ast: Tree of the query.
     """
 
     ast: exp.Query
@@ -84,13 +84,13 @@ class Insert(Statement):
     """INSERT INTO or INSERT OVERWRITE.
 
     Attributes:
-        name: the table, in parts.
-        columns: the columns that are listed, if any.
-        overwrite: whether rows that are there go.
-        partition: `PARTITION (...)` as Spark reads it, or an empty string.
-        static: name and Spark SQL of the columns that have a value there.
-        ast: the query whose rows are inserted.
-        options: what is to be other than the table's options here, if anything is.
+        name: Name of the table, in parts.
+        columns: Listed columns, if any.
+        overwrite: Whether existing rows are replaced.
+        partition: `PARTITION (...)` in Spark's syntax, or "".
+        static: Name and Spark SQL value of each static partition column.
+        ast: Query whose rows are inserted.
+        options: Table options overridden by this statement.
     """
 
     name: Name
@@ -104,7 +104,7 @@ class Insert(Statement):
 
 @dataclass(frozen=True)
 class StatementSet(Statement):
-    """Several INSERT that run as one."""
+    """Several INSERTs that run together."""
 
     inserts: tuple[Insert, ...]
 
@@ -114,11 +114,11 @@ class Create(Statement):
     """CREATE of a table or view.
 
     Attributes:
-        name: its name, in parts.
-        comment: COMMENT, if there is one.
-        if_not_exists: whether one that is there is left alone.
-        or_replace: whether one that is there goes.
-        temporary: CREATE TEMPORARY.
+        name: Name, in parts.
+        comment: Text of COMMENT, if any.
+        if_not_exists: Whether to keep an existing table or view.
+        or_replace: Whether to replace an existing table or view.
+        temporary: Whether it is CREATE TEMPORARY.
     """
 
     name: Name
@@ -133,17 +133,16 @@ class CreateTable(Create):
     """CREATE TABLE ... WITH (...).
 
     Attributes:
-        columns: types and expressions in Spark's spelling.
-        options: what stands in WITH, in order, the connector among them.
-        partitioned_by: names of columns.
-        primary_key: names of columns.
-        watermark: WATERMARK FOR, if there is one.
-        like: the table of a LIKE clause, in parts.
-        like_excluding: what LIKE does not take over: of CONSTRAINTS, DISTRIBUTION, GENERATED,
-            METADATA, OPTIONS, PARTITIONS and WATERMARKS.
-        like_overwriting: what may be there in both, and is then this table's: of GENERATED,
-            OPTIONS and WATERMARKS.
-        as_query: the query of CREATE TABLE AS.
+        columns: Columns, with types and expressions in Spark's spelling.
+        options: Options in WITH, in order, including the connector.
+        partitioned_by: Names of the partition columns.
+        primary_key: Names of the primary key columns.
+        watermark: WATERMARK FOR, if any.
+        like: Table of a LIKE clause, in parts.
+        like_excluding: Features that LIKE excludes: CONSTRAINTS, DISTRIBUTION, GENERATED, METADATA,
+            OPTIONS, PARTITIONS, WATERMARKS.
+        like_overwriting: Features that this table may override: GENERATED, OPTIONS, WATERMARKS.
+        as_query: Query of CREATE TABLE AS.
     """
 
     columns: tuple[TableColumn, ...] = ()
@@ -162,9 +161,9 @@ class CreateView(Create):
     """CREATE VIEW.
 
     Attributes:
-        columns: the names it gives to its columns, if any.
-        ast: its query; places in it count from the start of the statement, not of the query.
-        query_text: its query as written.
+        columns: Column names of the view, if listed.
+        ast: Tree of the query. Positions are relative to the statement, not to the query.
+        query_text: Text of the query.
     """
 
     columns: tuple[str, ...]
@@ -174,15 +173,15 @@ class CreateView(Create):
 
 @dataclass(frozen=True, kw_only=True)
 class CreateMaterializedTable(Create):
-    """CREATE MATERIALIZED TABLE: makes and fills one, or without AS opens one that is there.
+    """CREATE MATERIALIZED TABLE: creates and fills a table or, without AS, opens an existing one.
 
     Attributes:
-        ast: its query; None: it is opened.
-        query_text: its query as written.
-        options: what stands in WITH, in order.
-        partitioned_by: names of columns.
-        freshness: `INTERVAL '1' MINUTE`, if it is said.
-        refresh_mode: FULL or CONTINUOUS, if it is said.
+        ast: Tree of the query. None to open an existing table.
+        query_text: Text of the query.
+        options: Options in WITH, in order.
+        partitioned_by: Names of the partition columns.
+        freshness: `INTERVAL '1' MINUTE`, if specified.
+        refresh_mode: FULL or CONTINUOUS, if specified.
     """
 
     ast: exp.Query | None = None
@@ -195,7 +194,7 @@ class CreateMaterializedTable(Create):
 
 @dataclass(frozen=True)
 class AlterMaterializedTable(Statement):
-    """ALTER MATERIALIZED TABLE: `action` is REFRESH, SUSPEND or RESUME."""
+    """ALTER MATERIALIZED TABLE. `action` is REFRESH, SUSPEND or RESUME."""
 
     name: Name
     action: str
@@ -203,7 +202,7 @@ class AlterMaterializedTable(Statement):
 
 @dataclass(frozen=True)
 class Drop(Statement):
-    """DROP: `kind` is `TABLE`, `VIEW` or `MATERIALIZED TABLE`."""
+    """DROP. `kind` is `TABLE`, `VIEW` or `MATERIALIZED TABLE`."""
 
     kind: str
     name: Name
@@ -213,7 +212,7 @@ class Drop(Statement):
 
 @dataclass(frozen=True)
 class ShowNames(Statement):
-    """SHOW TABLES, VIEWS, FUNCTIONS or MATERIALIZED TABLES (`kind`), with the pattern of LIKE."""
+    """SHOW TABLES, VIEWS, FUNCTIONS or MATERIALIZED TABLES (`kind`), with a LIKE pattern."""
 
     kind: str
     like: str | None = None
@@ -221,26 +220,26 @@ class ShowNames(Statement):
 
 @dataclass(frozen=True)
 class ShowStreams(Statement):
-    """SHOW STREAMS; Flink's SHOW JOBS is the same."""
+    """SHOW STREAMS, or Flink's SHOW JOBS."""
 
 
 @dataclass(frozen=True)
 class ShowState(Statement):
-    """SHOW STATE OF 'dir': what the operators of a stream keep in its checkpoint."""
+    """SHOW STATE OF 'dir': the state of a stream's operators in its checkpoint."""
 
     directory: str
 
 
 @dataclass(frozen=True)
 class StopStream(Statement):
-    """STOP STREAM, with the number or the name of a stream; Flink's STOP JOB is the same."""
+    """STOP STREAM, or Flink's STOP JOB, with the number or name of a stream."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class ShowCreateTable(Statement):
-    """SHOW CREATE TABLE or SHOW CREATE VIEW; `options` stand behind the path of files."""
+    """SHOW CREATE TABLE or SHOW CREATE VIEW. `options` follow a file path."""
 
     name: Name
     options: tuple[tuple[str, str], ...] = ()
@@ -248,7 +247,7 @@ class ShowCreateTable(Statement):
 
 @dataclass(frozen=True)
 class Describe(Statement):
-    """DESCRIBE [EXTENDED] a table or view; `options` stand behind the path of files."""
+    """DESCRIBE [EXTENDED] of a table or view. `options` follow a file path."""
 
     name: Name
     is_extended: bool = False
@@ -257,14 +256,14 @@ class Describe(Statement):
 
 @dataclass(frozen=True)
 class Summarize(Statement):
-    """SUMMARIZE a table, files by their path, or a query: `ast` gives the rows."""
+    """SUMMARIZE of a table, of files by path, or of a query. `ast` returns the rows."""
 
     ast: exp.Query
 
 
 @dataclass(frozen=True)
 class Set(Statement):
-    """SET: a value for a key; without value, asks for it; without key, asks for all."""
+    """SET of a key. Without a value it shows the key, without a key all settings."""
 
     key: str | None = None
     value: str | None = None
@@ -272,7 +271,7 @@ class Set(Statement):
 
 @dataclass(frozen=True)
 class Reset(Statement):
-    """RESET: a key, or all."""
+    """RESET of one key or all."""
 
     key: str | None = None
 
@@ -282,8 +281,8 @@ class Explain(Statement):
     """EXPLAIN.
 
     Attributes:
-        statement: what is to be explained; its text is a part of this one's.
-        details: what is asked for besides, such as `ESTIMATED_COST`, in upper case.
+        statement: Statement to explain. Its text is a part of this one's.
+        details: Additional sections, such as `ESTIMATED_COST`, in upper case.
     """
 
     statement: Statement

@@ -1,13 +1,13 @@
-"""Parameters of statements, `:name` and `?`: values that are given beside the SQL.
+"""Parameters of statements, `:name` and `?`, and the values that are passed separately.
 
-A value becomes one literal at the place of its parameter, before the statement is read. So it may
-stand wherever a literal may (`LIMIT :n`, `INTERVAL :n MINUTES`, `'path' = :path`), in statements of
-Spark's own too. It cannot become anything else: a parameter is a token, never a part of a string, a
-comment or a name, and whatever a string holds is escaped. Places in the text with values are
-brought back to the text that the user wrote, see `BoundText.original`.
+Each parameter is replaced by one literal before the statement is parsed. It may therefore occur
+wherever a literal may (`LIMIT :n`, `INTERVAL :n MINUTES`, `'path' = :path`), also in statements
+that only Spark parses. Injection is impossible: a parameter is a token, never a part of a string, a
+comment or a name, and strings are escaped. Positions in the bound text are mapped back to the
+user's text; see `BoundText.original`.
 
-Text in double quotes is replaced on the same road where a setting gives it one meaning: every later
-step, Spark and the definitions of views included, then reads single quotes or backticks.
+Double-quoted text is replaced in the same step if a setting defines its meaning. All later steps,
+including Spark and view definitions, then see single quotes or backticks.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from sqlwin.statements.quotes import DoubleQuotes, unambiguous_quotes
 Params = Mapping[str, object] | Sequence[object]
 
 _NAME = re.compile(r"[^\W\d]\w*")
-# Words before a literal that say its type, and a literal that says it itself
+# A type keyword before a literal, and a literal that states its own type
 _TYPED = re.compile(r"(DATE|TIME|TIMESTAMP|TIMESTAMP_NTZ|TIMESTAMP_LTZ|INTERVAL|X) ?(?=')")
 _ENDS_OF_OPERANDS = frozenset("_`'\"])")
 _TYPE_WORDS = frozenset("DATE TIME TIMESTAMP TIMESTAMP_NTZ TIMESTAMP_LTZ INTERVAL".split())
 
 
 class Parameter(NamedTuple):
-    """A parameter in a text: its name, None for `?`; where it stands, `end` exclusive."""
+    """A parameter in a text: name (None for `?`), start and exclusive end."""
 
     name: str | None
     start: int
@@ -44,7 +44,7 @@ class Parameter(NamedTuple):
 
 
 class _Segment(NamedTuple):
-    """A place of the bound text, and the place of the user's text that it replaces.
+    """A range of the bound text, and the range of the user's text that it replaces.
 
     Ends are exclusive.
     """
@@ -57,12 +57,12 @@ class _Segment(NamedTuple):
 
 @dataclass(frozen=True)
 class BoundText:
-    """A statement whose parameters have values, and whose double quotes have one meaning.
+    """A statement with parameter values, and with unambiguous quotes.
 
     Attributes:
-        text: the statement with the replacements.
-        segments: the places of the replacements.
-        parameters: the parameters, by their places in the text that the user wrote.
+        text: Statement after the replacements.
+        segments: Ranges of the replacements.
+        parameters: Parameters with their positions in the user's text.
     """
 
     text: str
@@ -70,7 +70,7 @@ class BoundText:
     parameters: tuple[Parameter, ...] = ()
 
     def original(self, start: int, length: int) -> tuple[int, int]:
-        """Where and how long what stands at a place of `text` is in what the user wrote.
+        """Map start and length of a range of `text` to the user's text.
 
         Example:
             >>> bound = bind_parameters("SELECT :n + k", {"n": 10})
@@ -81,7 +81,10 @@ class BoundText:
         return first, max(1, last - first)
 
     def _back(self, offset: int, is_end: int) -> int:
-        """The offset in the user's text; of a literal, its parameter's start or end."""
+        """Map an offset to the user's text.
+
+        An offset inside a literal maps to the start or end of its parameter.
+        """
         shift = 0
         for segment in self.segments:
             if offset < segment.start:
@@ -93,10 +96,10 @@ class BoundText:
 
 
 def parameters(sql: str) -> list[Parameter]:
-    """The parameters of a text, in order.
+    """Return the parameters of a text, in order.
 
     Raises:
-        SqlSyntaxError: a string, a quoted name or a comment is not closed.
+        SqlSyntaxError: A string, a quoted name or a comment is not closed.
 
     Example:
         >>> [p.name for p in parameters("SELECT :a, ':b', CAST(NULL AS STRUCT<c:INT>) WHERE d = ?")]
@@ -108,8 +111,8 @@ def parameters(sql: str) -> list[Parameter]:
 
 
 def _parameters(sql: str, tokens: list[Token]) -> Iterator[Parameter]:
-    lists: list[bool] = []  # of each open parenthesis, whether it is that of an IN
-    n_types = 0  # `<` that are open of types, where a colon stands behind the name of a field
+    lists: list[bool] = []  # for each open parenthesis, whether it belongs to IN
+    n_types = 0  # open `<` of types, where a colon follows the name of a field
     for i, token in enumerate(tokens):
         kind = token.token_type
         before = tokens[i - 1] if i else None
@@ -129,49 +132,49 @@ def _parameters(sql: str, tokens: list[Token]) -> Iterator[Parameter]:
         elif kind == TokenType.COLON and not n_types:
             name = _NAME.match(sql, token.start + 1)
             touches = before is not None and before.end + 1 == token.start
-            # `v:field` and `a[1]:b` take something out of a value
+            # `v:field` and `a[1]:b` extract a part of a value.
             last = sql[token.start - 1] if touches else ""
             if name is not None and not last.isalnum() and last not in _ENDS_OF_OPERANDS:
                 yield Parameter(name.group(), token.start, name.end(), is_in_list, type_word)
 
 
 def check_parameters(sql: str, params: Params | None) -> None:
-    """See that each parameter of a script has a value, and each value a parameter.
+    """Check that each parameter of a script has a value, and each value a parameter.
 
     Raises:
-        SqlSyntaxError: one has none; with position.
-        AnalysisError: a value is of a type that has no literal, with position; or for no parameter.
+        SqlSyntaxError: A parameter has no value. Has a position.
+        AnalysisError: A value has a type without literals (has a position), or has no parameter.
     """
-    found = parameters(sql)
-    if params is None and not found:
+    places = parameters(sql)
+    if params is None and not places:
         return
     if isinstance(params, str | bytes):
         raise AnalysisError(
             "params takes values by name or in order, not a text",
             hint="params={'name': value}, or params=[value] for ?",
         )
-    given: Params = params or ()
+    values: Params = params or ()
     n_in_order = 0
-    for each in found:
-        n_in_order += each.name is None
+    for place in places:
+        n_in_order += place.name is None
         try:
-            _literal(each, n_in_order, given)
+            _literal(place, n_in_order, values)
         except SqlwinError as error:
-            error.position, error.sql = Position.at(sql, each.start, each.end - each.start), sql
+            error.position, error.sql = Position.at(sql, place.start, place.end - place.start), sql
             raise
-    if isinstance(given, Mapping):
-        refuse_unused(given, {each.name for each in found if each.name is not None})
-    elif n_in_order < len(given):
+    if isinstance(values, Mapping):
+        refuse_unused(values, {place.name for place in places if place.name is not None})
+    elif n_in_order < len(values):
         noun = "parameter" if n_in_order == 1 else "parameters"
-        raise AnalysisError(f"{len(given)} values were given for {n_in_order} {noun} written ?")
+        raise AnalysisError(f"{len(values)} values were given for {n_in_order} {noun} written ?")
 
 
 def _literal(place: Parameter, number: int, params: Params) -> str:
-    """The literal of the value of a parameter, which is the `number`th one if it is written ?.
+    """Return the literal of a parameter's value. `number` counts the `?` parameters.
 
     Raises:
-        SqlSyntaxError: it has none.
-        AnalysisError: its value is of a type that has no literal.
+        SqlSyntaxError: The parameter has no value.
+        AnalysisError: The value has a type without literals.
     """
     what = _what(place.name, number)
     if isinstance(params, Mapping) and place.name is not None and place.name in params:
@@ -184,14 +187,14 @@ def _literal(place: Parameter, number: int, params: Params) -> str:
     if place.is_in_list and isinstance(value, list | tuple | set | frozenset):
         if not value:
             raise AnalysisError(f"the list for {what} is empty, and IN needs a value")
-        return ", ".join(literal_of(each, what) for each in value)
+        return ", ".join(literal_of(item, what) for item in value)
     literal = literal_of(value, what)
-    # `DATE :day` and a date: the type is said twice
+    # `DATE :day` with a date value would repeat the type.
     return _TYPED.sub("", literal, count=1) if place.type_word else literal
 
 
 def _way(name: str | None, named: Mapping[str, object]) -> str:
-    """How a parameter without a value gets one."""
+    """Return a hint how to pass a value for the parameter."""
     if name is None:
         return "params=[value, ...] gives values in order, from Python"
     if close := nearest(name, named):
@@ -201,7 +204,7 @@ def _way(name: str | None, named: Mapping[str, object]) -> str:
 
 
 def _what(name: str | None, number: int) -> str:
-    """What an error calls a parameter."""
+    """Return the name of a parameter for messages."""
     if name is not None:
         return f"the parameter :{name}"
     teens = number % 100 in (11, 12, 13)
@@ -210,16 +213,16 @@ def _what(name: str | None, number: int) -> str:
 
 
 def refuse_unused(given: Iterable[str], used: Iterable[str]) -> None:
-    """Refuse values whose names no parameter has.
+    """Reject values whose names match no parameter.
 
     Raises:
-        AnalysisError: there is one.
+        AnalysisError: There is such a value.
     """
-    known = sorted(used)
+    names = sorted(used)
     for name in given:
-        if name not in known:
-            close = nearest(name, known)
-            others = f"there are {', '.join(f':{each}' for each in known)}" if known else None
+        if name not in names:
+            close = nearest(name, names)
+            others = f"there are {', '.join(f':{other}' for other in names)}" if names else None
             raise AnalysisError(
                 f"there is no parameter :{name} in the SQL",
                 hint=f"did you mean :{close}?" if close else others,
@@ -227,9 +230,9 @@ def refuse_unused(given: Iterable[str], used: Iterable[str]) -> None:
 
 
 def used_in(sql: str, given: Mapping[str, object]) -> dict[str, object]:
-    """Of the values by name those that a text has parameters for; all if it does not read."""
+    """Return the values whose parameters occur in a text; all if the text cannot be tokenized."""
     try:
-        names = {each.name for each in parameters(sql)}
+        names = {parameter.name for parameter in parameters(sql)}
     except SqlSyntaxError:
         return dict(given)
     return {name: value for name, value in given.items() if name in names}
@@ -241,22 +244,22 @@ def bind_parameters(
     n_before: int = 0,
     quotes: DoubleQuotes = DoubleQuotes.CHECKED,
 ) -> BoundText:
-    """Put values in the places of a statement's parameters.
+    """Replace a statement's parameters by their values.
 
     Args:
-        sql: one statement, which `check_parameters` has seen.
-        params: the values by name, or in order.
-        n_before: number of `?` in the statements before it.
-        quotes: the meaning of double quotes, which the text is rewritten for.
+        sql: One statement, checked by `check_parameters`.
+        params: Values by name, or in order.
+        n_before: Number of `?` in the preceding statements.
+        quotes: Meaning of double quotes, according to which the text is rewritten.
     """
-    found = [] if params is None else parameters(sql)
+    places = [] if params is None else parameters(sql)
     # (start, exclusive end, new text), in the order of the text
     changes = list(unambiguous_quotes(sql, quotes))
-    for each in found:
+    for place in places:
         assert params is not None
-        n_before += each.name is None
-        # a blank at both sides: nothing before or behind becomes a part of it
-        changes.append((each.start, each.end, f" {_literal(each, n_before, params)} "))
+        n_before += place.name is None
+        # Blanks on both sides separate the literal from adjacent tokens.
+        changes.append((place.start, place.end, f" {_literal(place, n_before, params)} "))
     if not changes:
         return BoundText(sql)
     pieces: list[str] = []
@@ -268,4 +271,4 @@ def bind_parameters(
         pieces += [sql[at:start], text]
         length += len(text)
         at = end
-    return BoundText("".join([*pieces, sql[at:]]), tuple(segments), tuple(found))
+    return BoundText("".join([*pieces, sql[at:]]), tuple(segments), tuple(places))

@@ -1,4 +1,4 @@
-"""Reads scripts and statements: `split_script` a script, then `parse_statement` each part."""
+"""Parse scripts and statements: `split_script` splits, `parse_statement` parses each part."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from sqlwin.statements.queries import (
 )
 from sqlwin.statements.split import statement_set_body
 
-# What may stand between EXPLAIN and its statement: Flink's and Spark's words
+# Words allowed between EXPLAIN and its statement, from Flink and Spark
 EXPLAIN_DETAILS = (
     "ANALYZE",
     "CHANGELOG_MODE",
@@ -49,22 +49,22 @@ EXPLAIN_DETAILS = (
 
 _CLAUSES_OF_SPARK_VIEWS = ("USING", "TBLPROPERTIES", "WITH")
 
-# What Flink takes behind EXECUTE, and means no more than it does alone
+# Statements that Flink accepts after EXECUTE, which adds no meaning
 _EXECUTED = ("INSERT", "SELECT", "WITH")
 
 
 def parse_statement(text: str, offset: int = 0) -> nodes.Statement:
-    """The statement that `text` holds; a semicolon may end it.
+    """Parse the statement in `text`, which may end with a semicolon.
 
-    What sqlwin does not need to understand becomes a `SparkStatement`, a query that cannot be
-    read too, unless it holds a window function: Spark's error message is better then.
+    Statements that sqlwin need not understand become a `SparkStatement`. So do queries that cannot
+    be parsed, unless they contain a window function, because Spark's error message is better.
 
     Args:
-        text: one statement.
-        offset: where `text` starts in its script.
+        text: One statement.
+        offset: Start of `text` in its script.
 
     Raises:
-        SqlwinError: it is wrong; positions count from the start of `text`.
+        SqlwinError: It is invalid. Positions are relative to the start of `text`.
     """
     try:
         return _StatementReader(text, offset).read()
@@ -74,7 +74,7 @@ def parse_statement(text: str, offset: int = 0) -> nodes.Statement:
 
 
 class _StatementReader:
-    """One statement being read."""
+    """Parser of one statement."""
 
     def __init__(self, text: str, offset: int) -> None:
         tokens = tokenize(text)
@@ -86,10 +86,10 @@ class _StatementReader:
         self.text = text[: after_hints(text, tokens[-1].end + 1)]
         self.offset = offset
 
-    # -- which kind ----------------------------------------------------------------------------
+    # -- kind of statement ----------------------------------------------------------------------
 
     def read(self) -> nodes.Statement:
-        """The statement."""
+        """Parse the statement."""
         if statement_set_body(self.tokens, 0) is not None:
             return self._statement_set()
         readers: dict[str, Callable[[], nodes.Statement | None]] = {
@@ -106,16 +106,16 @@ class _StatementReader:
             "STOP": self._stop,
             "SUMMARIZE": self._summarize,
             "USE": self._use,
-            # in VALUES and TABLE is no place for a window function
+            # VALUES and TABLE cannot contain a window function.
             **dict.fromkeys(("FROM", "SELECT", "WITH", "("), self._query),
         }
         if self._is("EXECUTE") and self.tokens[1:] and self.tokens[1].text.upper() in _EXECUTED:
-            # positions stay what they are
+            # Positions stay unchanged.
             start = self.tokens.pop(0).end + 1
             self.text = " " * start + self.text[start:]
         first = self.tokens[0]
         if self._is("BEGIN"):
-            # one of Spark's blocks, semicolons in it
+            # a block of Spark's with semicolons inside
             return nodes.SparkStatement(self.text, self.offset)
         self._refuse_second_statement()
         refuse_flink_statement(self.text, self.tokens)
@@ -137,7 +137,7 @@ class _StatementReader:
         return nodes.SparkStatement(self.text, self.offset)
 
     def _refuse_second_statement(self) -> None:
-        """Refuse a semicolon, but for those inside a statement set that is being explained."""
+        """Reject a semicolon outside a statement set that is being explained."""
         kinds = [token.token_type for token in self.tokens]
         if TokenType.SEMICOLON not in kinds:
             return
@@ -154,18 +154,18 @@ class _StatementReader:
         return None if ast is None else nodes.Query(self.text, self.offset, ast)
 
     def _holds_insert(self) -> bool:
-        """Whether an INSERT stands outside parentheses, as in `WITH a AS (...) INSERT ...`."""
+        """Return whether INSERT occurs outside parentheses, as in `WITH a AS (...) INSERT ...`."""
         return any(
             depth == 0 and self.tokens[i].token_type == TokenType.INSERT
             for i, depth in depths(self.tokens)
         )
 
     def _insert(self) -> nodes.Statement | None:
-        found = self._readable(read_insert)
-        return None if found is None else nodes.Insert(self.text, self.offset, **found)
+        parts = self._readable(read_insert)
+        return None if parts is None else nodes.Insert(self.text, self.offset, **parts)
 
     def _readable(self, method: Callable[[SqlWinParser], Any]) -> Any:
-        """What `method` reads; None if it cannot, and Spark may be able to."""
+        """Run `method`; return None if it fails and Spark may be able to parse the statement."""
         try:
             return parser_of().run(method, self.tokens, self.text)
         except SparkSyntaxOnly:
@@ -204,7 +204,7 @@ class _StatementReader:
 
     def _explain(self) -> nodes.Statement:
         if self._is("PLAN", "FOR", at=1):
-            return nodes.Explain(self.text, self.offset, self._explained(3))
+            return nodes.Explain(self.text, self.offset, self._explained_statement(3))
         details: list[str] = []
         i = 1
         while any(self._is(detail, at=i) for detail in EXPLAIN_DETAILS):
@@ -212,10 +212,10 @@ class _StatementReader:
             i += 1
             if self._is(",", at=i):
                 i += 1
-        return nodes.Explain(self.text, self.offset, self._explained(i), tuple(details))
+        return nodes.Explain(self.text, self.offset, self._explained_statement(i), tuple(details))
 
-    def _explained(self, i: int) -> nodes.Statement:
-        """The statement from token `i` on, which EXPLAIN is to explain."""
+    def _explained_statement(self, i: int) -> nodes.Statement:
+        """Parse the statement from token `i` on, which EXPLAIN explains."""
         if i == len(self.tokens):
             self._fail("EXPLAIN needs a statement", self.tokens[-1], hint="EXPLAIN SELECT ...")
         inner = self._part(self.tokens[i], self.tokens[-1])
@@ -224,7 +224,7 @@ class _StatementReader:
         return inner
 
     def _part(self, first: Token, last: Token) -> nodes.Statement:
-        """A statement inside this one."""
+        """Parse a nested statement."""
         text = self.text[first.start : after_hints(self.text, last.end + 1)]
         try:
             return parse_statement(text, self.offset + first.start)
@@ -238,11 +238,11 @@ class _StatementReader:
         if self._is("TEMPORARY", at=i) or self._is("TEMP", at=i):
             i += 1
         if self._is("TABLE", at=i) and _is_flink_table(self.tokens, i):
-            found = parser_of().run(read_create_table, self.tokens, self.text)
-            return nodes.CreateTable(self.text, self.offset, **found)
+            parts = parser_of().run(read_create_table, self.tokens, self.text)
+            return nodes.CreateTable(self.text, self.offset, **parts)
         if self._is("CREATE", "MATERIALIZED", "TABLE"):
-            found = parser_of().run(read_create_materialized, self.tokens, self.text)
-            return nodes.CreateMaterializedTable(self.text, self.offset, **found)
+            parts = parser_of().run(read_create_materialized, self.tokens, self.text)
+            return nodes.CreateMaterializedTable(self.text, self.offset, **parts)
         if self._is("VIEW", at=i) and not _has_clause(self.tokens, *_CLAUSES_OF_SPARK_VIEWS):
             view = self._readable(read_create_view)
             return None if view is None else nodes.CreateView(self.text, self.offset, **view)
@@ -251,8 +251,8 @@ class _StatementReader:
     def _alter(self) -> nodes.Statement | None:
         if not self._is("MATERIALIZED", "TABLE", at=1):
             return None
-        found = parser_of().run(read_alter_materialized, self.tokens, self.text)
-        return nodes.AlterMaterializedTable(self.text, self.offset, **found)
+        parts = parser_of().run(read_alter_materialized, self.tokens, self.text)
+        return nodes.AlterMaterializedTable(self.text, self.offset, **parts)
 
     def _drop(self) -> nodes.Statement | None:
         is_temporary = self._is("TEMPORARY", at=1)
@@ -268,13 +268,13 @@ class _StatementReader:
             return None
         return nodes.Drop(self.text, self.offset, kind, name, if_exists, is_temporary)
 
-    # -- what there is -------------------------------------------------------------------------
+    # -- SHOW and the like ---------------------------------------------------------------------
 
     def _show(self) -> nodes.Statement | None:
         for kind in ("MATERIALIZED TABLES", "TABLES", "VIEWS", "FUNCTIONS"):
-            said = kind.split()
-            if self._is(*said, at=1):
-                rest = self.tokens[1 + len(said) :]
+            words = kind.split()
+            if self._is(*words, at=1):
+                rest = self.tokens[1 + len(words) :]
                 if not rest:
                     return nodes.ShowNames(self.text, self.offset, kind)
                 like = self._string(rest[is_word(rest, 0, "LIKE") :])
@@ -293,9 +293,9 @@ class _StatementReader:
                 )
             return nodes.ShowState(self.text, self.offset, directory)
         for created in ("CREATE TABLE", "CREATE VIEW", "CREATE MATERIALIZED TABLE"):
-            said = created.split()
-            if self._is(*said, at=1):
-                name, options = self._name_or_files(1 + len(said))
+            words = created.split()
+            if self._is(*words, at=1):
+                name, options = self._name_or_files(1 + len(words))
                 if name is None:
                     return None
                 return nodes.ShowCreateTable(self.text, self.offset, name, options)
@@ -365,7 +365,7 @@ class _StatementReader:
         return nodes.Reset(self.text, self.offset, self._key(self.tokens[1:]))
 
     def _key(self, tokens: Sequence[Token]) -> str:
-        """A setting's name: in quotes, or bare words with dots and dashes between them."""
+        """Return a setting's key: quoted, or bare words joined by dots and dashes."""
         hint = "SET 'key' = 'value'"
         if not tokens:
             self._fail("a setting needs a name", self.tokens[0], hint=hint)
@@ -386,7 +386,7 @@ class _StatementReader:
         return is_word(self.tokens, at, *texts)
 
     def _name(self, first: int) -> nodes.Name | None:
-        """The name that the tokens from `first` to the last one make; None if they make none."""
+        """Return the name that the tokens from `first` to the last form, or None."""
         tokens = self.tokens[first:]
         if len(tokens) % 2 == 0:
             return None
@@ -399,7 +399,10 @@ class _StatementReader:
         return tuple(token.text for token in tokens[::2])
 
     def _name_or_files(self, first: int) -> tuple[nodes.Name | None, tuple[tuple[str, str], ...]]:
-        """The name from a token to the last one, or of files by a path or a call, and options."""
+        """Return the name that the tokens from `first` on form, and options.
+
+        Files by path or call have a name too, and only they have options.
+        """
         tokens = self.tokens[first:]
         is_call = len(tokens) > 2 and tokens[1].token_type == TokenType.L_PAREN
         if tokens and (tokens[0].token_type in STRINGS or is_call):
@@ -410,13 +413,13 @@ class _StatementReader:
         return self._name(first), ()
 
     def _string(self, tokens: Sequence[Token]) -> str | None:
-        """The value of a string that stands alone; None if the tokens are none."""
+        """Return the value of a lone string, or None."""
         if len(tokens) != 1 or tokens[0].token_type not in STRINGS:
             return None
         return string_value(self.text[tokens[0].start : tokens[0].end + 1])
 
     def _value(self, tokens: Sequence[Token]) -> str:
-        """The value of a string that stands alone, or the text of the tokens."""
+        """Return the value of a lone string, or the text of the tokens."""
         value = self._string(tokens)
         if value is not None or not tokens:
             return value or ""
@@ -428,7 +431,10 @@ class _StatementReader:
 
 
 def _is_flink_table(tokens: list[Token], first: int) -> bool:
-    """Whether CREATE TABLE has what only Flink's has: WITH (...), WATERMARK, LIKE with options."""
+    """Return whether CREATE TABLE has a clause that only Flink has.
+
+    That is WITH (...), WATERMARK, or LIKE with options.
+    """
     for i, depth in _before_query(tokens, first):
         if depth == 0 and is_word(tokens, i, "USING"):
             return False
@@ -443,7 +449,7 @@ def _is_flink_table(tokens: list[Token], first: int) -> bool:
 
 
 def _has_clause(tokens: list[Token], *clauses: str) -> bool:
-    """Whether one of these words stands before the query, outside parentheses."""
+    """Return whether one of these words occurs outside parentheses before the query."""
     return any(
         depth == 0 and any(is_word(tokens, i, clause) for clause in clauses)
         for i, depth in _before_query(tokens, 0)
@@ -451,5 +457,5 @@ def _has_clause(tokens: list[Token], *clauses: str) -> bool:
 
 
 def _before_query(tokens: list[Token], first: int) -> Iterator[tuple[int, int]]:
-    """The tokens from `first` to AS, each with how many parentheses are open."""
+    """Yield the tokens from `first` to AS, each with the number of open parentheses."""
     return takewhile(lambda at: at[1] or not is_word(tokens, at[0], "AS"), depths(tokens, first))

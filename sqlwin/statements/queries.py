@@ -1,4 +1,4 @@
-"""Reads names, queries and INSERT."""
+"""Parse names, queries and INSERT."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _QUERY_STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.L_P
 
 
 class SparkSyntaxOnly(Exception):
-    """A statement of a form that only Spark has."""
+    """A statement in a form that only Spark supports."""
 
 
 def read_name(parser: SqlWinParser, what: str) -> tuple[str, ...]:
-    """A name in parts; `what` is what an error calls it."""
+    """Read a name in parts. `what` describes it in errors."""
     parts = [read_identifier(parser, what)]
     while parser._match(TokenType.DOT):
         parts.append(read_identifier(parser, what))
@@ -29,7 +29,7 @@ def read_name(parser: SqlWinParser, what: str) -> tuple[str, ...]:
 
 
 def read_ast(parser: SqlWinParser) -> exp.Query:
-    """A query; VALUES is one too."""
+    """Read a query, including VALUES."""
     first = parser._curr
     tree = read_query(parser)
     if isinstance(tree, exp.Values):
@@ -42,7 +42,7 @@ def read_ast(parser: SqlWinParser) -> exp.Query:
 
 
 def read_query_and_text(parser: SqlWinParser) -> dict[str, Any]:
-    """A query, and its text with the hints that end it, by the names of a statement's fields."""
+    """Read a query and its text, including trailing hints, as a dict of a statement's fields."""
     start = parser._curr.start
     tree = read_ast(parser)
     text = parser.sql[start : after_hints(parser.sql, parser._prev.end + 1)]
@@ -50,7 +50,7 @@ def read_query_and_text(parser: SqlWinParser) -> dict[str, Any]:
 
 
 def read_rows(parser: SqlWinParser) -> exp.Query:
-    """The rows behind SUMMARIZE: those of a query, of a table, or of files by their path."""
+    """Read the rows to SUMMARIZE: a query, a table, or files by path."""
     parser._advance()
     parser._match(TokenType.TABLE)
     if parser.is_at(*_QUERY_STARTS):
@@ -66,14 +66,14 @@ def read_rows(parser: SqlWinParser) -> exp.Query:
 
 
 def read_files(parser: SqlWinParser) -> exp.Table | None:
-    """The files that the tokens name by a path or a call, with options; None: something else."""
+    """Read files by path or call, with options; None if it is something else."""
     table = parser._parse_table_parts()
     is_files = isinstance(table, exp.Table) and path_of_files(table.name) is not None
     return table if is_files and not parser._curr else None
 
 
 def read_identifier(parser: SqlWinParser, what: str) -> str:
-    """A name of one part; `what` is what an error calls it."""
+    """Read a one-part name. `what` describes it in errors."""
     token = parser._curr
     is_literal = token.token_type in _LITERALS
     identifier = None if not token or is_literal else parser._parse_id_var()
@@ -83,14 +83,14 @@ def read_identifier(parser: SqlWinParser, what: str) -> str:
 
 
 def read_insert(parser: SqlWinParser) -> dict[str, Any]:
-    """What INSERT says, by the names of `Insert`'s fields."""
+    """Read INSERT as a dict of `Insert`'s fields."""
     cte = parser._parse_with()
-    found: dict[str, Any] = {"columns": (), "partition": ""}
+    fields: dict[str, Any] = {"columns": (), "partition": ""}
     parser._match(TokenType.INSERT)
     if parser._match(TokenType.OVERWRITE):
-        found["overwrite"] = True
+        fields["overwrite"] = True
     elif parser._match(TokenType.INTO):
-        found["overwrite"] = False
+        fields["overwrite"] = False
     else:
         parser.raise_error("Expecting INTO or OVERWRITE")
     if parser._curr.text.upper() in ("DIRECTORY", "LOCAL") and parser._next.token_type in (
@@ -108,15 +108,15 @@ def read_insert(parser: SqlWinParser) -> dict[str, Any]:
             "to write to",
             error=UnknownToSparkError,
         )
-    found["name"] = read_name(parser, "the table")
-    found["options"] = table_options(parser)
+    fields["name"] = read_name(parser, "the table")
+    fields["options"] = table_options(parser)
     if parser._curr.token_type == TokenType.PARTITION:
         partition = parser._parse_partition()
-        found["partition"] = "" if partition is None else to_spark(partition)
-        found["static"] = tuple(
-            (each.this.name, to_spark(each.expression))
-            for each in (partition.expressions if partition is not None else ())
-            if isinstance(each, exp.EQ)
+        fields["partition"] = "" if partition is None else to_spark(partition)
+        fields["static"] = tuple(
+            (pair.this.name, to_spark(pair.expression))
+            for pair in (partition.expressions if partition is not None else ())
+            if isinstance(pair, exp.EQ)
         )
     if parser._curr.text.upper() in ("IF", "BY", "REPLACE"):
         raise SparkSyntaxOnly  # IF NOT EXISTS, BY NAME, REPLACE WHERE
@@ -125,7 +125,7 @@ def read_insert(parser: SqlWinParser) -> dict[str, Any]:
         parser._advance()
         columns = parser._parse_csv(parser._parse_id_var)
         parser._match_r_paren()
-        found["columns"] = tuple(column.name for column in columns)
+        fields["columns"] = tuple(column.name for column in columns)
         if parser._curr.text.upper() == "BY":
             raise SparkSyntaxOnly
     ast = read_ast(parser)
@@ -134,5 +134,5 @@ def read_insert(parser: SqlWinParser) -> dict[str, Any]:
         if isinstance(inner, exp.With):
             cte.set("expressions", cte.expressions + inner.expressions)
         ast.set("with_", cte)
-    found["ast"] = ast
-    return found
+    fields["ast"] = ast
+    return fields

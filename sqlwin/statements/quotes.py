@@ -1,4 +1,4 @@
-"""The meaning of double quotes: strings, as in Spark, or names, as in standard SQL."""
+"""Meaning of double quotes: strings, as in Spark, or names, as in standard SQL."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sqlwin.parser.strings import string_value
 
 
 class DoubleQuotes(StrEnum):
-    """The values of `sqlwin.double-quotes`."""
+    """Values of `sqlwin.double-quotes`."""
 
     CHECKED = "checked"
     IDENTIFIER = "identifier"
@@ -24,11 +24,11 @@ class DoubleQuotes(StrEnum):
 def unambiguous_quotes(sql: str, quotes: DoubleQuotes) -> Iterator[tuple[int, int, str]]:
     """Yield replacements of double-quoted texts: start, exclusive end, new text.
 
-    Names become backticks and strings single quotes. Nothing is replaced where double quotes are
-    checked: the binder then compares them with columns.
+    Names become backticks and strings single quotes. Yields nothing for CHECKED, where the binder
+    compares the texts with column names.
 
     Raises:
-        SqlSyntaxError: a string, a quoted name or a comment is not closed.
+        SqlSyntaxError: A string, a quoted name or a comment is not closed.
 
     Example:
         >>> list(unambiguous_quotes('SELECT "a" FROM t', DoubleQuotes.IDENTIFIER))
@@ -43,6 +43,6 @@ def unambiguous_quotes(sql: str, quotes: DoubleQuotes) -> Iterator[tuple[int, in
         if quotes is DoubleQuotes.STRING:
             text = quote_string(string_value(raw))
         else:
-            # a backslash is a character of a name
+            # A backslash in a name is an ordinary character.
             text = quoted(raw[1:-1].replace('""', '"'))
         yield token.start, token.end + 1, text

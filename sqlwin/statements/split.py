@@ -1,4 +1,4 @@
-"""From the text of a script to the texts of its statements."""
+"""Split the text of a script into statements."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from sqlwin.parser.base import STRINGS, is_word
 from sqlwin.parser.hints import after_hints
 from sqlwin.parser.parser import tokenize
 
-# `END IF`, `END WHILE`: they end what BEGIN did not begin
+# `END IF`, `END WHILE` and the like do not close a BEGIN
 _ENDS_OF_OTHERS = ("IF", "WHILE", "REPEAT", "LOOP", "FOR")
 
 
 @dataclass(frozen=True)
 class StatementText:
-    """One statement of a script, without its semicolon and the comments around it but for hints.
+    """One statement of a script, without semicolon and surrounding comments, but with hints.
 
     Attributes:
-        text: the statement.
-        offset: where it starts in the script.
-        line: the line it starts on, from 1.
+        text: Text of the statement.
+        offset: Start offset in the script.
+        line: Line on which it starts, from 1.
     """
 
     text: str
@@ -31,14 +31,14 @@ class StatementText:
 
 
 def split_script(script: str) -> list[StatementText]:
-    r"""The statements of a script; semicolons end them.
+    r"""Split a script into its statements, which end with semicolons.
 
-    Those in strings, quoted names and comments do not count, nor do those inside statement sets
-    and inside Spark's BEGIN ... END blocks. Empty statements are left out. QUIT or EXIT ends the
-    script, as in Flink's and other clients.
+    Semicolons in strings, quoted names, comments, statement sets and Spark's BEGIN ... END blocks
+    do not count. Empty statements are dropped. QUIT or EXIT ends the script, as in Flink's client
+    and others.
 
     Raises:
-        SqlSyntaxError: a string, a quoted name or a comment is not closed.
+        SqlSyntaxError: A string, a quoted name or a comment is not closed.
 
     Example:
         >>> [part.text for part in split_script("SELECT 1; -- one;\nSELECT ';'")]
@@ -60,7 +60,7 @@ def split_script(script: str) -> list[StatementText]:
 
 
 def words(text: str) -> set[str]:
-    """The names and keywords in a statement, in lower case; none if it cannot be read.
+    """Return the lower-case names and keywords of a statement; empty if it cannot be tokenized.
 
     Example:
         >>> sorted(words("SELECT `A b`, c FROM t -- d"))
@@ -74,7 +74,7 @@ def words(text: str) -> set[str]:
 
 
 def statement_set_body(tokens: list[Token], first: int) -> int | None:
-    """Where the first statement of a statement set stands; None if it is none."""
+    """Return the token number of a statement set's first statement, or None."""
     if is_word(tokens, first, "BEGIN", "STATEMENT", "SET"):
         body = first + 3
         is_separated = body < len(tokens) and tokens[body].token_type == TokenType.SEMICOLON
@@ -85,7 +85,7 @@ def statement_set_body(tokens: list[Token], first: int) -> int | None:
 
 
 def _end_of_statement(tokens: list[Token], first: int) -> int:
-    """Where the semicolon of the statement stands that starts at `first`, or the end."""
+    """Return the token number of the semicolon that ends the statement at `first`, or the end."""
     end = first
     if is_word(tokens, first, "EXPLAIN"):
         # EXPLAIN [details] STATEMENT SET BEGIN ... END
@@ -110,7 +110,7 @@ def _semicolon(tokens: list[Token], i: int) -> int:
 
 
 def _end_of_set(tokens: list[Token], body: int) -> int:
-    """Where the END of a statement set stands: the one that starts a statement."""
+    """Return the token number of a statement set's END, the one that starts a statement."""
     i = body
     while i < len(tokens) and not is_word(tokens, i, "END"):
         i = _semicolon(tokens, i) + 1
