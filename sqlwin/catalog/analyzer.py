@@ -1,4 +1,4 @@
-"""What Spark's analyser says of a statement's queries, and of names that it does not know."""
+"""Access to Spark's analyser for the queries of a statement, and hints for unknown names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from runtime.spark.errors import translate, translated_errors
 from runtime.spark.settings import SparkSettings, settings_of
 from sqlwin.catalog.entries import columns_of, folded_name
 
-# What changes nothing of what Spark's analyser says; others may
+# Settings that do not affect Spark's analyser
 _OF_RUNNING = re.compile(
     r"spark\.sql\.(adaptive|artifact|execution|streaming|ui|shuffle)\..*"
     r"|spark\.sql\.(warehouse\.dir|catalogImplementation|session\.timeZone|legacy\.javaCharsets"
@@ -28,15 +28,15 @@ _OF_RUNNING = re.compile(
 
 
 def is_as_usual(spark: SparkSession, settings: SparkSettings) -> bool:
-    """Whether Spark's analyser, with a session's settings, says what `output_schema` does."""
-    known = settings.keys
+    """Return whether Spark's settings are such that its analyser agrees with `output_schema`."""
+    keys = settings.keys
 
     def judge() -> bool:
         return (
-            known is not None
+            keys is not None
             and all(
                 not key.startswith("spark.sql.") or _OF_RUNNING.fullmatch(key)
-                for key in known - SETTINGS_OF_SCANS.keys()
+                for key in keys - SETTINGS_OF_SCANS.keys()
             )
             and unlike_spark(spark, SETTINGS_OF_SCANS) is None
         )
@@ -45,15 +45,16 @@ def is_as_usual(spark: SparkSession, settings: SparkSettings) -> bool:
 
 
 class SparkAnalyzer:
-    """What Spark's analyser says, which is asked once for each text, and not where it is certain.
+    """Spark's analyser with a cache. It is not called where the result is known without it.
 
-    INSERTs of a statement set ask the same, as long as Spark sees the same tables. Analysing a
-    simple query takes Spark ten milliseconds, and the first ones of a process some hundred.
+    The INSERTs of a statement set ask for the same queries, as long as Spark sees the same tables.
+    Spark takes ten milliseconds to analyse a simple query, and a few hundred for the first ones of
+    a process.
 
     Args:
-        spark: the Spark session.
-        names: all names that stand for a relation.
-        shown: the DataFrame behind a temporary view that Spark is shown; None: nobody knows.
+        spark: The Spark session.
+        names: Function that returns all names of relations.
+        shown: Function that returns the DataFrame behind a temporary view, or None if unknown.
     """
 
     def __init__(
@@ -68,14 +69,14 @@ class SparkAnalyzer:
         self._columns: dict[str, Schema] = {}
 
     def forget(self) -> None:
-        """Spark sees other tables from here on."""
+        """Clear the cache, because Spark's tables have changed."""
         self._columns.clear()
 
     def columns(self, query: exp.Query, relations: Mapping[str, Schema]) -> Schema:
-        """Output columns of a query. See `planner.catalog.Catalog.analyze`."""
-        known = self._known(query, relations)
-        if known is not None:
-            return known
+        """Return the output columns of a query. See `planner.catalog.Catalog.analyze`."""
+        columns = self._known(query, relations)
+        if columns is not None:
+            return columns
         query = query.copy()
         for table in list(query.find_all(exp.Table)):
             if table.name in relations and not table.db:
@@ -93,14 +94,14 @@ class SparkAnalyzer:
         return self._columns[text]
 
     def _known(self, query: exp.Query, relations: Mapping[str, Schema]) -> Schema | None:
-        """Output columns of a query of which they are certain without Spark's analyser."""
+        """Return the output columns if they are certain without Spark's analyser, else None."""
         below: dict[str, Schema] = {}
         for table in query.find_all(exp.Table):
             if table.db:
                 return None
             schema = relations.get(table.name)
             if schema is not None:
-                # an empty relation of these columns stands for it where Spark is asked
+                # Spark would be asked with an empty relation of these columns instead.
                 below[table.name.lower()] = tuple(replace(c, nullable=True) for c in schema)
             elif (shown := self._shown(table.name)) is not None:
                 below[table.name.lower()] = columns_of(shown.schema)
@@ -111,27 +112,27 @@ class SparkAnalyzer:
         return output_schema(query, below)
 
     def with_nearest_name(self, error: SqlwinError) -> SqlwinError:
-        """An error of Spark's with the nearest name where a table, database, catalog is unknown."""
-        wanted = error.subject
-        if wanted is None:
+        """Suggest the most similar name in an error about an unknown table, database or catalog."""
+        unknown = error.subject
+        if unknown is None:
             return error
         match error.kind:
             case ErrorKind.UNKNOWN_TABLE:
-                known = list(self._names())
-                wanted = ".".join(folded_name(tuple(wanted.split("."))))
+                names = list(self._names())
+                unknown = ".".join(folded_name(tuple(unknown.split("."))))
             case ErrorKind.UNKNOWN_DATABASE:
-                known = [database.name for database in self._spark.catalog.listDatabases()]
+                names = [database.name for database in self._spark.catalog.listDatabases()]
             case ErrorKind.UNKNOWN_CATALOG:
-                known = self._catalogs()
-                error.hint = f"there is {', '.join(f'`{name}`' for name in known)}; {error.hint}"
+                names = self._catalogs()
+                error.hint = f"there is {', '.join(f'`{name}`' for name in names)}; {error.hint}"
             case _:
                 return error
-        close = nearest(wanted, known)
+        close = nearest(unknown, names)
         error.hint = f"did you mean `{close}`?" if close else error.hint
         return error
 
     def _catalogs(self) -> list[str]:
-        """The catalogs that Spark can use: it lists those alone that it has used already."""
+        """Return the configured catalogs. Spark only lists those it has used already."""
         used = {catalog.name for catalog in self._spark.catalog.listCatalogs()}
         prefix = "spark.sql.catalog."
         keys = [key.removeprefix(prefix) for key in self._spark.conf.getAll if prefix in key]

@@ -1,8 +1,7 @@
-"""Tables and views of a session, and what the planner asks about them.
+"""Tables and views of a session, and the catalog interface of the planner.
 
-Session tables and views last as long as the session. To Spark they are shown as temporary views of
-the same name, made anew for each statement that names them, so that files written in between are
-seen.
+Session tables and views last as long as the session. Spark sees them as temporary views of the same
+name, created again for each statement that uses them, so that new files are included.
 """
 
 from __future__ import annotations
@@ -75,25 +74,25 @@ from sqlwin.parser.parser import parse_query
 
 
 class SessionCatalog:
-    """The session's tables and views by name; case does not matter.
+    """The session's tables and views by name, ignoring case.
 
-    Names may be looked up from any thread. What changes entries or shows them to Spark is called
-    by a thread that holds the lock of `views_in_spark`.
+    Lookups are thread-safe. Methods that change entries or create views in Spark must be called by
+    a thread that holds the lock of `views_in_spark`.
 
     Attributes:
-        entries: what the session keeps.
-        spark_tables: tables of Spark's catalog that materialized tables are over.
-        analyzer: what Spark's analyser says.
-        slices: slices of materialized tables.
-        variables: variables of Python that queries name.
-        n_changes: goes up with each statement, and each table that is added or dropped.
+        entries: Tables and views of the session.
+        spark_tables: Tables of Spark's catalog with materialized tables over them.
+        analyzer: Access to Spark's analyser.
+        slices: Slices of materialized tables.
+        variables: Python variables that queries name.
+        n_changes: Counter that increases with each statement and each added or dropped table.
 
     Args:
-        spark: where other names are looked up, and where these are shown.
-        view_dataframe: computes a view, for statements that go to Spark as they are.
-        mask: what looks secret now.
-        views_in_spark: the temporary views of the Spark session, and its lock; None: nobody else
-            uses the Spark session.
+        spark: Spark session, for other names and for the temporary views.
+        view_dataframe: Function that computes a view, for statements that Spark runs unchanged.
+        mask: Function that returns the mask for secrets.
+        views_in_spark: Temporary views of the Spark session, and its lock. None if no other sqlwin
+            session uses the Spark session.
     """
 
     def __init__(
@@ -124,26 +123,26 @@ class SessionCatalog:
     # -- entries -------------------------------------------------------------------------------
 
     def entry(self, name: Name) -> Entry | None:
-        """What the session keeps under a name, or what the files are that it names, or None."""
+        """Return the entry of a name, or of the files that it represents, or None."""
         whole = ".".join(name)
         if (changed := self._changed.named(whole)) is not None:
             return changed.spec
         return self._states.rows(whole) or self.entries.get(name) or self._files.table(whole)
 
     def readable(self, name: Name) -> Entry | None:
-        """Return what a query reads under a name: an entry, else a variable of Python, or None."""
+        """Return the entry that a query reads, else the Python variable of that name, or None."""
         entry = self.entry(name)
         return entry or self.variables.entry(name, lambda: self._is_sparks(name[-1]))
 
     def materialized(self) -> list[MaterializedTable]:
-        """Materialized tables, by name."""
+        """Return the materialized tables by name."""
         return self.entries.materialized()
 
     def _place(self, path: str) -> TablePlace:
-        """Where a directory of slices is.
+        """Return the place of a directory of slices.
 
         Raises:
-            CatalogError: it is where none can be.
+            CatalogError: The location cannot hold slices.
         """
         try:
             return place_of_path(self._spark, path)
@@ -153,10 +152,10 @@ class SessionCatalog:
             ) from error
 
     def add(self, name: Name, entry: Entry, *, replace: bool, if_not_exists: bool) -> bool:
-        """Keep an entry; True if it was added.
+        """Add an entry; return whether it was added.
 
         Raises:
-            CatalogError: the name is taken and neither `replace` nor `if_not_exists` is given.
+            CatalogError: The name is taken, and neither `replace` nor `if_not_exists` is set.
         """
         if self.entries.get(name) is not None and not replace:
             if if_not_exists:
@@ -173,22 +172,22 @@ class SessionCatalog:
         return True
 
     def drop(self, name: Name, kind: str, *, if_exists: bool) -> bool:
-        """Forget an entry of a kind (`TABLE`, `VIEW`); True if there was one.
+        """Remove an entry of a kind (`TABLE`, `VIEW`); return whether there was one.
 
         Raises:
-            CatalogError: there is none, and `if_exists` is not given; or it is of the other kind.
+            CatalogError: It does not exist and `if_exists` is not set, or it is of the other kind.
         """
         entry = self.entry(name)
         if entry is None:
             if if_exists:
                 return False
             raise self.unknown(name, kind)
-        found = entry_kind(entry)
-        if found != kind:
+        existing_kind = entry_kind(entry)
+        if existing_kind != kind:
             raise CatalogError(
-                f"`{'.'.join(name)}` is a {found.lower()}, not a {kind.lower()}",
+                f"`{'.'.join(name)}` is a {existing_kind.lower()}, not a {kind.lower()}",
                 subjects=(".".join(name),),
-                hint=f"write DROP {found} {'.'.join(name)}",
+                hint=f"write DROP {existing_kind} {'.'.join(name)}",
             )
         key = folded_name(name)
         self.entries.remove(name)
@@ -199,12 +198,12 @@ class SessionCatalog:
         return True
 
     def forget(self, name: Name) -> None:
-        """Drop an entry, of whatever kind, if there is one."""
+        """Remove an entry of any kind, if it exists."""
         if (entry := self.entries.get(name)) is not None:
             self.drop(name, entry_kind(entry), if_exists=True)
 
     def _has_changed(self, key: Name) -> None:
-        """Spark has to be shown what a name stands for now, with and without other options."""
+        """Invalidate what Spark sees under a name, including variants with other options."""
         self.n_changes += 1
         self._shown.pop(key, None)
         for view in self._changed.forget(_spark_name(key)):
@@ -212,7 +211,7 @@ class SessionCatalog:
             self._spark.catalog.dropTempView(view)
 
     def unknown(self, name: Name, kind: str = "TABLE") -> CatalogError:
-        """The error for a name that nobody knows."""
+        """Return the error for an unknown name."""
         close = nearest(name[-1], self.names())
         return CatalogError(
             f"{kind.lower()} `{'.'.join(name)}` does not exist",
@@ -221,28 +220,28 @@ class SessionCatalog:
         )
 
     def names(self) -> list[str]:
-        """All names that stand for a relation, Spark's too."""
-        kept = [".".join(entry_name(entry)) for entry in self.entries.by_name.values()]
+        """Return all names of relations, including Spark's."""
+        own_names = [".".join(entry_name(entry)) for entry in self.entries.by_name.values()]
         try:
             listed = [table.name for table in self._spark.catalog.listTables()]
-            known = [name for name in listed if not self.is_changed_table(name)]
+            spark_names = [name for name in listed if not self.is_changed_table(name)]
         except PySparkException:
-            known = []  # a catalog that cannot be listed has no names to propose
-        return kept + [name for name in known if name not in kept]
+            spark_names = []  # no suggestions from a catalog that cannot be listed
+        return own_names + [name for name in spark_names if name not in own_names]
 
     def is_foreign_view(self, name: str) -> bool:
-        """Whether Spark has a temporary view of a name that no session of sqlwin's has made."""
+        """Return whether Spark has a temporary view of this name that no sqlwin session created."""
         spark = self._spark.catalog
-        # of one name: a list of all takes Spark a job
+        # Look up a single name, because listing all takes a Spark job.
         is_view = spark.tableExists(quoted(name)) and spark.getTable(quoted(name)).isTemporary
         return is_view and not self.views_in_spark.is_sqlwins(_spark_name(folded_name((name,))))
 
-    # -- as the planner asks -------------------------------------------------------------------
+    # -- interface of the planner --------------------------------------------------------------
 
     def view(self, name: Name) -> exp.Query | None:
-        """The query behind a view, a copy, or None."""
+        """Return a copy of the query behind a view, or None."""
         if self._files.view(".".join(name)) is not None:
-            return None  # without a look into files that options may be needed to read
+            return None  # do not open files before the hint's options are known
         entry = self.entry(name)
         if not isinstance(entry, View):
             return None
@@ -256,28 +255,31 @@ class SessionCatalog:
         return entry.of_columns(query)
 
     def user_aggregate(self, name: str) -> UserAggregate | None:
-        """The aggregate that was registered under a name, or None."""
+        """Return the aggregate registered under a name, or None."""
         return self._aggregates.get(name.lower())
 
     def aggregates(self) -> dict[str, UserAggregate]:
-        """The aggregates that were registered, by their names in lower case; a copy."""
+        """Return a copy of the registered aggregates by lower-case name."""
         return dict(self._aggregates)
 
     def add_aggregate(self, aggregate: UserAggregate) -> None:
-        """Keep an aggregate under its name; one of that name is replaced."""
+        """Register an aggregate, replacing one of the same name."""
         self._aggregates[aggregate.name.lower()] = aggregate
 
     def forget_aggregate(self, name: str) -> None:
-        """Drop an aggregate whose name now means something else, if there is one."""
+        """Remove an aggregate whose name is now used for something else, if it exists."""
         self._aggregates.pop(name.lower(), None)
 
     def with_options(self, name: Name, options: Sequence[tuple[str, str]]) -> Name:
-        """A session table with some options changed. See `planner.catalog.Catalog`."""
+        """Return the name of a session table with changed options.
+
+        See `planner.catalog.Catalog`.
+        """
         if self._files.view(".".join(name)) is not None:
             return (self._files.with_options(".".join(name), options),)
         entry = self.entry(name)
         if not isinstance(entry, TableSpec):
-            self.analyze(select_all_from(relation(*name)), {})  # it may not be there at all
+            self.analyze(select_all_from(relation(*name)), {})  # the table may not exist at all
             raise AnalysisError(
                 f"OPTIONS stand here, and `{'.'.join(name)}` is no table of CREATE TABLE ... WITH",
                 subjects=(".".join(name),),
@@ -287,10 +289,10 @@ class SessionCatalog:
         return tuple(changed.spec.name.split("."))
 
     def described(self, spec: TableSpec) -> Detected:
-        """A table of files without columns as its files describe it.
+        """Return columns and format of a table of files without declared columns.
 
         Raises:
-            SqlwinError: no file is there, one cannot be read, or they do not go together.
+            SqlwinError: No file exists, a file cannot be read, or the files do not match.
         """
         if is_remote(self._spark):
             return described_elsewhere(spec)
@@ -299,18 +301,18 @@ class SessionCatalog:
             return described_by_files(spec, origin, files_at(self._spark, origin))
 
     def spark_table(self, name: Name) -> TableSpec | None:
-        """A Parquet table of Spark's session catalog; None: it has none of that name.
+        """Return a Parquet table of Spark's session catalog, or None if the name is unknown.
 
         Raises:
-            CatalogError: it is something else, whose new rows nobody knows.
+            CatalogError: It is something else, whose new rows cannot be tracked.
         """
         return self.spark_tables.table(folded_name(name))
 
     def follow(self, names: Sequence[Name]) -> None:
-        """Read the files of the tables of Spark's catalog that a query names, from now on.
+        """Read the files of the Spark tables that a query names with the Arrow scan from now on.
 
         Raises:
-            CatalogError: one is something else, whose new rows nobody knows.
+            CatalogError: One of them is something else, whose new rows cannot be tracked.
         """
         for name in names:
             entry = self.entry(name)
@@ -320,34 +322,34 @@ class SessionCatalog:
                 self.spark_tables.follow(table)
 
     def columns_in(self, spec: TableSpec) -> tuple[TableColumn, ...]:
-        """The columns that a table's source brings, of one that declares none.
+        """Return the columns of a table without declared columns, from its source.
 
         Raises:
-            SqlwinError: it cannot be read.
+            SqlwinError: The source cannot be read.
         """
         is_sparks = spec.connector == SPARK_TABLE
         rows = self._spark.table(full_name(spec)) if is_sparks else read_table(self._spark, spec)
         return tuple(TableColumn(c.name, c.type) for c in columns_of(rows.schema))
 
     def is_files(self, entry: Entry) -> bool:
-        """Whether an entry is files by their path, which are read as they are now."""
+        """Return whether an entry is files by path, which are read in their current state."""
         return isinstance(entry, TableSpec) and self._files.view(entry.name) is not None
 
     @property
     def file_notes(self) -> tuple[str, ...]:
-        """What the files that this statement names do not say for certain of themselves."""
+        """Return notes about properties of this statement's files that are uncertain."""
         return self._files.notes
 
     def is_changed_table(self, name: str) -> bool:
-        """Whether Spark knows a table by this name that some statement alone gives it.
+        """Return whether a Spark name only exists for some statement.
 
-        It has other options there, is files by their path, or rows of which slices are kept.
+        Such a table has changed options, is files by path, or rows of which only slices are stored.
         """
         is_ours = self._changed.has_view(name) or self._files.has_view(name)
         return is_ours or is_inserted_rows(name.lower())
 
     def connector(self, name: Name) -> str | None:
-        """The connector of a session table, or None."""
+        """Return the connector of a session table, or None."""
         table = self._table(name)
         return None if table is None else table.connector
 
@@ -356,9 +358,10 @@ class SessionCatalog:
         return entry if isinstance(entry, TableSpec) else None
 
     def relation(self, name: Name) -> str | None:
-        """The name under which Spark sees a session table now, or None for names of Spark's own.
+        """Return the name under which Spark sees a session table now.
 
-        A table of Spark's own below Flink's default catalog is known to Spark without that.
+        None for Spark's own names, including those under Flink's default catalog, which Spark finds
+        without help.
         """
         whole = ".".join(name)
         changed = self._changed.named(whole)
@@ -372,14 +375,17 @@ class SessionCatalog:
         return _spark_name(key)
 
     def _is_sparks(self, name: str) -> bool:
-        """Whether Spark has a table or a temporary view of this name in its current database."""
+        """Return whether Spark's current database has a table or temporary view of this name."""
         try:
             return bool(self._spark.catalog.tableExists(quoted(name)))
         except PySparkException:
             return False
 
     def stream(self, name: Name) -> StreamTable | None:
-        """The stream that a name stands for in this statement. See `planner.catalog.Catalog`."""
+        """Return the stream that a name refers to in this statement.
+
+        See `planner.catalog.Catalog`.
+        """
         entry = self.readable(name)
         if isinstance(entry, Registered) and entry.dataframe.isStreaming:
             return StreamTable(".".join(entry.name), entry.watermark)
@@ -410,7 +416,7 @@ class SessionCatalog:
     def scan_source(
         self, name: Name, columns: Schema, filters: Sequence[Expression] = ()
     ) -> ScanSource | SplitTable | str:
-        """What the Arrow scan reads of a session table: `planner.catalog.Catalog`."""
+        """Return the source of an Arrow scan of a session table. See `planner.catalog.Catalog`."""
         entry = self.entry(name)
         if entry is None and (table := self.spark_tables.followed(folded_name(name))) is not None:
             return self.spark_tables.source(table, columns)
@@ -421,14 +427,14 @@ class SessionCatalog:
         return scan_of(self._spark, entry, columns, filters)
 
     def stream_splits(self, name: Name, columns: Schema) -> SplitTable | str:
-        """What tasks read of a stream. See `planner.catalog.Catalog`."""
+        """Return the splits of a stream that tasks read. See `planner.catalog.Catalog`."""
         table = self._table(name)
         if table is None:
             return f"Spark reads {'.'.join(name)}"
         return stream_scan_of(self._spark, table, columns)
 
     def computed_columns(self, name: Name) -> Mapping[str, exp.Expr]:
-        """The computed columns of a session table. See `planner.catalog.Catalog`."""
+        """Return the computed columns of a session table. See `planner.catalog.Catalog`."""
         table = self._table(name)
         return {
             column.name.lower(): parse_query(f"SELECT {column.computed}").expressions[0]
@@ -437,7 +443,7 @@ class SessionCatalog:
         }
 
     def slice_tables(self, base: str) -> Sequence[SliceTable | str]:
-        """The materialized tables over a base table. See `planner.catalog.Catalog`."""
+        """Return the materialized tables over a base table. See `planner.catalog.Catalog`."""
         return self.slices.tables(base)
 
     def slice_files(
@@ -447,26 +453,29 @@ class SessionCatalog:
         filters: Sequence[Expression],
         columns: Schema | None,
     ) -> SliceFiles | str:
-        """The files of a materialized table. See `planner.catalog.Catalog`."""
+        """Return the files of a materialized table. See `planner.catalog.Catalog`."""
         try:
             return self.slices.files(table, range_us, columns)
         except SqlwinError as error:
             return error.message
 
     def analyze(self, query: exp.Query, relations: Mapping[str, Schema]) -> Schema:
-        """Output columns of a query, by Spark's analyser. See `planner.catalog.Catalog`."""
+        """Return the output columns of a query by Spark's analyser.
+
+        See `planner.catalog.Catalog`.
+        """
         return self.analyzer.columns(query, relations)
 
-    # -- towards Spark -------------------------------------------------------------------------
+    # -- Spark -------------------------------------------------------------------------------
 
     def start_statement(self, mode: str, *, per_split: str = "auto") -> None:
-        """Begin a statement: session tables are read again, since files may have come.
+        """Begin a statement. Session tables are read again, to include new files.
 
         Args:
-            mode: `automatic`: tables without an end are streams; `streaming`: all that can be;
+            mode: `automatic`: unbounded tables are streams. `streaming`: all tables that can be.
                 `batch`: none.
-            per_split: whether splits of a stream have watermarks of their own: `true`, `false`, or
-                `auto`, if rows or tasks know their splits.
+            per_split: Whether splits of a stream have their own watermarks: `true`, `false`, or
+                `auto` if rows or tasks know their split.
         """
         self._mode = mode
         self._per_split = per_split
@@ -481,13 +490,13 @@ class SessionCatalog:
         self.slices.start_statement()
 
     def show_all(self, words: set[str]) -> None:
-        """Show Spark every session table and view whose name is among the words of a statement."""
+        """Show Spark every session table and view whose name is among a statement's words."""
         for key, entry in self.entries.by_name.items():
             if key[-1] in words:
                 self._show(key, entry)
 
     def _show(self, key: Name, entry: Entry) -> None:
-        """Show Spark an entry, unless it sees it already."""
+        """Create the temporary view of an entry, unless Spark sees it already."""
         view = _spark_name(key)
         if key in self._shown and self.views_in_spark.is_of(view, self):
             return
@@ -499,14 +508,14 @@ class SessionCatalog:
         elif isinstance(entry, View):
             dataframe = self._view_dataframe(entry)
         else:
-            # it may read files of any format
+            # The DataFrame may read files of any format.
             dataframe = without_pushdown(entry.dataframe, "parquet")
         dataframe.createOrReplaceTempView(quoted(view))
         self.views_in_spark.show(view, self)
         self._shown[key] = dataframe
 
     def _shown_frame(self, view: str) -> DataFrame | None:
-        """What is behind a view that Spark is shown in this statement."""
+        """Return the DataFrame behind a view shown to Spark in this statement."""
         for key, dataframe in self._shown.items():
             if _spark_name(key) == view.lower() and self.views_in_spark.is_of(view.lower(), self):
                 return dataframe
@@ -514,5 +523,5 @@ class SessionCatalog:
 
 
 def _spark_name(key: Name) -> str:
-    """A temporary view has a name of one part."""
+    """Return the one-part name of a temporary view."""
     return "__".join(key)

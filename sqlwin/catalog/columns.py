@@ -1,4 +1,4 @@
-"""Columns that Python code names: found, or refused with what there is."""
+"""Lookup of columns that Python code names."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 def required_column(schema: Schema, name: str, hint: str | None = None) -> Column:
-    """The column of a name, in any case.
+    """Return the column of a name, ignoring case.
 
     Raises:
-        AnalysisError: there is none; with the hint, unless a column has a name like that.
+        AnalysisError: It does not exist. Suggests a similar name, else uses `hint`.
     """
-    found = column_named(schema, name)
-    if found is not None:
-        return found
+    match = column_named(schema, name)
+    if match is not None:
+        return match
     close = nearest(name, [column.name for column in schema])
     raise AnalysisError(
         f"the DataFrame has no column `{name}`",
@@ -30,10 +30,10 @@ def required_column(schema: Schema, name: str, hint: str | None = None) -> Colum
 
 
 def check_time_column(schema: Schema, time_column: str) -> None:
-    """Refuse a column that no window can be on.
+    """Check that windows can be assigned by a column.
 
     Raises:
-        AnalysisError: there is none of that name, or it is no TIMESTAMP.
+        AnalysisError: It does not exist, or is not a TIMESTAMP.
     """
     times = [column.name for column in schema if is_timestamp(column.type)]
     hint = f"its TIMESTAMP columns: {', '.join(times)}" if times else "it has no TIMESTAMP column"
@@ -44,10 +44,10 @@ def check_time_column(schema: Schema, time_column: str) -> None:
 
 
 def output_columns(ddl: str) -> StructType:
-    """The columns that a DDL text names.
+    """Parse the columns of a DDL text.
 
     Raises:
-        AnalysisError: it names none.
+        AnalysisError: It is not valid.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql.types import StructType

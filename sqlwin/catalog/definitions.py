@@ -1,4 +1,7 @@
-"""What changes tables and views of a session: CREATE TABLE, CREATE VIEW, and nothing of Spark's."""
+"""Changes to a session's tables and views: CREATE TABLE and CREATE VIEW.
+
+Spark DDL that would change them is rejected.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +23,11 @@ from sqlwin.parser.parser import tokenize
 from sqlwin.statements.ddl import fault_in_names, has_no_physical_columns
 from sqlwin.statements.nodes import Create, CreateTable, CreateView
 
-# What is asked for by name wherever a table is read; names of options count in any case
+# Options that every table may have. Option names ignore case.
 _COMMON = ("connector", "path", "format")
 _ADDED = "OK"
 
-# How statements begin that change a table, up to its name
+# Beginnings of statements that change a table, up to its name
 _CHANGES = (
     *(("ALTER", kind) for kind in ("TABLE", "VIEW")),
     ("TRUNCATE", "TABLE"),
@@ -35,7 +38,7 @@ _CHANGES = (
 )
 
 
-# What to write for those that do not change what a table is
+# Alternatives for statements that cannot change a session table
 _INSTEAD = {
     "ANALYZE TABLE": "leave it out: plans need no statistics of such a table",
     "TRUNCATE TABLE": "INSERT OVERWRITE from a query of another table that has no rows",
@@ -45,7 +48,7 @@ _INSTEAD = {
 
 
 class Definitions:
-    """Puts tables and views into a session's catalog."""
+    """Adds tables and views to a session's catalog."""
 
     def __init__(self, catalog: SessionCatalog) -> None:
         self._catalog = catalog
@@ -53,11 +56,11 @@ class Definitions:
     def create_table(
         self, statement: CreateTable, rows: StructType | None = None
     ) -> tuple[str, tuple[str, ...]]:
-        """Add a session table, which CREATE TABLE AS fills with `rows`; the message, and notes.
+        """Add a session table, which CREATE TABLE AS fills with `rows`; return a message and notes.
 
         Raises:
-            CatalogError: the name is taken, an option is missing, unknown or wrong, or the table
-                is to be filled and is only a source.
+            CatalogError: The name is taken, an option is missing, unknown or invalid, or the table
+                is to be filled but is only a source.
         """
         self._refuse_spark_view(statement)
         spec = self._spec(statement, rows)
@@ -80,10 +83,10 @@ class Definitions:
         return message, (*notes, *idle_notes(spec)) if message == _ADDED else ()
 
     def create_view(self, statement: CreateView) -> str:
-        """Add a view; the message about it.
+        """Add a view; return a message.
 
         Raises:
-            CatalogError: the name is taken.
+            CatalogError: The name is taken.
         """
         self._refuse_spark_view(statement)
         query, text = statement.ast, statement.query_text
@@ -91,7 +94,7 @@ class Definitions:
         return self._add(statement, view)
 
     def _add(self, statement: Create, entry: TableSpec | View) -> str:
-        """Keep what a statement makes; the message about it."""
+        """Add the entry that a statement creates; return a message."""
         may_exist = statement.if_not_exists
         added = self._catalog.add(
             statement.name, entry, replace=statement.or_replace, if_not_exists=may_exist
@@ -100,7 +103,7 @@ class Definitions:
         return _ADDED if added else f"`{name}` exists already, nothing to do"
 
     def _refuse_spark_view(self, statement: Create) -> None:
-        """A session table is shown to Spark as a temporary view: it must not hide another one."""
+        """Check that the session table's temporary view would not hide another one in Spark."""
         name, is_allowed = statement.name, statement.if_not_exists or statement.or_replace
         if len(name) > 1 or is_allowed or self._catalog.entry(name) is not None:
             return
@@ -112,13 +115,13 @@ class Definitions:
             )
 
     def _with_columns_of_files(self, spec: TableSpec) -> tuple[TableSpec, tuple[str, ...]]:
-        """A table of which no column of its own is declared, but others, a watermark, or a key.
+        """Add the files' columns to a table that declares no physical columns of its own.
 
-        Its files bring the columns, which are kept: those that are declared stand on them. Where a
-        metadata column is declared and no other is named, that is all there is.
+        The columns are fixed because other columns, a watermark or a key refer to them. If a
+        metadata column is declared and no other column is named, nothing is added.
 
         Raises:
-            SqlwinError: no file is there, a column is there twice, or one that is named is not.
+            SqlwinError: No file exists, a column occurs twice, or a named column is missing.
         """
         notes: tuple[str, ...] = ()
         declared = spec.columns
@@ -128,12 +131,12 @@ class Definitions:
             bare = replace(spec, columns=(), watermark=None, primary_key=())
             if brings_columns(spec) or format_of(spec.option_map) is not None:
                 validate_table(bare)
-            found = bare
+            detected = bare
             if not brings_columns(spec):
-                found, notes = self._described(bare, may_lack_files=False)
-            own = found.columns or self._catalog.columns_in(found)
-            known = {column.name.lower() for column in own}
-            twice = next((c.name for c in declared if c.name.lower() in known), None)
+                detected, notes = self._described(bare, may_lack_files=False)
+            own = detected.columns or self._catalog.columns_in(detected)
+            names = {column.name.lower() for column in own}
+            twice = next((c.name for c in declared if c.name.lower() in names), None)
             if twice is not None:
                 raise AnalysisError(
                     f"column `{twice}` of `{spec.name}` is one of its files already",
@@ -141,7 +144,7 @@ class Definitions:
                     hint="give it another name, or declare all columns",
                 )
             spec = replace(
-                found,
+                detected,
                 columns=(*own, *declared),
                 watermark=spec.watermark,
                 primary_key=spec.primary_key,
@@ -152,23 +155,23 @@ class Definitions:
     def _described(
         self, spec: TableSpec, *, may_lack_files: bool
     ) -> tuple[TableSpec, tuple[str, ...]]:
-        """A table with the columns or the format that its files have, and notes about them."""
+        """Add the columns or the format of the files to a table; return notes about them too."""
         try:
-            found = self._catalog.described(replace(spec, columns=()))
+            detected = self._catalog.described(replace(spec, columns=()))
         except SqlwinError as error:
             if spec.columns or may_lack_files:
-                return spec, ()  # files come later, and the format has to be said
+                return spec, ()  # files are added later, so the format must be specified
             raise error.about(f"table `{spec.name}`", spec.name) from error
-        options = found.spec.options
+        options = detected.spec.options
         if spec.columns:
-            # what is declared counts, and of the files the format alone
+            # Declared columns take precedence. Only the format comes from the files.
             formats = [option for option in options if option[0] == "format"]
             return replace(spec, options=(*spec.options, *formats)), ()
-        if format_of(found.spec.option_map) in SELF_DESCRIBING:
-            # files that type their columns are asked each time, for they may get more
+        if format_of(detected.spec.option_map) in SELF_DESCRIBING:
+            # Files with typed columns are read again each time, because columns may be added.
             is_said = format_of(spec.option_map) is not None
-            return spec if is_said else found.spec, ()
-        return found.spec, found.notes
+            return spec if is_said else detected.spec, ()
+        return detected.spec, detected.notes
 
     def _spec(self, statement: CreateTable, rows: StructType | None) -> TableSpec:
         name = ".".join(statement.name)
@@ -182,13 +185,13 @@ class Definitions:
             excluded = statement.like_excluding
             if "OPTIONS" not in excluded:
                 inherited = {"connector": model.connector, **model.option_map}
-                # names of options count in any case
+                # Option names ignore case.
                 spelled = {key.lower(): key for key in inherited}
                 own = {spelled.get(key.lower(), key): value for key, value in options.items()}
                 options = inherited | own
             included = [c for c in model.columns if _is_included(c, excluded)]
-            known = {c.name.lower() for c in columns}
-            columns = (*(c for c in included if c.name.lower() not in known), *columns)
+            names = {c.name.lower() for c in columns}
+            columns = (*(c for c in included if c.name.lower() not in names), *columns)
             if "PARTITIONS" not in excluded:
                 partitioned_by = partitioned_by or model.partitioned_by
             if "CONSTRAINTS" not in excluded:
@@ -225,7 +228,7 @@ class Definitions:
 
 
 def _used_names(spec: TableSpec) -> list[tuple[str, str]]:
-    """The clauses of a table that name columns, each with a name; that of the watermark is last."""
+    """Return pairs of a clause and the column it names, ending with the watermark."""
     uses = [("PRIMARY KEY", name) for name in spec.primary_key]
     uses += [("PARTITIONED BY", name) for name in spec.partitioned_by]
     if spec.watermark is not None:
@@ -234,10 +237,10 @@ def _used_names(spec: TableSpec) -> list[tuple[str, str]]:
 
 
 def _check_names(spec: TableSpec) -> None:
-    """Refuse a clause that names no column of the table.
+    """Check that the clauses of a table name existing columns.
 
     Raises:
-        AnalysisError: there is one.
+        AnalysisError: A clause names an unknown column.
     """
     uses = _used_names(spec)
     fault = fault_in_names(spec.columns, uses, spec.watermark)
@@ -247,12 +250,12 @@ def _check_names(spec: TableSpec) -> None:
 
 
 def is_of_files(spec: TableSpec) -> bool:
-    """Whether a table is of files, at a path that is said."""
+    """Return whether a table consists of files at a given path."""
     return spec.connector.lower() == "filesystem" and bool(spec.option_map.get("path"))
 
 
 def _by_name(options: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """The options; of those that any connector is asked for, the names are in lower case."""
+    """Return the options as a dict. Names of the common options are in lower case."""
     folded = [name.lower() for name, _ in options]
     common = {name for name in _COMMON if folded.count(name) == 1}
     return {name.lower() if name.lower() in common else name: value for name, value in options}
@@ -265,13 +268,13 @@ def _is_included(column: TableColumn, excluded: frozenset[str]) -> bool:
 
 
 def refuse_kept_table(catalog: SessionCatalog, text: str) -> None:
-    """Refuse to hand Spark a statement that changes a table or view of this session.
+    """Reject a statement for Spark that changes a table or view of this session.
 
-    To Spark it is a temporary view, so that it would say something else, or change the view and
-    not the table.
+    To Spark it is a temporary view: the statement would fail with a misleading message, or change
+    the view instead of the table.
 
     Raises:
-        CatalogError: it is about one of the catalog's tables.
+        CatalogError: The statement is about one of the session's tables.
     """
     try:
         tokens = tokenize(text)

@@ -1,4 +1,4 @@
-"""What a session's catalog holds: tables, views, materialized tables, DataFrames with a name."""
+"""Entries of a session's catalog: tables, views, materialized tables, named DataFrames."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from runtime.streaming.options import StreamOptions
 
 Name = tuple[str, ...]
-# A view that a materialized table is over: its name, its query, the names it gives to columns
+# A view below a materialized table: its name, query and column names
 KeptView = tuple[Name, str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
 class View:
-    """A view: its query as a tree and as it was written."""
+    """A view: its query as a tree and as text."""
 
     name: Name
     query: exp.Query
@@ -37,9 +37,9 @@ class View:
     comment: str | None = None
 
     def of_columns(self, query: exp.Query) -> exp.Query:
-        """A copy of the view's query, which is changed, under the names that it gives to columns.
+        """Return a modified copy of the view's query with the view's column names.
 
-        Places in the view's text are left out.
+        Source positions are removed.
         """
         for part in query.walk():
             for place in PLACE:
@@ -57,40 +57,40 @@ class LoweredWindows(Protocol):
 
     @property
     def sources(self) -> tuple[TableSpec | Registered, ...]:
-        """The streams that they read."""
+        """Return the streams that they read."""
 
     @property
     def source_names(self) -> tuple[str, ...]:
-        """The names of the sources whose watermarks they wait for."""
+        """Return the names of the sources whose watermarks they wait for."""
 
     @property
     def kept(self) -> str:
-        """What their state depends on, as JSON."""
+        """Return what their state depends on, as JSON."""
 
     def dataframe(self, options: StreamOptions, number: int) -> DataFrame:
-        """Their results, for a stream with these options and as its operator of this number."""
+        """Return their results, with the stream's options and the operator's number."""
 
 
 class StreamOfWindows(Protocol):
     """Windows of `Session.windows` over a stream."""
 
     def lowered(self) -> LoweredWindows:
-        """The windows over the tables as they are now."""
+        """Return the windows over the current tables."""
 
     def described(self) -> str:
-        """What the windows are, in one line."""
+        """Describe the windows in one line."""
 
 
 @dataclass(frozen=True)
 class Registered:
-    """A DataFrame that was given a name from Python.
+    """A DataFrame registered under a name from Python.
 
     Attributes:
-        name: its name.
-        dataframe: the rows.
-        watermark: how late they may come; counts if it is a stream.
-        made_by: what makes the DataFrame anew for each stream that reads it, since windows in it
-            have to know the end of the input and to report how they stand.
+        name: Name of the table.
+        dataframe: The rows.
+        watermark: Watermark of the rows, used if it is a stream.
+        made_by: Windows that create the DataFrame again for each stream that reads it, because they
+            must detect the end of the input and report progress.
     """
 
     name: Name
@@ -101,19 +101,19 @@ class Registered:
 
 @dataclass(frozen=True)
 class Definition:
-    """What CREATE MATERIALIZED TABLE said, and the tables that it named.
+    """Definition from CREATE MATERIALIZED TABLE, with the tables that it names.
 
     Attributes:
-        query: its query, as written.
-        tables: the tables below it, their paths absolute.
-        views: name, query and columns of the views between them and it.
-        partitioned_by: the columns of PARTITIONED BY.
-        freshness: FRESHNESS, or an empty text.
-        comment: COMMENT, if there is one.
-        refresh_mode: `FULL`: its rows are those of the base table's files; `CONTINUOUS`: they come
-            by INSERT.
-        columns: of a CONTINUOUS one, the columns of its base table.
-        options: the options beside 'path'.
+        query: Text of the query.
+        tables: Tables below it, with absolute paths.
+        views: Name, query and columns of the views in between.
+        partitioned_by: Columns of PARTITIONED BY.
+        freshness: FRESHNESS, or "".
+        comment: COMMENT, if any.
+        refresh_mode: `FULL`: its rows are those in the base table's files. `CONTINUOUS`: rows are
+            added by INSERT.
+        columns: For CONTINUOUS, the columns of the base table.
+        options: Options besides 'path'.
     """
 
     query: str
@@ -128,59 +128,59 @@ class Definition:
 
     @property
     def is_inserted(self) -> bool:
-        """Whether its rows come by INSERT."""
+        """Return whether rows are added by INSERT."""
         return self.refresh_mode == "CONTINUOUS"
 
     def to_json(self) -> dict[str, Any]:
-        """It as what JSON can hold."""
+        """Convert the definition to JSON values."""
         tables = [asdict(replace(table, kept=None)) for table in self.tables]
         for table in tables:
             del table["kept"]
         return {**asdict(replace(self, tables=())), "tables": tables}
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> Definition:
-        """What `to_json` gave, read again.
+    def from_json(cls, values: Mapping[str, Any]) -> Definition:
+        """Read the result of `to_json`.
 
         Raises:
-            KeyError, TypeError: it is not such a one.
+            KeyError, TypeError: The values do not come from `to_json`.
         """
-        views = ((tuple(n), query, tuple(columns)) for n, query, columns in found["views"])
+        views = ((tuple(n), query, tuple(columns)) for n, query, columns in values["views"])
         return cls(
-            found["query"],
-            tuple(map(_table_from_json, found["tables"])),
+            values["query"],
+            tuple(map(_table_from_json, values["tables"])),
             tuple(views),
-            tuple(found["partitioned_by"]),
-            found["freshness"],
-            found["comment"],
-            found["refresh_mode"],
-            tuple(TableColumn(**column) for column in found["columns"]),
-            tuple((key, value) for key, value in found["options"]),
+            tuple(values["partitioned_by"]),
+            values["freshness"],
+            values["comment"],
+            values["refresh_mode"],
+            tuple(TableColumn(**column) for column in values["columns"]),
+            tuple((key, value) for key, value in values["options"]),
         )
 
 
-def _table_from_json(found: Mapping[str, Any]) -> TableSpec:
-    watermark = found["watermark"]
+def _table_from_json(values: Mapping[str, Any]) -> TableSpec:
+    watermark = values["watermark"]
     return TableSpec(
-        found["name"],
-        found["connector"],
-        tuple(TableColumn(**column) for column in found["columns"]),
-        tuple((key, value) for key, value in found["options"]),
-        tuple(found["partitioned_by"]),
-        tuple(found["primary_key"]),
+        values["name"],
+        values["connector"],
+        tuple(TableColumn(**column) for column in values["columns"]),
+        tuple((key, value) for key, value in values["options"]),
+        tuple(values["partitioned_by"]),
+        tuple(values["primary_key"]),
         None if watermark is None else Watermark(**watermark),
-        found["comment"],
-        found["temporary"],
+        values["comment"],
+        values["temporary"],
     )
 
 
 @dataclass(frozen=True)
 class MaterializedTable(View):
-    """A view whose windows are kept as slices.
+    """A view whose windows are stored as slices.
 
     Attributes:
-        path: the directory of the slices.
-        definition: what CREATE MATERIALIZED TABLE said.
+        path: Directory of the slices.
+        definition: Definition from CREATE MATERIALIZED TABLE.
     """
 
     path: str = ""
@@ -191,24 +191,24 @@ Entry = TableSpec | View | Registered
 
 
 def entry_kind(entry: Entry) -> str:
-    """What DROP calls an entry: `TABLE`, `VIEW` or `MATERIALIZED TABLE`."""
+    """Return the kind of an entry for DROP: `TABLE`, `VIEW` or `MATERIALIZED TABLE`."""
     if isinstance(entry, MaterializedTable):
         return "MATERIALIZED TABLE"
     return "VIEW" if isinstance(entry, View) else "TABLE"
 
 
 def entry_name(entry: Entry) -> Name:
-    """The name of an entry, in parts."""
+    """Return the name of an entry, in parts."""
     return name_parts(entry.name) if isinstance(entry, TableSpec) else entry.name
 
 
 def name_parts(name: str) -> Name:
-    """The name of a table in parts; that of files by their path is one."""
+    """Split a table name into parts. Files by path have one part."""
     return tuple(name.split(".")) if path_of_files(name) is None else (name,)
 
 
 def folded_name(name: Name) -> Name:
-    """A name as the catalog knows it: in lower case, without the default catalog and database."""
+    """Normalise a name: lower case, without the default catalog and database."""
     folded = tuple(part.lower() for part in name)
     for prefix in (DEFAULTS, DEFAULTS[1:]):
         if len(folded) == len(prefix) + 1 and folded[: len(prefix)] == prefix:
@@ -217,7 +217,7 @@ def folded_name(name: Name) -> Name:
 
 
 def type_ddl(type_: DataType) -> str:
-    """Spark's spelling of a type, field names quoted where they need it."""
+    """Return Spark's DDL of a type, with field names quoted if needed."""
     if isinstance(type_, StructType):
         fields = ", ".join(f"{quoted(f.name)}: {type_ddl(f.dataType)}" for f in type_.fields)
         return f"struct<{fields}>"
@@ -229,45 +229,45 @@ def type_ddl(type_: DataType) -> str:
 
 
 def columns_of(schema: StructType) -> Schema:
-    """Columns of Spark's as the planner has them."""
+    """Convert a Spark schema to the planner's columns."""
     return tuple(Column(f.name, type_ddl(f.dataType), f.nullable) for f in schema.fields)
 
 
 class Entries:
-    """Tables, views and registered DataFrames by name; case does not matter.
+    """Tables, views and registered DataFrames by name, ignoring case.
 
     Attributes:
-        by_name: all of them; replaced as a whole, since other threads may go through them.
+        by_name: All entries. Replaced as a whole, because other threads may iterate over it.
     """
 
     def __init__(self) -> None:
         self.by_name: Mapping[Name, Entry] = {}
 
     def get(self, name: Name) -> Entry | None:
-        """The one of a name, or None."""
+        """Return the entry of a name, or None."""
         return self.by_name.get(folded_name(name))
 
     def put(self, name: Name, entry: Entry) -> None:
-        """Keep one; it takes the place of another one of that name."""
+        """Add an entry, replacing one of the same name."""
         self.by_name = {**self.by_name, folded_name(name): entry}
 
     def remove(self, name: Name) -> None:
-        """Forget the one of a name."""
+        """Remove the entry of a name."""
         key = folded_name(name)
-        self.by_name = {other: kept for other, kept in self.by_name.items() if other != key}
+        self.by_name = {other: entry for other, entry in self.by_name.items() if other != key}
 
     def tables(self) -> list[Entry]:
-        """Tables and registered DataFrames, by name."""
-        kept = (e for e in self.by_name.values() if not isinstance(e, View))
-        shown = (e for e in kept if not is_inserted_rows(entry_name(e)[-1]))
+        """Return tables and registered DataFrames by name."""
+        entries = (e for e in self.by_name.values() if not isinstance(e, View))
+        shown = (e for e in entries if not is_inserted_rows(entry_name(e)[-1]))
         return sorted(shown, key=entry_name)
 
     def views(self) -> list[View]:
-        """Views, by name; materialized tables are none."""
+        """Return views by name, without materialized tables."""
         return sorted((e for e in self.by_name.values() if type(e) is View), key=entry_name)
 
     def materialized(self) -> list[MaterializedTable]:
-        """Materialized tables, by name."""
+        """Return materialized tables by name."""
         return sorted(
             (e for e in self.by_name.values() if isinstance(e, MaterializedTable)), key=entry_name
         )

@@ -1,7 +1,7 @@
-"""Files and state by their path, as tables of a statement: the parser gives them names.
+"""Files and state by path, as tables of a statement under names assigned by the parser.
 
-`FROM 'logs/*.parquet'` is a table that the files describe themselves, `TABLE(STATE('/ck'))` is read
-of a stream's checkpoint.
+`FROM 'logs/*.parquet'` is a table with the columns of its files. `TABLE(STATE('/ck'))` reads a
+stream's checkpoint.
 """
 
 from __future__ import annotations
@@ -29,47 +29,47 @@ from runtime.spark.session import is_remote
 from runtime.spec.table import TableSpec
 from sqlwin.catalog.entries import Registered
 
-# What makes a table that more files come to
+# Option that makes a table include files added later
 _STREAMING = "source.monitor-interval"
 _MOST_REMEMBERED = 64
 _AT_ANY_DEPTH = re.compile(r"(?P<root>[^*?{\[]*)/\*\*(?:/(?P<name>[^/]*[^*/][^/]*|\*))?")
 
 
 def described_by_files(spec: TableSpec, origin: str, files: Files) -> Detected:
-    """A table of files without columns as its files describe it.
+    """Return the columns and format of a table of files without declared columns.
 
-    Files that type their columns are only looked at as far as CREATE TABLE says nothing of them.
-    `origin` is the table's path, resolved.
+    Files with typed columns are only inspected for what CREATE TABLE leaves open. `origin` is the
+    table's resolved path.
 
     Raises:
-        ExecutionError: no file is there, or one cannot be read.
-        CatalogError: the files do not go together.
+        ExecutionError: No file exists, or a file cannot be read.
+        CatalogError: The files do not match.
     """
     try:
         if not is_glob(origin, files) and not files.exists(origin):
             raise missing_path(origin)
-        found = list(data_files(origin, files))
+        paths = list(data_files(origin, files))
     except OSError as error:
         raise ExecutionError(f"cannot read {origin}: {error.strerror or error}") from error
     if (pattern := option_values(spec).get("pathglobfilter")) is not None:
-        found = [path for path in found if fnmatch(path.rpartition("/")[2], pattern)]
-        if not found:
+        paths = [path for path in paths if fnmatch(path.rpartition("/")[2], pattern)]
+        if not paths:
             raise ExecutionError(f"no file below {origin} matches {pattern}")
-    if not found and is_glob(origin, files):
+    if not paths and is_glob(origin, files):
         raise missing_path(origin)
-    if not found:
+    if not paths:
         raise ExecutionError(
             f"{origin} holds no file to take the columns from",
             hint="CREATE TABLE with columns makes a table that files come to later",
         )
-    return detect(spec, origin, found, files, keeps_types=path_of_files(spec.name) is None)
+    return detect(spec, origin, paths, files, keeps_types=path_of_files(spec.name) is None)
 
 
 def described_elsewhere(spec: TableSpec) -> Detected:
-    """A table of files of a Spark Connect server, which are not looked into.
+    """Return a table of files on a Spark Connect server, which cannot be inspected.
 
     Raises:
-        CatalogError: what they are is not said.
+        CatalogError: The format is not specified.
     """
     path = spec.option_map.get("path", "")
     file_format = format_of(spec.option_map)
@@ -86,19 +86,19 @@ def described_elsewhere(spec: TableSpec) -> Detected:
 
 @dataclass(frozen=True)
 class _Named:
-    """Files as statements name them: their path, and the options behind it."""
+    """Files as statements name them: path and options."""
 
     path: str
     options: tuple[tuple[str, str], ...] = ()
 
 
 class FilesByName:
-    """The tables that files are, by the names that the parser gives them.
+    """Tables of files, by the names that the parser assigns.
 
-    What files are is found once for a statement: before the next one they may have changed.
+    Files are inspected once per statement, because they may change before the next one.
 
     Args:
-        describe: what the files of a table without columns say of it.
+        describe: Function that inspects the files of a table without columns.
     """
 
     def __init__(self, describe: Callable[[TableSpec], Detected]) -> None:
@@ -108,25 +108,25 @@ class FilesByName:
         self._views: set[str] = set()
 
     def start_statement(self) -> None:
-        """Begin a statement: files are looked at again."""
+        """Begin a statement. Files are inspected again."""
         self._found.clear()
         if len(self._named) > _MOST_REMEMBERED:
             self._named.clear()
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the samples of a statement's files do not say for certain."""
+        """Return notes about uncertain results of sampling a statement's files."""
         return tuple(
             f"{name_of_files(self._named[name].path)}: {note}"
-            for name, found in self._found.items()
-            for note in found.notes
+            for name, detected in self._found.items()
+            for note in detected.notes
         )
 
     def table(self, name: str) -> TableSpec | None:
-        """The table of a name; None if it is no name of files.
+        """Return the table of a name, or None if the name does not represent files.
 
         Raises:
-            SqlwinError: there are no such files, or they make no table.
+            SqlwinError: The files do not exist or do not form a table.
         """
         named = self._of(name)
         if named is None:
@@ -135,15 +135,15 @@ class FilesByName:
             with self.plainly_named(name):
                 options = (*_path_options(named.path), *named.options)
                 spec = TableSpec(name, "filesystem", options=options)
-                self._found[name] = found = self._described(spec, name)
-                validate_table(found.spec)
+                self._found[name] = detected = self._described(spec, name)
+                validate_table(detected.spec)
         return self._found[name].spec
 
     def with_options(self, name: str, options: Sequence[tuple[str, str]]) -> str:
-        """The name of the same files, read with some options.
+        """Return the name of the same files with some options.
 
         Raises:
-            CatalogError: it is not an option of files by name.
+            CatalogError: An option does not apply to files by path.
         """
         named = self._of(name)
         assert named is not None, "the caller asks about files"
@@ -161,7 +161,7 @@ class FilesByName:
         return changed
 
     def view(self, name: str) -> str | None:
-        """The name by which Spark knows files; None if it is no name of files."""
+        """Return the name under which Spark reads files, or None if they are not files."""
         named = self._of(name)
         if named is None:
             return None
@@ -172,12 +172,12 @@ class FilesByName:
         return view
 
     def has_view(self, name: str) -> bool:
-        """Whether Spark knows files by this name."""
+        """Return whether Spark reads files under this name."""
         return name.lower() in self._views
 
     @contextmanager
     def plainly_named(self, name: str) -> Iterator[None]:
-        """In what goes wrong in the block files are called by their path, and are no table `t`."""
+        """Within the block, make errors name files by path instead of as a table."""
         try:
             yield
         except SqlwinError as error:
@@ -206,69 +206,69 @@ class FilesByName:
 
 
 def _path_options(path: str) -> tuple[tuple[str, str], ...]:
-    """What a path says as options of a table: `logs/**/*.csv` are files at any depth below `logs`.
+    """Return table options for a path: `logs/**/*.csv` means files at any depth below `logs`.
 
     Raises:
-        CatalogError: two stars stand where they mean nothing.
+        CatalogError: Two stars are in a position without meaning.
     """
     if "**" not in path:
         return (("path", path),)
-    found = _AT_ANY_DEPTH.fullmatch(path)
-    if found is None:
+    match = _AT_ANY_DEPTH.fullmatch(path)
+    if match is None:
         raise CatalogError(
             f"in {path} two stars stand where they mean nothing",
             subjects=(path,),
             hint="'logs/**/*.csv' are the files at any depth below logs",
         )
-    options = [("path", found["root"] or "/")]
-    if found["name"] is not None and found["name"] != "*":
-        options.append(("pathGlobFilter", found["name"]))
+    options = [("path", match["root"] or "/")]
+    if match["name"] is not None and match["name"] != "*":
+        options.append(("pathGlobFilter", match["name"]))
     return tuple(options)
 
 
 class StatesByName:
-    """States by the names that statements give them; see `planner.sql.nodes.name_of_state`."""
+    """State by the names that statements give it; see `planner.sql.nodes.name_of_state`."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._found: dict[str, Registered] = {}
 
     def start_statement(self) -> None:
-        """Begin a statement: state is read again, since streams may have gone on."""
+        """Begin a statement. State is read again, because streams may have progressed."""
         self._found.clear()
 
     def rows(self, name: str) -> Registered | None:
-        """The rows of a state; None: it is no name of one.
+        """Return the rows of a state, or None if the name does not represent state.
 
         Raises:
-            SqlwinError: there is no such state, or it cannot be read.
+            SqlwinError: The state does not exist or cannot be read.
         """
-        wanted = state_of_name(name)
-        if wanted is None:
+        requested = state_of_name(name)
+        if requested is None:
             return None
         if name not in self._found:
-            # only here: what reads state takes its time to import
+            # A local import, because it is slow and rarely needed.
             from runtime.streaming.stored_state import open_state, state_rows
 
             refuse_remote_state(self._spark)
-            where = resolve(self._spark, wanted.directory)
-            state = open_state(self._spark, files_at(self._spark, where), where, wanted.version)
-            rows = state_rows(self._spark, state, state.operator(wanted.operator))
+            where = resolve(self._spark, requested.directory)
+            state = open_state(self._spark, files_at(self._spark, where), where, requested.version)
+            rows = state_rows(self._spark, state, state.operator(requested.operator))
             self._found[name] = Registered((name,), rows)
         return self._found[name]
 
     def view(self, name: str) -> str | None:
-        """The name by which Spark knows a state; None: it is no name of one."""
+        """Return the name under which Spark reads a state, or None if it is not state."""
         if state_of_name(name) is None:
             return None
         return f"state_{hashlib.blake2b(name.encode(), digest_size=8).hexdigest()}"
 
 
 def refuse_remote_state(spark: SparkSession) -> None:
-    """Refuse to read state over Spark Connect, whose driver is out of reach.
+    """Reject reading state over Spark Connect, where the driver's files are out of reach.
 
     Raises:
-        SetupError: the session is one of Spark Connect.
+        SetupError: The session uses Spark Connect.
     """
     if is_remote(spark):
         raise SetupError(

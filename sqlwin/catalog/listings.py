@@ -1,4 +1,4 @@
-"""SHOW and DESCRIBE: what a session holds, as small tables of text."""
+"""SHOW and DESCRIBE: the contents of a session as small text tables."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from sqlwin.catalog.entries import (
 )
 from sqlwin.catalog.materialized import create_statement
 
-# Words of a type that are no names of fields, which are in quotes or before a colon
+# TIMESTAMP as a type. Field names are quoted or precede a colon.
 _LTZ = re.compile(r"\bTIMESTAMP\b(?!`)")
 _WORDS_OF_TYPES = re.compile(r"(?<![`\w])\w+\b(?![^`:<>,()]*[`:])")
 
@@ -35,7 +35,10 @@ _WORDS_OF_TYPES = re.compile(r"(?<![`\w])\w+\b(?![^`:<>,()]*[`:])")
 def show_tables(
     catalog: SessionCatalog, spark: SparkSession, like: str | None, kind: str
 ) -> pa.Table:
-    """Names of TABLES, views among them, or VIEWS; those of Spark's current database are last."""
+    """Return the names of TABLES (including views) or VIEWS.
+
+    Names in Spark's current database come last.
+    """
     views, tables = (
         [".".join(entry_name(entry)) for entry in entries]
         for entries in (
@@ -44,36 +47,36 @@ def show_tables(
         )
     )
     is_views = kind == "VIEWS"
-    known = {name.lower() for name in views + tables}
+    lower_names = {name.lower() for name in views + tables}
     others = [
         t.name
         for t in spark.catalog.listTables()
-        if t.name.lower() not in known
+        if t.name.lower() not in lower_names
         and not catalog.is_changed_table(t.name)
         and (not is_views or t.tableType in ("VIEW", "TEMPORARY"))
     ]
-    kept = views if is_views else views + tables
+    names = views if is_views else views + tables
     title = "view name" if is_views else "table name"
-    return _one_column(title, sorted(kept) + sorted(others), like)
+    return _one_column(title, sorted(names) + sorted(others), like)
 
 
 def show_functions(spark: SparkSession, like: str | None) -> pa.Table:
-    """Names of the window functions and of all functions of Spark."""
+    """Return the names of the window functions and of all Spark functions."""
     names = {function.name for function in spark.catalog.listFunctions()}
     names |= {"tumble", "hop", "cumulate", "session"}
     return _one_column("function name", sorted(names), like)
 
 
 def describe_table(catalog: SessionCatalog, name: Name, spark: SparkSession) -> pa.Table:
-    """Columns of a session table or view: name, type, null, key, extras, watermark."""
+    """Return the columns of a session table or view: name, type, null, key, extras, watermark."""
     relation = catalog.relation(name)
     assert relation is not None
     entry = catalog.entry(name)
     spec = entry if isinstance(entry, TableSpec) else None
-    known = {column.name.lower(): column for column in (spec.columns if spec else ())}
+    declared_columns = {column.name.lower(): column for column in (spec.columns if spec else ())}
     rows = []
     for field in columns_of(spark.table(relation).schema):
-        declared = known.get(field.name.lower())
+        declared = declared_columns.get(field.name.lower())
         extras, watermark, key = "", "", ""
         if spec is not None and declared is not None:
             if declared.computed is not None:
@@ -95,9 +98,9 @@ def describe_table(catalog: SessionCatalog, name: Name, spark: SparkSession) -> 
 def show_create_table(
     catalog: SessionCatalog, name: Name, mask: Mask, spark: SparkSession
 ) -> pa.Table:
-    """The statement that would make a session table or view again, but for secrets.
+    """Return a statement that recreates a session table or view, without secrets.
 
-    Of files by their path it makes a table, with all that was found of them.
+    Files by path become a table with everything that was detected.
     """
     entry = catalog.entry(name)
     assert entry is not None
@@ -108,7 +111,7 @@ def show_create_table(
 
 
 def masked_table(table: pa.Table, mask: Mask) -> pa.Table:
-    """A small table of text with what looks secret masked."""
+    """Mask secrets in a small text table."""
     columns = {
         name: pa.array(
             [value and mask.text(value) for value in table.column(name).to_pylist()], pa.string()
@@ -119,7 +122,7 @@ def masked_table(table: pa.Table, mask: Mask) -> pa.Table:
 
 
 def _as_declared(catalog: SessionCatalog, files: TableSpec, spark: SparkSession) -> TableSpec:
-    """Files by their path as a table with a name and all of its columns."""
+    """Convert files by path to a named table with all of its columns."""
     path = files.option_map["path"]
     stem = re.sub(r"\W+", "_", path.rstrip("/").rpartition("/")[2].partition(".")[0]).strip("_")
     columns = files.columns
@@ -147,7 +150,7 @@ def _create_statement(entry: Entry, mask: Mask) -> str:
         if column.computed is not None:
             line += f"AS {column.computed}"
         else:
-            # a bare TIMESTAMP would be one without a zone
+            # A bare TIMESTAMP would have no zone.
             line += _LTZ.sub("TIMESTAMP_LTZ", shown_type(column.type or ""))
             line += "" if column.nullable else " NOT NULL"
             line += f" METADATA FROM {quote_string(column.metadata)}" if column.metadata else ""
@@ -171,12 +174,15 @@ def _create_statement(entry: Entry, mask: Mask) -> str:
 
 
 def shown_type(type_: str) -> str:
-    """A type in capitals, but for the names of fields in it."""
+    """Return a type in upper case, except for field names."""
     return _WORDS_OF_TYPES.sub(lambda word: word.group().upper(), type_)
 
 
 def _one_column(title: str, names: Iterable[str], like: str | None) -> pa.Table:
-    """The names that match a pattern of SQL's LIKE, or with Spark's *, in any case."""
+    """Return a table of the names that match a SQL LIKE pattern, or one with Spark's *.
+
+    Case is ignored.
+    """
     pattern = glob_pattern(("*" if like is None else like).replace("%", "*").replace("_", "?"))
-    kept = [name for name in names if re.fullmatch(pattern, name, re.IGNORECASE)]
-    return pa.table({title: pa.array(kept, pa.string())})
+    matches = [name for name in names if re.fullmatch(pattern, name, re.IGNORECASE)]
+    return pa.table({title: pa.array(matches, pa.string())})

@@ -37,30 +37,30 @@ from sqlwin.catalog.spark_tables import SPARK_TABLE, full_name
 
 
 class Tables(Protocol):
-    """The tables of a session, see `sqlwin.catalog.catalog`."""
+    """Tables of a session; see `sqlwin.catalog.catalog`."""
 
     def entry(self, name: Name) -> Entry | None:
-        """What is kept under a name, or None."""
+        """Return the entry of a name, or None."""
 
     def materialized(self) -> Sequence[MaterializedTable]:
-        """The materialized tables, by name."""
+        """Return the materialized tables by name."""
 
     def spark_table(self, name: Name) -> TableSpec | None:
-        """A table of Spark's session catalog, or None."""
+        """Return a table of Spark's session catalog, or None."""
 
     def scan_source(self, name: Name, columns: Schema) -> ScanSource | SplitTable | str:
-        """The files of a table as the Arrow scan reads them, or why it cannot."""
+        """Return the files of a table for the Arrow scan, or the reason why it cannot read them."""
 
 
 class OpenedSlices:
-    """The materialized tables that a session has opened, as the planner asks for them.
+    """Materialized tables that a session has opened, for the planner.
 
     Args:
-        catalog: the session's.
-        resolved: what a path of a user's stands for.
-        place: where the directory of slices is that a path of a user's stands for, and what opens
-            it there; raises CatalogError where none can be.
-        mask: what looks secret now: no definition has it.
+        catalog: The session's tables.
+        resolved: Function that resolves a user's path.
+        place: Function that returns the location of a directory of slices and how to open it.
+            Raises CatalogError if the location cannot hold slices.
+        mask: Function that returns the mask for secrets, which no definition contains.
     """
 
     def __init__(
@@ -78,12 +78,12 @@ class OpenedSlices:
         self._stored: dict[str, StoredSlices] = {}
 
     def start_statement(self) -> None:
-        """Begin a statement: tables are opened again, since versions may have come."""
+        """Begin a statement. Tables are opened again, because new versions may exist."""
         self._stored.clear()
         self._places.clear()
 
     def place_of(self, path: str) -> TablePlace:
-        """Where the directory of a table's slices is, by its path as `TablePlace` has it."""
+        """Return the location of a table's slices for a path as in `TablePlace`."""
         if is_local_path(path):
             return TablePlace(path)
         if path not in self._places:
@@ -91,24 +91,27 @@ class OpenedSlices:
         return self._places[path]
 
     def stored(self, path: str, name: str) -> StoredSlices:
-        """A table in the version that this statement reads.
+        """Return a table in the version that this statement reads.
 
         Raises:
-            SqlwinError: it is gone, or cannot be read.
+            SqlwinError: It no longer exists or cannot be read.
         """
         if path not in self._stored:
             self._stored[path] = open_slices(self.place_of(path), name)
         return self._stored[path]
 
     def described(self, entry: MaterializedTable) -> str:
-        """How much is kept in one, in which version."""
+        """Describe the size and version of a table."""
         stored = self.stored(entry.path, ".".join(entry.name))
         n_rows = sum(file.n_rows for file in stored.files)
         return f"{n_rows:,} partials, version {stored.version}"
 
     def tables(self, base: str) -> Sequence[SliceTable | str]:
-        """Those over a base table, by their names; of one that cannot be read, its name and why."""
-        found: list[SliceTable | str] = []
+        """Return the materialized tables over a base table, ordered by name.
+
+        An unreadable table is represented by its name and the reason.
+        """
+        tables: list[SliceTable | str] = []
         for entry in self._catalog.materialized():
             name = ".".join(entry.name)
             is_rows = base == inserted_rows(name).lower()
@@ -118,13 +121,13 @@ class OpenedSlices:
             try:
                 stored = self.stored(entry.path, name)
             except SqlwinError as error:
-                # the rows are there all the same
-                found.append(f"{name}: {error.message}")
+                # The rows can still be read from the base table.
+                tables.append(f"{name}: {error.message}")
                 continue
             is_base = stored.form.base in bases and self.other_table(entry.definition) is None
             if is_base or is_rows:
                 form = replace(stored.form, base=base)
-                found.append(
+                tables.append(
                     SliceTable(
                         name,
                         entry.path,
@@ -134,33 +137,33 @@ class OpenedSlices:
                         stored.reached,
                     )
                 )
-        return found
+        return tables
 
     def files(
         self, table: SliceTable, range_us: tuple[int | None, int | None], columns: Schema | None
     ) -> SliceFiles | str:
-        """The files of one, and those of its base table that are not in it, or why it is stale.
+        """Return a table's files and uncovered base files, or the reason why the table is stale.
 
-        Without columns the base table is not looked at.
+        Without columns, the base table is not inspected.
 
         Raises:
-            SqlwinError: a table cannot be read.
+            SqlwinError: A table cannot be read.
         """
         stored = self.stored(table.path, table.name)
         if stored.version != table.version:
             stored = open_slices(stored.place, table.name, table.version)
         after, until = range_us
-        kept = [
+        slice_files = [
             file
             for file in stored.files
             if (after is None or file.last_us > after) and (until is None or file.first_us <= until)
         ]
         files = SliceFiles(
-            tuple(ScanFile(f"{table.path}/{f.path}", n_bytes=f.n_bytes) for f in kept),
-            sum(file.n_rows for file in kept),
-            sum(file.n_bytes for file in kept),
+            tuple(ScanFile(f"{table.path}/{f.path}", n_bytes=f.n_bytes) for f in slice_files),
+            sum(file.n_rows for file in slice_files),
+            sum(file.n_bytes for file in slice_files),
         )
-        # what was inserted is nowhere else
+        # Inserted rows are stored nowhere else.
         if columns is None or table.is_inserted:
             return files
         tables = Definition.from_json(self.stored(table.path, table.name).definition).tables
@@ -171,21 +174,21 @@ class OpenedSlices:
             return source if isinstance(source, str) else f"{base} is no table of files"
         listed = (*source.files, *source.others)
         now = list(map(as_it_is, listed))
-        found = changes(now, stored.manifest)
-        if found.n_changed or found.n_gone:
-            n_files = found.n_changed + found.n_gone
+        difference = changes(now, stored.manifest)
+        if difference.n_changed or difference.n_gone:
+            n_files = difference.n_changed + difference.n_gone
             return (
                 f"{n_files} file{'s' * (n_files > 1)} of {base} changed or went since the last "
                 f"refresh of {table.name}"
             )
-        share = sum(file.n_bytes for file in found.added) / (sum(f.n_bytes for f in now) or 1)
-        tail = _tail(source, {file.path for file in found.added}, share)
-        return replace(files, tail=tail, tail_files=len(found.added))
+        share = sum(file.n_bytes for file in difference.added) / (sum(f.n_bytes for f in now) or 1)
+        tail = _tail(source, {file.path for file in difference.added}, share)
+        return replace(files, tail=tail, tail_files=len(difference.added))
 
     def other_table(self, definition: Definition) -> str | None:
-        """The name of a table or view that is another one here than the definition's, if any is.
+        """Return the name of a table or view that differs between this session and the definition.
 
-        One that is not here, and that no definition brings, is none.
+        None if there is no difference. A table that is in neither does not count.
         """
         for table in definition.tables:
             entry = self._known(table)
@@ -200,14 +203,14 @@ class OpenedSlices:
         return None
 
     def _known(self, table: TableSpec) -> Entry | None:
-        """What a table of a definition is here, or None."""
+        """Return this session's entry for a table of a definition, or None."""
         entry = self._catalog.entry(entry_name(table))
         if entry is not None or table.connector != SPARK_TABLE:
             return entry
         return self._catalog.spark_table(entry_name(table))
 
     def _is_called(self, table: TableSpec, base: str) -> bool:
-        """Whether a name in lower case is that of a table of a definition."""
+        """Return whether a lower-case name refers to a table of a definition."""
         if table.name.lower() == base or table.connector != SPARK_TABLE:
             return table.name.lower() == base
         name = tuple(base.split("."))
@@ -220,10 +223,10 @@ class OpenedSlices:
         return other is not None and full_name(other) == full_name(table)
 
     def check_tables(self, entry: MaterializedTable) -> None:
-        """Refuse a materialized table whose tables are others here.
+        """Check that a materialized table's tables are the same in this session.
 
         Raises:
-            CatalogError: one is.
+            CatalogError: A table differs.
         """
         other = self.other_table(entry.definition)
         if other is not None:
@@ -237,10 +240,10 @@ class OpenedSlices:
             )
 
     def check_known(self, name: Name, definition: Definition) -> None:
-        """Refuse a materialized table over a table that is not here, and that it does not bring.
+        """Check that every table of a materialized table is in this session or in its definition.
 
         Raises:
-            CatalogError: there is such a table.
+            CatalogError: A table is in neither.
         """
         for table in definition.tables:
             if not _is_own(table) or self._known(table) is not None:
@@ -258,11 +261,11 @@ class OpenedSlices:
     def kept_tables(
         self, names: Sequence[Name]
     ) -> tuple[tuple[TableSpec, ...], tuple[KeptView, ...]]:
-        """The tables that a query names, with absolute paths, and the views between them and it.
+        """Return the tables that a query names, with absolute paths, and the views in between.
 
         Raises:
-            CatalogError: one is no table of CREATE TABLE ... WITH nor of Parquet files in Spark's
-                catalog, nor a view of this session.
+            CatalogError: A table is neither from CREATE TABLE ... WITH, nor a Parquet table of
+                Spark's catalog, nor a view of this session.
         """
         tables: dict[str, TableSpec] = {}
         views: dict[Name, KeptView] = {}
@@ -287,7 +290,7 @@ class OpenedSlices:
         return tuple(tables.values()), tuple(views.values())
 
     def absolute(self, table: TableSpec) -> TableSpec:
-        """A table whose path does not depend on where a program was started."""
+        """Return a table with a path that is independent of the working directory."""
         if table.connector == SPARK_TABLE:
             return table
         options = (
@@ -297,34 +300,37 @@ class OpenedSlices:
         return replace(table, options=tuple(options), kept=None)
 
     def _masked(self, table: TableSpec) -> TableSpec:
-        """A table without what is secret in its options."""
+        """Return a table without secret options."""
         mask = self._mask()
         return replace(table, options=tuple((k, mask.value(k, v)) for k, v in table.options))
 
-    def _is_same(self, entry: TableSpec, kept: TableSpec) -> bool:
-        here, kept = self._masked(self.absolute(entry)), self._masked(kept)
+    def _is_same(self, entry: TableSpec, stored: TableSpec) -> bool:
+        here, stored = self._masked(self.absolute(entry)), self._masked(stored)
         return (
-            here.connector.lower() == kept.connector.lower()
-            and dict(here.options) == dict(kept.options)
-            and physical_columns(here) == physical_columns(kept)
-            and [c for c in here.columns if c.computed] == [c for c in kept.columns if c.computed]
+            here.connector.lower() == stored.connector.lower()
+            and dict(here.options) == dict(stored.options)
+            and physical_columns(here) == physical_columns(stored)
+            and [c for c in here.columns if c.computed] == [c for c in stored.columns if c.computed]
         )
 
 
 def masked_option(table: TableSpec) -> str | None:
-    """The first option of a table of a definition that has a secret, which is not in it."""
+    """Return the first secret option of a table, which its definition does not contain."""
     return next((key for key, value in table.options if MASKED in value), None)
 
 
 def tables_of(query: exp.Expr) -> list[Name]:
-    """The names of tables in a query, those of its WITH left out."""
+    """Return the names of tables in a query, except those defined by its WITH."""
     ctes = {cte.alias.lower() for cte in query.find_all(exp.CTE)}
     names = {tuple(part.name for part in table.parts) for table in query.find_all(exp.Table)}
     return sorted(n for n in names if not (len(n) == 1 and n[0].lower() in ctes))
 
 
 def rows_of(entry: MaterializedTable) -> TableSpec:
-    """The table that stands for the rows that were inserted into one; it has none itself."""
+    """Return the table that represents the rows inserted into a materialized table.
+
+    The rows themselves are not stored.
+    """
     columns = (
         column if column.metadata is None else replace(column, metadata=None)
         for column in entry.definition.columns
@@ -333,7 +339,7 @@ def rows_of(entry: MaterializedTable) -> TableSpec:
 
 
 def over_inserted_rows(query: exp.Query, entry: MaterializedTable) -> exp.Query:
-    """The query of one over the rows that were inserted, in place of its base table; in place."""
+    """Replace, in place, the base table of a query by the inserted rows."""
     (base,) = (table.name.lower() for table in entry.definition.tables)
     rows = exp.to_identifier(inserted_rows(".".join(entry.name)), quoted=True)
     for table in list(query.find_all(exp.Table)):
@@ -347,7 +353,7 @@ def over_inserted_rows(query: exp.Query, entry: MaterializedTable) -> exp.Query:
 
 
 def create_statement(entry: MaterializedTable) -> str:
-    """The statement that would make a materialized table again."""
+    """Return the statement that recreates a materialized table."""
     definition = entry.definition
     lines = [f"CREATE MATERIALIZED TABLE {quoted(*entry.name)}"]
     if definition.comment:
@@ -364,17 +370,17 @@ def create_statement(entry: MaterializedTable) -> str:
 
 
 def directories_in(place: TablePlace) -> list[str]:
-    """The directories of materialized tables below a directory.
+    """Return the directories of materialized tables below a directory.
 
     Raises:
-        CatalogError: it cannot be listed.
+        CatalogError: It cannot be listed.
     """
     root, files = place.path, place.files
     try:
-        # of this machine, a path that is no directory is an error
+        # On the local file system, a path that is not a directory is an error.
         names = sorted(os.listdir(root)) if place.store is None else files.names_in(root)
-        found = [os.path.join(root, name) for name in names if not name.startswith(".")]
-        return [path for path in found if files.is_directory(f"{path}/_delta_log")]
+        directories = [os.path.join(root, name) for name in names if not name.startswith(".")]
+        return [path for path in directories if files.is_directory(f"{path}/_delta_log")]
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -384,12 +390,12 @@ def directories_in(place: TablePlace) -> list[str]:
 
 
 def _is_own(table: TableSpec) -> bool:
-    """Whether a session has to have a table by itself, as no definition brings it along."""
+    """Return whether the session must define a table, because no definition contains it."""
     return table.connector == SPARK_TABLE or masked_option(table) is not None
 
 
 def _tail(source: ScanSource, paths: set[str], share: float) -> ScanSource | None:
-    """Some files of a table, which have about such a share of its rows; None: there are none."""
+    """Return some files of a table with about this share of its rows, or None."""
     if not paths:
         return None
     return replace(

@@ -1,4 +1,4 @@
-"""Tables of files whose columns are known without Spark, where that is sure to give the same."""
+"""Column types of file tables without Spark, where the result is certain to be the same."""
 
 from __future__ import annotations
 
@@ -58,26 +58,26 @@ _FROM_ARROW = {
     pa.timestamp("us", "UTC"): "timestamp",
     pa.timestamp("ms", "UTC"): "timestamp",
 }
-# What Spark writes down of the columns that a file has, which it then goes by
+# Schema that Spark stores in a file's metadata and uses when reading it
 _SPARKS_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 _JSON_TYPES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 
 
 class NeedsSpark(Exception):
-    """Only Spark knows."""
+    """Only Spark knows the result."""
 
 
 class _NoSpark:
-    """Stands where a Spark session is asked: there is none."""
+    """Placeholder for a missing Spark session."""
 
     def __getattr__(self, name: str) -> Any:
         raise NeedsSpark
 
 
 class OfflineCatalog(SessionCatalog):
-    """A session's tables and views, with columns that are known without Spark.
+    """A session's tables and views, with column types determined without Spark.
 
-    Whatever else is asked raises `NeedsSpark`.
+    Anything else raises `NeedsSpark`.
     """
 
     def __init__(self, mask: Callable[[], Mask]) -> None:
@@ -89,13 +89,13 @@ class OfflineCatalog(SessionCatalog):
         self.slices = OpenedSlices(self, _local, lambda path: TablePlace(_local(path)), mask)
 
     def opened(self, name: Name, path: str) -> str:
-        """Open the materialized table at a path; the message about it."""
+        """Open the materialized table at a path; return a message."""
         entry = open_materialized(self, name, _local(path))
-        said = self.slices.described(entry)
-        return f"`{'.'.join(name)}` is opened: {said}"
+        description = self.slices.described(entry)
+        return f"`{'.'.join(name)}` is opened: {description}"
 
     def relation(self, name: Name) -> str | None:
-        """The name in texts; every table that is no session table is for Spark."""
+        """Return the name in SQL text. Any table that is not a session table is left to Spark."""
         key = self._files.view(".".join(name)) or ".".join(name).lower()
         entry = self.entry(name)
         if not isinstance(entry, TableSpec) or len(name) != 1:
@@ -105,28 +105,28 @@ class OfflineCatalog(SessionCatalog):
         return key
 
     def described(self, spec: TableSpec) -> Detected:
-        """A table of files without columns as its files describe it."""
+        """Return the columns and format of a table of files without declared columns."""
         return described_by_files(spec, _local(spec.option_map["path"]), LocalFiles())
 
     def is_foreign_view(self, name: str) -> bool:
-        """No: there is no view that this session has not made."""
+        """Return False: all views were created by this session."""
         return False
 
     def stream(self, name: Name) -> StreamTable | None:
-        """None; a stream is for Spark."""
+        """Return None. Streams are left to Spark."""
         if super().stream(name) is not None:
             raise NeedsSpark
         return None
 
     def start_statement(self, mode: str, *, per_split: str = "auto") -> None:
-        """Files may have come."""
+        """Begin a statement, because files may have been added."""
         super().start_statement(mode, per_split=per_split)
         self._schemas.clear()
 
     def scan_source(
         self, name: Name, columns: Schema, filters: Sequence[Expression] = ()
     ) -> ScanSource | str:
-        """As with Spark whose settings are the defaults."""
+        """Return the source of an Arrow scan, assuming Spark's default settings."""
         entry = self.entry(name)
         if not isinstance(entry, TableSpec):
             raise NeedsSpark
@@ -140,23 +140,23 @@ class OfflineCatalog(SessionCatalog):
         return source if isinstance(source, ScanSource) else source.reason
 
     def stream_splits(self, name: Name, columns: Schema) -> SplitTable | str:
-        """Raises `NeedsSpark`."""
+        """Raise `NeedsSpark`."""
         raise NeedsSpark
 
     def analyze(self, query: exp.Query, relations: Mapping[str, Schema]) -> Schema:
-        """Output columns of a query."""
-        known = {name.lower(): schema for name, schema in relations.items()}
-        found = output_schema(with_filters_inside(query), {**self._schemas, **known})
-        if found is None:
+        """Return the output columns of a query."""
+        schemas = {name.lower(): schema for name, schema in relations.items()}
+        columns = output_schema(with_filters_inside(query), {**self._schemas, **schemas})
+        if columns is None:
             raise NeedsSpark
-        return found
+        return columns
 
 
 class KnownCatalog(OfflineCatalog):
-    """What a session's catalog has, planned over as if there were no Spark.
+    """A session's catalog for planning without Spark.
 
-    Its tables and views are those of the session, at the beginning of a statement; nothing of it is
-    shown to Spark. What only Spark knows raises `NeedsSpark`.
+    It has the session's tables and views at the beginning of a statement and creates no views in
+    Spark. Anything that only Spark knows raises `NeedsSpark`.
     """
 
     def __init__(self, of: SessionCatalog, mask: Callable[[], Mask]) -> None:
@@ -164,21 +164,21 @@ class KnownCatalog(OfflineCatalog):
         self._of = of
 
     def start_statement(self, mode: str, *, per_split: str = "auto") -> None:
-        """Tables, views and aggregates are those that the session has now; files may have come."""
+        """Begin a statement with the session's current tables, views and aggregates."""
         super().start_statement(mode, per_split=per_split)
         self.entries.by_name = self._of.entries.by_name
         self._aggregates = self._of.aggregates()
 
     def with_options(self, name: Name, options: Sequence[tuple[str, str]]) -> NoReturn:
-        """Raises `NeedsSpark`: the session keeps what statements change in its tables."""
+        """Raise `NeedsSpark`: the session keeps track of changed options."""
         raise NeedsSpark
 
     def has_slices_of(self, names: Sequence[Name]) -> bool:
-        """Whether some of the tables that a query names, or its views do, may have slices."""
-        kept = self.materialized()
-        bases = {table.name.lower() for entry in kept for table in entry.definition.tables}
+        """Return whether a table that a query names, directly or by a view, may have slices."""
+        materialized = self.materialized()
+        bases = {table.name.lower() for entry in materialized for table in entry.definition.tables}
         seen: set[Name] = set()
-        rest = list(names) if kept else []
+        rest = list(names) if materialized else []
         while rest:
             name = rest.pop()
             entry = self.entry(name)
@@ -191,7 +191,7 @@ class KnownCatalog(OfflineCatalog):
 
 
 def _table_schema(spec: TableSpec) -> Schema:
-    """The columns of a table of files, as Spark reads them."""
+    """Return the columns of a table of files, as Spark reads them."""
     if any(column.computed or column.metadata for column in spec.columns):
         raise NeedsSpark
     declared = tuple(Column(c.name, _declared(c.type or "")) for c in spec.columns)
@@ -212,15 +212,18 @@ def _table_schema(spec: TableSpec) -> Schema:
     schemas = {_file_schema(file, is_declared=bool(declared)) for file, _ in listing.files}
     if len(schemas) != 1:
         raise NeedsSpark
-    (found,) = schemas
-    is_twice = len({column.name.lower() for column in found}) != len(found)
-    if is_twice or not set(declared) <= set(found):
+    (schema,) = schemas
+    is_twice = len({column.name.lower() for column in schema}) != len(schema)
+    if is_twice or not set(declared) <= set(schema):
         raise NeedsSpark
-    return declared or found
+    return declared or schema
 
 
 def _file_schema(path: str, *, is_declared: bool) -> Schema:
-    """The columns of a Parquet file; Spark goes by what it has written there, unless declared."""
+    """Return the columns of a Parquet file.
+
+    Unless they are declared, Spark uses the schema that it stored in the file.
+    """
     footer = read_footer(ScanFile(path))
     if isinstance(footer, NotScannable):
         raise NeedsSpark
@@ -228,15 +231,15 @@ def _file_schema(path: str, *, is_declared: bool) -> Schema:
         schema = footer.schema.to_arrow_schema()
     except pa.ArrowException as error:
         raise NeedsSpark from error
-    found = tuple(Column(field.name, _of_arrow(field.type)) for field in schema)
+    columns = tuple(Column(field.name, _of_arrow(field.type)) for field in schema)
     sparks = (footer.metadata or {}).get(_SPARKS_SCHEMA)
-    if sparks is not None and not is_declared and _of_json(sparks) != found:
+    if sparks is not None and not is_declared and _of_json(sparks) != columns:
         raise NeedsSpark
-    return found
+    return columns
 
 
 def _of_json(text: bytes) -> Schema | None:
-    """The columns of a schema that Spark has written; None: there is more to them."""
+    """Return the columns of a schema stored by Spark, or None if it contains more than that."""
     try:
         fields = json.loads(text)["fields"]
         if any(field["metadata"] or not isinstance(field["type"], str) for field in fields):
@@ -255,7 +258,7 @@ def _of_arrow(type_: pa.DataType) -> str:
 
 
 def _declared(type_: str) -> str:
-    """Spark's spelling of a type in CREATE TABLE."""
+    """Return Spark's spelling of a type in CREATE TABLE."""
     text = type_.lower()
     decimal = _DECIMAL.fullmatch(text)
     if decimal is not None:
@@ -266,14 +269,14 @@ def _declared(type_: str) -> str:
 
 
 def _local(path: str) -> str:
-    """A path of this machine's, from the current directory."""
+    """Return a local path, resolved against the working directory."""
     if _SCHEME.match(path):
         raise NeedsSpark
     return os.path.normpath(os.path.join(os.getcwd(), os.path.expanduser(path)))
 
 
 def java_time_zone() -> str:
-    """The zone that Java takes."""
+    """Return the time zone that Java would use."""
     name = os.environ.get("TZ") or os.path.realpath("/etc/localtime").partition("/zoneinfo/")[2]
     if not is_known_zone(name):
         raise NeedsSpark

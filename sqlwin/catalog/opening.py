@@ -1,4 +1,4 @@
-"""Materialized tables that are stored become entries of a session's catalog."""
+"""Registration of stored materialized tables in a session's catalog."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from sqlwin.parser.parser import parse_query
 
 
 def open_materialized(catalog: SessionCatalog, name: Name, path: str) -> MaterializedTable:
-    """Keep the materialized table at an absolute path, and the tables and views that it names.
+    """Add the materialized table at an absolute path, and the tables and views that it names.
 
     Raises:
-        CatalogError: none is there, the name is taken, or it names a table that is another one
-            here.
-        ExecutionError: it cannot be read.
+        CatalogError: No table exists there, the name is taken, or a table that it names differs from
+            the session's.
+        ExecutionError: It cannot be read.
     """
     stored = catalog.slices.stored(path, ".".join(name))
     try:
@@ -37,8 +37,8 @@ def open_materialized(catalog: SessionCatalog, name: Name, path: str) -> Materia
             catalog.add(called, table, replace=False, if_not_exists=True)
     for view, query, columns in definition.views:
         if catalog.entry(view) is None:
-            kept = View(view, _query(query), query, columns)
-            catalog.add(view, kept, replace=False, if_not_exists=True)
+            view_entry = View(view, _query(query), query, columns)
+            catalog.add(view, view_entry, replace=False, if_not_exists=True)
     entry = MaterializedTable(
         name,
         _query(definition.query),
@@ -56,10 +56,10 @@ def open_materialized(catalog: SessionCatalog, name: Name, path: str) -> Materia
 
 
 def open_directory(catalog: SessionCatalog, root: str) -> None:
-    """Open the materialized tables in a directory, if it has a name.
+    """Open the materialized tables in a directory, unless it is "".
 
     Raises:
-        SqlwinError: one cannot be opened.
+        SqlwinError: A table cannot be opened.
     """
     if not root:
         return

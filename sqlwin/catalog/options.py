@@ -1,4 +1,4 @@
-"""Options that a query gives to a table in place of those of CREATE TABLE, and notes on hints."""
+"""Table options overridden by a query, and notes on hints."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from sqlwin.parser.hints import FLINK_HINTS, SPARK_HINTS
 
 
 def with_options(spec: TableSpec, options: Sequence[tuple[str, str]]) -> TableSpec:
-    """A table with some of its options changed, and some added.
+    """Return a table with some options changed or added.
 
     Raises:
-        CatalogError: there is no such option, or a value is wrong.
+        CatalogError: An option does not exist, or a value is invalid.
     """
-    given = {key.lower() for key, _ in options}
-    if "connector" in given:
+    overridden = {key.lower() for key, _ in options}
+    if "connector" in overridden:
         raise CatalogError(
             f"table `{spec.name}`: 'connector' is not changed by a query",
             subjects=("'connector'", spec.name),
             hint="CREATE TABLE ... WITH ('connector' = ...) LIKE makes another table",
         )
-    kept = tuple(option for option in spec.options if option[0].lower() not in given)
-    changed = replace(spec, options=(*kept, *options))
+    unchanged = tuple(option for option in spec.options if option[0].lower() not in overridden)
+    changed = replace(spec, options=(*unchanged, *options))
     validate_table(changed)
     return changed
 
 
 @dataclass(frozen=True)
 class ChangedTable:
-    """A session table as a statement reads it that gives it other options.
+    """A session table with options overridden by a statement.
 
     Attributes:
-        spec: the table, under a name that has the options.
-        view: the name by which Spark knows it.
-        base: the name by which Spark knows the table as it was created.
+        spec: The table, under a name that contains the options.
+        view: Name under which Spark reads it.
+        base: Name under which Spark reads the original table.
     """
 
     spec: TableSpec
@@ -53,58 +53,58 @@ class ChangedTable:
 
 
 class ChangedTables:
-    """Tables of a session with the options that statements gave to them.
+    """Tables of a session with options overridden by statements.
 
-    They are kept for as long as the table itself: a later statement may give it the same ones.
+    They are kept as long as the table itself, because later statements may use the same options.
     """
 
     def __init__(self) -> None:
-        # by the name with the options, and by the name that Spark knows
+        # by the name with the options, and by Spark's name
         self._by_name: dict[str, ChangedTable] = {}
         self._key = secrets.token_bytes(16)
 
     def add(
         self, spec: TableSpec, view: str, options: Sequence[tuple[str, str]], mask: Mask
     ) -> ChangedTable:
-        """Keep a table, which Spark knows by `view`, with other options.
+        """Register a variant of a table, which Spark reads as `view`, with other options.
 
-        What the mask has for secret of them is not in its name.
+        Values that the mask hides are not part of its name.
 
         Raises:
-            CatalogError: there is no such option, or a value is wrong.
+            CatalogError: An option does not exist, or a value is invalid.
         """
         changed = with_options(spec, options)
         pairs = _pairs(options)
-        # as plans and errors show it
+        # as shown in plans and errors
         shown = _pairs([(key, mask.value(key, value)) for key, value in options])
         name = f"{spec.name} /*+ OPTIONS({shown}) */"
-        # the name of a view is shown too, so that secrets cannot be guessed from it
+        # View names are visible too: a keyed hash keeps secrets from being guessed.
         key = self._key if shown != pairs else b""
         digest = hashlib.blake2b(pairs.encode(), key=key, digest_size=6).hexdigest()
         view_name = f"{view}__options_{digest}"
         other = self._by_name.get(name.lower())
         if other is not None and other.view != view_name:
-            # the same but for what is masked
+            # equal but for masked values
             name = f"{spec.name} /*+ OPTIONS({shown}, {digest}) */"
-        found = ChangedTable(replace(changed, name=name), view_name, view)
-        # a text of Spark's names the view
-        self._by_name |= {name.lower(): found, found.view: found}
-        return found
+        table = ChangedTable(replace(changed, name=name), view_name, view)
+        # Spark's text refers to the view.
+        self._by_name |= {name.lower(): table, table.view: table}
+        return table
 
     def named(self, name: str) -> ChangedTable | None:
-        """The one of a name that has the options, or of a view, in any case; None: none is."""
+        """Return the variant by its name with the options or by its view, or None."""
         return self._by_name.get(name.lower())
 
     def has_view(self, name: str) -> bool:
-        """Whether Spark knows one of them by this name."""
-        found = self.named(name)
-        return found is not None and found.view == name.lower()
+        """Return whether Spark reads a variant under this name."""
+        table = self.named(name)
+        return table is not None and table.view == name.lower()
 
     def forget(self, view: str) -> list[str]:
-        """Forget those of a table that Spark knows by `view`; the names by which it knows them."""
+        """Remove the variants of the table `view`; return Spark's names for them."""
         forgotten = [name for name, changed in self._by_name.items() if changed.base == view]
-        found = {self._by_name.pop(name).view for name in forgotten}
-        return sorted(found)
+        views = {self._by_name.pop(name).view for name in forgotten}
+        return sorted(views)
 
 
 def _pairs(options: Sequence[tuple[str, str]]) -> str:
@@ -112,11 +112,11 @@ def _pairs(options: Sequence[tuple[str, str]]) -> str:
 
 
 def idle_notes(spec: TableSpec, among: Collection[str] | None = None) -> tuple[str, ...]:
-    """One note for all options that are let pass, so that Flink's scripts run, and do nothing.
+    """Return a note about options that are accepted for Flink's scripts but have no effect.
 
     Args:
-        spec: the table.
-        among: the options to look at; None for all of the table.
+        spec: The table.
+        among: Options to check. None for all options of the table.
     """
     idle = idle_options(spec)
     names = [f"'{name}'" for name in idle if among is None or name in among]
@@ -131,11 +131,11 @@ def idle_notes(spec: TableSpec, among: Collection[str] | None = None) -> tuple[s
 def hint_notes(
     query: exp.Expr, table_named: Callable[[tuple[str, ...]], object]
 ) -> tuple[str, ...]:
-    """Notes on the hints of a statement that change nothing.
+    """Return notes about the hints of a statement that have no effect.
 
     Args:
-        query: the statement's query, as it was read.
-        table_named: the session's table or view of a name.
+        query: The query as parsed.
+        table_named: Function that returns the session's table or view of a name.
     """
     left_out: dict[str, None] = {}
     notes: list[str] = []
@@ -144,7 +144,7 @@ def hint_notes(
         if not isinstance(node, exp.Table) or TABLE_OPTIONS not in node.meta:
             continue
         if path_of_files(node.name) is not None:
-            continue  # what there is to say of files was said when they were looked at
+            continue  # notes about files were added when the files were inspected
         spec = table_named(tuple(part.name for part in node.parts))
         if isinstance(spec, TableSpec):
             pairs = node.meta[TABLE_OPTIONS].pairs

@@ -1,7 +1,7 @@
-"""Parquet tables of Spark's session catalog whose files the Arrow scan reads, for slices of them.
+"""Parquet tables of Spark's session catalog that the Arrow scan reads, for their slices.
 
-What a refresh reads has to be what Spark would read. Of a table whose partitions the catalog knows
-that is the files of those partitions; of another one those in its directory.
+A refresh must read the same files as Spark. If the catalog tracks a table's partitions, these are
+the files of the partitions, otherwise all files in the table's directory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from runtime.spec.scan import ScanFile, ScanSource
 from runtime.spec.table import TableSpec
 from sqlwin.catalog.entries import Name
 
-# The connector of such a table in the definition of a materialized one
+# Connector of such a table in the definition of a materialized table
 SPARK_TABLE = "spark-catalog"
 _TABLE, _PATH, _FORMAT, _TRACKED = "table", "path", "format", "partitions"
 _CATALOG = "Catalog"
@@ -34,24 +34,24 @@ _LAKES = ("delta", "iceberg")
 
 
 class SparkTables:
-    """The tables of Spark's catalog that materialized tables are over, as this session asks."""
+    """Tables of Spark's catalog below the materialized tables of a session."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._followed: set[str] = set()
-        # by name, for as long as a statement
+        # by name, for the current statement
         self._found: dict[Name, TableSpec | None] = {}
 
     def start_statement(self) -> None:
-        """Begin a statement: tables are looked up again."""
+        """Begin a statement. Tables are looked up again."""
         self._found.clear()
 
     def follow(self, table: TableSpec) -> None:
-        """Read the files of a table by the Arrow scan from here on."""
+        """Read the files of a table with the Arrow scan from now on."""
         self._followed.add(full_name(table))
 
     def followed(self, name: Name) -> TableSpec | None:
-        """A table whose files are read so; None: there is none of that name."""
+        """Return a table whose files the Arrow scan reads, or None."""
         if not self._followed:
             return None
         try:
@@ -61,10 +61,10 @@ class SparkTables:
         return table if table is not None and full_name(table) in self._followed else None
 
     def table(self, name: Name) -> TableSpec | None:
-        """What a name stands for in Spark's catalog; None: nothing.
+        """Return a table of Spark's catalog, or None if the name is unknown.
 
         Raises:
-            CatalogError: it is a view, or of a format that the scan does not read.
+            CatalogError: It is a view, or has a format that the scan cannot read.
         """
         if name not in self._found:
             self._found[name] = self._look_up(name)
@@ -75,7 +75,7 @@ class SparkTables:
         try:
             is_there = all(name) and self._spark.catalog.tableExists(called)
         except PySparkException:
-            # no such catalog, or no name of a table: whoever plans the query says so
+            # unknown catalog or invalid name: planning reports the error
             return None
         if not is_there:
             return None
@@ -99,41 +99,45 @@ class SparkTables:
         return described_table(shown, json.loads(row[0]))
 
     def source(self, table: TableSpec, columns: Schema) -> ScanSource | str:
-        """The files of a table as the Arrow scan reads them, or why it cannot."""
+        """Return the files of a table for the Arrow scan, or the reason why it cannot read them."""
         options = table.option_map
         path = options[_PATH]
-        # first what Spark reads: a file that comes meanwhile is in none of both, or left out
-        known = self._files_of_partitions(table) if options[_TRACKED] == _CATALOG else None
-        if isinstance(known, str):
-            return known
+        # Ask Spark first: a file added in between is then left out rather than read inconsistently.
+        partition_files = (
+            self._files_of_partitions(table) if options[_TRACKED] == _CATALOG else None
+        )
+        if isinstance(partition_files, str):
+            return partition_files
         source = scan_source(self._spark, path, columns)
         if isinstance(source, NotScannable):
             return source.reason
         root = as_uri(resolve(self._spark, path))
-        wanted = tuple(column.lower() for column in table.partitioned_by)
+        partition_columns = tuple(column.lower() for column in table.partitioned_by)
         for file in (*source.files, *source.others):
             directories = _directories(as_uri(file.path), root)
-            named = tuple(partition_pair(each, file.path)[0].lower() for each in directories)
-            if named != wanted:
+            named = tuple(
+                partition_pair(directory, file.path)[0].lower() for directory in directories
+            )
+            if named != partition_columns:
                 return f"{file.path} is in no directory of the table's partitions"
-        if known is None:
+        if partition_files is None:
             return source
 
         def of(files: tuple[ScanFile, ...]) -> tuple[ScanFile, ...]:
-            return tuple(file for file in files if as_uri(file.path) in known)
+            return tuple(file for file in files if as_uri(file.path) in partition_files)
 
         return replace(source, files=of(source.files), others=of(source.others))
 
     def _files_of_partitions(self, table: TableSpec) -> frozenset[str] | str:
-        """The files of the partitions that the catalog knows, by URI, or why they are not read."""
+        """Return the file URIs of tracked partitions, or the reason why they cannot be read."""
         called = quoted(*full_name(table).split("."))
         root = as_uri(resolve(self._spark, table.option_map[_PATH]))
-        # Spark goes by what it listed last
+        # Spark caches file listings.
         self._spark.catalog.refreshTable(called)
         files = [_plain_uri(uri) for uri in self._spark.table(called).inputFiles()]
         partitions = {row[0] for row in self._spark.sql(f"SHOW PARTITIONS {called}").collect()}
         for file in files:
-            # a partition may be anywhere, also where another one belongs
+            # A partition may be anywhere, even in another partition's directory.
             is_below = file.startswith(f"{root}/")
             if not is_below or "/".join(_directories(file, root)) not in partitions:
                 return f"its file {file} is not where the table has that partition: below {root}"
@@ -143,25 +147,30 @@ class SparkTables:
 
 
 def _directories(uri: str, root: str) -> list[str]:
-    """The directories between a root and a file."""
+    """Return the directories between a root and a file."""
     return uri.removeprefix(root).strip("/").split("/")[:-1]
 
 
 def full_name(table: TableSpec) -> str:
-    """The name of a table of Spark's catalog with its catalog and database, in lower case."""
+    """Return the lower-case name of a Spark table, with its catalog and database."""
     return table.option_map[_TABLE]
 
 
-def described_table(name: str, found: Mapping[str, Any]) -> TableSpec:
-    """A table that Spark's catalog describes.
+def described_table(name: str, description: Mapping[str, Any]) -> TableSpec:
+    """Build a table from the description in Spark's catalog.
 
     Raises:
-        CatalogError: its files are not Parquet.
+        CatalogError: Its files are not Parquet.
     """
-    provider, location = str(found.get("provider", "")).lower(), str(found.get("location", ""))
+    provider, location = (
+        str(description.get("provider", "")).lower(),
+        str(description.get("location", "")),
+    )
     if provider != "parquet" or not location:
         hint = "write it as Parquet, or as a Delta or an Iceberg table"
-        is_parquet = provider == "hive" and "parquet" in str(found.get("serde_library", "")).lower()
+        is_parquet = (
+            provider == "hive" and "parquet" in str(description.get("serde_library", "")).lower()
+        )
         if provider in _LAKES or is_parquet:
             connector = "filesystem', 'format' = 'parquet" if is_parquet else provider
             hint = f"CREATE TABLE ... WITH ('connector' = '{connector}', 'path' = '{location}')"
@@ -171,7 +180,11 @@ def described_table(name: str, found: Mapping[str, Any]) -> TableSpec:
             subjects=(name, name.rpartition(".")[2]),
             hint=hint,
         )
-    full = (found.get("catalog_name", ""), *found.get("namespace", ()), found["table_name"])
+    full = (
+        description.get("catalog_name", ""),
+        *description.get("namespace", ()),
+        description["table_name"],
+    )
     return TableSpec(
         name,
         SPARK_TABLE,
@@ -179,14 +192,14 @@ def described_table(name: str, found: Mapping[str, Any]) -> TableSpec:
             (_TABLE, ".".join(map(str, full)).lower()),
             (_PATH, _plain_uri(location, is_escaped=False)),
             (_FORMAT, provider),
-            (_TRACKED, str(found.get("partition_provider", ""))),
+            (_TRACKED, str(description.get("partition_provider", ""))),
         ),
-        partitioned_by=tuple(found.get("partition_columns", ())),
+        partitioned_by=tuple(description.get("partition_columns", ())),
     )
 
 
 def _plain_uri(uri: str, *, is_escaped: bool = True) -> str:
-    """A URI of Hadoop's as `as_uri` spells it: nothing escaped, files of this machine `file://`."""
+    """Convert a Hadoop URI to the form of `as_uri`: unescaped, with `file://` for local files."""
     plain = unquote(uri) if is_escaped else uri
     if plain.startswith("file:"):
         return "file:///" + plain.removeprefix("file:").lstrip("/")

@@ -1,9 +1,9 @@
-"""What the sessions of sqlwin on one Spark session have in common: a lock, and temporary views.
+"""State shared by all sqlwin sessions on one Spark session: a lock and temporary views.
 
-Spark analyses SQL by the temporary views of its session, and sqlwin puts the tables of a statement
-there under their own names. So one statement at a time is planned on a Spark session, whichever
-thread or session of sqlwin it comes from. Jobs run without the lock: rows are read by plans that
-are analysed already, and no longer by names.
+Spark resolves names through the temporary views of its session, where sqlwin puts the tables of a
+statement under their own names. Therefore only one statement at a time is planned on a Spark
+session, across all threads and sqlwin sessions. Jobs run without the lock, because their plans have
+already been analysed and no longer refer to names.
 """
 
 from __future__ import annotations
@@ -16,37 +16,37 @@ from weakref import WeakValueDictionary
 
 from pyspark.sql import SparkSession
 
-# A setting that identifies a Spark session: there may be several objects in Python for one
+# Setting that identifies a Spark session, which may have several Python objects
 _IDENTITY = "sqlwin.session.identity"
 
 
 class SparkViews:
-    """The lock of a Spark session, and who made the temporary views in it.
+    """Lock of a Spark session, and the owners of its temporary views.
 
-    A context manager that holds the lock; a thread may enter it again.
+    A context manager that holds the lock, which is reentrant.
     """
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._held = threading.local()
-        # by the name of a view, who has shown it last
+        # by view name: the owner that created it last
         self._owners: dict[str, object] = {}
 
     def __enter__(self) -> None:
-        """Wait for the lock and hold it."""
+        """Acquire the lock."""
         self._lock.acquire()
         self._held.depth = self._depth + 1
 
     def __exit__(self, *_: object) -> None:
-        """Let go of it."""
+        """Release the lock."""
         self._held.depth = self._depth - 1
         self._lock.release()
 
     @contextmanager
     def released(self) -> Iterator[None]:
-        """Let other threads have the lock in this block, in which jobs run.
+        """Release the lock within the block, so that jobs run without it.
 
-        Nothing happens in a thread that does not hold it.
+        Does nothing in a thread that does not hold the lock.
         """
         depth = self._depth
         self._held.depth = 0
@@ -64,15 +64,15 @@ class SparkViews:
         return int(getattr(self._held, "depth", 0))
 
     def is_of(self, view: str, owner: object) -> bool:
-        """Whether it was `owner` who has shown a view last."""
+        """Return whether `owner` was the last to create a view."""
         return self._owners.get(view) is owner
 
     def is_sqlwins(self, view: str) -> bool:
-        """Whether a view was shown by any session of sqlwin."""
+        """Return whether any sqlwin session created a view."""
         return view in self._owners
 
     def show(self, view: str, owner: object) -> None:
-        """Note that `owner` shows a view from now on."""
+        """Record that `owner` has created a view."""
         self._owners[view] = owner
 
 
@@ -81,13 +81,13 @@ _of_sessions_lock = threading.Lock()
 
 
 def spark_views(spark: SparkSession) -> SparkViews:
-    """Those of a Spark session, the same for everybody who asks."""
+    """Return the Spark session's view registry, shared by all callers."""
     with _of_sessions_lock:
         identity = spark.conf.get(_IDENTITY, None)
         if identity is None:
             identity = uuid4().hex
             spark.conf.set(_IDENTITY, identity)
-        found = _of_sessions.get(identity)
-        if found is None:
-            found = _of_sessions[identity] = SparkViews()
-        return found
+        views = _of_sessions.get(identity)
+        if views is None:
+            views = _of_sessions[identity] = SparkViews()
+        return views

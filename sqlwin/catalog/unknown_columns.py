@@ -1,4 +1,4 @@
-"""Errors about unknown columns of files by their path, with the columns that the files have."""
+"""Hints for unknown columns of files by path: the columns that the files have."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ _TIMES = ("TIMESTAMP", "DATE")
 
 
 def name_columns_of_files(error: SqlwinError, query: exp.Query, catalog: SessionCatalog) -> None:
-    """Add to an error about an unknown column which columns the files of a query have.
+    """Add the columns of a query's files to an error about an unknown column.
 
     Args:
-        error: the error; its hint changes if it is about a column of files.
-        query: the query as it was read.
-        catalog: has the files.
+        error: The error. Its hint changes if it is about a column of files.
+        query: The query as parsed.
+        catalog: Catalog with the files.
     """
     if error.kind not in _UNKNOWN or error.subject is None:
         return
-    wanted = error.subject.rpartition(".")[2].strip("`")
-    tables = dict(_files_in(query, wanted, catalog))
+    unknown = error.subject.rpartition(".")[2].strip("`")
+    tables = dict(_files_in(query, unknown, catalog))
     if not tables:
         return
-    close = nearest(wanted, [c.name for columns in tables.values() for c in columns])
+    close = nearest(unknown, [c.name for columns in tables.values() for c in columns])
     meant = f"did you mean `{close}`? " if close else ""
     error.hint = meant + "; ".join(
-        f"{name} has {_listed(columns)}" for name, columns in list(tables.items())[:_MOST_FILES]
+        f"{name} has {_list(columns)}" for name, columns in list(tables.items())[:_MOST_FILES]
     )
 
 
 def _files_in(
-    query: exp.Query, wanted: str, catalog: SessionCatalog
+    query: exp.Query, unknown: str, catalog: SessionCatalog
 ) -> Iterator[tuple[str, tuple[TableColumn, ...]]]:
-    """The files that may have been meant to have a column, by their paths, with their columns."""
-    columns = [c for c in query.find_all(exp.Column) if c.name.lower() == wanted.lower()]
+    """Yield path and columns of the files that the column name may refer to."""
+    columns = [c for c in query.find_all(exp.Column) if c.name.lower() == unknown.lower()]
     selects = [c.find_ancestor(exp.Select) for c in columns]
     for table in query.find_all(exp.Table):
         if path_of_files(table.name) is None:
@@ -58,8 +58,8 @@ def _files_in(
             yield table.name, entry.columns or catalog.columns_in(entry)
 
 
-def _listed(columns: tuple[TableColumn, ...]) -> str:
-    """Columns with their types; if there are many, all times and the first others."""
+def _list(columns: tuple[TableColumn, ...]) -> str:
+    """List columns with types. If there are many, list all times and the first others."""
     n_others = _MOST_COLUMNS - sum(map(_is_time, columns))
     shown = []
     for column in columns:

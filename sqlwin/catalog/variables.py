@@ -1,4 +1,4 @@
-"""Variables of Python as tables: `FROM df` in a notebook."""
+"""Python variables as tables: `FROM df` in a notebook."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ def no_variable(_: str) -> DataFrame | None:
 
 
 class Variables:
-    """The variables that a statement reads, converted once for each statement.
+    """Variables that a statement reads, converted once per statement.
 
-    A later statement converts them again, since a program may have changed their rows.
+    A later statement converts them again, because the program may have changed their rows.
 
     Attributes:
-        find: returns the rows of a variable; None: there is no variable of that name with rows.
+        find: Function that returns the rows of a variable, or None if no variable of that name has
+            rows.
     """
 
     def __init__(self) -> None:
@@ -31,8 +32,9 @@ class Variables:
         """Return the rows of a variable, or None.
 
         Args:
-            name: what the SQL calls it, in the case of the variable.
-            is_taken: whether Spark has a table of that name, which comes first.
+            name: Name in the SQL, in the case of the variable.
+            is_taken: Function that returns whether Spark has a table of that name, which takes
+                precedence.
         """
         if len(name) != 1:
             return None
@@ -45,7 +47,7 @@ class Variables:
         return self._entries[variable]
 
     def start_statement(self) -> list[Name]:
-        """Forget the rows; return the names that the last statement read."""
+        """Forget the rows, and return the names that the last statement read."""
         names = [entry.name for entry in self._entries.values() if entry is not None]
         self._entries.clear()
         return names
