@@ -19,8 +19,8 @@ def open_materialized(catalog: SessionCatalog, name: Name, path: str) -> Materia
     """Add the materialized table at an absolute path, and the tables and views that it names.
 
     Raises:
-        CatalogError: No table exists there, the name is taken, or a table that it names differs from
-            the session's.
+        CatalogError: No table exists there, the name is taken, or a table that it names differs
+            from the session's.
         ExecutionError: It cannot be read.
     """
     stored = catalog.slices.stored(path, ".".join(name))

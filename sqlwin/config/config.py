@@ -1,4 +1,4 @@
-"""The settings: `SET 'key' = 'value'`, RESET, `--set`, and the page of the docs about them."""
+"""Settings of a session: `SET 'key' = 'value'`, RESET, `--set`, and their reference page."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Value = str | int | bool | tuple[str, ...] | None
 _SPARK = "spark."
 _DOUBLE_QUOTES = "sqlwin.double-quotes"
 
-# Below, tasks send crumbs; above, a column of the buffer may be more than Arrow holds in one piece.
+# Smaller buffers make tasks send tiny batches. Above, a buffer column could exceed Arrow's limit.
 _LEAST_BUFFER = 1 << 20
 _MOST_BUFFER = 1 << 30
-# What may be any number of bytes: 0 is never
+# Settings that accept any number of bytes. 0 means never.
 _ANY_SIZE = frozenset({"sqlwin.materialized.in-process-bytes"})
 
 
@@ -41,16 +41,16 @@ _PARSERS: dict[Type, Callable[[str, str], Value]] = {
 
 
 class Config:
-    """The settings of a session, each at its default until it is set."""
+    """Settings of a session, with defaults."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
 
     def set(self, key: str, value: str) -> tuple[str, ...]:
-        """Give a setting a value; notes about it, maybe none.
+        """Set a value, and return notes about it.
 
         Raises:
-            SqlwinError: there is no such setting, or the value has no sense.
+            SqlwinError: The setting does not exist, or the value is invalid.
         """
         key = key.strip()
         setting = self._setting(key)
@@ -60,27 +60,27 @@ class Config:
         if value.strip() == DEFAULT and setting.default == DEFAULT:
             self.reset(key)
             return ()
-        found = _value(setting, value)
+        typed = _value(setting, value)
         is_spelt = setting.type in (Type.CHOICE, Type.TIME_ZONE)
-        self._texts[key] = str(found) if is_spelt else value.strip()
+        self._texts[key] = str(typed) if is_spelt else value.strip()
         return () if setting.has_effect else (_no_effect(key),)
 
     def reset(self, key: str) -> None:
-        """Give a setting its default again.
+        """Reset a setting to its default.
 
         Raises:
-            SqlwinError: there is no such setting.
+            SqlwinError: The setting does not exist.
         """
         self._setting(key.strip())
         self._texts.pop(key.strip(), None)
 
     def get(self, key: str) -> Any:
-        """The value of a setting in its own type: durations in microseconds, memory in bytes.
+        """Return the typed value of a setting: durations in microseconds, memory in bytes.
 
-        None stands for `auto`, for `default`, and for a setting of Spark's or Flink's not set.
+        None means `auto` or `default`, or an unset setting of Spark or Flink.
 
         Raises:
-            SqlwinError: there is no such setting.
+            SqlwinError: The setting does not exist.
         """
         setting = self._setting(key)
         if setting is None:
@@ -88,21 +88,21 @@ class Config:
         return _value(setting, self._texts.get(key, setting.default))
 
     def text(self, key: str) -> str | None:
-        """The value of a setting as text; None for one of Spark's or Flink's not set.
+        """Return the value of a setting as text, or None for an unset setting of Spark or Flink.
 
         Raises:
-            SqlwinError: there is no such setting.
+            SqlwinError: The setting does not exist.
         """
         setting = self._setting(key)
         return self._texts.get(key, None if setting is None else setting.default)
 
     def is_set(self, key: str) -> bool:
-        """Whether a setting was given a value."""
+        """Return whether a setting has been set."""
         return key in self._texts
 
     @property
     def double_quotes(self) -> str:
-        """The value of `sqlwin.double-quotes`; until it is set, Spark's own setting counts."""
+        """Return `sqlwin.double-quotes`, falling back to Spark's own setting if unset."""
         if not self.is_set(_DOUBLE_QUOTES):
             names = self._texts.get("spark.sql.ansi.doubleQuotedIdentifiers", "")
             if names.strip().lower() == "true":
@@ -111,21 +111,21 @@ class Config:
 
     @property
     def mask(self) -> Mask:
-        """What looks secret in this session."""
+        """Return the mask for secrets in this session."""
         return Mask(str(self.get("sqlwin.redaction.regex")))
 
     def items(self) -> list[tuple[str, str]]:
-        """Settings by name with their values: those that have an effect, and all that were set.
+        """Return all effective or set settings by name with their values.
 
-        Values that look secret are masked.
+        Secret values are masked.
         """
         texts = {s.name: s.default for s in SETTINGS.values() if s.has_effect} | self._texts
         return sorted((key, self.mask.value(key, text)) for key, text in texts.items())
 
     def spark_setting(self, key: str) -> tuple[str | None, str | None]:
-        """The setting of Spark's that a key stands for, and its value; None for Spark's default.
+        """Return the Spark setting that a key maps to, and its value; None for Spark's default.
 
-        The name is None where a setting stands for none of Spark's.
+        The name is None for settings that Spark does not have.
         """
         if key.startswith(_SPARK):
             return key, self._texts.get(key)
@@ -136,7 +136,7 @@ class Config:
 
     @staticmethod
     def _setting(key: str) -> Setting | None:
-        """A setting; None for one that takes any value, of Spark's or of Flink's."""
+        """Return a setting, or None for a Spark or Flink setting that accepts any value."""
         if key in SETTINGS:
             return SETTINGS[key]
         if key.startswith((_SPARK, *FLINK_PREFIXES)):

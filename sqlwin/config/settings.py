@@ -1,4 +1,4 @@
-"""What settings there are: their types, defaults and meanings."""
+"""Declaration of the settings: types, defaults and descriptions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DEFAULT = "default"
 
 
 class Type(StrEnum):
-    """What values a setting takes."""
+    """Type of a setting's values."""
 
     STRING = "string"
     CHOICE = "choice"
@@ -31,13 +31,13 @@ class Setting:
     """A setting.
 
     Attributes:
-        name: its key.
-        type: what values it takes.
-        default: its value unless it is set, as text.
-        doc: what it is for, one line.
-        choices: the values of a CHOICE.
-        spark_conf: the setting of Spark's that it stands for.
-        has_effect: whether it changes anything here. Flink's others are taken, so that its
+        name: Key of the setting.
+        type: Type of its values.
+        default: Default value as text.
+        doc: Description in one line.
+        choices: Values of a CHOICE.
+        spark_conf: Spark setting that it maps to.
+        has_effect: Whether it changes anything. Other Flink settings are accepted so that Flink's
             scripts run.
     """
 
@@ -368,7 +368,7 @@ SETTINGS: dict[str, Setting] = {
 }
 
 
-# Flink has hundreds of these; they are about how Flink runs, so any value will do.
+# Flink has hundreds of these about its own execution. Any value is accepted.
 FLINK_PREFIXES = (
     "akka.",
     "client.",

@@ -1,4 +1,4 @@
-"""The values of settings: from text, with errors that say what would be right."""
+"""Parsing of setting values, with errors that show valid values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fractions import Fraction
 from runtime.errors import AnalysisError, nearest
 from runtime.spec.intervals import US_OF_UNIT
 
-# Flink's labels; a number without one counts milliseconds
+# Flink's unit labels. A number without a label means milliseconds.
 _LABELS = {
     "NANOSECOND": "ns nano nanos nanosecond nanoseconds",
     "MICROSECOND": "us µs micro micros microsecond microseconds",
@@ -31,16 +31,16 @@ _MEMORY_UNITS = {
     **dict.fromkeys(("t", "tb", "tib", "tebibytes"), 2**40),
 }
 
-# Spark takes offsets from -18:00 to +18:00
+# Spark accepts offsets from -18:00 to +18:00
 _MAX_OFFSET_HOURS = 18
 _OFFSET = re.compile(r"(GMT|UTC|UT)?[+-](?P<hours>[0-9]{1,2})(:(?P<minutes>[0-9]{2}))?")
 
 
 def parse_duration(key: str, text: str) -> int:
-    """Microseconds in `10 s`, `1 min`, `500 ms`; a number alone counts milliseconds.
+    """Parse `10 s`, `1 min` or `500 ms` to microseconds. A plain number means milliseconds.
 
     Raises:
-        AnalysisError: it is no duration, below zero, or finer than a microsecond.
+        AnalysisError: It is not a duration, negative, or finer than a microsecond.
     """
     number, unit = _split_unit(text)
     factor = _DURATION_UNITS.get(unit)
@@ -53,10 +53,10 @@ def parse_duration(key: str, text: str) -> int:
 
 
 def parse_pattern(key: str, text: str) -> str:
-    """A regular expression, as text.
+    """Check a regular expression and return its text.
 
     Raises:
-        AnalysisError: it is none.
+        AnalysisError: It is not valid.
     """
     text = text.strip()
     try:
@@ -67,10 +67,10 @@ def parse_pattern(key: str, text: str) -> str:
 
 
 def parse_memory(key: str, text: str) -> int:
-    """Bytes in `64 mb`, `1g`; a number alone counts bytes.
+    """Parse `64 mb` or `1g` to bytes. A plain number means bytes.
 
     Raises:
-        AnalysisError: it is no size.
+        AnalysisError: It is not a size.
     """
     number, unit = _split_unit(text)
     factor = _MEMORY_UNITS.get(unit)
@@ -80,10 +80,10 @@ def parse_memory(key: str, text: str) -> int:
 
 
 def parse_boolean(key: str, text: str) -> bool:
-    """`true` or `false`, in any case.
+    """Parse `true` or `false`, ignoring case.
 
     Raises:
-        AnalysisError: it is neither.
+        AnalysisError: It is neither.
     """
     folded = text.strip().lower()
     if folded not in ("true", "false"):
@@ -92,10 +92,10 @@ def parse_boolean(key: str, text: str) -> bool:
 
 
 def parse_int(key: str, text: str, least: int = 0) -> int:
-    """A whole number, `least` or more.
+    """Parse an integer of at least `least`.
 
     Raises:
-        AnalysisError: it is none, or too small.
+        AnalysisError: It is not an integer, or too small.
     """
     digits = text.strip()
     number = int(digits) if digits.isascii() and digits.isdigit() else None
@@ -105,10 +105,10 @@ def parse_int(key: str, text: str, least: int = 0) -> int:
 
 
 def parse_choice(key: str, text: str, choices: tuple[str, ...]) -> str:
-    """One of `choices`, in any case; spelt as there.
+    """Return the matching element of `choices`, ignoring case.
 
     Raises:
-        AnalysisError: it is none of them.
+        AnalysisError: No choice matches.
     """
     for choice in choices:
         if choice.lower() == text.strip().lower():
@@ -119,21 +119,21 @@ def parse_choice(key: str, text: str, choices: tuple[str, ...]) -> str:
 
 
 def parse_list(text: str) -> tuple[str, ...]:
-    """The parts between commas, empty ones left out."""
+    """Split a comma-separated list, dropping empty parts."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def parse_time_zone(key: str, text: str) -> str:
-    """A time zone that Java and Python know: a region, UTC, or an offset such as `+08:00`.
+    """Check a time zone known to Java and Python: a region, UTC, or an offset such as `+08:00`.
 
     Raises:
-        AnalysisError: there is no such zone.
+        AnalysisError: The zone does not exist.
     """
     name = text.strip()
     if _is_offset(name):
         return name
     regions = zoneinfo.available_timezones()
-    # A machine without zone data of Python's leaves it to Spark to judge.
+    # If Python has no zone data on this machine, Spark checks the name.
     if name in regions or (name and not regions):
         return name
     if close := nearest(name, regions):
@@ -142,17 +142,17 @@ def parse_time_zone(key: str, text: str) -> str:
 
 
 def _is_offset(name: str) -> bool:
-    """`+08:00`, `GMT-08:00`, `UTC+8`."""
-    found = _OFFSET.fullmatch(name)
-    if found is None:
+    """Return whether the name is an offset: `+08:00`, `GMT-08:00`, `UTC+8`."""
+    match = _OFFSET.fullmatch(name)
+    if match is None:
         return False
-    hours, minutes = int(found["hours"]), int(found["minutes"] or 0)
+    hours, minutes = int(match["hours"]), int(match["minutes"] or 0)
     return minutes < 60 and hours * 60 + minutes <= _MAX_OFFSET_HOURS * 60
 
 
 def _split_unit(text: str) -> tuple[Fraction | None, str]:
-    found = re.fullmatch(r"([0-9]+)\s*(.*)", text.strip(), re.DOTALL)
-    return (None, "") if found is None else (Fraction(int(found[1])), found[2].lower())
+    match = re.fullmatch(r"([0-9]+)\s*(.*)", text.strip(), re.DOTALL)
+    return (None, "") if match is None else (Fraction(int(match[1])), match[2].lower())
 
 
 def _wrong(key: str, text: str, right: str, is_question: bool = False) -> AnalysisError:
