@@ -105,7 +105,7 @@ class WindowProcessor(StatefulProcessor):
         self._of_head: _OfTask | None = None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Called by Spark first."""
+        """Prepare for a task. Called by Spark before `handleInputRows`."""
         prepare_worker()
         # valid for one task in one micro-batch
         self._of_head = None
@@ -117,7 +117,7 @@ class WindowProcessor(StatefulProcessor):
         rows: Iterator[Row],
         timerValues: Any,
     ) -> Iterator[Row]:
-        """Called by Spark once for each key group that has rows: for all of them."""
+        """Process a micro-batch of a key group. Spark calls it for every key group."""
         begun = time.perf_counter()
         partials: list[pa.Table] = []
         progress: list[Progress] = []
@@ -131,7 +131,7 @@ class WindowProcessor(StatefulProcessor):
                 case LateCandidates(table):
                     candidates.append(self._with_state_names(table))
                 case LateRows() as late:
-                    # passed on from an operator upstream
+                    # late for an operator upstream: pass them on
                     yield from _late_rows(late)
                 case SourceProgress() as seen:
                     progress.append(self._on_wall_clock(seen))

@@ -26,7 +26,7 @@ from runtime.streaming.state.key_sets import KeySet
 from runtime.streaming.state.ranges import Range, without
 from runtime.streaming.state.table_cache import read_table, remove_table, write_table
 
-# Minimum number of results in a part, unless it holds one window
+# A part ends with the first window after which it has at least this many results
 PART_ROWS = 1 << 12
 # With more runs, some are merged
 MANY_RUNS = 8

@@ -48,7 +48,7 @@ from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.spans import MANY_PATCHES, Slices, Span, Spans, needs
 
 # Minimum number of blocks per window. With more blocks there are fewer suffixes to store, but the
-# middle is recomputed from more partials, at most MIDDLE_ROWS.
+# middle is recomputed from more partials: at most MIDDLE_ROWS.
 _FEWEST_BLOCKS = 4
 MIDDLE_ROWS = 1 << 16
 # Maximum number of suffixes of a block of lists

@@ -2,15 +2,15 @@
 
 A slice is kept while any reader has an open window with that slice. It is as fine as its remaining
 readers require: slices that only wide windows still need are merged into wide slices. So slices are
-stored on levels, one for each set of readers that shares slices with no other. A set is an integer
-whose bits are the readers' numbers.
+stored on levels, one for each set of readers: a level holds the slices that exactly these readers
+need. A set is an integer whose bits are the readers' numbers.
 
     TUMBLE 1 min, HOP 5 min by 1 min, TUMBLE 1 h; the watermark is at 12:34:30
 
     12:00          12:29                         12:34  12:35
       |              |                             |......|   all three: 1 min wide
       |              |.....|.....|.....|.....|.....|          the same: HOP needs the minutes
-      |::::::::::::::|                                        only TUMBLE 1 h: 1 h wide
+      |::::::::::::::|                                        TUMBLE 1 h alone: 1 h wide
 
 The contents of a CUMULATE window so far are one slice. A CUMULATE reader gets its own copy of a
 slice as soon as the slice's step has closed. A single reader has one level, of its own slices.
@@ -96,15 +96,15 @@ class Reader:
         self.slab_us = slab_us(window)
 
     def own_end(self, slice_end: Int64Array) -> Int64Array:
-        """Return the end of the reader's own slice that contains each slice."""
+        """Return for each slice the end of the reader's own slice that contains it."""
         return slice_end if self.is_alone else self.assigner.slice_end(slice_end - 1)
 
     def first_window_end(self, slice_end: Int64Array) -> Int64Array:
-        """Return the end of the reader's first window with each slice."""
+        """Return for each slice the end of the reader's first window that contains it."""
         return self.assigner.first_window_end(self.own_end(slice_end))
 
     def last_window_end(self, slice_end: Int64Array) -> Int64Array:
-        """Return the end of the reader's last window with each slice."""
+        """Return for each slice the end of the reader's last window that contains it."""
         return self.assigner.last_window_end(self.own_end(slice_end))
 
     def on_own_slices(self, table: pa.Table) -> pa.Table:

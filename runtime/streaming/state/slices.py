@@ -38,7 +38,7 @@ _MANY_CHUNKS = 8
 # A chunk with this many times the rows of all smaller ones is not merged
 _MUCH_LARGER = 4
 _SMALL_BYTES = MAX_BLOB_BYTES // 2
-# If slices are read one by one, a slab with this many rows takes no more slices than one
+# If slices are read one by one, a slab with this many rows takes no further slices
 _MANY_ROWS = 1 << 12
 # A slab is merged as a whole when it exceeds twice its size after the last merge, plus this
 _FEW_ROWS = 1 << 13

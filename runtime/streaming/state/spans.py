@@ -23,8 +23,8 @@ from runtime.streaming.state.table_cache import CACHE, read_table, remove_table,
 FEW_ROWS = 1 << 14
 # Spans pay off from this many slices per key, and are kept down to half of that
 SLICES_A_KEY = 6
-# Patches are merged into the spans when there are more than this, or when they have some rows for
-# each row of a span. Also the maximum number of fired windows whose spans are kept for late rows.
+# With more patches, or patches with twice as many rows as the last window had results, patches are
+# merged into the spans. Also the maximum number of fired windows whose spans are kept.
 MANY_PATCHES = 32
 
 # Reads all partials so far with `after` < slice end <= `until`
