@@ -18,10 +18,10 @@ from runtime.spec.table import TableSpec
 def write_arrow(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int:
     """Count the rows in the tasks that have them as Arrow, without passing them to the JVM."""
     assert rows.arrow is not None
-    return sum(each.n_rows for each in rows.arrow.then(_counted, "n_rows BIGINT").collect())
+    return sum(part.n_rows for part in rows.arrow.then(_count, "n_rows BIGINT").collect())
 
 
-def _counted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     n_rows = sum(batch.num_rows for batch in batches)
     yield pa.RecordBatch.from_pydict({"n_rows": pa.array([n_rows], pa.int64())})
 

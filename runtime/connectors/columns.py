@@ -81,8 +81,8 @@ def declared_type(spec: TableSpec, column: TableColumn) -> DataType:
     Raises:
         CatalogError: The type is not one of Spark's.
     """
-    if (known := _BY_NAME.get((column.type or "").upper())) is not None:
-        return known
+    if (common := _BY_NAME.get((column.type or "").upper())) is not None:
+        return common
     try:
         parsed = DataType.fromDDL(column.type or "")
     except PySparkException as error:
@@ -118,30 +118,30 @@ def pick(dataframe: DataFrame, spec: TableSpec, column: TableColumn, origin: str
         CatalogError: The column does not exist, or its type does not fit.
     """
     names = [name for name in dataframe.columns if name != BROKEN_RECORD]
-    found = find_column(names, column.name)
-    if len(found) != 1:
-        listed = ", ".join(f"`{name}`" for name in found or names)
-        meant = nearest(column.name, names)
+    matches = find_column(names, column.name)
+    if len(matches) != 1:
+        listed = ", ".join(f"`{name}`" for name in matches or names)
+        suggestion = nearest(column.name, names)
         raise CatalogError(
             f"column `{column.name}` of table `{spec.name}` "
-            + (f"could be any of {listed} in {origin}" if found else f"is not in {origin}"),
+            + (f"could be any of {listed} in {origin}" if matches else f"is not in {origin}"),
             subjects=(column.name, spec.name),
             hint=None
-            if found
-            else (f"did you mean `{meant}`? " if meant else "") + f"It has {listed}",
+            if matches
+            else (f"did you mean `{suggestion}`? " if suggestion else "") + f"It has {listed}",
         )
-    actual, wanted = dataframe.schema[found[0]].dataType, declared_type(spec, column)
-    value = dataframe[quoted(found[0])]
-    if same_type(actual, wanted):
+    actual, declared = dataframe.schema[matches[0]].dataType, declared_type(spec, column)
+    value = dataframe[quoted(matches[0])]
+    if same_type(actual, declared):
         return value.alias(column.name)
-    if not is_widening(actual, wanted):
+    if not is_widening(actual, declared):
         raise CatalogError(
-            f"column `{column.name}` of table `{spec.name}` is declared {spelled_type(wanted)}, "
+            f"column `{column.name}` of table `{spec.name}` is declared {spelled_type(declared)}, "
             f"but it is {spelled_type(actual)} in {origin}",
             subjects=(column.name, spec.name),
             hint=f"declare it {spelled_type(actual)}; a computed column or the query can cast it",
         )
-    return value.cast(wanted).alias(column.name)
+    return value.cast(declared).alias(column.name)
 
 
 def same_type(left: DataType, right: DataType) -> bool:
@@ -240,21 +240,21 @@ def check_columns(spec: TableSpec, metadata: Sequence[str] = ()) -> None:
         seen.add(column.name.lower())
     for name in spec.partitioned_by:
         if spec.columns and name.lower() not in seen:
-            meant = nearest(name, [c.name for c in spec.columns])
+            suggestion = nearest(name, [c.name for c in spec.columns])
             raise CatalogError(
                 f"table `{spec.name}` is partitioned by `{name}`, which is not one of its columns",
                 subjects=(spec.name, name),
-                hint=f"did you mean `{meant}`?" if meant else None,
+                hint=f"did you mean `{suggestion}`?" if suggestion else None,
             )
     for column in spec.columns:
         if column.metadata is not None and column.metadata not in metadata:
-            meant = nearest(column.metadata, metadata)
-            there = f"it has {', '.join(metadata)}" if metadata else "it has none"
+            suggestion = nearest(column.metadata, metadata)
+            available = f"it has {', '.join(metadata)}" if metadata else "it has none"
             raise CatalogError(
                 f"connector '{spec.connector}' has no metadata '{column.metadata}' "
                 f"(column `{column.name}` of table `{spec.name}`)",
                 subjects=(f"'{spec.connector}'", f"'{column.metadata}'", column.name, spec.name),
-                hint=f"did you mean '{meant}'?" if meant else there,
+                hint=f"did you mean '{suggestion}'?" if suggestion else available,
             )
 
 

@@ -47,16 +47,16 @@ def validate(spec: TableSpec) -> None:
 def source_format(spec: TableSpec) -> tuple[str, dict[str, str]]:
     """Return the name of the data source and its own options."""
     own = {n: v for n, v in spec.options if n.lower() not in _OURS}
-    named = {n.lower(): v for n, v in spec.options if n not in own}
-    return named.get("spark.format", named.get("format", "")), own
+    values = {n.lower(): v for n, v in spec.options if n not in own}
+    return values.get("spark.format", values.get("format", "")), own
 
 
 def is_unbounded(spec: TableSpec) -> bool:
     """Whether the source is read as a stream."""
-    said = option_values(spec).get(_UNBOUNDED)
-    if said is None:
+    option = option_values(spec).get(_UNBOUNDED)
+    if option is None:
         return source_format(spec)[0].lower() in _ONLY_STREAMS
-    return said.lower() == "true"
+    return option.lower() == "true"
 
 
 def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:

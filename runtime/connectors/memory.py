@@ -81,11 +81,11 @@ def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
 
 def open_batches(dataframe: DataFrame, spec: TableSpec, writer: StreamWriter) -> WriteBatch:
     """Return a writer that adds each micro-batch once and returns its number of rows."""
-    kept = _rows_of(spec)
+    memory_rows = _rows_of(spec)
 
     def write_batch(rows: DataFrame, batch: int) -> int:
         table = with_named_kind(rows).toArrow()
-        return int(table.num_rows) if kept.add_batch(table, writer.name, batch) else 0
+        return int(table.num_rows) if memory_rows.add_batch(table, writer.name, batch) else 0
 
     return write_batch
 

@@ -101,8 +101,8 @@ def _numbers(value: str, data_type: DataType, depth: int = 0) -> str:
             return timestamp_ntz_us_sql(value)
         case ArrayType() if _has_times(data_type):
             item = f"x{depth}"
-            made = _numbers(item, data_type.elementType, depth + 1)
-            return f"transform({value}, {item} -> {made})"
+            element = _numbers(item, data_type.elementType, depth + 1)
+            return f"transform({value}, {item} -> {element})"
         case MapType() if _has_times(data_type):
             entry = f"x{depth}"
             key = _numbers(f"{entry}.key", data_type.keyType, depth + 1)

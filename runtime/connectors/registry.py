@@ -117,18 +117,18 @@ def connector_of(spec: TableSpec) -> Connector:
     Raises:
         CatalogError: No connector has that name.
     """
-    found = CONNECTORS.get(spec.connector.lower())
-    if found is None:
-        meant = nearest(spec.connector, CONNECTORS)
+    connector = CONNECTORS.get(spec.connector.lower())
+    if connector is None:
+        suggestion = nearest(spec.connector, CONNECTORS)
         hint = _instead_of(spec.connector.lower())
-        if hint is None and meant:
-            hint = f"did you mean '{meant}'?"
+        if hint is None and suggestion:
+            hint = f"did you mean '{suggestion}'?"
         raise CatalogError(
             f"table `{spec.name}`: there is no connector '{spec.connector}'",
             subjects=(f"'{spec.connector}'", spec.name),
             hint=hint or f"there are {', '.join(CONNECTORS)}",
         )
-    return found
+    return connector
 
 
 def brings_columns(spec: TableSpec) -> bool:
@@ -340,10 +340,10 @@ def _own_options(spec: TableSpec) -> TableSpec:
     """Return the table without the option that does not belong to its connector."""
     if connector_of(spec).stream is None:
         return spec
-    said = [value for name, value in spec.options if name.lower() == LATE_ROWS]
-    if len(said) > 1:
+    targets = [value for name, value in spec.options if name.lower() == LATE_ROWS]
+    if len(targets) > 1:
         raise bad_option(spec, f"option '{LATE_ROWS}' is given twice")
-    if said and not said[0].strip():
+    if targets and not targets[0].strip():
         raise bad_option(
             spec, f"option '{LATE_ROWS}' is empty", "it must be drop or the name of a table"
         )

@@ -109,8 +109,8 @@ def is_declared(
     if not declared:
         return True
     types = declared_types(spec) if types is None else types
-    wanted = [(c.name, type_.simpleString()) for c, type_ in zip(declared, types, strict=True)]
-    return [(f.name, f.dataType.simpleString()) for f in schema.fields] == wanted
+    expected = [(c.name, type_.simpleString()) for c, type_ in zip(declared, types, strict=True)]
+    return [(f.name, f.dataType.simpleString()) for f in schema.fields] == expected
 
 
 def check_shared(spark: SparkSession, path: str, spec: TableSpec) -> None:
@@ -149,12 +149,12 @@ def naming_output(spec: TableSpec) -> Iterator[None]:
             raise
         path = option_values(spec).get("path")
         # Python's own errors include the resolved path
-        said = why.removeprefix("cannot write to ")
-        where = "" if path is None or said != why else f"{path}: "
+        reason = why.removeprefix("cannot write to ")
+        where = "" if path is None or reason != why else f"{path}: "
         if path is not None and why == NO_DIRECTORY:
-            said = _why_no_directory(path) or why
+            reason = _why_no_directory(path) or why
         raise ExecutionError(
-            f"table `{spec.name}` cannot be written: {where}{said}",
+            f"table `{spec.name}` cannot be written: {where}{reason}",
             subjects=(spec.name,),
             hint=_HINTS.get(why, _HINT),
         ) from error
@@ -162,10 +162,10 @@ def naming_output(spec: TableSpec) -> Iterator[None]:
 
 def _why_no_directory(path: str) -> str | None:
     """Return why a local directory cannot be created, because Java gives no reason."""
-    there = Path(path.removeprefix("file:")).expanduser().absolute()
-    while not there.exists() and there != there.parent:
-        there = there.parent
-    return None if os.access(there, os.W_OK | os.X_OK) else f"permission denied in {there}"
+    ancestor = Path(path.removeprefix("file:")).expanduser().absolute()
+    while not ancestor.exists() and ancestor != ancestor.parent:
+        ancestor = ancestor.parent
+    return None if os.access(ancestor, os.W_OK | os.X_OK) else f"permission denied in {ancestor}"
 
 
 def count_written(dataframe: DataFrame) -> tuple[DataFrame, Callable[[], int]]:

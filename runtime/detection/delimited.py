@@ -290,7 +290,7 @@ def _kinds(
         value_kind(name, values, habits, null_words)
         for name, values in zip(names, full, strict=True)
     ]
-    decimal = _agreed([kind.decimal for kind in kinds], habits)
+    decimal = _common_decimal([kind.decimal for kind in kinds], habits)
     group = given.get("thousands") or next((k.group for k in kinds if k.group), "")
     notes = []
     for i, kind in enumerate(kinds):
@@ -376,7 +376,7 @@ def _words(words: Sequence[str]) -> str:
     return BETWEEN_WORDS.join(dict.fromkeys(words))
 
 
-def _agreed(decimals: Sequence[str], habits: Habits) -> str:
+def _common_decimal(decimals: Sequence[str], habits: Habits) -> str:
     counts = Counter(filter(None, decimals))
     if not counts:
         return habits.decimal if habits.is_certain else "."

@@ -255,7 +255,7 @@ def _format(paths: Sequence[str], files: Files) -> str:
     """
     by_format: dict[str | None, str] = {}
     for path in paths:
-        by_format.setdefault(_named_format(path), path)
+        by_format.setdefault(_format_by_name(path), path)
     for path in by_format.values():
         if os.path.islink(path) and not os.path.exists(path):
             raise missing_path(path)
@@ -276,7 +276,7 @@ def _format(paths: Sequence[str], files: Files) -> str:
     return "json" if text[:1] in ("{", "[") else "csv"
 
 
-def _named_format(path: str) -> str | None:
+def _format_by_name(path: str) -> str | None:
     lower = path.lower()
     if re.search(r"\.(tsv|tab|psv)(\.\w+)?$", lower):
         return "csv"

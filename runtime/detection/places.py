@@ -89,9 +89,9 @@ def explained_message(message: str) -> tuple[str, str | None] | None:
     fields["fields"] = tuple((name, type_) for name, type_ in fields["fields"])
     reading, path = FileReading(**fields), _plain(parts[1])
     if kind == VALUE:
-        return _misfit(reading, path, parts[2], _line_of_value(reading, path, parts[2]))
+        return _misfit_error(reading, path, parts[2], _line_of_value(reading, path, parts[2]))
     line, whole = _line_of_record(reading, path, parts[2])
-    return _broken(reading, path, whole or parts[2], line)
+    return _record_error(reading, path, whole or parts[2], line)
 
 
 def _plain(uri: str) -> str:
@@ -106,17 +106,17 @@ def _place(path: str, line: int | None) -> str:
     return shown if line is None else f"{shown}, line {line}"
 
 
-def _misfit(
+def _misfit_error(
     reading: FileReading, path: str, value: str, line: int | None
 ) -> tuple[str, str | None]:
     """Return error text and hint for a value that does not fit the type of its column."""
     name = reading.column
     as_written = f" written as {reading.pattern}" if reading.pattern else ""
     message = (
-        f"{_place(path, line)}, column `{name}`: {_shown(value)} is no {reading.type}{as_written}"
+        f"{_place(path, line)}, column `{name}`: {_shorten(value)} is no {reading.type}{as_written}"
     )
     ways = _ways_out(reading, value, line)
-    return message, "; ".join([*filter(None, [", ".join(ways)]), _declared(reading)])
+    return message, "; ".join([*filter(None, [", ".join(ways)]), _string_advice(reading)])
 
 
 def _ways_out(reading: FileReading, value: str, line: int | None) -> list[str]:
@@ -144,7 +144,7 @@ def _ways_out(reading: FileReading, value: str, line: int | None) -> list[str]:
     return ways
 
 
-def _declared(reading: FileReading) -> str:
+def _string_advice(reading: FileReading) -> str:
     if not reading.by_name:
         return "declared STRING the column takes every value"
     return (
@@ -153,18 +153,18 @@ def _declared(reading: FileReading) -> str:
     )
 
 
-def _broken(
+def _record_error(
     reading: FileReading, path: str, record: str, line: int | None
 ) -> tuple[str, str | None]:
     """Return error text and hint for a record that does not fit its table."""
     ignore = f"'{reading.format}.ignore-parse-errors' = 'true'"
     if reading.format == "text":
         return (
-            f"{_place(path, line)}: {_shown(record)} does not match '{PATTERN}'",
+            f"{_place(path, line)}: {_shorten(record)} does not match '{PATTERN}'",
             f"{ignore} leaves out such lines",
         )
     if reading.format == "json":
-        return _broken_object(reading, path, record, line, ignore)
+        return _object_error(reading, path, record, line, ignore)
     try:
         n_fields = len(next(_dialect(reading).reader(io.StringIO(record, newline=""))))
     except (csv.Error, StopIteration, TypeError):
@@ -176,14 +176,14 @@ def _broken(
         else "a quote that is not closed, or other fields than its columns"
     )
     return (
-        f"{_place(path, line)}: {_shown(record)} has {what}",
+        f"{_place(path, line)}: {_shorten(record)} has {what}",
         f"{ignore} reads what is missing as NULL and leaves out what is too much; "
         "'csv.field-delimiter', 'csv.quote-character' and 'csv.escape-character' say how fields "
         "are separated",
     )
 
 
-def _broken_object(
+def _object_error(
     reading: FileReading, path: str, record: str, line: int | None, ignore: str
 ) -> tuple[str, str | None]:
     place = _place(path, line)
@@ -194,10 +194,10 @@ def _broken_object(
         object_ = load_json(record)
     except ValueError:
         if len(record) < MOST_CHARACTERS:
-            return f"{place}: {_shown(record)} is no JSON", f"{ignore} leaves broken lines out"
+            return f"{place}: {_shorten(record)} is no JSON", f"{ignore} leaves broken lines out"
         object_ = None
     if not isinstance(object_, dict):
-        return f"{place}: {_shown(record)} does not fit the columns", ignore + " reads it as NULL"
+        return f"{place}: {_shorten(record)} does not fit the columns", ignore + " reads it as NULL"
     values = {name.lower(): value for name, value in object_.items()}
     for name, type_ in reading.fields:
         value = values.get(name.lower())
@@ -206,14 +206,14 @@ def _broken_object(
             reading = FileReading(
                 **{**asdict(reading), "column": name, "type": type_, "fields": reading.fields}
             )
-            message, hint = _misfit(reading, path, text, line)
+            message, hint = _misfit_error(reading, path, text, line)
             return message, hint
     if "\ufffd" in record and reading.encoding.lower() in ("", "utf-8"):
         return (
-            f"{place}: {_shown(record)} is not written in UTF-8",
+            f"{place}: {_shorten(record)} is not written in UTF-8",
             "'encoding' = 'windows-1252', or another one, says how it is written",
         )
-    return f"{place}: {_shown(record)} does not fit the columns", f"{ignore} reads it as NULL"
+    return f"{place}: {_shorten(record)} does not fit the columns", f"{ignore} reads it as NULL"
 
 
 def _is_of(value: Any, type_: str) -> bool:
@@ -235,7 +235,7 @@ def _is_of(value: Any, type_: str) -> bool:
     return True
 
 
-def _shown(text: str) -> str:
+def _shorten(text: str) -> str:
     line = text.strip().replace("\n", "\\n").replace("\r", "")
     cut = line if len(line) <= _SHOWN_CHARACTERS else f"{line[:_SHOWN_CHARACTERS]}…"
     return f"'{cut}'"

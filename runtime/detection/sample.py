@@ -82,7 +82,7 @@ def read_sample(files: Files, path: str, n_bytes: int, encoding: str = "") -> Sa
     except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
         raise _unreadable(path, error) from error
     is_whole = len(data) <= n_bytes
-    text, name = _decoded(data[:n_bytes], path, encoding)
+    text, name = _decode(data[:n_bytes], path, encoding)
     if not is_whole:
         end = max(text.rfind("\n"), text.rfind("\r"))
         if end < 0 and text.lstrip()[:1] in ("{", "["):
@@ -144,11 +144,11 @@ class _Deflated(io.RawIOBase):
         return len(part)
 
 
-def _deflated(file: BinaryIO) -> BinaryIO:
+def _inflate(file: BinaryIO) -> BinaryIO:
     return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, _Deflated(file))))
 
 
-def _framed(file: BinaryIO) -> BinaryIO:
+def _refuse_framed(file: BinaryIO) -> BinaryIO:
     file.close()
     raise OSError("Hadoop's snappy and lz4 are not looked into; declare format and columns")
 
@@ -157,13 +157,13 @@ _DECOMPRESSED: dict[str, Callable[[BinaryIO], BinaryIO]] = {
     "gz": lambda file: cast(BinaryIO, gzip.GzipFile(fileobj=file)),
     "bz2": lambda file: cast(BinaryIO, bz2.BZ2File(file)),
     "zst": _zstd,
-    "deflate": _deflated,
-    "snappy": _framed,
-    "lz4": _framed,
+    "deflate": _inflate,
+    "snappy": _refuse_framed,
+    "lz4": _refuse_framed,
 }
 
 
-def _decoded(data: bytes, path: str, declared: str) -> tuple[str, str]:
+def _decode(data: bytes, path: str, declared: str) -> tuple[str, str]:
     """Decode bytes that may end within a character; return text and Spark's encoding name."""
     mark = next((mark for mark in _MARKS if data.startswith(mark)), None)
     name = declared or ("" if mark is None else _MARKS[mark])

@@ -89,7 +89,7 @@ def time_format(values: Iterable[str], day_first: bool | None = None) -> TimeFor
         if shape is None:
             return None
         shapes[shape] = None
-    return _joined(list(shapes), day_first)
+    return _combine(list(shapes), day_first)
 
 
 def orders(values: Iterable[str]) -> set[str]:
@@ -185,7 +185,7 @@ def _zone_pattern(zone: str) -> str:
     return "XXX" if ":" in zone or zone == "Z" else "XX" if len(zone) == 5 else "X"
 
 
-def _joined(shapes: Sequence[_TimeShape], day_first: bool | None) -> TimeFormat | None:
+def _combine(shapes: Sequence[_TimeShape], day_first: bool | None) -> TimeFormat | None:
     """Return the pattern that reads values of all the shapes."""
     first = shapes[0]
     heads = {(s.separator, s.has_month_name, s.year_digits, s.half) for s in shapes if s.between}

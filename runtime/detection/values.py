@@ -133,7 +133,7 @@ def value_kind(
     bare = [value.strip() for value in values if value not in words]
     if not bare:
         return ValueKind("string")
-    kind = _typed(name, bare, habits)
+    kind = _common_kind(name, bare, habits)
     if kind is None:
         return _nearly(name, bare, habits)
     return kind if kind.type == "string" else replace(kind, null_words=words)
@@ -179,7 +179,7 @@ def epoch_format(name: str, values: Sequence[float]) -> str:
     )
 
 
-def _typed(name: str, values: Sequence[str], habits: Habits) -> ValueKind | None:
+def _common_kind(name: str, values: Sequence[str], habits: Habits) -> ValueKind | None:
     if all(value.lower() in _TRUTH for value in values):
         return ValueKind("boolean")
     times = time_format(values, habits.day_first)
@@ -288,13 +288,13 @@ def _nearly(name: str, values: Sequence[str], habits: Habits) -> ValueKind:
     affixes = {affix for value in others for affix in affixes_of(value)}
     if affixes and len(affixes) <= _MOST_SYMBOLS:
         symbols = sorted(affixes)
-        kind = _typed(name, [without_symbols(value, symbols) for value in values], habits)
+        kind = _common_kind(name, [without_symbols(value, symbols) for value in values], habits)
         if kind is not None and kind.type in ("bigint", "double"):
             return ValueKind("string", symbols=tuple(symbols), would_be=kind.type)
     if not others or len(others) > (1 - _NEARLY) * len(values):
         return ValueKind("string")
     rest = [value for value in values if value not in others]
-    kind = _typed(name, rest, habits)
+    kind = _common_kind(name, rest, habits)
     if kind is None or kind.type == "string":
         return ValueKind("string")
     return ValueKind("string", misfits=tuple(dict.fromkeys(others)), would_be=kind.type)

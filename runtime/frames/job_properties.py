@@ -21,7 +21,7 @@ def hold_watermarks(context: SparkContext, is_held: bool) -> None:
 
 def watermarks_are_held() -> bool:
     """Whether watermarks are held back in the micro-batch of this task."""
-    return bool(_known(_HELD))
+    return bool(_property(_HELD))
 
 
 def set_closed_until(context: SparkContext, closed_us: Mapping[int, int]) -> None:
@@ -37,7 +37,7 @@ def set_closed_until(context: SparkContext, closed_us: Mapping[int, int]) -> Non
 
 def known_closed_us(operator: int) -> int | None:
     """Return what `set_closed_until` set for an operator in this task's micro-batch, if it did."""
-    closed_us: dict[int, int] = dict(_known(_CLOSED_UNTIL) or ())
+    closed_us: dict[int, int] = dict(_property(_CLOSED_UNTIL) or ())
     return closed_us.get(operator)
 
 
@@ -45,7 +45,7 @@ def _set(context: SparkContext, name: str, value: Any) -> None:
     context.setLocalProperty(name, json.dumps([_ids(context), value]) if value else "")
 
 
-def _known(name: str) -> Any:
+def _property(name: str) -> Any:
     """Return the value of a property, or None if it is not set for the micro-batch of this task."""
     context = TaskContext.get()
     text = None if context is None else context.getLocalProperty(name)

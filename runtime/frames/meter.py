@@ -110,7 +110,7 @@ class Meter:
         results: dict[str, Measured] = {}
         for label in {label for label, _, _ in self._records.value}:
             tasks = {k[1:]: v for k, v in self._records.value.items() if k[0] == label}
-            results[label] = _added_up(tasks)
+            results[label] = _total_figures(tasks)
         for label, observation in self._observations:
             rows = _rows_if_known(observation)
             if rows is not None:
@@ -157,7 +157,7 @@ def _place() -> tuple[int, int]:
     return (context.stageId(), context.partitionId()) if context else (-1, -1)
 
 
-def _added_up(tasks: dict[tuple[int, int], dict[str, float]]) -> Measured:
+def _total_figures(tasks: dict[tuple[int, int], dict[str, float]]) -> Measured:
     def total(name: str) -> int:
         return int(sum(task.get(name, 0) for task in tasks.values()))
 

@@ -54,7 +54,7 @@ def without_pushdown(dataframe: DataFrame, file_format: str) -> DataFrame:
         return dataframe
     return dataframe.select(
         *(
-            _protected_column(field.name, field.dataType, only_floats)
+            _protect_column(field.name, field.dataType, only_floats)
             if _is_protected(field.dataType, only_floats)
             else quoted(field.name)
             for field in schema.fields
@@ -62,10 +62,10 @@ def without_pushdown(dataframe: DataFrame, file_format: str) -> DataFrame:
     )
 
 
-def _protected_column(name: str, type_: DataType, only_floats: bool) -> Column:
+def _protect_column(name: str, type_: DataType, only_floats: bool) -> Column:
     """Return a protected column. One SQL text where possible: each Column is a JVM call."""
     if isinstance(type_, StructType):
-        return _protected(F.col(quoted(name)), type_, only_floats).alias(name)
+        return _protect(F.col(quoted(name)), type_, only_floats).alias(name)
     column = quoted(name)
     if isinstance(type_, (DoubleType, FloatType)):
         return F.expr(f"nanvl({column}, {column}) AS {column}")
@@ -81,7 +81,7 @@ def _is_protected(type_: DataType, only_floats: bool) -> bool:
     return not only_floats or isinstance(type_, (DoubleType, FloatType))
 
 
-def _protected(value: Column, type_: DataType, only_floats: bool) -> Column:
+def _protect(value: Column, type_: DataType, only_floats: bool) -> Column:
     if isinstance(type_, (DoubleType, FloatType)):
         return F.nanvl(value, value)
     if not isinstance(type_, StructType) or not _has_distinct_names(type_):
@@ -89,7 +89,7 @@ def _protected(value: Column, type_: DataType, only_floats: bool) -> Column:
     # withField instead of struct(...), so that Spark still reads only the fields that a query needs
     for field in type_.fields:
         if _is_protected(field.dataType, only_floats):
-            inner = _protected(value.getField(field.name), field.dataType, only_floats)
+            inner = _protect(value.getField(field.name), field.dataType, only_floats)
             value = value.withField(quoted(field.name), inner)
     return value
 

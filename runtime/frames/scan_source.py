@@ -62,7 +62,7 @@ def scan_source(
         return NotScannable(reason)
     root = resolve(spark, path)
     if is_local_path(root):
-        return _found(spark, find, path, expand(root), columns, None)
+        return _find_files(spark, find, path, expand(root), columns, None)
     try:
         store = store_at(spark, root)
     except SetupError as error:
@@ -71,7 +71,7 @@ def scan_source(
         return NotScannable(f"{path} is on a file system that Arrow does not know")
     try:
         filesystem_of(store)
-        return _found(spark, find, path, expand(root, StoredFiles(store)), columns, store)
+        return _find_files(spark, find, path, expand(root, StoredFiles(store)), columns, store)
     except OSError as error:
         return NotScannable(f"{path}: {error.strerror or error}")
 
@@ -96,7 +96,7 @@ def unlike_spark(
     return None if is_known_zone(zone) else f"the time zone {zone} is known to Java only"
 
 
-def _found(
+def _find_files(
     spark: SparkSession,
     find: Find,
     path: str,

@@ -340,7 +340,7 @@ def _read(
                 yield from of_base(portion, seen)
             n_read += sum(part.n_rows for part in portion.split)
             for path in portion.paths:
-                for batch in _kept_batches(path, kept_in, schema.names):
+                for batch in _stored_batches(path, kept_in, schema.names):
                     table = pa.Table.from_batches([batch])
                     is_gone = _inside(table.column(SLICE_END), intervals)
                     yield from cuts(table.filter(pc.invert(is_gone)).cast(schema))
@@ -349,7 +349,7 @@ def _read(
     return run
 
 
-def _kept_batches(path: str, store: Store | None, columns: list[str]) -> Iterator[pa.RecordBatch]:
+def _stored_batches(path: str, store: Store | None, columns: list[str]) -> Iterator[pa.RecordBatch]:
     """Yield the partials of a data file.
 
     Raises:

@@ -114,7 +114,7 @@ def refresh(
             check_form(table, planned.form)
             files = planned.rows.step.source.files
             listed = map(as_it_is, (*files.files, *files.others))
-            todo = changes(listed, table.manifest, partial(_widened, table))
+            todo = changes(listed, table.manifest, partial(_extend_to_stored, table))
             if todo.is_nothing:
                 return Refreshed(table.version)
             replaced = [f for f in table.files if overlaps(todo.intervals, f.first_us, f.last_us)]
@@ -125,7 +125,9 @@ def refresh(
                 remove_files(place.path, done[1].mark, place.store)
                 done = None
             if done is None:
-                built = _built(spark, table, planned.rows, todo, replaced, buffer_bytes, jobs_run)
+                built = _build_changes(
+                    spark, table, planned.rows, todo, replaced, buffer_bytes, jobs_run
+                )
                 done = todo, built, table.reached
             built = done[1]
             manifest = (*todo.kept, *with_ranges(todo.added, dict(built.ranges)))
@@ -228,7 +230,7 @@ def settle(
     return len(built.files)
 
 
-def _widened(table: StoredSlices, intervals: Intervals) -> Intervals:
+def _extend_to_stored(table: StoredSlices, intervals: Intervals) -> Intervals:
     return widened(intervals, table.form.grid, table.reached)
 
 
@@ -269,7 +271,7 @@ def check_form(table: StoredSlices, form: LocalForm) -> None:
     )
 
 
-def _built(
+def _build_changes(
     spark: SparkSession,
     table: StoredSlices,
     rows: BaseRows,

@@ -232,7 +232,7 @@ def create_slices(
     with package(name):
         from deltalake import DeltaTable, Schema
         from deltalake.exceptions import DeltaError
-    place = _placed(where)
+    place = _table_place(where)
     path = place.path
     if _is_taken(place, name):
         raise CatalogError(
@@ -269,7 +269,7 @@ def create_slices(
         raise broken(name, place, error) from error
 
 
-def _placed(where: TablePlace | str) -> TablePlace:
+def _table_place(where: TablePlace | str) -> TablePlace:
     return TablePlace(where) if isinstance(where, str) else where
 
 
@@ -302,11 +302,11 @@ def open_slices(
         ExecutionError: The table cannot be read, or the version no longer exists.
         SetupError: The package deltalake is not installed.
     """
-    with package(name or _placed(where).path):
+    with package(name or _table_place(where).path):
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError, TableNotFoundError
     called = f"materialized table `{name}`" if name else "materialized table"
-    place = _placed(where)
+    place = _table_place(where)
     path, options = place.path, place.delta_options
     # in an object store the check would cost as much as opening the table
     if place.store is None and not is_table(place, name):

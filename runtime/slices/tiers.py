@@ -96,7 +96,7 @@ def in_tiers(table: pa.Table, grid: SliceGrid, reached: Reached) -> pa.Table:
         is_kept = ends > reached.since_us
         table, ends = table.filter(pa.array(is_kept)), ends[is_kept]
     place = table.schema.get_field_index(SLICE_END)
-    moved = pa.array(_moved(ends, grid, reached.tiers), pa.int64())
+    moved = pa.array(_merged_ends(ends, grid, reached.tiers), pa.int64())
     return table.set_column(place, table.schema.field(SLICE_END), moved)
 
 
@@ -109,9 +109,9 @@ def widened(intervals: Intervals, grid: SliceGrid, reached: Reached) -> Interval
         assert isinstance(grid, Tumble)
         for tier in reached.tiers:
             is_old = firsts <= tier.until_us
-            start = _ceiled(firsts, grid.offset_us, tier.width_us) - tier.width_us + grid.size_us
+            start = _round_up(firsts, grid.offset_us, tier.width_us) - tier.width_us + grid.size_us
             firsts = np.where(is_old, start, firsts)
-        lasts = _moved(lasts, grid, reached.tiers)
+        lasts = _merged_ends(lasts, grid, reached.tiers)
     after_us = reached.since_us
     pairs = list(zip(firsts.tolist(), lasts.tolist(), strict=True))
     if after_us is not None:
@@ -124,15 +124,15 @@ def cuts_of(reached: Reached) -> tuple[int, ...]:
     return tuple(sorted(tier.until_us for tier in reached.tiers))
 
 
-def _moved(
+def _merged_ends(
     ends: npt.NDArray[np.int64], grid: SliceGrid, tiers: Sequence[Tier]
 ) -> npt.NDArray[np.int64]:
     for tier in tiers:
         assert isinstance(grid, Tumble), "tiers are of slices of one width"
-        wide = _ceiled(ends, grid.offset_us, tier.width_us)
+        wide = _round_up(ends, grid.offset_us, tier.width_us)
         ends = np.where(ends <= tier.until_us, wide, ends)
     return ends
 
 
-def _ceiled(ends: npt.NDArray[np.int64], offset_us: int, width_us: int) -> npt.NDArray[np.int64]:
+def _round_up(ends: npt.NDArray[np.int64], offset_us: int, width_us: int) -> npt.NDArray[np.int64]:
     return -((offset_us - ends) // width_us) * width_us + offset_us

@@ -132,16 +132,17 @@ def check_workers(spark: SparkSession, packages: Sequence[str] = tuple(_MODULES)
     n_tasks = context.defaultParallelism
     numbers = context.parallelize(range(n_tasks), n_tasks)
     with translated_errors():
-        answers = numbers.mapPartitions(_lacking(packages)).collect()
+        answers = numbers.mapPartitions(_report_missing(packages)).collect()
     for python, missing in sorted(answers):
         if missing:
             raise SetupError(
-                f"Spark's workers run {python}, which lacks {_and(missing)}", hint=WORKERS_HINT
+                f"Spark's workers run {python}, which lacks {_join_names(missing)}",
+                hint=WORKERS_HINT,
             )
     _checked.add(key)
 
 
-def _lacking(
+def _report_missing(
     packages: Sequence[str],
 ) -> Callable[[Iterable[int]], Iterator[tuple[str, tuple[str, ...]]]]:
     """Return a task function that reports a worker's Python version and missing packages."""
@@ -163,7 +164,7 @@ def _lacking(
     return run
 
 
-def _and(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 

@@ -49,7 +49,7 @@ def connected_session(remote: str, conf: Mapping[str, str]) -> SparkSession:
             "Connect server cannot be used beside it",
             hint="stop it first, or start another process",
         )
-    address = _reached(remote)
+    address = _await_server(remote)
     try:
         with warnings.catch_warnings(action="ignore"):
             # a new builder has none of the options that the caller left in the shared one
@@ -85,7 +85,7 @@ def active_remote_session() -> SparkSession | None:
     return session
 
 
-def _reached(remote: str) -> str:
+def _await_server(remote: str) -> str:
     """Wait for an answer from the server and return its host and port.
 
     Raises:

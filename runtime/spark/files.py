@@ -211,7 +211,7 @@ class HadoopFiles:
     def exists(self, path: str) -> bool:
         """Whether a file or directory exists."""
         with _os_errors(path):
-            return self._is_there(path) or self._recovered(path)
+            return self._is_there(path) or self._recover(path)
 
     def is_file(self, path: str) -> bool:
         """Whether the path is a file."""
@@ -236,7 +236,7 @@ class HadoopFiles:
         """Return the UTF-8 text of a small file."""
         with _os_errors(path):
             if not self._is_there(path):
-                self._recovered(path)
+                self._recover(path)
             stream = self._system(path).open(self._path(path))
             try:
                 return bytes(stream.readAllBytes()).decode("utf-8")
@@ -333,7 +333,7 @@ class HadoopFiles:
         context.rename(self._path(path), self._path(new), options)
         return True
 
-    def _recovered(self, path: str) -> bool:
+    def _recover(self, path: str) -> bool:
         """Complete an interrupted `replace`, and return whether there was one."""
         complete = _beside(path, "new")
         if not self._is_there(complete):

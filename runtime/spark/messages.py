@@ -87,7 +87,7 @@ def error_text(condition: str, parameters: Mapping[str, str]) -> ErrorText | Non
     try:
         for name in names:
             if name in _TEMPLATES:
-                return _filled(_TEMPLATES[name], parameters)
+                return _fill(_TEMPLATES[name], parameters)
             if name in _WORDS:
                 return _WORDS[name](parameters)
     except KeyError:
@@ -251,7 +251,7 @@ def _overflow(p: Mapping[str, str]) -> ErrorText:
     )
 
 
-def _raised(p: Mapping[str, str]) -> ErrorText:
+def _raised_error(p: Mapping[str, str]) -> ErrorText:
     # imported only for an error: it reads files and needs more modules
     from runtime.detection.places import explained_message
 
@@ -374,7 +374,7 @@ class _Filled(Formatter):
         return _SPELLED[format_spec](value)
 
 
-def _filled(template: ErrorText, parameters: Mapping[str, str]) -> ErrorText:
+def _fill(template: ErrorText, parameters: Mapping[str, str]) -> ErrorText:
     fill = partial(_Filled().vformat, args=(), kwargs=parameters)
     hint = None if template.hint is None else fill(template.hint)
     return template._replace(message=fill(template.message), hint=hint)
@@ -396,6 +396,6 @@ _WORDS: Mapping[str, Callable[[Mapping[str, str]], ErrorText]] = {
     "UNRESOLVED_ROUTINE": _function,
     "PARSE_SYNTAX_ERROR": _syntax,
     "ARITHMETIC_OVERFLOW": _overflow,
-    "USER_RAISED_EXCEPTION": _raised,
+    "USER_RAISED_EXCEPTION": _raised_error,
     "DATA_SOURCE_NOT_FOUND": _no_provider,
 }

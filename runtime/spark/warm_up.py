@@ -103,7 +103,7 @@ def run_representative_queries(spark: SparkSession, directory: Path) -> None:
     """).createOrReplaceTempView("places")
     spark.sql("SELECT * FROM places ORDER BY place, name LIMIT 20").collect()
     spark.sql("EXPLAIN EXTENDED SELECT * FROM places").collect()
-    exchanged = _exchanged(spark.table("bids"))
+    exchanged = _exchange(spark.table("bids"))
     exchanged.createOrReplaceTempView("exchanged")
     spark.sql("SELECT bucket, COUNT(*) FROM exchanged GROUP BY bucket ORDER BY 1").toArrow()
     exchanged.coalesce(1).write.mode("overwrite").parquet(parquet + "-exchanged")
@@ -111,7 +111,7 @@ def run_representative_queries(spark: SparkSession, directory: Path) -> None:
         pass
 
 
-def _exchanged(bids: DataFrame) -> DataFrame:
+def _exchange(bids: DataFrame) -> DataFrame:
     """Run Python workers on both sides of an exchange, as window aggregations do."""
 
     def same(batches: Iterator[Any]) -> Iterator[Any]:

@@ -107,10 +107,10 @@ def _of_type(type_: pa.DataType, name: str) -> Any:
             for f in type_
         ]
         return {"type": "record", "name": f"{_RECORD}_{name}", "fields": parts}
-    found = _NAMES.get(type_)
-    if found is None:
+    avro_type = _NAMES.get(type_)
+    if avro_type is None:
         raise ValueError(f"Avro has no type for column `{name}`")
-    return found
+    return avro_type
 
 
 _NAMES: Mapping[pa.DataType, Any] = {
@@ -197,12 +197,12 @@ def _schema_id(value: bytes | None, how: AvroDecoding) -> int | None:
 
 def _schema_with_id(number: int, how: AvroDecoding) -> tuple[_Schema, str]:
     if how.schema:
-        return _parsed((how.schema,)), "the messages' schema"
-    return _parsed(schema_texts(how.registry, number)), f"schema {number} of the registry"
+        return _parse((how.schema,)), "the messages' schema"
+    return _parse(schema_texts(how.registry, number)), f"schema {number} of the registry"
 
 
 @lru_cache(maxsize=256)
-def _parsed(texts: tuple[str, ...]) -> _Schema:
+def _parse(texts: tuple[str, ...]) -> _Schema:
     """Parse a record schema, the last of `texts`; the others define types that it refers to.
 
     Raises:
@@ -214,26 +214,26 @@ def _parsed(texts: tuple[str, ...]) -> _Schema:
         raise ExecutionError(
             "format 'avro' needs the package fastavro", hint="pip install 'sqlwin[kafka]'"
         ) from error
-    named: dict[str, Any] = {}
+    named_types: dict[str, Any] = {}
     named_raw: dict[str, Any] = {}
     whole: Any = None
     reader: Any = None
     try:
         for text in texts:
             raw = json.loads(text)
-            whole = fastavro.parse_schema(raw, named)
+            whole = fastavro.parse_schema(raw, named_types)
             reader = fastavro.parse_schema(_without_logical_types(raw), named_raw)
     except (ValueError, KeyError, TypeError, fastavro.schema.SchemaParseException) as error:
         raise ExecutionError(f"the schema of messages is no Avro schema: {error}") from error
-    kind, schema = kind_of(whole, named)
+    kind, schema = kind_of(whole, named_types)
     if kind != "record":
         raise ExecutionError(f"the schema of messages is a {kind}, and columns are of a record")
-    return _Schema(schema["fields"], named, reader)
+    return _Schema(schema["fields"], named_types, reader)
 
 
 def _without_logical_types(schema: Any) -> Any:
     if isinstance(schema, list):
-        return [_without_logical_types(each) for each in schema]
+        return [_without_logical_types(branch) for branch in schema]
     if isinstance(schema, dict):
         return {k: _without_logical_types(v) for k, v in schema.items() if k != "logicalType"}
     return schema

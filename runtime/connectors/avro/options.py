@@ -39,8 +39,8 @@ def avro_schema(spec: TableSpec, columns: StructType) -> str:
     Raises:
         CatalogError: The type of a column has no equivalent in Avro.
     """
-    if said := option_values(spec).get("avro.schema"):
-        return said
+    if declared := option_values(spec).get("avro.schema"):
+        return declared
     try:
         return schema_of(columns)
     except ValueError as error:

@@ -74,7 +74,7 @@ def raw_type(schema: Any, named: Named) -> pa.DataType:
     kind, schema = kind_of(schema, named)
     match kind:
         case "union":
-            others = [each for each in schema if kind_of(each, named)[0] != "null"]
+            others = [branch for branch in schema if kind_of(branch, named)[0] != "null"]
             if len(others) > 1:
                 raise NoTypeError("a union of several types")
             return raw_type(others[0], named) if others else pa.null()
@@ -123,15 +123,15 @@ def misfit(schema: Any, named: Named, type_: pa.DataType) -> str | None:
 
 def _has_fields(schema: Any, named: Named, type_: pa.StructType) -> bool:
     types = {field["name"]: field["type"] for field in schema["fields"]}
-    found = [(field, find_column(list(types), field.name)) for field in type_]
-    return all(not place or misfit(types[place[0]], named, f.type) is None for f, place in found)
+    matches = [(field, find_column(list(types), field.name)) for field in type_]
+    return all(not place or misfit(types[place[0]], named, f.type) is None for f, place in matches)
 
 
 def present(schema: Any, named: Named) -> tuple[str, Any]:
     """Return the kind and schema of the non-null values, see `kind_of`."""
     kind, schema = kind_of(schema, named)
     while kind == "union":
-        others = [each for each in schema if kind_of(each, named)[0] != "null"]
+        others = [branch for branch in schema if kind_of(branch, named)[0] != "null"]
         kind, schema = kind_of(others[0], named) if others else ("null", {"type": "null"})
     return kind, schema
 
@@ -211,6 +211,6 @@ def _decimals(array: pa.Array, schema: Mapping[str, Any]) -> pa.Array:
     sign = np.where(is_negative, 0xFF, 0).astype(np.uint8)
     whole = np.where(is_there, data[np.maximum(places, 0)], sign[:, None]).astype(np.uint8)
     validity = pa.py_buffer(np.packbits(~is_null, bitorder="little"))
-    found = pa.Array.from_buffers(type_, len(array), [validity, pa.py_buffer(whole.tobytes())])
-    found.validate(full=True)
-    return found
+    decimals = pa.Array.from_buffers(type_, len(array), [validity, pa.py_buffer(whole.tobytes())])
+    decimals.validate(full=True)
+    return decimals

@@ -119,16 +119,16 @@ def _await_whole(path: str, spec: TableSpec) -> os.stat_result | None:
         ExecutionError: It is incomplete and no longer being written.
     """
     while True:
-        found = _status(path, spec)
-        if found is None:
+        status = _status(path, spec)
+        if status is None:
             return None  # the reader reports it, or skips it if configured so
         with reachable(spec, path):
-            if found.st_size > 0 and (
+            if status.st_size > 0 and (
                 format_of(option_values(spec)) != "parquet" or _ends_as_parquet(path)
             ):
-                return found
-        if time.time() - found.st_mtime > _QUIET_S:
-            what = "empty, which is" if not found.st_size else "cut short, or"
+                return status
+        if time.time() - status.st_mtime > _QUIET_S:
+            what = "empty, which is" if not status.st_size else "cut short, or"
             raise broken_file(
                 spec,
                 f"{path} is {what} no file of format",

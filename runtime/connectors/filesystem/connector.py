@@ -55,11 +55,11 @@ def validate(spec: TableSpec) -> None:
             f"'format' = one of {', '.join(FORMATS)}",
         )
     if file_format not in FORMATS:
-        meant = nearest(file_format, FORMATS)
+        suggestion = nearest(file_format, FORMATS)
         raise bad_option(
             spec,
             f"there is no format '{values['format']}'",
-            f"did you mean '{meant}'?" if meant else f"there are {', '.join(FORMATS)}",
+            f"did you mean '{suggestion}'?" if suggestion else f"there are {', '.join(FORMATS)}",
         )
     own = FLINK_OPTIONS.get(file_format, {})
     names = format_option_names(file_format)
@@ -67,8 +67,8 @@ def validate(spec: TableSpec) -> None:
         prefix = name.lower().split(".")[0]
         # an option of another format is a mistake even if the format has one of that name
         if prefix in FORMATS and prefix != file_format:
-            known = [n for n in (*own, *names) if n.startswith(file_format)]
-            raise unknown_option(spec, name, known)
+            valid = [n for n in (*own, *names) if n.startswith(file_format)]
+            raise unknown_option(spec, name, valid)
     for option in (SKIP_BELOW, REPEATED):
         if option in values and spec.columns and values.get("header", "false").lower() != "true":
             raise bad_option(
@@ -126,15 +126,15 @@ def _check_formats(spec: TableSpec, options: list[str], columns: list[TableColum
     """Check the time formats of columns."""
     types = {column.name.lower(): (column.type or "").upper() for column in columns}
     for option in options:
-        found = TIME_FORMAT.fullmatch(option)
-        name = found["column"] if found is not None else option
+        match = TIME_FORMAT.fullmatch(option)
+        name = match["column"] if match is not None else option
         type_ = types.get(name.lower())
         if columns and type_ is None:
-            meant = nearest(name, [column.name for column in columns])
+            suggestion = nearest(name, [column.name for column in columns])
             raise bad_option(
                 spec,
                 f"there is no column `{name}` that '{option}' could be about",
-                f"did you mean `{meant}`?" if meant else None,
+                f"did you mean `{suggestion}`?" if suggestion else None,
             )
         if type_ is not None and not type_.startswith(("TIMESTAMP", "DATE")):
             raise bad_option(

@@ -84,16 +84,16 @@ class ListedFiles:
             roots = expand(self._path, self._stored)
         except OSError as error:
             raise self._unreadable(error.strerror or str(error)) from error
-        found = list_files(roots, self._stored.store)
-        if isinstance(found, NotScannable):
-            if found.reason == NO_FILES:
+        listing = list_files(roots, self._stored.store)
+        if isinstance(listing, NotScannable):
+            if listing.reason == NO_FILES:
                 return
-            raise self._unreadable(found.reason)
-        if found.partition_columns:
+            raise self._unreadable(listing.reason)
+        if listing.partition_columns:
             raise self._unreadable("names of directories make partition columns")
         new = [
-            ScanFile(path, (), (), *found.stamps[path])
-            for path, _ in found.files
+            ScanFile(path, (), (), *listing.stamps[path])
+            for path, _ in listing.files
             if path not in self._seen
         ]
         for chunk in _chunks(new, *_limits(self._table)):
@@ -107,7 +107,7 @@ class ListedFiles:
         """Return the listed file parts in the column `path`, spread over the cores."""
         reader: Any = spark.readStream.schema(_PARTS_DDL)
         reader = reader.options(**{BRINGS_SPLITS: "true", "maxFileAge": _NEVER})
-        if any(each is not None for each in _limits(self._table)):
+        if any(limit is not None for limit in _limits(self._table)):
             reader = reader.option("maxFilesPerTrigger", "1")
         rows: DataFrame = reader.json(as_uri(self._directory))
         return rows.repartition(spark.sparkContext.defaultParallelism)

@@ -64,19 +64,19 @@ def loaded_once(
     except OSError:
         return load()  # a file was removed: Spark decides what exists
     settings = settings_of(spark)
-    kept = _kept.setdefault(spark, {})
-    found = kept.pop(spec.name, None)
+    cache = _kept.setdefault(spark, {})
+    entry = cache.pop(spec.name, None)
     if (
-        found is None
-        or found.settings is not settings
-        or found.files != snapshot
-        or (found.spec, found.options, found.paths) != (spec, options, paths)
+        entry is None
+        or entry.settings is not settings
+        or entry.files != snapshot
+        or (entry.spec, entry.options, entry.paths) != (spec, options, paths)
     ):
-        found = _Loaded(spec, dict(options), paths, settings, snapshot, load())
-    kept[spec.name] = found  # most recently used entries are dropped last
-    while len(kept) > _MOST_KEPT:
-        del kept[next(iter(kept))]
-    return found.dataframe
+        entry = _Loaded(spec, dict(options), paths, settings, snapshot, load())
+    cache[spec.name] = entry  # most recently used entries are dropped last
+    while len(cache) > _MOST_KEPT:
+        del cache[next(iter(cache))]
+    return entry.dataframe
 
 
 def _stamp(file: str) -> tuple[str, int, int, int]:

@@ -72,8 +72,8 @@ class Writer:
 
 def written_files(files: Files, hidden: str) -> list[str]:
     """Return the sorted data files that Spark has written below a directory."""
-    found = sorted(files.files_below(hidden))
-    return [path for path in found if not path.rpartition("/")[2].startswith((".", "_"))]
+    paths = sorted(files.files_below(hidden))
+    return [path for path in paths if not path.rpartition("/")[2].startswith((".", "_"))]
 
 
 def check_written(
@@ -160,7 +160,7 @@ def publish(
     # before the first file is visible, so that no reader takes it for all of them
     write_commit(writer.files, writer.path, writer.name, begun)
     moves = dict(zip(begun.sources, names, strict=True))
-    return _moved(writer, begun, moves, replacing)
+    return _move(writer, begun, moves, replacing)
 
 
 def finish(writer: Writer, plan: str) -> Commit | None:
@@ -188,11 +188,11 @@ def finish(writer: Writer, plan: str) -> Commit | None:
         is_there[source] or is_there[name] for source, name in moves.items()
     ):
         return commit
-    left = {source: name for source, name in moves.items() if not is_there[name]}
-    return _moved(writer, commit, left)
+    missing = {source: name for source, name in moves.items() if not is_there[name]}
+    return _move(writer, commit, missing)
 
 
-def _moved(
+def _move(
     writer: Writer, begun: Commit, moves: dict[str, str], replacing: Sequence[str] = ()
 ) -> Commit:
     """Move files, given by paths relative to the table's, and mark the commit complete."""
@@ -200,14 +200,14 @@ def _moved(
     directories = {f"{path}/{name}".rpartition("/")[0] for name in moves.values()}
     for_each_file(files.make_directory, sorted(directories))
     for_each_file(lambda file: files.rename(f"{path}/{file}", f"{path}/{moves[file]}"), moves)
-    held = tuple(each for each in begun.held if each.batch > begun.batch)
+    held = tuple(batch for batch in begun.held if batch.batch > begun.batch)
     done = replace(begun, is_whole=True, sources=(), held=held)
     if not replacing:
         write_commit(files, path, writer.name, done)
         return done
     # files that another writer has published in the meantime are replaced too
     with _one_by_one(path):
-        done = replace(done, replaced=_counting_in(writer, replacing))
+        done = replace(done, replaced=_counted_files(writer, replacing))
         write_commit(files, path, writer.name, done)
     return done
 
@@ -229,20 +229,20 @@ def _one_by_one(path: str) -> Iterator[None]:
     yield
 
 
-def _counting_in(writer: Writer, directories: Sequence[str]) -> tuple[str, ...]:
+def _counted_files(writer: Writer, directories: Sequence[str]) -> tuple[str, ...]:
     """Return the files below directories of a table that count now, and their Hadoop checksums.
 
     The writer's own files are not among them yet. See `publish`.
     """
     files, path = writer.files, writer.path
-    found: list[str] = []
+    paths: list[str] = []
 
     def look(directory: str) -> None:
-        found.extend(files.files_below(f"{path}/{directory}" if directory else path))
+        paths.extend(files.files_below(f"{path}/{directory}" if directory else path))
 
     for_each_file(look, directories)
     counts = counting_files(path, read_commits(files, path))
-    below = sorted(file.removeprefix(path).lstrip("/") for file in filter(counts, found))
+    below = sorted(file.removeprefix(path).lstrip("/") for file in filter(counts, paths))
     return tuple(name for name in below if not _OF_A_WRITER.match(name))
 
 
@@ -263,9 +263,9 @@ def retract(writer: Writer, batch: int) -> None:
             hint="put back the table's files of the same time as the checkpoint, or start anew "
             "with another 'path' and 'execution.checkpointing.dir'",
         )
-    known = commit.files if commit is not None and commit.batch == batch else None
-    if known is not None:
-        doomed = [f"{path}/{name}" for name in known]
+    names = commit.files if commit is not None and commit.batch == batch else None
+    if names is not None:
+        doomed = [f"{path}/{name}" for name in names]
     else:
         # published by a version without commits, or the checkpoint was restored from a copy
         doomed = [
@@ -276,7 +276,7 @@ def retract(writer: Writer, batch: int) -> None:
         ]
     if commit is None and not doomed:
         return
-    write_commit(files, path, writer.name, Commit(batch, is_whole=False, files=known))
+    write_commit(files, path, writer.name, Commit(batch, is_whole=False, files=names))
     for_each_file(files.delete, doomed)
     write_commit(files, path, writer.name, Commit(batch - 1, is_whole=True))
 
@@ -333,7 +333,7 @@ def remove(files: Files, directory: str) -> None:
     if not is_local_path(directory):
         files.delete(directory)
         return
-    begun = gone = time.monotonic()
+    started = gone = time.monotonic()
     while (now := time.monotonic()) - gone < _SETTLING_S:
         try:
             if files.exists(directory):
@@ -341,9 +341,9 @@ def remove(files: Files, directory: str) -> None:
                 files.delete(directory)
         except OSError:
             # a task has created something in the meantime
-            if now - begun > _MOST_SETTLING_S:
+            if now - started > _MOST_SETTLING_S:
                 raise
-        if now - begun > 2 * _MOST_SETTLING_S:
+        if now - started > 2 * _MOST_SETTLING_S:
             return
         time.sleep(_STEP_S)
 
@@ -377,9 +377,11 @@ def finish_replacing(path: str) -> None:
     path = os.path.realpath(path)
     above, _, name = path.rpartition("/")
     pattern = re.compile(rf"{re.escape(f'.{name}.')}[0-9a-f]{{12}}(?P<old>\.old)?")
-    found = [each for each in files.names_in(above or "/") if pattern.fullmatch(each)]
-    for each in found:
-        new = f"{above}/{each.removesuffix('.old')}"
+    leftovers = [
+        leftover for leftover in files.names_in(above or "/") if pattern.fullmatch(leftover)
+    ]
+    for leftover in leftovers:
+        new = f"{above}/{leftover.removesuffix('.old')}"
         with _unless_held(files, new) as is_left:
             if not is_left:
                 continue

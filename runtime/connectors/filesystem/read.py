@@ -293,9 +293,9 @@ def declared_column(
 ) -> Column:
     """Return a column of files as declared; `text` converts it if it is read as text."""
     if text is not None and text.converts(column):
-        found = find_column(dataframe.columns, column.name)
-        if len(found) == 1:
-            return text.value(dataframe, column, found[0])
+        matches = find_column(dataframe.columns, column.name)
+        if len(matches) == 1:
+            return text.value(dataframe, column, matches[0])
     if column.metadata is None:
         return pick(dataframe, spec, column, origin)
     value = file_metadata(dataframe)[METADATA[column.metadata]]
@@ -330,8 +330,8 @@ def _paths(
         if not is_local_path(path):
             raise _pattern_elsewhere(spec)
         # as in Flink, the pattern applies to the absolute path
-        found = committed_files(files, path, lambda: list(data_files(path, files)))
-        matching = [f for f in found if re.fullmatch(regex, f)]
+        committed = committed_files(files, path, lambda: list(data_files(path, files)))
+        matching = [f for f in committed if re.fullmatch(regex, f)]
         if not matching:
             raise ExecutionError(
                 f"no file below {path} matches '{regex}'",
@@ -343,8 +343,8 @@ def _paths(
         return [path_for_spark(f, files) for f in matching]
     if every:
         options.setdefault("basePath", as_uri(path))
-        found = committed_files(files, path, lambda: list(data_files(path, files)))
-        return [path_for_spark(f, files) for f in found]
+        committed = committed_files(files, path, lambda: list(data_files(path, files)))
+        return [path_for_spark(f, files) for f in committed]
     if is_glob(path, files) and next(data_files(path, files), None) is None:
         raise missing_path(path)
     return [path_for_spark(path, files)]
@@ -363,16 +363,20 @@ def with_partition_types(reader: DataFrameReader, spec: TableSpec, paths: list[s
 
     Spark infers the type of a partition column from directory names: `01` would become 1.
     """
-    found = reader.load(paths)
+    dataframe = reader.load(paths)
     declared = {c.name.lower(): c for c in physical_columns(spec)}
     partitions = {name.lower() for name in spec.partitioned_by}
     fields = [
         StructField(field.name, declared_type(spec, declared[field.name.lower()]))
         if field.name.lower() in partitions and field.name.lower() in declared
         else field
-        for field in found.schema.fields
+        for field in dataframe.schema.fields
     ]
-    return found if fields == found.schema.fields else reader.schema(StructType(fields)).load(paths)
+    return (
+        dataframe
+        if fields == dataframe.schema.fields
+        else reader.schema(StructType(fields)).load(paths)
+    )
 
 
 def schema_to_read(
@@ -411,9 +415,9 @@ def _schema_by_header(
     bare = {**options, "inferSchema": "false"}
     header = spark.read.format("csv").options(**bare).load(paths).schema
     types = {field.name.lower(): field.dataType for field in declared.fields}
-    named = {field.name.lower() for field in header.fields}
+    in_header = {field.name.lower() for field in header.fields}
     # also partition columns, with their declared types
-    beside = [field for field in declared.fields if field.name.lower() in partitions - named]
+    beside = [field for field in declared.fields if field.name.lower() in partitions - in_header]
     return StructType(
         [
             *(StructField(f.name, types.get(f.name.lower(), StringType())) for f in header.fields),
@@ -469,8 +473,8 @@ def load_text(
     for field in schema.fields:
         is_there = dataframe[quoted(field.name)].isNotNull()
         found_any = is_there if found_any is None else found_any | is_there
-    kept = dataframe[broken].isNull()
-    return dataframe.filter(kept if found_any is None else kept | found_any).drop(broken)
+    is_valid = dataframe[broken].isNull()
+    return dataframe.filter(is_valid if found_any is None else is_valid | found_any).drop(broken)
 
 
 def explain(spec: TableSpec, origin: str, error: Exception) -> SqlwinError:
@@ -491,11 +495,11 @@ def explain(spec: TableSpec, origin: str, error: Exception) -> SqlwinError:
         )
     if (error.getCondition() or "").startswith("MALFORMED_CSV_RECORD"):
         record = (error.getMessageParameters() or {}).get("badRecord", "")
-        return _malformed(spec, origin, record)
+        return _malformed_error(spec, origin, record)
     return translate(error)
 
 
-def _malformed(spec: TableSpec, origin: str, record: str) -> ExecutionError:
+def _malformed_error(spec: TableSpec, origin: str, record: str) -> ExecutionError:
     """Return the error for a line that Spark's CSV reader rejects; `record` may be truncated."""
     options = spark_options(spec, "csv")
     path = next(data_files(origin), None) if is_local_path(origin) else None

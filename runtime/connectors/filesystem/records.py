@@ -72,9 +72,9 @@ def load_records(
     """
     spec, options = text.spec, text.options
     declared = declared_schema(spec, physical_columns(spec))
-    named = {name.lower() for name in spec.partitioned_by}
-    partitions = StructType([f for f in declared.fields if f.name.lower() in named])
-    fields = [f for f in declared.fields if f.name.lower() not in named]
+    partition_names = {name.lower() for name in spec.partitioned_by}
+    partitions = StructType([f for f in declared.fields if f.name.lower() in partition_names])
+    fields = [f for f in declared.fields if f.name.lower() not in partition_names]
     every = {**options, **stream_options}
     if rules.pattern:
         schema = text.schema(StructType(fields))
@@ -115,11 +115,13 @@ def read_records(
     Returns:
         `record`, the columns of `partitions`, and Spark's file metadata.
     """
-    placed = _lines(reader, options, partitions, paths, is_whole=bool(rules.quote))
+    lines = _lines(reader, options, partitions, paths, is_whole=bool(rules.quote))
     encoding = options.get("encoding", options.get("charset", "utf-8"))
-    run = _left_records(rules, encoding, header)
+    run = _record_task(rules, encoding, header)
     record = StructField(_RECORD, StringType())
-    return _named(placed.mapInArrow(run, _brought([record], partitions)), [_RECORD], partitions)
+    return _rename(
+        lines.mapInArrow(run, _output_schema([record], partitions)), [_RECORD], partitions
+    )
 
 
 def read_lines(
@@ -135,13 +137,13 @@ def read_lines(
     A line that does not match goes to BROKEN_RECORD if `schema` has that column, or else is
     dropped.
     """
-    placed = _lines(reader, options, partitions, paths, is_whole=False)
+    lines = _lines(reader, options, partitions, paths, is_whole=False)
     encoding = options.get("encoding", options.get("charset", "utf-8"))
     names = [field.name for field in schema.fields]
     texts = [StructField(f"t{i}", StringType()) for i in range(len(names))]
-    run = _taken_apart(rules, encoding, names)
-    rows: DataFrame = placed.mapInArrow(run, _brought(texts, partitions))
-    return _named(rows, names, partitions)
+    run = _line_task(rules, encoding, names)
+    rows: DataFrame = lines.mapInArrow(run, _output_schema(texts, partitions))
+    return _rename(rows, names, partitions)
 
 
 def load_objects(
@@ -184,14 +186,14 @@ def _metadata_of(files: DataFrame) -> Column:
     return F.struct(*(metadata[name].alias(name) for name in names))
 
 
-def _brought(own: list[StructField], partitions: StructType) -> StructType:
+def _output_schema(own: list[StructField], partitions: StructType) -> StructType:
     """Return the schema that a Python function produces."""
     numbered = [StructField(f"p{i}", f.dataType) for i, f in enumerate(partitions.fields)]
     metadata = cast(StructType, StructType.fromDDL(_METADATA_DDL))
     return StructType([*own, *numbered, *metadata.fields])
 
 
-def _named(rows: DataFrame, names: list[str], partitions: StructType) -> DataFrame:
+def _rename(rows: DataFrame, names: list[str], partitions: StructType) -> DataFrame:
     """Rename the first columns and the columns from directories."""
     every = [*names, *(field.name for field in partitions.fields), FILE_METADATA]
     return rows.select(
@@ -237,8 +239,8 @@ def first_header(
 ) -> str | None:
     """Return the header of the first file that has one, verbatim, or None."""
     rows = read_records(reader, _only_header(rules), options, StructType(), paths)
-    found = rows.select(_RECORD).limit(1).collect()
-    return None if not found else str(found[0][0])
+    headers = rows.select(_RECORD).limit(1).collect()
+    return None if not headers else str(headers[0][0])
 
 
 def _only_header(rules: LineRules) -> LineRules:
@@ -246,7 +248,7 @@ def _only_header(rules: LineRules) -> LineRules:
     return LineRules(rules.skip, comment=rules.comment, quote=rules.quote, escape=rules.escape)
 
 
-def _left_records(
+def _record_task(
     rules: LineRules, encoding: str, header: str | None
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the task function that keeps the records among the lines of its file parts."""
@@ -254,9 +256,10 @@ def _left_records(
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
         for batch, rows, records in _records_in(batches, rules, encoding, header):
-            kept = batch.take(pa.array(rows, pa.int64())).drop_columns([_RECORD, _START])
+            others = batch.take(pa.array(rows, pa.int64())).drop_columns([_RECORD, _START])
             yield pa.RecordBatch.from_arrays(
-                [pa.array(records, pa.string()), *kept.columns], names=[_RECORD, *kept.schema.names]
+                [pa.array(records, pa.string()), *others.columns],
+                names=[_RECORD, *others.schema.names],
             )
 
     return read
@@ -280,17 +283,17 @@ def _records_in(
                 lines = FileLines(rules, is_start=start == 0)
             text = data.decode(encoding, errors="replace")
             had_header = lines.header is not None
-            found = list(lines.records(re.split("\r\n|\r|\n", text) if rules.quote else [text]))
+            complete = list(lines.records(re.split("\r\n|\r|\n", text) if rules.quote else [text]))
             if rules.quote:
-                found += lines.rest()
-            records += found
-            rows += [i] * len(found)
+                complete += lines.rest()
+            records += complete
+            rows += [i] * len(complete)
             if not had_header and lines.header is not None:
                 _check_header(lines.header, header, path)
         yield batch, rows, records
 
 
-def _taken_apart(
+def _line_task(
     rules: LineRules, encoding: str, names: list[str]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the task function that parses lines with a pattern; `names` are the columns."""
@@ -303,18 +306,18 @@ def _taken_apart(
         parse = line_parser(rules.pattern)
         for batch, rows, records in _records_in(batches, rules, encoding, None):
             values: list[dict[str, str | None]] = []
-            kept: list[int] = []
+            kept_rows: list[int] = []
             for row, record in zip(rows, records, strict=True):
-                found = parse(record)
-                if found is not None:
-                    values.append({name.lower(): value for name, value in found.items()})
+                fields = parse(record)
+                if fields is not None:
+                    values.append({name.lower(): value for name, value in fields.items()})
                 elif has_broken:
                     values.append({BROKEN_RECORD: record})
                 else:
                     continue
-                kept.append(row)
+                kept_rows.append(row)
             columns = [pa.array([v.get(name) for v in values], pa.string()) for name in lower]
-            beside = batch.take(pa.array(kept, pa.int64())).drop_columns([_RECORD, _START])
+            beside = batch.take(pa.array(kept_rows, pa.int64())).drop_columns([_RECORD, _START])
             yield pa.RecordBatch.from_arrays(
                 [*columns, *beside.columns], names=[*texts, *beside.schema.names]
             )

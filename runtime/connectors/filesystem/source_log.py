@@ -61,7 +61,7 @@ class SourceLog:
             # later logs
             every = (min(n for n, _ in new.values()), max(n for _, n in new.values()))
             new = dict.fromkeys(logs, every)
-        found: dict[str, int] = {}
+        files: dict[str, int] = {}
         for source, (first, last) in new.items():
             for number in range(first, last + 1):
                 path = f"{self._checkpoint}/sources/{source}/{number}"
@@ -70,17 +70,17 @@ class SourceLog:
                 if not self._files.exists(path):
                     continue
                 # a compact entry includes the entries before it
-                found |= {
+                files |= {
                     unquote(entry["path"]): entry["timestamp"]
                     for entry in self._entries(path)
                     if entry.get("batchId") == number
                 }
-        self._batch, self._offsets, self._listed = batch, now, found
-        return found
+        self._batch, self._offsets, self._listed = batch, now, files
+        return files
 
     def listed_until_now(self) -> set[str]:
         """Return the URIs of the files that all micro-batches so far have read."""
-        found: set[str] = set()
+        files: set[str] = set()
         for source in self._logs():
             entries = self._entries_of(source)
             compact = max((n for n, is_compact in entries if is_compact), default=-1)
@@ -88,8 +88,8 @@ class SourceLog:
                 if number > compact or (number == compact and is_compact):
                     path = f"{self._checkpoint}/sources/{source}/{number}"
                     path += ".compact" if is_compact else ""
-                    found.update(unquote(entry["path"]) for entry in self._entries(path))
-        return found
+                    files.update(unquote(entry["path"]) for entry in self._entries(path))
+        return files
 
     def unplanned(self) -> list[str]:
         """Return the log entries of a killed run that no micro-batch was planned with.
@@ -101,7 +101,7 @@ class SourceLog:
         # the log of an offset is not always known, see `listed_in`; planned entries must all be
         # kept
         last = max(offsets.values(), default=-1)
-        found = []
+        paths = []
         for source in self._logs():
             below = f"{self._checkpoint}/sources/{source}"
             if not any(number > last for number, _ in self._entries_of(source)):
@@ -114,8 +114,8 @@ class SourceLog:
             # sources of other kinds have other files there
             shown = [f"{below}/{name}" for name, _ in later if not name.startswith(".")]
             if all(any(self._entries(path)) for path in shown):
-                found += [f"{below}/{name}" for name, _ in later]
-        return found
+                paths += [f"{below}/{name}" for name, _ in later]
+        return paths
 
     def _logs(self) -> set[int]:
         names = self._files.names_in(f"{self._checkpoint}/sources")

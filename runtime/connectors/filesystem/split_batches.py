@@ -120,7 +120,7 @@ def _missing(files: Files, path: str, read: dict[Group, set[str]]) -> set[Group]
         commits: Mapping[str, Commit | None] = read_commits(files, path)
     else:
         commits = {writer: read_commit(files, path, writer) for writer in writers}
-    found: set[Group] = set()
+    groups: set[Group] = set()
     before: dict[Group, set[str]] = {}
     for group, names in read.items():
         commit = commits.get(group[0])
@@ -130,7 +130,7 @@ def _missing(files: Files, path: str, read: dict[Group, set[str]]) -> set[Group]
             missing = [name for name in commit.files or () if name.rpartition("/")[2] not in names]
             # files of a complete micro-batch may have been deleted
             if any(not commit.is_whole or files.exists(f"{path}/{name}") for name in missing):
-                found.add(group)
+                groups.add(group)
     if before:
         for file in files.files_below(path):
             written = batch_of(file)
@@ -140,5 +140,5 @@ def _missing(files: Files, path: str, read: dict[Group, set[str]]) -> set[Group]
                 and file.rpartition("/")[2] not in before[written]
                 and not any(map(is_hidden, file.removeprefix(path).split("/")))
             ):
-                found.add(written)
-    return found
+                groups.add(written)
+    return groups

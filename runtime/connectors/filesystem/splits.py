@@ -48,11 +48,11 @@ def not_scannable(
     """
     if is_stream and spec.late_rows is not None:
         return f"late rows go to {spec.late_rows} as the table has them"
-    given = {name.lower(): value for name, value in spec.options}
-    others = sorted(set(given) - (_OPTIONS | _STREAM_OPTIONS if is_stream else _OPTIONS))
+    options = {name.lower(): value for name, value in spec.options}
+    others = sorted(set(options) - (_OPTIONS | _STREAM_OPTIONS if is_stream else _OPTIONS))
     if others:
         return f"the table has the option '{others[0]}'"
-    if given.get("format", "").lower() != "parquet" and not given["path"].endswith(".parquet"):
+    if options.get("format", "").lower() != "parquet" and not options["path"].endswith(".parquet"):
         return "the files are not Parquet"
     needed = {column.name.partition(".")[0].lower() for column in columns}
     for column in spec.columns:

@@ -131,15 +131,15 @@ def read_stored(
         SetupError: Only Spark's own reader could read the files.
     """
     check_readable(spark, spec, origin)
-    listing = _listed(spec, origin, files)
+    listing = _list_files(spec, origin, files)
     listed = [ScanFile(path, (), (), *listing.stamps[path]) for path, _ in listing.files]
     declared = {c.name.lower(): declared_type(spec, c) for c in physical_columns(spec)}
-    fields, named = [], {name.lower() for name in listing.partition_columns}
+    fields, partition_names = [], {name.lower() for name in listing.partition_columns}
     if not listed:
         return None
     for field in row_schema(listed[0], files.store):
         name = field.name.lower()
-        if name not in named and (not declared or name in declared):
+        if name not in partition_names and (not declared or name in declared):
             fields.append(field)
     fields += _partition_fields(listing, declared)
     if any(c.metadata for c in spec.columns):
@@ -170,44 +170,45 @@ def stored_rows(
     return parts.mapInArrow(_reader(schema, store), from_arrow_schema(schema, True))
 
 
-def _listed(spec: TableSpec, origin: str, files: StoredFiles) -> Listing:
+def _list_files(spec: TableSpec, origin: str, files: StoredFiles) -> Listing:
     options = {k.lower(): v for k, v in spark_options(spec, "parquet").items()}
     is_flat = options.get("recursivefilelookup", "").lower() == "true"
-    found = list_files(expand(origin, files), files.store, is_flat=is_flat)
-    if isinstance(found, NotScannable):
-        if found.reason != NO_FILES:
+    listing = list_files(expand(origin, files), files.store, is_flat=is_flat)
+    if isinstance(listing, NotScannable):
+        if listing.reason != NO_FILES:
             raise ExecutionError(
-                f"table `{spec.name}`: cannot read {origin}: {found.reason}", subjects=(spec.name,)
+                f"table `{spec.name}`: cannot read {origin}: {listing.reason}",
+                subjects=(spec.name,),
             )
-        found = Listing(())
+        listing = Listing(())
     pattern = options.get("pathglobfilter", "*")
-    kept = [each for each in found.files if fnmatch(each[0].rpartition("/")[2], pattern)]
+    selected = [file for file in listing.files if fnmatch(file[0].rpartition("/")[2], pattern)]
     if (base := options.get("basepath")) is not None:
-        kept = [(path, _partition_below(base.rstrip("/"), path)) for path, _ in kept]
-    if not kept and not spec.columns:
+        selected = [(path, _partition_below(base.rstrip("/"), path)) for path, _ in selected]
+    if not selected and not spec.columns:
         raise no_columns(spec, origin)
-    empty = [path for path, _ in kept if not found.stamps[path][0]]
+    empty = [path for path, _ in selected if not listing.stamps[path][0]]
     if empty:
         raise ExecutionError(
             f"table `{spec.name}`: {empty[0]} is empty, which is no file of format parquet",
             subjects=(spec.name,),
             hint="delete it",
         )
-    return Listing(tuple(kept), found.stamps)
+    return Listing(tuple(selected), listing.stamps)
 
 
 def _partition_below(base: str, path: str) -> tuple[tuple[str, str], ...]:
     """Return the partition values in the directories of a file below a base directory."""
     directories = path.removeprefix(base).strip("/").split("/")[:-1]
-    return tuple(partition_pair(each) for each in directories if "=" in each)
+    return tuple(partition_pair(directory) for directory in directories if "=" in directory)
 
 
 def _partition_fields(listing: Listing, declared: Mapping[str, DataType]) -> list[pa.Field]:
     fields = []
     for number, name in enumerate(listing.partition_columns):
         values = {partition[number][1] for _, partition in listing.files}
-        found = DataType.fromDDL(partition_type(values))
-        type_ = to_arrow_type(declared.get(name.lower(), found), timezone="UTC")
+        inferred = DataType.fromDDL(partition_type(values))
+        type_ = to_arrow_type(declared.get(name.lower(), inferred), timezone="UTC")
         fields.append(pa.field(name, type_))
     return fields
 
@@ -265,12 +266,12 @@ def _values(
                 f"the directory {name}={text} of {file.path} is no {type_}"
             ) from error
     if FILE_METADATA in schema.names:
-        found = {
+        metadata = {
             # URL-encoded, as in Spark
             "file_path": quote(file.path, safe=":/"),
             "file_name": quote(file.path.rpartition("/")[2]),
             "file_size": file.n_bytes,
             "file_modification_time": file.modified_ns // 1000,
         }
-        values[FILE_METADATA] = pa.scalar(found, _METADATA_TYPE)
+        values[FILE_METADATA] = pa.scalar(metadata, _METADATA_TYPE)
     return values

@@ -161,9 +161,11 @@ def _stored_stream(
         )
     register_source(spark, UnreadRows)
     schema = read_stored_table(spark, spec, origin, files).schema
-    said = f"table `{spec.name}`: this query needs rows of {origin}, which streams read only with "
+    reason = (
+        f"table `{spec.name}`: this query needs rows of {origin}, which streams read only with "
+    )
     reader = spark.readStream.format(UNREAD_ROWS).schema(schema)
-    return reader.option("message", f"{said}{package}").load()
+    return reader.option("message", f"{reason}{package}").load()
 
 
 def _await_commits(spec: TableSpec, path: str, files: Files) -> None:
@@ -182,7 +184,7 @@ def _await_commits(spec: TableSpec, path: str, files: Files) -> None:
             with suppress(PermissionError):
                 clear_batches(files, path)
             commits = read_commits(files, path)
-        moving = [name for name, each in commits.items() if not each.is_done]
+        moving = [name for name, commit in commits.items() if not commit.is_done]
         if not moving:
             return
         if time.monotonic() > until:
@@ -214,10 +216,10 @@ def stream_paths(spark: SparkSession, spec: TableSpec) -> DataFrame:
     reader: Any = spark.readStream.format("binaryFile").schema(_FILES_DDL)
     files = reader.options(**file_source_options(spec)).load(_directory_or_glob(local, system))
     path = F.regexp_replace("path", "^file:/+", "/")
-    found: DataFrame = files.select(path.alias("path"))
+    paths: DataFrame = files.select(path.alias("path"))
     if (regex := values.get("source.path.regex-pattern")) is not None:
-        return found.filter(F.col("path").rlike(f"^(?:{regex})$"))
-    return found
+        return paths.filter(F.col("path").rlike(f"^(?:{regex})$"))
+    return paths
 
 
 def _directory_or_glob(path: str, files: Files) -> str:

@@ -79,7 +79,7 @@ class Compaction:
     def is_due(self, held: tuple[Held, ...], now_s: float) -> bool:
         """Whether any limit is reached."""
         return bool(held) and (
-            sum(each.n_bytes for each in held) >= self.n_bytes
+            sum(batch.n_bytes for batch in held) >= self.n_bytes
             or now_s - held[0].since_s >= self.wait_s
             or len(held) >= self.n_batches
         )
@@ -157,12 +157,12 @@ class FileSink:
         self._commit: Commit | None = None
         # whether the files may differ from `_commit`
         self._is_stale = True
-        with self._changing():
+        with self._changes():
             pass  # complete an interrupted move even if no micro-batch follows
 
     def write(self, rows: DataFrame, batch: int) -> int:
         """Write one micro-batch and return its number of rows."""
-        with self._lock, self._changing():
+        with self._lock, self._changes():
             self._stop_timer()
             if self._failure is not None:
                 raise self._failure
@@ -186,14 +186,14 @@ class FileSink:
 
     def end(self) -> None:
         """Publish held micro-batches at the end of the stream."""
-        with self._lock, self._changing():
+        with self._lock, self._changes():
             self._stop_timer()
             self._publish_held(self._checkpoint.committed())
 
     def _resume(self, batch: int, plan: str) -> bool:
         """Continue from an earlier run. Return whether this micro-batch is already published."""
         writer, commit = self._writer, self._commit
-        if commit is not None and any(each.batch >= batch for each in commit.held):
+        if commit is not None and any(held_batch.batch >= batch for held_batch in commit.held):
             # no reader has seen them, and they are recomputed
             commit = replace(commit, held=tuple(h for h in commit.held if h.batch < batch))
             write_commit(writer.files, writer.path, writer.name, commit)
@@ -207,9 +207,9 @@ class FileSink:
             commit = read_commit(writer.files, writer.path, writer.name)
         self._commit = commit
         held = () if commit is None else commit.held
-        kept = {f"{each.batch:08d}" for each in held}
+        held_names = {f"{held_batch.batch:08d}" for held_batch in held}
         for name in writer.files.names_in(f"{writer.hidden}.held"):
-            if name not in kept:
+            if name not in held_names:
                 writer.files.delete(f"{writer.hidden}.held/{name}")
         writer.files.delete(writer.hidden)
         # from another run, and possibly with other columns
@@ -227,11 +227,11 @@ class FileSink:
             save = save.partitionBy(*self._partitions)
         save.save(as_uri(hidden))
         n_rows = count()
-        found = self._written(hidden, self._format, n_rows)
+        paths = self._written_files(hidden, self._format, n_rows)
         if n_rows:
             is_merged = self._commit is not None and self._commit.is_merged
             commit = replace(commit, is_merged=commit.is_merged or is_merged)
-            self._commit = publish(writer, found, hidden, commit)
+            self._commit = publish(writer, paths, hidden, commit)
         writer.files.delete(hidden)
         return n_rows
 
@@ -243,7 +243,7 @@ class FileSink:
         # Parquet for any table format, because it preserves all values
         counted.write.mode("overwrite").parquet(as_uri(writer.hidden))
         n_rows = count()
-        self._written(writer.hidden, "parquet", n_rows)
+        self._written_files(writer.hidden, "parquet", n_rows)
         if not n_rows:
             writer.files.delete(writer.hidden)
             return 0
@@ -262,17 +262,17 @@ class FileSink:
     def _publish_held(self, last: int) -> None:
         """Publish held micro-batches up to a committed one, which never runs again."""
         writer, commit = self._writer, self._commit
-        ready = [] if commit is None else [each for each in commit.held if each.batch <= last]
+        ready = [] if commit is None else [batch for batch in commit.held if batch.batch <= last]
         if not ready or commit is None:
             return
         if not commit.is_whole and commit.files:
             # interrupted, and replaced by this publication
             for name in commit.files:
                 writer.files.delete(f"{writer.path}/{name}")
-        places = [f"{writer.hidden}.held/{each.batch:08d}" for each in ready]
+        places = [f"{writer.hidden}.held/{batch.batch:08d}" for batch in ready]
         rows = self._spark.read.parquet(*map(as_uri, places))
-        chosen = self._compaction or Compaction()
-        n_files = math.ceil(sum(each.n_bytes for each in ready) / chosen.n_bytes)
+        limits = self._compaction or Compaction()
+        n_files = math.ceil(sum(batch.n_bytes for batch in ready) / limits.n_bytes)
         if n_files == 1:
             rows = rows.coalesce(1)
         else:
@@ -285,7 +285,7 @@ class FileSink:
         for place in [f"{writer.hidden}.held"] if everything else places:
             writer.files.delete(place)
 
-    def _written(self, hidden: str, file_format: str, n_rows: int) -> list[str]:
+    def _written_files(self, hidden: str, file_format: str, n_rows: int) -> list[str]:
         files, path = self._writer.files, self._writer.path
         return all_written(self._spark, self._spec, files, path, hidden, file_format, n_rows)
 
@@ -312,7 +312,7 @@ class FileSink:
             if self._timer is None:
                 return
             try:
-                with self._changing():
+                with self._changes():
                     self._publish_held(self._checkpoint.committed())
             except Exception as error:
                 # raised by the next micro-batch; the end of the stream tries again
@@ -322,7 +322,7 @@ class FileSink:
             self._start_timer()
 
     @contextmanager
-    def _changing(self) -> Iterator[None]:
+    def _changes(self) -> Iterator[None]:
         """Allow changes of the files in this block. After a failure, read their state first.
 
         Raises:
@@ -331,8 +331,8 @@ class FileSink:
         writer = self._writer
         try:
             if self._is_stale:
-                begun = read_commit(writer.files, writer.path, writer.name)
-                plan = "" if begun is None else self._checkpoint.plan(begun.batch)
+                stored = read_commit(writer.files, writer.path, writer.name)
+                plan = "" if stored is None else self._checkpoint.plan(stored.batch)
                 self._commit = finish(writer, plan)
             self._is_stale = True
             yield

@@ -153,7 +153,7 @@ class TextReading:
         # Spark would not read records for the check column alone
         first = dataframe[quoted(dataframe.columns[0])]
         message = F.concat(
-            F.lit(f"{RECORD}{BETWEEN}{self._reading().text()}{BETWEEN}"),
+            F.lit(f"{RECORD}{BETWEEN}{self._file_reading().text()}{BETWEEN}"),
             _file(dataframe),
             F.lit(BETWEEN),
             F.left(F.col(BROKEN_RECORD), F.lit(MOST_CHARACTERS)),
@@ -179,7 +179,7 @@ class TextReading:
         if not self.refuses:
             return value.alias(column.name)
         reading = replace(
-            self._reading(),
+            self._file_reading(),
             column=column.name,
             type=spelled_type(type_),
             pattern=pattern if pattern != ISO else "",
@@ -221,7 +221,7 @@ class TextReading:
             if symbols:
                 text = _without_symbols(text, symbols)
             if group:
-                text = _ungrouped(text, group, decimal)
+                text = _ungroup(text, group, decimal)
             if decimal != ".":
                 # a point that is not the decimal separator must not become one
                 text = F.translate(text, f".{decimal}", "\u0000.")
@@ -233,7 +233,7 @@ class TextReading:
             return F.when(folded == "true", F.lit(True)).when(folded == "false", F.lit(False))
         return text.try_cast(type_)
 
-    def _reading(self) -> FileReading:
+    def _file_reading(self) -> FileReading:
         fields = tuple(
             (c.name, spelled_type(declared_type(self.spec, c)))
             for c in physical_columns(self.spec)
@@ -320,12 +320,12 @@ def file_metadata(dataframe: DataFrame) -> Column:
 
 def _without_symbols(text: Column, symbols: Sequence[str]) -> Column:
     """Remove symbols around a number; see `runtime.detection.values.without_symbols`."""
-    one = "|".join(re.escape(symbol) for symbol in sorted(symbols, key=len, reverse=True))
-    text = F.regexp_replace(text, rf"^\s*([+-]?)\s*(?:{one})\s*", "$1")
-    return F.regexp_replace(text, rf"\s*(?:{one})\s*$", "")
+    any_symbol = "|".join(re.escape(symbol) for symbol in sorted(symbols, key=len, reverse=True))
+    text = F.regexp_replace(text, rf"^\s*([+-]?)\s*(?:{any_symbol})\s*", "$1")
+    return F.regexp_replace(text, rf"\s*(?:{any_symbol})\s*$", "")
 
 
-def _ungrouped(text: Column, group: str, decimal: str) -> Column:
+def _ungroup(text: Column, group: str, decimal: str) -> Column:
     """Remove thousands separators from a number; NULL if its groups do not have three digits."""
     marks = (" ", "\u00a0", "\u202f") if group == " " else (group,)
     between = "[" + "".join(re.escape(mark) for mark in marks) + "]"

@@ -162,10 +162,10 @@ def all_written(
     """
     # executors may have joined in the meantime
     check_shared(spark, path, spec)
-    found = written_files(files, hidden)
+    paths = written_files(files, hidden)
     in_tasks = partial(_rows_below, spark, hidden)
-    check_written(files, file_format, path, found, n_rows, in_tasks)
-    return found
+    check_written(files, file_format, path, paths, n_rows, in_tasks)
+    return paths
 
 
 def _rows_below(spark: SparkSession, directory: str) -> int:
@@ -191,7 +191,7 @@ def partition_columns(columns: Sequence[str], spec: TableSpec) -> list[str]:
     Raises:
         CatalogError: All columns are partition columns.
     """
-    names = [found for p in spec.partitioned_by for found in find_column(columns, p)]
+    names = [name for p in spec.partitioned_by for name in find_column(columns, p)]
     check_partitions(spec, names, columns)
     return names
 
@@ -249,12 +249,12 @@ def _publish(
     is_new = not files.exists(path)
     try:
         with writing_to(files, batch.hidden):
-            found = write(batch.hidden)
+            paths = write(batch.hidden)
             replaced = [""] if replaces else []
             if replaces and by_partition:
-                below = (file.removeprefix(f"{batch.hidden}/").rpartition("/")[0] for file in found)
+                below = (file.removeprefix(f"{batch.hidden}/").rpartition("/")[0] for file in paths)
                 replaced = sorted(set(filter(None, below)))
-            published = publish(batch, found, batch.hidden, Commit(0, is_whole=True), replaced)
+            published = publish(batch, paths, batch.hidden, Commit(0, is_whole=True), replaced)
     except BaseException:
         with suppress(OSError):
             take_back(batch)

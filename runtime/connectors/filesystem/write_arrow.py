@@ -59,16 +59,16 @@ class ArrowFiles:
         """
         stage = _stage(directory, self.schema, self.codec)
         written = self.rows.then(stage, _WRITTEN_DDL).collect()
-        for each in written:
-            if each.errno is not None:
-                raise OSError(each.errno, os.strerror(each.errno), directory)
-        n_rows: int = sum(each.n_rows for each in written)
-        for number, each in enumerate(written):
+        for file in written:
+            if file.errno is not None:
+                raise OSError(file.errno, os.strerror(file.errno), directory)
+        n_rows: int = sum(file.n_rows for file in written)
+        for number, file in enumerate(written):
             # a single empty file is enough to record the columns
-            if each.n_rows or (number == 0 and not n_rows):
-                os.rename(f"{directory}/.{each.name}", f"{directory}/{each.name}")
+            if file.n_rows or (number == 0 and not n_rows):
+                os.rename(f"{directory}/.{file.name}", f"{directory}/{file.name}")
             else:
-                os.remove(f"{directory}/.{each.name}")
+                os.remove(f"{directory}/.{file.name}")
         (Path(directory) / "_SUCCESS").touch()
         return n_rows
 
@@ -78,14 +78,16 @@ def arrow_files(rows: BatchRows, options: dict[str, str]) -> ArrowFiles | None:
     spark, arrow = rows.spark, rows.arrow
     if arrow is None:
         return None
-    asked = {name.lower(): value.lower() for name, value in options.items()}
-    codec = asked.pop("compression", None) or _conf(spark, _CODEC_CONF, "snappy")
-    has_instants = any(pa.types.is_timestamp(each.type) and each.type.tz for each in arrow.schema)
+    requested = {name.lower(): value.lower() for name, value in options.items()}
+    codec = requested.pop("compression", None) or _conf(spark, _CODEC_CONF, "snappy")
+    has_instants = any(
+        pa.types.is_timestamp(column.type) and column.type.tz for column in arrow.schema
+    )
     as_arrow_does = not has_instants or (
         _conf(spark, _INSTANTS_CONF, "int96") == "timestamp_micros"
     )
     is_legacy = _conf(spark, _LEGACY_CONF, "false") != "false"
-    if asked or codec not in _CODECS or not as_arrow_does or is_legacy:
+    if requested or codec not in _CODECS or not as_arrow_does or is_legacy:
         return None
     described = {_SPARK_SCHEMA: rows.schema.json(), _SPARK_VERSION: spark.version}
     return ArrowFiles(arrow, arrow.schema.with_metadata(described), _CODECS[codec])

@@ -57,7 +57,7 @@ def validate(spec: TableSpec) -> None:
             hint=f"CREATE TABLE {spec.name} (id BIGINT, ...) WITH ('connector' = 'datagen', ...)",
         )
     check_columns(spec)
-    known = dict(DATAGEN)
+    valid = dict(DATAGEN)
     columns = {column.name.lower(): column.name for column in physical}
     for name, _ in spec.options:
         if not name.lower().startswith("fields."):
@@ -67,14 +67,14 @@ def validate(spec: TableSpec) -> None:
         if len(parts) < 3 or attribute not in DATAGEN_FIELD:
             raise unknown_option(spec, name, [f"fields.{column}.{key}" for key in DATAGEN_FIELD])
         if column.lower() not in columns:
-            meant = nearest(column, columns.values())
+            suggestion = nearest(column, columns.values())
             raise bad_option(
                 spec,
                 f"option '{name}' is for a column `{column}`, which the table does not have",
-                f"did you mean 'fields.{meant}.{attribute}'?" if meant else None,
+                f"did you mean 'fields.{suggestion}.{attribute}'?" if suggestion else None,
             )
-        known[name] = DATAGEN_FIELD[attribute]
-    check_options(spec, known)
+        valid[name] = DATAGEN_FIELD[attribute]
+    check_options(spec, valid)
 
 
 def is_unbounded(spec: TableSpec) -> bool:
@@ -104,7 +104,7 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
         )
     seed = int(values["seed"]) if "seed" in values else secrets.randbits(63)
     rows = GeneratedRows(n_rows, seed, now=f"{time.time_ns() // 1_000_000 * 1_000}L")
-    return _made(counted_rows(spark, spec, n_rows), fields, rows)
+    return _select_fields(counted_rows(spark, spec, n_rows), fields, rows)
 
 
 def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
@@ -125,7 +125,7 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
     # without a seed, a restarted stream must still generate the same rows
     seed = int(values["seed"]) if "seed" in values else zlib.crc32(repr(spec).encode())
     rows = GeneratedRows(n_rows, seed, now="at_us")
-    return _made(row_numbers(spark, spec, pace), fields, rows)
+    return _select_fields(row_numbers(spark, spec, pace), fields, rows)
 
 
 def _fields(spec: TableSpec) -> list[Field]:
@@ -141,12 +141,12 @@ def _fields(spec: TableSpec) -> list[Field]:
 def _length(fields: list[Field]) -> int | None:
     """Return the number of rows: the given number or the length of the shortest sequence."""
     lengths = [length for field in fields if (length := sequence_length(field)) is not None]
-    if (said := fields[0].options.get("number-of-rows")) is not None:
-        lengths.append(int(said))
+    if (n_rows := fields[0].options.get("number-of-rows")) is not None:
+        lengths.append(int(n_rows))
     return min(lengths, default=None)
 
 
-def _made(numbers: DataFrame, fields: list[Field], rows: GeneratedRows) -> DataFrame:
+def _select_fields(numbers: DataFrame, fields: list[Field], rows: GeneratedRows) -> DataFrame:
     return numbers.selectExpr(
         *(f"{expression(field, rows)} AS {quoted(field.path[0])}" for field in fields)
     )
@@ -154,12 +154,12 @@ def _made(numbers: DataFrame, fields: list[Field], rows: GeneratedRows) -> DataF
 
 def _check_field_options(fields: list[Field], values: dict[str, str]) -> None:
     """Check that options of nested fields name existing fields."""
-    known = {prefix for field in fields for prefix in _prefixes(field)}
+    prefixes = {prefix for field in fields for prefix in _prefixes(field)}
     for name in values:
         prefix = name.rpartition(".")[0]
-        if name.startswith("fields.") and prefix not in known:
+        if name.startswith("fields.") and prefix not in prefixes:
             raise unknown_option(
-                fields[0].spec, name, [f"{p}.{name.rpartition('.')[2]}" for p in sorted(known)]
+                fields[0].spec, name, [f"{p}.{name.rpartition('.')[2]}" for p in sorted(prefixes)]
             )
 
 

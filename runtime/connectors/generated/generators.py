@@ -116,11 +116,11 @@ def expression(field: Field, rows: GeneratedRows) -> str:
     Raises:
         CatalogError: Its options do not fit its type, or the type is not supported.
     """
-    made = _sequence(field, rows) if field.is_sequence else _random(field, rows)
+    value = _sequence(field, rows) if field.is_sequence else _random(field, rows)
     rate = float(field.get("null-rate") or 0)
     if rate > 0:
-        made = f"IF({_unit(field.random(rows, 'null'))} < {rate!r}D, NULL, {made})"
-    return f"CAST({made} AS {field.type.simpleString()})"
+        value = f"IF({_unit(field.random(rows, 'null'))} < {rate!r}D, NULL, {value})"
+    return f"CAST({value} AS {field.type.simpleString()})"
 
 
 def sequence_length(field: Field) -> int | None:
@@ -222,7 +222,9 @@ def _unit(bits: str) -> str:
     return f"(shiftrightunsigned({bits}, 11) * {2.0**-53!r}D)"
 
 
-def _between(field: Field, rows: GeneratedRows, least: int, most: int, purpose: str = "") -> str:
+def _random_between(
+    field: Field, rows: GeneratedRows, least: int, most: int, purpose: str = ""
+) -> str:
     """Return SQL for a random integer from `least` to `most`, a BIGINT."""
     n_values = most - least + 1
     bits = field.random(rows, purpose)
@@ -275,7 +277,7 @@ def _random_integer(field: Field, rows: GeneratedRows) -> str:
     bits = _INTEGERS[type(field.type)]
     least, most = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
     bounds = _bounds(field, int, least, most, "a whole number", f"from {least} to {most}")
-    return _between(field, rows, *bounds)
+    return _random_between(field, rows, *bounds)
 
 
 def _random_double(field: Field, rows: GeneratedRows) -> str:
@@ -297,18 +299,21 @@ def _random_decimal(field: Field, rows: GeneratedRows) -> str:
     fits = f"a number that fits {type_.upper()}"
     bounds = _bounds(field, unscaled, -most, most, "a number", fits)
     # through text, because a product with 10^-scale would be rounded to 38 digits
-    value = _wide_between(field, rows, *bounds)
+    value = _wide_random_between(field, rows, *bounds)
     return f"CAST(concat(CAST({value} AS STRING), 'E-{scale}') AS {type_})"
 
 
-def _wide_between(field: Field, rows: GeneratedRows, least: int, most: int) -> str:
+def _wide_random_between(field: Field, rows: GeneratedRows, least: int, most: int) -> str:
     """Return SQL for a random integer of up to 38 digits."""
     if -(2**63) <= least and most < 2**63:
-        return _between(field, rows, least, most)
+        return _random_between(field, rows, least, most)
     if most - least >= 10**38:
         # the range does not fit a DECIMAL: handle negative and other values separately
         negative = f"{_unit(field.random(rows, 'sign'))} < {-least / (most - least)!r}D"
-        sides = (_wide_between(field, rows, least, -1), _wide_between(field, rows, 0, most))
+        sides = (
+            _wide_random_between(field, rows, least, -1),
+            _wide_random_between(field, rows, 0, most),
+        )
         return f"IF({negative}, {sides[0]}, {sides[1]})"
     # Two digits to the base 10^18. The lower one has a smaller range if the upper one is the
     # highest.
@@ -335,8 +340,8 @@ def _hexadecimal(field: Field, rows: GeneratedRows, digits: int = 1) -> str:
     if n_chunks <= _MOST_CHUNKS:
         chunks = [_chunk(field.random(rows, f"chunk{number}")) for number in range(n_chunks)]
         return f"substr(concat({', '.join(chunks)}), 1, {length})"
-    each = _chunk(f"xxhash64({field.random(rows)}, chunk)")
-    all_chunks = f"transform(sequence(1, {n_chunks}), chunk -> {each})"
+    one_chunk = _chunk(f"xxhash64({field.random(rows)}, chunk)")
+    all_chunks = f"transform(sequence(1, {n_chunks}), chunk -> {one_chunk})"
     return f"substr(concat_ws('', {all_chunks}), 1, {length})"
 
 
@@ -346,7 +351,7 @@ def _chunk(bits: str) -> str:
 
 def _length(field: Field, rows: GeneratedRows, most: int) -> str:
     if (field.get("var-len") or "false").lower() == "true":
-        return f"CAST({_between(field, rows, 1, most, 'length')} AS INT)"
+        return f"CAST({_random_between(field, rows, 1, most, 'length')} AS INT)"
     return str(most)
 
 
@@ -369,15 +374,15 @@ def _random_time(field: Field, rows: GeneratedRows) -> str:
         raise field.wrong("max-past", "left out where min and max are given")
     if least is None and most is None:
         # now is an instant; a TIMESTAMP without zone shows it on the session's wall clock
-        now = f"timestamp_micros({rows.now} - {_between(field, rows, 0, past)})"
+        now = f"timestamp_micros({rows.now} - {_random_between(field, rows, 0, past)})"
         return now if isinstance(field.type, TimestampType) else f"CAST({now} AS TIMESTAMP_NTZ)"
     if least is None or most is None:
         raise field.missing("min" if least is None else "max")
     _in_order(field, least, most)
     if isinstance(field.type, DateType):
-        days = _between(field, rows, least // _DAY_US, most // _DAY_US)
+        days = _random_between(field, rows, least // _DAY_US, most // _DAY_US)
         return f"date_from_unix_date(CAST({days} AS INT))"
-    return timestamp_of(_between(field, rows, least, most), field.type)
+    return timestamp_of(_random_between(field, rows, least, most), field.type)
 
 
 def timestamp_of(micros: str, type_: DataType) -> str:
@@ -393,14 +398,14 @@ def _timestamp(field: Field, name: str) -> int | None:
     if text is None:
         return None
     try:
-        found = dt.datetime.fromisoformat(text.strip())
+        time = dt.datetime.fromisoformat(text.strip())
     except ValueError:
         raise field.wrong(name, "a timestamp such as '2024-01-01 00:00:00'") from None
-    if found.tzinfo is not None:
+    if time.tzinfo is not None:
         if not isinstance(field.type, TimestampType):
             raise field.wrong(name, "a timestamp without a zone")
-        found = found.astimezone(dt.UTC).replace(tzinfo=None)
-    return (found - _EPOCH) // dt.timedelta(microseconds=1)
+        time = time.astimezone(dt.UTC).replace(tzinfo=None)
+    return (time - _EPOCH) // dt.timedelta(microseconds=1)
 
 
 def _in_order(field: Field, least: float, most: float) -> None:

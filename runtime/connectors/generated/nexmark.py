@@ -124,14 +124,14 @@ def _events(numbers: DataFrame, spec: TableSpec) -> DataFrame:
     market = _market(spec)
     declared = {c.name: declared_type(spec, c) for c in physical_columns(spec)}
     columns = declared or {name: DataType.fromDDL(type_) for name, type_ in _SCHEMA.items()}
-    made = fields(market)
+    sql = fields(market)
     selected = []
     for name, type_ in columns.items():
         kind = name.lower()
         if kind == "event_type":
             value = f"CAST(event_type AS {type_.simpleString()})"
         else:
-            value = _row(spec, name, type_, dict(made[kind]))
+            value = _row(spec, name, type_, dict(sql[kind]))
             value = f"IF(event_type = {_KINDS.index(kind)}, {value}, NULL)"
         selected.append(f"{value} AS {quoted(name)}")
     return numbered_events(numbers, market).selectExpr(*selected)
@@ -145,10 +145,10 @@ def _row(spec: TableSpec, column: str, type_: DataType, made: dict[str, str]) ->
             subjects=(column, spec.name),
             hint=f"connector 'nexmark' makes it a ROW of {fields_of}",
         )
-    known = {name.lower(): name for name in made}
+    names = {name.lower(): name for name in made}
     parts = []
     for field in type_.fields:
-        name = known.get(field.name.lower())
+        name = names.get(field.name.lower())
         if name is None:
             raise _no_such(spec, f"field `{column}.{field.name}`", field.name, list(made))
         value = timestamp_of(made[name], field.dataType) if name in _TIMES else made[name]
@@ -159,28 +159,28 @@ def _row(spec: TableSpec, column: str, type_: DataType, made: dict[str, str]) ->
 
 def _market(spec: TableSpec) -> Market:
     values = option_values(spec)
-    said = {field: int(values[name]) for name, field in _OF_MARKET.items() if name in values}
-    return Market(_base_us(spec, values), **said)
+    settings = {field: int(values[name]) for name, field in _OF_MARKET.items() if name in values}
+    return Market(_base_us(spec, values), **settings)
 
 
 def _base_us(spec: TableSpec, values: dict[str, str]) -> int:
     text = values.get("base-time", _BASE_TIME)
     try:
-        found = dt.datetime.fromisoformat(text.strip())
+        time = dt.datetime.fromisoformat(text.strip())
     except ValueError:
-        found = None
-    if found is None or found.tzinfo is not None:
+        time = None
+    if time is None or time.tzinfo is not None:
         hint = f"it must be a timestamp such as '{_BASE_TIME}'"
         raise wrong_value(spec, "base-time", text, hint)
-    return (found - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1)  # noqa: DTZ001  # wall-clock arithmetic
+    return (time - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1)  # noqa: DTZ001  # wall-clock arithmetic
 
 
 def _no_such(spec: TableSpec, what: str, name: str, known: list[str]) -> CatalogError:
-    meant = nearest(name, known)
+    suggestion = nearest(name, known)
     return CatalogError(
         f"connector 'nexmark' does not make {what} of table `{spec.name}`",
         subjects=("'nexmark'", spec.name),
-        hint=f"did you mean `{meant}`?" if meant else f"there are {', '.join(known)}",
+        hint=f"did you mean `{suggestion}`?" if suggestion else f"there are {', '.join(known)}",
     )
 
 

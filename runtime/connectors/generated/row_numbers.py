@@ -153,5 +153,5 @@ def row_numbers(spark: SparkSession, spec: TableSpec, pace: Pace) -> DataFrame:
 
 
 def _parallelism(spec: TableSpec) -> int | None:
-    said = option_values(spec).get("scan.parallelism")
-    return int(said) if said else None
+    value = option_values(spec).get("scan.parallelism")
+    return int(value) if value else None

@@ -95,13 +95,13 @@ class Client:
             error: Error of a call or a message. None if nothing arrived.
             has_time: Whether there is time to retry.
         """
-        found = [] if error is None else [error]
-        final = next((e for e in [*found, *self._errors.values()] if e.code() in _FINAL), None)
+        errors = [] if error is None else [error]
+        final = next((e for e in [*errors, *self._errors.values()] if e.code() in _FINAL), None)
         if final is None and has_time:
             return
-        raise self._explained(final or error)
+        raise self._error(final or error)
 
-    def _explained(self, error: KafkaError | None) -> ExecutionError:
+    def _error(self, error: KafkaError | None) -> ExecutionError:
         if error is not None and error.code() in _CREDENTIALS:
             return ExecutionError(
                 f"Kafka at {self._servers} does not take the credentials: {plain(error)}",
@@ -143,9 +143,13 @@ class Client:
             listed = self.ask(lambda timeout: self.kafka.list_topics(timeout=timeout))
             fits = [name for name in sorted(listed.topics) if re.fullmatch(pattern, name)]
             return [
-                (name, each) for name in fits for each in sorted(listed.topics[name].partitions)
+                (name, partition)
+                for name in fits
+                for partition in sorted(listed.topics[name].partitions)
             ]
-        return [(name, each) for name in topics for each in self._partitions_of(name, seconds)]
+        return [
+            (name, partition) for name in topics for partition in self._partitions_of(name, seconds)
+        ]
 
     def _partitions_of(self, topic: str, seconds: float) -> list[int]:
         def found(timeout: float) -> list[int]:
@@ -159,11 +163,11 @@ class Client:
             time.sleep(0.2)
         if partitions:
             return partitions
-        there = self.ask(lambda timeout: self.kafka.list_topics(timeout=timeout)).topics
-        meant = nearest(topic, there)
+        topics = self.ask(lambda timeout: self.kafka.list_topics(timeout=timeout)).topics
+        suggestion = nearest(topic, topics)
         raise ExecutionError(
             f"there is no topic '{topic}' in Kafka at {self._servers}",
-            hint=f"did you mean '{meant}'?" if meant else "'topic' names it",
+            hint=f"did you mean '{suggestion}'?" if suggestion else "'topic' names it",
         )
 
 

@@ -39,7 +39,7 @@ def columns_of(
         beside: Additional columns to append.
     """
     values = option_values(spec)
-    found: dict[str, Column] = {}
+    by_name: dict[str, Column] = {}
     parts = [("value", value_fields(spec), value_format(spec), "")]
     if key := key_fields(spec):
         prefix = values.get("key.fields-prefix", "")
@@ -48,7 +48,7 @@ def columns_of(
         schema = declared_fields(spec, names, prefix)
         if part == "value" and file_format in AVRO_FORMATS:
             # workers decode all messages, so rows without decoded fields do not occur
-            found |= {
+            by_name |= {
                 f.name: F.col(column_of(n)) if are_decoded else F.lit(None).cast(f.dataType)
                 for n, f in enumerate(schema.fields)
             }
@@ -60,12 +60,12 @@ def columns_of(
                 name: F.when(by_worker, F.col(column_of(position))).otherwise(column)
                 for position, (name, column) in enumerate(fields.items())
             }
-        found |= {prefix + name: column for name, column in fields.items()}
+        by_name |= {prefix + name: column for name, column in fields.items()}
     columns = []
     for column in spec.columns:
         if column.metadata is not None:
             value = F.col(METADATA[column.metadata]).cast(declared_type(spec, column))
             columns.append(value.alias(column.name))
         elif column.computed is None:
-            columns.append(found[column.name].alias(column.name))
+            columns.append(by_name[column.name].alias(column.name))
     return messages.select(*columns, *map(quoted, beside))

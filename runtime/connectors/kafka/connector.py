@@ -82,24 +82,28 @@ def validate(spec: TableSpec) -> None:
     if "format" not in values and "value.format" not in values:
         raise missing_option(spec, "format", f"one of {', '.join(MESSAGE_FORMATS)}")
     for name in ("format", "value.format", "key.format"):
-        found = values.get(name) or MESSAGE_FORMATS[0]
-        if found.lower() not in MESSAGE_FORMATS:
-            meant = nearest(found, MESSAGE_FORMATS)
-            hint = f"did you mean '{meant}'?" if meant else f"it reads {', '.join(MESSAGE_FORMATS)}"
-            raise bad_option(spec, f"there is no format '{found}' for Kafka", hint)
+        file_format = values.get(name) or MESSAGE_FORMATS[0]
+        if file_format.lower() not in MESSAGE_FORMATS:
+            suggestion = nearest(file_format, MESSAGE_FORMATS)
+            hint = (
+                f"did you mean '{suggestion}'?"
+                if suggestion
+                else f"it reads {', '.join(MESSAGE_FORMATS)}"
+            )
+            raise bad_option(spec, f"there is no format '{file_format}' for Kafka", hint)
     if not physical_columns(spec):
         raise bad_option(spec, "it needs columns", "messages do not say what they hold")
     key = key_fields(spec)
     if key and "key.format" not in values:
         raise bad_option(spec, "'key.fields' needs 'key.format'")
-    known = {c.name for c in physical_columns(spec)}
+    names = {c.name for c in physical_columns(spec)}
     for name in key:
-        if name not in known:
-            meant = nearest(name, known)
+        if name not in names:
+            suggestion = nearest(name, names)
             raise bad_option(
                 spec,
                 f"'key.fields' names `{name}`, which is no column",
-                f"did you mean '{meant}'?" if meant else None,
+                f"did you mean '{suggestion}'?" if suggestion else None,
             )
     if value_format(spec) == "raw" and len(value_fields(spec)) != 1:
         raise bad_option(spec, "format 'raw' has one column", "its message is not taken apart")
@@ -107,8 +111,8 @@ def validate(spec: TableSpec) -> None:
     _check_avro(spec, values)
     for name, check in _CHECKS.items():
         value = values.get(name.lower())
-        if value is not None and (wanted := check(value)):
-            raise wrong_value(spec, name, value, f"it must be {wanted}")
+        if value is not None and (expected := check(value)):
+            raise wrong_value(spec, name, value, f"it must be {expected}")
     consumer_config(spec)
     producer_config(spec)
 
@@ -234,10 +238,10 @@ def split(spec: TableSpec) -> str:
     Raises:
         CatalogError: The table lacks a metadata column for it, or topic names are not listed.
     """
-    named = {c.metadata: quoted(c.name) for c in spec.columns if c.metadata}
+    metadata = {c.metadata: quoted(c.name) for c in spec.columns if c.metadata}
     topics = [t.strip() for t in option_values(spec).get("topic", "").split(";") if t.strip()]
-    wanted = ["partition"] if len(topics) == 1 else ["partition", "topic"]
-    missing = [name for name in wanted if name not in named]
+    required = ["partition"] if len(topics) == 1 else ["partition", "topic"]
+    missing = [name for name in required if name not in metadata]
     if not topics or missing:
         what = (
             "a column METADATA FROM " + " and one FROM ".join(f"'{name}'" for name in missing)
@@ -249,12 +253,12 @@ def split(spec: TableSpec) -> str:
             subjects=(f"'{PER_SPLIT}'", spec.name),
             hint=f"so rows say which partition they are of; or SET '{PER_SPLIT}' = 'false'",
         )
-    partition = f"CAST({named['partition']} AS INT)"
+    partition = f"CAST({metadata['partition']} AS INT)"
     if len(topics) == 1:
         return partition
     escaped = [topic.replace("\\", "\\\\").replace("'", "\\'") for topic in topics]
     cases = " ".join(f"WHEN '{topic}' THEN {place}" for place, topic in enumerate(escaped))
-    return f"({partition} * {len(topics)} + CASE {named['topic']} {cases} END)"
+    return f"({partition} * {len(topics)} + CASE {metadata['topic']} {cases} END)"
 
 
 CONNECTOR = Connector(

@@ -72,10 +72,10 @@ class ConsumedMessages:
             return pa.repeat(pa.scalar(self.source.partition, pa.int32()), len(self.rows))
         type_, value = _VALUES[name]
         if self.offsets is None:
-            found: list[Any] = [value(message) for message in self.rows]
+            cells: list[Any] = [value(message) for message in self.rows]
         else:
-            found = list(chain.from_iterable(self.offsets)) if name == "offset" else self.rows
-        return pa.array(found, type=type_)
+            cells = list(chain.from_iterable(self.offsets)) if name == "offset" else self.rows
+        return pa.array(cells, type=type_)
 
 
 class _Buffer:
@@ -107,9 +107,9 @@ class _Buffer:
         """Yield the buffered messages if they fill a record batch, or all of them on request."""
         is_enough = len(self._rows) >= _BATCH_MESSAGES or self._n_bytes >= _BATCH_BYTES
         if self._rows and (is_enough or all_of_it):
-            found = ConsumedMessages(self._source, self._rows, self._offsets or None)
+            messages = ConsumedMessages(self._source, self._rows, self._offsets or None)
             self._empty()
-            yield found
+            yield messages
 
 
 def read_range(client: Client, reading: Reading, wanted: Range) -> Iterator[pa.RecordBatch]:
@@ -136,12 +136,12 @@ def read_ranges(reading: Reading, ranges: Sequence[Range]) -> Iterator[ConsumedM
         for first in ranges[:2]:
             clients.append(Client(reading.config))
             _assign(clients[-1], first)
-        for number, wanted in enumerate(ranges):
+        for number, current in enumerate(ranges):
             client = clients[number % 2]
-            yield from messages_of(client, reading, wanted, is_assigned=True)
+            yield from messages_of(client, reading, current, is_assigned=True)
             if number + 2 < len(ranges):
                 after = ranges[number + 2]
-                if after.topic != wanted.topic:
+                if after.topic != current.topic:
                     # without this request, a consumer waits most of a second for a topic that is
                     # new to it
                     client.partitions((after.topic,), "")
@@ -234,8 +234,8 @@ def _first_available(client: Client, reading: Reading, wanted: Range, position: 
     client.kafka.unassign()
     first, end = at_time(client, [place], FIRST)[place], at_time(client, [place], NEXT)[place]
     if not reading.skips_lost:
-        there = f"it has offsets from {first} to {end - 1}" if end > first else "it is empty"
-        raise lost(*place, f"offset {position} was to be read, and {there}")
+        available = f"it has offsets from {first} to {end - 1}" if end > first else "it is empty"
+        raise lost(*place, f"offset {position} was to be read, and {available}")
     if first <= position:
         return wanted.end
     client.kafka.assign([TopicPartition(*place, first)])

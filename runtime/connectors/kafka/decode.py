@@ -130,7 +130,7 @@ def _of_json(values: Sequence[bytes | None], how: Decoding) -> list[pa.Array] | 
     if table.num_rows != len(lines):
         return None
     columns = [_one_array(table.column(name)) for name, _ in how.fields]
-    return _typed(columns, how)
+    return _cast_columns(columns, how)
 
 
 def _of_csv(values: Sequence[bytes | None], how: Decoding) -> list[pa.Array] | None:
@@ -158,7 +158,7 @@ def _of_csv(values: Sequence[bytes | None], how: Decoding) -> list[pa.Array] | N
     )
     if table.num_rows != len(lines):
         return None
-    return _typed([_one_array(table.column(name)) for name in names], how)
+    return _cast_columns([_one_array(table.column(name)) for name in names], how)
 
 
 def _is_utf8(text: bytes) -> bool:
@@ -166,9 +166,9 @@ def _is_utf8(text: bytes) -> bool:
     return text.isascii() or text.decode() is not None
 
 
-def _typed(columns: Sequence[pa.Array], how: Decoding) -> list[pa.Array] | None:
+def _cast_columns(columns: Sequence[pa.Array], how: Decoding) -> list[pa.Array] | None:
     """Convert columns to their types. None if Spark might read a text differently."""
-    found = []
+    typed = []
     for column, (_, type_) in zip(columns, how.fields, strict=True):
         if type_ != "string" and pa.types.is_string(column.type):
             fits = pc.match_substring_regex(column, _TEXTS[type_])
@@ -180,8 +180,8 @@ def _typed(columns: Sequence[pa.Array], how: Decoding) -> list[pa.Array] | None:
             # non-numbers have several spellings, and for Spark "-0" is an integer without a sign
             if not np.isfinite(numbers).all() or (np.signbit(numbers) & (numbers == 0)).any():
                 return None
-        found.append(column)
-    return found
+        typed.append(column)
+    return typed
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:

@@ -91,15 +91,15 @@ class Reading:
     @classmethod
     def of(cls, text: str) -> Reading:
         """Parse the result of `text`."""
-        said = json.loads(text)
-        if how := said["decoding"]:
+        values = json.loads(text)
+        if how := values["decoding"]:
             fields = tuple((name, type_) for name, type_ in how["fields"])
             kind = AvroDecoding if "registry" in how else Decoding
-            said["decoding"] = kind(**{**how, "fields": fields})
-        tuples = {name: tuple(said[name]) for name in ("topics", "columns", "for_errors")}
-        if said["wanted"] is not None:
-            tuples["wanted"] = tuple((name, place) for name, place in said["wanted"])
-        return cls(**{**said, **tuples})
+            values["decoding"] = kind(**{**how, "fields": fields})
+        tuples = {name: tuple(values[name]) for name in ("topics", "columns", "for_errors")}
+        if values["wanted"] is not None:
+            tuples["wanted"] = tuple((name, place) for name, place in values["wanted"])
+        return cls(**{**values, **tuples})
 
 
 @dataclass(frozen=True)
@@ -127,48 +127,50 @@ def starting(client: Client, reading: Reading) -> Offsets:
     Raises:
         ExecutionError: A topic or an offset does not exist, or Kafka does not answer.
     """
-    there = client.partitions(reading.topics, reading.pattern)
+    places = client.partitions(reading.topics, reading.pattern)
     match reading.start:
         case "latest":
-            return at_time(client, there, NEXT)
+            return at_time(client, places, NEXT)
         case "timestamp":
-            return at_time(client, there, reading.start_ms)
+            return at_time(client, places, reading.start_ms)
         case "offsets":
-            return _as_said(client, reading, there)
+            return _given_offsets(client, reading, places)
         case "group":
-            return _committed(client, reading, there)
-    return at_time(client, there, FIRST)
+            return _group_offsets(client, reading, places)
+    return at_time(client, places, FIRST)
 
 
-def _as_said(client: Client, reading: Reading, there: Sequence[Place]) -> Offsets:
-    found, ends = at_time(client, there, FIRST), at_time(client, there, NEXT)
+def _given_offsets(client: Client, reading: Reading, there: Sequence[Place]) -> Offsets:
+    offsets, ends = at_time(client, there, FIRST), at_time(client, there, NEXT)
     (topic,) = reading.topics
     for partition, offset in reading.start_offsets.items():
         place = topic, int(partition)
-        if place not in found:
+        if place not in offsets:
             raise ExecutionError(
                 f"topic '{topic}' has no partition {partition}, which "
                 "'scan.startup.specific-offsets' names",
-                hint=f"it has {', '.join(str(p) for _, p in found)}",
+                hint=f"it has {', '.join(str(p) for _, p in offsets)}",
             )
-        if not found[place] <= offset <= ends[place]:
+        if not offsets[place] <= offset <= ends[place]:
             raise ExecutionError(
                 f"topic '{topic}', partition {partition} has no offset {offset}, which "
                 "'scan.startup.specific-offsets' names",
-                hint=f"it has those from {found[place]} up to {ends[place]}, the next one",
+                hint=f"it has those from {offsets[place]} up to {ends[place]}, the next one",
             )
-        found[place] = offset
-    return found
+        offsets[place] = offset
+    return offsets
 
 
-def _committed(client: Client, reading: Reading, there: Sequence[Place]) -> Offsets:
+def _group_offsets(client: Client, reading: Reading, there: Sequence[Place]) -> Offsets:
     from confluent_kafka import TopicPartition
 
-    found = at_time(client, there, FIRST if reading.reset == EARLIEST else NEXT)
-    asked = [TopicPartition(*place) for place in there]
-    committed = client.ask(lambda timeout: client.kafka.committed(asked, timeout=timeout))
-    return found | {
-        (each.topic, each.partition): each.offset for each in committed if each.offset >= 0
+    offsets = at_time(client, there, FIRST if reading.reset == EARLIEST else NEXT)
+    partitions = [TopicPartition(*place) for place in there]
+    committed = client.ask(lambda timeout: client.kafka.committed(partitions, timeout=timeout))
+    return offsets | {
+        (partition.topic, partition.partition): partition.offset
+        for partition in committed
+        if partition.offset >= 0
     }
 
 
@@ -245,11 +247,11 @@ def next_offset(
     end = at_time(client, begin, NEXT) if target is None else target
     until: Offsets = {}
     for place, offset in begin.items():
-        found = end.get(place, offset)
-        if found < offset and target is None:
-            _lost(reading, place, f"it ends at offset {found}, and {offset} was to be read")
+        last_offset = end.get(place, offset)
+        if last_offset < offset and target is None:
+            _lost(reading, place, f"it ends at offset {last_offset}, and {offset} was to be read")
             begin[place] = at_time(client, [place], FIRST)[place]
-        until[place] = max(found, begin[place])
+        until[place] = max(last_offset, begin[place])
     if most is not None:
         until = _limited(begin, until, most)
     return (
@@ -266,15 +268,15 @@ def _limited(begin: Offsets, end: Offsets, most: int) -> Offsets:
     if total <= most:
         return end
     limited = dict(begin)
-    left = most
+    remaining = most
     n_waiting = sum(size > 0 for size in sizes.values())
     # longest first, so that no partition waits forever
     for place, size in sorted(sizes.items(), key=lambda item: -item[1]):
         n_waiting -= size > 0
         # Rounded up, with at least one message for each waiting partition: watermarks depend on the
         # partitions that have had rows, and rows of one that starts later would be late.
-        share = min(size, max(left - n_waiting, left > 0), -(-size * most // total))
-        left -= share
+        share = min(size, max(remaining - n_waiting, remaining > 0), -(-size * most // total))
+        remaining -= share
         limited[place] += share
     return limited
 
@@ -295,7 +297,11 @@ def planned_ranges(
 
 
 def _by_place(topics: Mapping[str, Mapping[str, int]]) -> Offsets:
-    return {(topic, int(p)): offset for topic, each in topics.items() for p, offset in each.items()}
+    return {
+        (topic, int(p)): offset
+        for topic, partitions in topics.items()
+        for p, offset in partitions.items()
+    }
 
 
 def _by_topic(offsets: Offsets) -> dict[str, dict[str, int]]:
@@ -307,19 +313,19 @@ def _by_topic(offsets: Offsets) -> dict[str, dict[str, int]]:
 
 
 def _ranges(start: Offsets, end: Offsets) -> list[Range]:
-    begun = {place: start.get(place, until) for place, until in end.items()}
-    return [Range(*place, begun[place], end[place]) for place in end if end[place] > begun[place]]
+    first = {place: start.get(place, until) for place, until in end.items()}
+    return [Range(*place, first[place], end[place]) for place in end if end[place] > first[place]]
 
 
 def spread(ranges: list[Range], least: int) -> list[Range]:
     """Split ranges until there are at least `least`, if they have enough messages."""
     if len(ranges) >= least:
         return ranges
-    total = sum(each.end - each.start for each in ranges)
-    return [part for each in ranges for part in _cut(each, least, total)]
+    total = sum(range_.end - range_.start for range_ in ranges)
+    return [part for range_ in ranges for part in _split_range(range_, least, total)]
 
 
-def _cut(whole: Range, least: int, total: int) -> Iterator[Range]:
+def _split_range(whole: Range, least: int, total: int) -> Iterator[Range]:
     size = whole.end - whole.start
     n_parts = min(size, max(1, -(-size * least // total)))
     bounds = [whole.start + size * i // n_parts for i in range(n_parts + 1)]
@@ -335,25 +341,25 @@ def portions(ranges: Sequence[Range], n_tasks: int, least: int = 0) -> list[tupl
         n_tasks: Preferred number of tasks: fewer for few messages, more for many.
         least: Minimum number of tasks, if there are enough messages.
     """
-    total = sum(each.end - each.start for each in ranges)
-    wanted = max(min(n_tasks, -(-total // _FEW)), -(-total // _MANY))
-    n_portions = min(total, max(wanted, least))
-    found: list[tuple[Range, ...]] = []
+    total = sum(range_.end - range_.start for range_ in ranges)
+    preferred = max(min(n_tasks, -(-total // _FEW)), -(-total // _MANY))
+    n_portions = min(total, max(preferred, least))
+    tasks: list[tuple[Range, ...]] = []
     portion: list[Range] = []
     n_before = 0
-    for each in ranges:
-        start = each.start
-        while start < each.end:
+    for range_ in ranges:
+        start = range_.start
+        while start < range_.end:
             # end of the current portion, counted in messages from the first one
-            room = total * (len(found) + 1) // n_portions - n_before
-            end = min(each.end, start + room)
-            portion.append(Range(each.topic, each.partition, start, end))
+            room = total * (len(tasks) + 1) // n_portions - n_before
+            end = min(range_.end, start + room)
+            portion.append(Range(range_.topic, range_.partition, start, end))
             n_before += end - start
             start = end
-            if n_before == total * (len(found) + 1) // n_portions:
-                found.append(tuple(portion))
+            if n_before == total * (len(tasks) + 1) // n_portions:
+                tasks.append(tuple(portion))
                 portion = []
-    return found
+    return tasks
 
 
 def _lost(reading: Reading, place: Place, what: str) -> None:

@@ -79,7 +79,7 @@ def _produce(
             client.kafka.poll(_ONE_CALL)
             _check(topic, failures)
         except KafkaException as error:
-            raise _undelivered(topic, error.args[0]) from error
+            raise _delivery_error(topic, error.args[0]) from error
 
 
 def flush(client: Client, topic: str, failures: list[KafkaError]) -> None:
@@ -96,10 +96,10 @@ def flush(client: Client, topic: str, failures: list[KafkaError]) -> None:
 
 def _check(topic: str, failures: list[KafkaError]) -> None:
     if failures:
-        raise _undelivered(topic, failures[0])
+        raise _delivery_error(topic, failures[0])
 
 
-def _undelivered(topic: str, error: KafkaError) -> ExecutionError:
+def _delivery_error(topic: str, error: KafkaError) -> ExecutionError:
     return ExecutionError(
         f"a message to topic '{topic}' was not delivered: {plain(error)}",
         hint="'properties.delivery.timeout.ms' says how long it is tried"

@@ -92,9 +92,9 @@ def consumer_config(spec: TableSpec) -> dict[str, str]:
         # a task has two consumers that each prefetch this much
         "queued.max.messages.kbytes": "32768",
     }
-    found = _translated(spec)
-    taken = {name: value for name, value in found.items() if name not in _ONLY_PRODUCERS}
-    return {**ours, **taken}
+    config = _translate(spec)
+    own = {name: value for name, value in config.items() if name not in _ONLY_PRODUCERS}
+    return {**ours, **own}
 
 
 def producer_config(spec: TableSpec) -> dict[str, str]:
@@ -103,25 +103,25 @@ def producer_config(spec: TableSpec) -> dict[str, str]:
     Raises:
         CatalogError: A property has no equivalent.
     """
-    found = _translated(spec)
-    if (memory := found.pop("buffer.memory", None)) is not None:
-        found["queue.buffering.max.kbytes"] = str(max(1, int(memory) // 1024))
+    config = _translate(spec)
+    if (memory := config.pop("buffer.memory", None)) is not None:
+        config["queue.buffering.max.kbytes"] = str(max(1, int(memory) // 1024))
     # the partition of a key must be the same as with a Java producer
     ours = {"partitioner": "murmur2_random", "linger.ms": "20"}
-    if found.get("acks", "all") in ("all", "-1"):
+    if config.get("acks", "all") in ("all", "-1"):
         ours["enable.idempotence"] = "true"
-    taken = {name: value for name, value in found.items() if name not in _ONLY_CONSUMERS}
-    return {**ours, **taken}
+    own = {name: value for name, value in config.items() if name not in _ONLY_CONSUMERS}
+    return {**ours, **own}
 
 
-def _translated(spec: TableSpec) -> dict[str, str]:
-    said = {
+def _translate(spec: TableSpec) -> dict[str, str]:
+    properties = {
         name[len(_PREFIX) :]: value
         for name, value in spec.options
         if name.lower().startswith(_PREFIX)
     }
     config: dict[str, str] = {}
-    for name, value in said.items():
+    for name, value in properties.items():
         if name in _REFUSED:
             raise bad_option(
                 spec, f"option '{_PREFIX}{name}' is of the Java client alone", _BY_SPARK
@@ -129,11 +129,11 @@ def _translated(spec: TableSpec) -> dict[str, str]:
         if name == "sasl.jaas.config":
             config |= _of_jaas(spec, value)
         elif name == "ssl.truststore.location":
-            config["ssl.ca.location"] = _pem_truststore(spec, said, value)
+            config["ssl.ca.location"] = _pem_truststore(spec, properties, value)
         elif name == "ssl.keystore.location":
-            config |= _keystore(spec, said, value)
+            config |= _keystore(spec, properties, value)
         elif name == "ssl.keystore.password":
-            if _store_type(said, "keystore") == "PKCS12":
+            if _store_type(properties, "keystore") == "PKCS12":
                 config[name] = value
         elif name == "ssl.endpoint.identification.algorithm":
             config[name] = value or "none"
@@ -158,14 +158,14 @@ def _of_jaas(spec: TableSpec, text: str) -> dict[str, str]:
         )
     names = _JAAS_NAMES[module]
     config = {"sasl.oauthbearer.method": "oidc"} if module == "OAuthBearerLoginModule" else {}
-    for found in _JAAS_OPTION.finditer(match["rest"]):
-        value = next(part for part in found.groups()[1:] if part is not None)
-        if found[1] in names:
-            config[names[found[1]]] = re.sub(r"\\(.)", r"\1", value)
+    for entry in _JAAS_OPTION.finditer(match["rest"]):
+        value = next(part for part in entry.groups()[1:] if part is not None)
+        if entry[1] in names:
+            config[names[entry[1]]] = re.sub(r"\\(.)", r"\1", value)
         elif module != "Krb5LoginModule":
             raise bad_option(
                 spec,
-                f"option '{option}' sets {found[1]}, which only the Java client has",
+                f"option '{option}' sets {entry[1]}, which only the Java client has",
                 _BY_SPARK,
             )
     return config

@@ -148,8 +148,8 @@ class KafkaSplits:
         numbered = [F.col(quoted(name)).alias(f"${number}") for number, name in enumerate(others)]
         flat = with_timestamps(rows.select(f"{quoted(column)}.*", *numbered))
         names = [WATERMARK_SPLIT, *(f"${number}" for number in range(len(others)))]
-        made = columns_of(flat, self.spec, beside=names)
-        return made.select(*map(quoted, [*(c.name for c in columns), *names]))
+        decoded = columns_of(flat, self.spec, beside=names)
+        return decoded.select(*map(quoted, [*(c.name for c in columns), *names]))
 
 
 def _reading(spec: TableSpec, columns: Sequence[Column], *, is_stream: bool) -> Reading | str:
@@ -157,25 +157,25 @@ def _reading(spec: TableSpec, columns: Sequence[Column], *, is_stream: bool) -> 
     if key_fields(spec) and option_values(spec)["key.format"].lower() != "raw":
         return "Spark decodes the keys"
     declared = {column.name.lower(): column for column in spec.columns}
-    wanted: list[tuple[str, int | str]] = []
+    places: list[tuple[str, int | str]] = []
     for column in columns:
-        found = declared.get(column.name.lower())
-        place = None if found is None else _place(found, column, reading)
+        declaration = declared.get(column.name.lower())
+        place = None if declaration is None else _place(declaration, column, reading)
         if place is None:
             return f"column {column.name} is decoded by Spark"
-        wanted.append((column.name, place))
+        places.append((column.name, place))
     file_format = value_format(spec)
     ignores = (
         file_format in (JSON, CSV) and spark_options(spec, file_format).get("mode") == "PERMISSIVE"
     )
-    if not any(isinstance(place, int) for _, place in wanted):
+    if not any(isinstance(place, int) for _, place in places):
         if ignores:
             # broken messages are not rows, even if none of their fields is read
             if reading.decoding is None:
                 return "Spark decodes the values"
         else:
             reading = replace(reading, decoding=None)
-    return replace(reading, wanted=tuple(wanted), for_errors=())
+    return replace(reading, wanted=tuple(places), for_errors=())
 
 
 def _place(declared: TableColumn, column: Column, reading: Reading) -> int | str | None:
@@ -186,4 +186,4 @@ def _place(declared: TableColumn, column: Column, reading: Reading) -> int | str
     if reading.decoding is None:
         return None
     fields = enumerate(reading.decoding.fields)
-    return next((i for i, each in fields if each == (declared.name, column.type)), None)
+    return next((i for i, field in fields if field == (declared.name, column.type)), None)

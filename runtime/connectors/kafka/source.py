@@ -133,7 +133,7 @@ def _consumer(reading: Reading) -> Any:
 
 
 @contextmanager
-def _consuming(reading: Reading) -> Iterator[Any]:
+def _open_consumer(reading: Reading) -> Iterator[Any]:
     """Provide a consumer that is closed after the block; errors name the table."""
     with _about(reading):
         client = _consumer(reading)
@@ -148,7 +148,7 @@ def _read(reading: Reading, partition: InputPartition) -> Iterator[pa.RecordBatc
     if reading.wanted is not None:
         yield pa.record_batch({RANGE: [partition.range.text()]})
         return
-    with _consuming(reading) as client:
+    with _open_consumer(reading) as client:
         yield from read_range(client, reading, partition.range)
 
 
@@ -171,7 +171,7 @@ def available_ranges(reading: Reading) -> list[Range]:
     Raises:
         ExecutionError: A topic does not exist, or Kafka does not answer.
     """
-    with _consuming(reading) as client:
+    with _open_consumer(reading) as client:
         return batch_ranges(client, reading)
 
 
@@ -182,7 +182,7 @@ class _BatchReader(DataSourceReader):
         self._reading = reading
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [_Part(each) for each in available_ranges(self._reading)]
+        return [_Part(range_) for range_ in available_ranges(self._reading)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(self._reading, partition)
@@ -204,7 +204,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:
         with _about(self._reading):
-            return first_offset(starting(self._connected(), self._reading))
+            return first_offset(starting(self._connect(), self._reading))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         most = self._reading.most
@@ -216,18 +216,18 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # Spark requests everything, but messages that arrive now do not belong to this run
             most = self._reading.most
         with _about(self._reading):
-            found = next_offset(
-                self._connected(), self._reading, start, self._there(), most, self._target
+            offset = next_offset(
+                self._connect(), self._reading, start, self._there(), most, self._target
             )
-        return dict(found)
+        return dict(offset)
 
     def prepareForTriggerAvailableNow(self) -> None:
         with _about(self._reading):
-            self._target = at_time(self._connected(), self._there(), NEXT)
+            self._target = at_time(self._connect(), self._there(), NEXT)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         with _about(self._reading):
-            return [_Part(each) for each in planned_ranges(self._reading, start, end)]
+            return [_Part(range_) for range_ in planned_ranges(self._reading, start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(self._reading, partition)
@@ -237,7 +237,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._client.kafka.close()
             self._client = None
 
-    def _connected(self) -> Any:
+    def _connect(self) -> Any:
         if self._client is None:
             self._client = _consumer(self._reading)
         return self._client
@@ -247,7 +247,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         now, every = time.monotonic(), self._reading.discovery_s
         if not self._looked_at or (every and now - self._looked_at >= every):
             reading = self._reading
-            self._partitions = self._connected().partitions(reading.topics, reading.pattern)
+            self._partitions = self._connect().partitions(reading.topics, reading.pattern)
             self._looked_at = now
         return self._partitions
 
@@ -295,7 +295,7 @@ class KafkaSource(DataSource):
             return f"`{RANGE}` STRING"
         columns = [f"`{name}` {_TYPES[name]}" for name in reading.columns]
         fields = () if reading.decoding is None else reading.decoding.fields
-        columns += [f"`{column_of(place)}` {each}" for place, (_, each) in enumerate(fields)]
+        columns += [f"`{column_of(place)}` {type_}" for place, (_, type_) in enumerate(fields)]
         return ", ".join(columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -321,7 +321,7 @@ class KafkaSource(DataSource):
 
 def messages(spark: SparkSession, reading: Reading, *, is_stream: bool) -> DataFrame:
     """Return messages with the columns and types of Spark's Kafka source, as far as required."""
-    return with_timestamps(_loaded(spark, reading, is_stream))
+    return with_timestamps(_load(spark, reading, is_stream))
 
 
 def ranges(spark: SparkSession, reading: Reading) -> DataFrame:
@@ -329,7 +329,7 @@ def ranges(spark: SparkSession, reading: Reading) -> DataFrame:
 
     The checkpoint is the same as for a stream of messages, so either can resume from the other's.
     """
-    return _loaded(spark, reading, is_stream=True, **{BRINGS_SPLITS: "true"})
+    return _load(spark, reading, is_stream=True, **{BRINGS_SPLITS: "true"})
 
 
 def with_timestamps(found: DataFrame) -> DataFrame:
@@ -345,11 +345,11 @@ def message_ddl(reading: Reading) -> str:
     return ", ".join([*columns, f"`{WATERMARK_SPLIT}`: INT"])
 
 
-def _loaded(spark: SparkSession, reading: Reading, is_stream: bool, **more: str) -> DataFrame:
+def _load(spark: SparkSession, reading: Reading, is_stream: bool, **more: str) -> DataFrame:
     register_source(spark, KafkaSource)
     reader = spark.readStream if is_stream else spark.read
-    found: DataFrame = reader.format(FORMAT).options(**{OPTION: reading.text(), **more}).load()
-    return found
+    rows: DataFrame = reader.format(FORMAT).options(**{OPTION: reading.text(), **more}).load()
+    return rows
 
 
 def writer_options(spark: SparkSession, writing: Writing) -> dict[str, str]:

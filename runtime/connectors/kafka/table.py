@@ -90,19 +90,19 @@ def _reset(values: Mapping[str, str]) -> str:
 
 def _offsets(values: Mapping[str, str]) -> dict[str, int]:
     """Return the start offsets in `scan.startup.specific-offsets` by partition."""
-    found = OFFSET.findall(values.get("scan.startup.specific-offsets", ""))
-    return {partition: int(offset) for partition, offset in found}
+    pairs = OFFSET.findall(values.get("scan.startup.specific-offsets", ""))
+    return {partition: int(offset) for partition, offset in pairs}
 
 
 def _message_columns(spec: TableSpec) -> tuple[str, ...]:
     """Return the message columns that a table is made of, and the position for errors."""
-    wanted = {METADATA[c.metadata] for c in spec.columns if c.metadata is not None}
-    wanted |= {
+    names = {METADATA[c.metadata] for c in spec.columns if c.metadata is not None}
+    names |= {
         name for name, fields in (("key", key_fields), ("value", value_fields)) if fields(spec)
     }
-    if "timestamp" in wanted:
-        wanted = (wanted - {"timestamp"}) | {"at_ms"}
-    return (*_PLACE, *sorted(wanted.difference(_PLACE)))
+    if "timestamp" in names:
+        names = (names - {"timestamp"}) | {"at_ms"}
+    return (*_PLACE, *sorted(names.difference(_PLACE)))
 
 
 def decoding_of(spec: TableSpec) -> Decoding | AvroDecoding | None:
@@ -160,8 +160,8 @@ def value_format(spec: TableSpec) -> str:
 
 def key_fields(spec: TableSpec) -> list[str]:
     """Return the columns in the message key."""
-    named = option_values(spec).get("key.fields", "")
-    return [name.strip() for name in named.split(";") if name.strip()]
+    text = option_values(spec).get("key.fields", "")
+    return [name.strip() for name in text.split(";") if name.strip()]
 
 
 def value_fields(spec: TableSpec) -> list[str]:

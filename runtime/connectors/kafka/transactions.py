@@ -98,8 +98,8 @@ class _Sending:
         self.is_done = False
         if batch is not None:
             place = [TopicPartition(topic, 0)]
-            (found,) = self.group.ask(lambda t: self.group.kafka.committed(place, timeout=t))
-            self.is_done = found.offset > batch
+            (committed,) = self.group.ask(lambda t: self.group.kafka.committed(place, timeout=t))
+            self.is_done = committed.offset > batch
         if not self.is_done:
             self.client.kafka.begin_transaction()
 
@@ -135,14 +135,14 @@ class _Sending:
                 call(_ONE_CALL)
                 return
             except KafkaException as error:
-                found = error.args[0]
+                kafka_error = error.args[0]
                 self.client.kafka.poll(0)
-                self.client.check(found, has_time=True)
-                if found.retriable() and time.monotonic() < until:
+                self.client.check(kafka_error, has_time=True)
+                if kafka_error.retriable() and time.monotonic() < until:
                     continue
-                is_taken = found.code() in _TAKEN_OVER
+                is_taken = kafka_error.code() in _TAKEN_OVER
                 raise ExecutionError(
-                    f"a transaction of topic '{self._topic}' was not {what}: {plain(found)}",
+                    f"a transaction of topic '{self._topic}' was not {what}: {plain(kafka_error)}",
                     hint="another run of the same stream has begun one"
                     if is_taken
                     else "its user needs the rights to write the topic, the transactional id and "

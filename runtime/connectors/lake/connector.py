@@ -67,9 +67,11 @@ def _scan(
         return error.reason
     types = {column.name.lower(): column.type for column in table.snapshot.columns}
     for column in columns:
-        found = types.get(column.name.lower())
-        if found is not None and found != column.type:
-            return f"column {column.name} is {found.upper()}, and {column.type.upper()} is declared"
+        actual = types.get(column.name.lower())
+        if actual is not None and actual != column.type:
+            return (
+                f"column {column.name} is {actual.upper()}, and {column.type.upper()} is declared"
+            )
 
     # the files come from the log instead of a directory listing
     def find(
@@ -93,7 +95,9 @@ def _load(spark: SparkSession, spec: TableSpec, filters: Sequence[Expression] = 
     """Load a table with at least those files in which all filters can be true."""
     if spec.connector.lower() == "iceberg":
         return load_iceberg(spark, spec, filters)
-    return load_delta(spark, spec, {name for each in filters for name in columns_of(each)})
+    return load_delta(
+        spark, spec, {name for expression in filters for name in columns_of(expression)}
+    )
 
 
 def _read(spark: SparkSession, spec: TableSpec) -> DataFrame:
@@ -117,8 +121,8 @@ def _by_spark(spark: SparkSession, spec: TableSpec, why: UnreadableError) -> Dat
         ExecutionError: The jar is not available.
     """
     values, name = option_values(spec), spec.connector.lower()
-    chosen = {"version", "timestamp"} & values.keys()
-    if "path" not in values or not chosen <= _TIME_TRAVEL[name].keys():
+    requested = {"version", "timestamp"} & values.keys()
+    if "path" not in values or not requested <= _TIME_TRAVEL[name].keys():
         raise unreadable(spec, why)
     options = {_TIME_TRAVEL[name][key]: values[key] for key in _TIME_TRAVEL[name] if key in values}
     try:
@@ -181,11 +185,11 @@ def validate_iceberg(spec: TableSpec) -> None:
         CatalogError: An option or a column is wrong.
     """
     own = [name for name, _ in spec.options if name.lower().startswith("catalog.")]
-    known = {name: option for name, option in ICEBERG.items() if "<" not in name}
-    check_options(spec, known, own)
+    valid = {name: option for name, option in ICEBERG.items() if "<" not in name}
+    check_options(spec, valid, own)
     values = option_values(spec)
-    placed = [name for name in ("catalog-name", "catalog-type", "uri") if name in values]
-    if ("path" in values) == bool(placed):
+    catalog_options = [name for name in ("catalog-name", "catalog-type", "uri") if name in values]
+    if ("path" in values) == bool(catalog_options):
         raise bad_option(
             spec,
             "option 'path' says where the table is, or a catalog does",
@@ -198,12 +202,12 @@ def validate_iceberg(spec: TableSpec) -> None:
 def _check_time_travel(spec: TableSpec) -> None:
     """Refuse conflicting options for the version to read."""
     values = option_values(spec)
-    given = [name for name in ("version", "timestamp", _MONITOR) if name in values]
-    if len(given) > 1:
+    conflicting = [name for name in ("version", "timestamp", _MONITOR) if name in values]
+    if len(conflicting) > 1:
         raise bad_option(
             spec,
-            f"options '{given[0]}' and '{given[1]}' do not go together",
-            f"leave '{given[1]}' out",
+            f"options '{conflicting[0]}' and '{conflicting[1]}' do not go together",
+            f"leave '{conflicting[1]}' out",
         )
 
 

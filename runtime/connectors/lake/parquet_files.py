@@ -113,11 +113,11 @@ def write_parquet(
     rows = rows.select(*map(quoted, schema.names))
     task = file_task(NewFiles(directory, mark, schema, tuple(partitions), directory_of, keeps))
     try:
-        found = map_in_arrow(rows, task, "file binary").collect()
+        results = map_in_arrow(rows, task, "file binary").collect()
     except BaseException:
         remove_files(directory, mark)
         raise
-    return mark, [pickle.loads(row["file"]) for row in found]
+    return mark, [pickle.loads(row["file"]) for row in results]
 
 
 def remove_files(directory: str, mark: str, store: Store | None = None) -> None:
@@ -207,13 +207,13 @@ class _OpenFile:
         self._pending.append(batch)
         self._n_bytes += batch.nbytes
         if self._n_bytes >= _ROW_GROUP_BYTES:
-            with self._explained():
+            with self._store_errors():
                 self._flush()
 
     def close(self) -> WrittenFile:
         """Finish the file and return its description."""
         file = self._file
-        with self._explained():
+        with self._store_errors():
             self._flush()
             self._open_writer(None).close()
             if self._sink is None:
@@ -241,7 +241,7 @@ class _OpenFile:
             os.remove(self._path)
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _store_errors(self) -> Iterator[None]:
         """Raise errors of a store as errors about the file."""
         try:
             yield
@@ -279,7 +279,7 @@ def file_task(files: NewFiles) -> ArrowFunction:
         opened: _OpenFile | None = None
         try:
             for batch in batches:
-                batch = _typed(batch, files.schema)
+                batch = _cast_batch(batch, files.schema)
                 for part, partition in _parts(batch, files):
                     if opened is not None and opened.partition != partition:
                         written, opened = opened.close(), None
@@ -301,7 +301,7 @@ def _row(file: WrittenFile) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"file": pa.array([pickle.dumps(file)], pa.binary())})
 
 
-def _typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def _cast_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return the columns with the types of the files.
 
     Raises:
@@ -351,14 +351,14 @@ def _add_statistics(file: WrittenFile, footer: pq.FileMetaData) -> None:
             column_range(group.column(index).statistics, column, type_, group.num_rows)
             for group in groups
         ]
-        known = [each for each in ranges if each is not None and each.n_nulls is not None]
-        if len(known) < len(groups):
+        counted = [range_ for range_ in ranges if range_ is not None and range_.n_nulls is not None]
+        if len(counted) < len(groups):
             continue
-        file.nulls[column.path] = sum(each.n_nulls or 0 for each in known)
-        valued = [each for each in known if each.n_nulls != each.n_rows]
-        if type_ not in _RANGED or not valued or any(each.low is None for each in valued):
+        file.nulls[column.path] = sum(range_.n_nulls or 0 for range_ in counted)
+        valued = [range_ for range_ in counted if range_.n_nulls != range_.n_rows]
+        if type_ not in _RANGED or not valued or any(range_.low is None for range_ in valued):
             continue
-        low, high = min(each.low for each in valued), max(each.high for each in valued)
+        low, high = min(range_.low for range_ in valued), max(range_.high for range_ in valued)
         if not isinstance(low, bytes):
             file.ranges[column.path] = low, high
         elif max(len(low), len(high)) <= _MOST_BYTES:
@@ -388,28 +388,28 @@ def rows_of_table(dataframe: DataFrame, spec: TableSpec, schema: StructType) -> 
     Raises:
         CatalogError: The rows do not fit the table.
     """
-    given = physical_columns(spec)
-    names = [column.name for column in given] or schema.names
+    declared_columns = physical_columns(spec)
+    names = [column.name for column in declared_columns] or schema.names
     check_number(dataframe, spec, len(names))
     numbered = dataframe.toDF(*(f"_{position}" for position in range(len(names))))
     columns: dict[str, Any] = {}
     for position, name in enumerate(names):
-        found = find_column(schema.names, name)
-        if len(found) != 1:
+        matches = find_column(schema.names, name)
+        if len(matches) != 1:
             raise CatalogError(
                 f"column `{name}` of table `{spec.name}` is not in it",
                 subjects=(name, spec.name),
-                hint=f"it has {', '.join(f'`{each}`' for each in schema.names)}",
+                hint=f"it has {', '.join(f'`{column_name}`' for column_name in schema.names)}",
             )
-        wanted = schema[found[0]].dataType
-        declared = declared_type(spec, given[position]) if given else wanted
-        if not (same_type(declared, wanted) or is_widening(declared, wanted)):
+        stored = schema[matches[0]].dataType
+        declared = declared_type(spec, declared_columns[position]) if declared_columns else stored
+        if not (same_type(declared, stored) or is_widening(declared, stored)):
             raise CatalogError(
                 f"column `{name}` of table `{spec.name}` is declared "
-                f"{declared.simpleString().upper()}, and is {wanted.simpleString().upper()} in it",
+                f"{declared.simpleString().upper()}, and is {stored.simpleString().upper()} in it",
                 subjects=(name, spec.name),
             )
-        columns[found[0]] = F.col(f"_{position}").cast(wanted)
+        columns[matches[0]] = F.col(f"_{position}").cast(stored)
     rows = numbered.select(
         *(
             columns.get(field.name, F.lit(None).cast(field.dataType)).alias(field.name)

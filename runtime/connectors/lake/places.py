@@ -40,12 +40,12 @@ class TablePlace:
     @property
     def delta_options(self) -> dict[str, str] | None:
         """Storage options for `deltalake`. None for a local path."""
-        return None if self.store is None else _spelled(self.store, _DELTA)
+        return None if self.store is None else _library_options(self.store, _DELTA)
 
     @property
     def iceberg_properties(self) -> dict[str, str]:
         """Properties for `pyiceberg`."""
-        return {} if self.store is None else _spelled(self.store, _ICEBERG)
+        return {} if self.store is None else _library_options(self.store, _ICEBERG)
 
     @property
     def files(self) -> LocalFiles | StoredFiles:
@@ -115,7 +115,7 @@ def place_of_path(spark: SparkSession, path: str) -> TablePlace:
     return TablePlace(resolved, store)
 
 
-def _spelled(store: Store, names: dict[str, dict[str, str]]) -> dict[str, str]:
+def _library_options(store: Store, names: dict[str, dict[str, str]]) -> dict[str, str]:
     """Return the options of a store under a library's names.
 
     Raises:
@@ -123,10 +123,10 @@ def _spelled(store: Store, names: dict[str, dict[str, str]]) -> dict[str, str]:
     """
     spelled: dict[str, str] = {}
     options: Options = dict(store.options)
-    known = names[store.kind]
+    library_names = names[store.kind]
     for name, value in options.items():
-        if name in known:
-            spelled[known[name]] = _text(value)
+        if name in library_names:
+            spelled[library_names[name]] = _text(value)
         elif name not in _ELSEWHERE[store.kind]:
             raise UnreadableError(f"its package has no setting for {name} of {store.root}")
     if names is _DELTA and store.kind == "s3":

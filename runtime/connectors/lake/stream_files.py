@@ -58,8 +58,8 @@ class VersionReader(DataSourceStreamReader):
     _columns: tuple[LakeColumn, ...]
 
     def __init__(self, connector: str, options: Mapping[str, str], schema: StructType) -> None:
-        said = tuple((name, value) for name, value in json.loads(options["options"]))
-        self._spec = TableSpec(options["table"], connector, options=said)
+        table_options = tuple((name, value) for name, value in json.loads(options["options"]))
+        self._spec = TableSpec(options["table"], connector, options=table_options)
         self._place = TablePlace(options["path"]) if options.get("path") else None
         # last version to read; None to read all future ones
         self._until = int(options["until"]) if options.get("until") else None
@@ -91,8 +91,8 @@ def column_fields(spec: TableSpec, there: StructType) -> list[StructField]:
     """Return the columns that a stream reads: the declared ones, or else all columns."""
     needed = there.names
     if spec.columns:
-        wanted = [column.name for column in physical_columns(spec)]
-        needed = [name for name in needed if any(find_column([name], w) for w in wanted)]
+        declared = [column.name for column in physical_columns(spec)]
+        needed = [name for name in needed if any(find_column([name], w) for w in declared)]
     return [StructField(name, there[name].dataType) for name in needed]
 
 
@@ -156,8 +156,8 @@ def read_file(
         if c.name in stored and not pa.types.is_nested(arrow.field(c.name).type)
     ]
     types = footer.schema.to_arrow_schema()
-    for name, found in stored.items():
-        if not has_fields(types.field(found).type, schema[name].dataType):
+    for name, stored_name in stored.items():
+        if not has_fields(types.field(stored_name).type, schema[name].dataType):
             raise ExecutionError(f"{part.path} has other fields in the column {name}")
     misfit = find_misfit(part.path, footer, flat)
     if misfit is not None:

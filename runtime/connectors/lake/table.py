@@ -78,11 +78,11 @@ def unwritable(spec: TableSpec, why: UnreadableError) -> ExecutionError:
 
 def broken_table(spec: TableSpec, error: Exception) -> ExecutionError:
     """Return a one-line error for a table that the library cannot read or write."""
-    said = " ".join(str(error).split())
+    reason = " ".join(str(error).split())
     if isinstance(error, OSError) and error.strerror and error.filename:
-        said = f"{error.filename}: {error.strerror}"
+        reason = f"{error.filename}: {error.strerror}"
     return ExecutionError(
-        f"table `{spec.name}`: {said or type(error).__name__}", subjects=(spec.name,)
+        f"table `{spec.name}`: {reason or type(error).__name__}", subjects=(spec.name,)
     )
 
 
@@ -189,11 +189,11 @@ def _with_partitions(spark: SparkSession, rows: DataFrame, table: LakeTable) -> 
     is_there = values_of[_PATH].isNotNull()
     # rows of a file that is not found must be neither lost nor put in a wrong partition
     joined = rows.join(F.broadcast(values_of), rows[_PATH] == values_of[_PATH], "left")
-    lost = F.raise_error(F.concat(F.lit("the log has no partition for "), rows[_PATH]))
+    missing = F.raise_error(F.concat(F.lit("the log has no partition for "), rows[_PATH]))
     return joined.select(
         *(rows[quoted(column.name)] for column in snapshot.in_files),
         *(
-            F.when(is_there, values_of[quoted(name)]).otherwise(lost).alias(name)
+            F.when(is_there, values_of[quoted(name)]).otherwise(missing).alias(name)
             for name in snapshot.partition_columns
         ),
     )

@@ -152,8 +152,8 @@ def check_options(spec: TableSpec, known: Mapping[str, Option], other: Iterable[
         if folded not in by_name:
             raise unknown_option(spec, name, [*known, *free.values()])
         spelling, option = by_name[folded]
-        if wanted := option.check(value):
-            raise wrong_value(spec, spelling, value, f"it must be {wanted}")
+        if expected := option.check(value):
+            raise wrong_value(spec, spelling, value, f"it must be {expected}")
     for name, option in known.items():
         if option.required and name.lower() not in seen:
             hint = f"WITH (..., '{name}' = '...') sets it: {option.doc}"
@@ -207,6 +207,10 @@ def wrong_value(spec: TableSpec, name: str, value: str | None, hint: str) -> Cat
 def unknown_option(spec: TableSpec, name: str, known: Iterable[str]) -> CatalogError:
     """Return the error for an option that the connector does not have."""
     names = list(known)
-    meant = nearest(name, names)
-    hint = f"did you mean '{meant}'?" if meant else f"it has: {', '.join(sorted(names)[:25])}"
+    suggestion = nearest(name, names)
+    hint = (
+        f"did you mean '{suggestion}'?"
+        if suggestion
+        else f"it has: {', '.join(sorted(names)[:25])}"
+    )
     return bad_option(spec, f"there is no option '{name}'", hint)

@@ -187,10 +187,10 @@ def check_message_options(
     Raises:
         CatalogError: An option is wrong, of another format, or has no meaning for messages.
     """
-    said = {name for name in formats if name}
+    used = {name for name in formats if name}
     # with an unknown format, its options are not reported as well
-    is_wrong = not said or not said <= {*MESSAGE_FORMATS, "text"}
-    textual = [name for name in ("json", "csv") if is_wrong or name in said]
+    is_wrong = not used or not used <= {*MESSAGE_FORMATS, "text"}
+    textual = [name for name in ("json", "csv") if is_wrong or name in used]
     by_format = {k: v for name in textual for k, v in FLINK_OPTIONS[name].items()}
     names = [n for name in textual for n in format_option_names(name) if "." in n]
     right = [*known, *other, *by_format, *names]
@@ -218,9 +218,9 @@ def check_message_options(
 def column_formats(spec: TableSpec) -> dict[str, str]:
     """Return the declared time formats by lower-case column name."""
     return {
-        found["column"].lower(): value
+        match["column"].lower(): value
         for name, value in spec.options
-        if (found := TIME_FORMAT.fullmatch(name)) is not None
+        if (match := TIME_FORMAT.fullmatch(name)) is not None
     }
 
 
@@ -230,17 +230,17 @@ def spark_options(spec: TableSpec, file_format: str) -> dict[str, str]:
     By default CSV has no header and doubles its quotes (RFC 4180, as in Flink), and a record that
     does not fit the columns is an error, which Spark alone would read as NULL.
     """
-    known = {name.lower(): name for name in SPARK_OPTIONS[file_format]}
-    said: dict[str, str] = {}
+    names = {name.lower(): name for name in SPARK_OPTIONS[file_format]}
+    options: dict[str, str] = {}
     flink: dict[str, str] = {}
     for name, value in spec.options:
         folded = name.lower()
         if folded in FLINK_OPTIONS.get(file_format, {}):
             flink[folded] = value
-        elif (bare := folded.removeprefix(f"{file_format}.")) in known:
-            said[known[bare]] = value
-        elif folded in known:
-            said[known[folded]] = value
+        elif (bare := folded.removeprefix(f"{file_format}.")) in names:
+            options[names[bare]] = value
+        elif folded in names:
+            options[names[folded]] = value
     defaults: dict[str, str] = {}
     if file_format in ("csv", "json") or "text.pattern" in flink:
         ignores = flink.get(f"{file_format}.ignore-parse-errors", "false").lower() == "true"
@@ -249,13 +249,13 @@ def spark_options(spec: TableSpec, file_format: str) -> dict[str, str]:
         defaults |= {"escape": '"', **_csv_options(flink)}
     if file_format == "json":
         defaults |= {"maxNumLen": str(MOST_JSON_DIGITS), "maxStringLen": _MOST_JSON_STRING}
-        encoding = said.get("encoding", said.get("charset", "")).lower()
-        if encoding not in ("", "utf-8") and said.get("multiLine", "false").lower() != "true":
+        encoding = options.get("encoding", options.get("charset", "")).lower()
+        if encoding not in ("", "utf-8") and options.get("multiLine", "false").lower() != "true":
             # Spark requires it for other encodings
             defaults["lineSep"] = "\n"
     if file_format == "json" and "json.encode.ignore-null-fields" in flink:
         defaults["ignoreNullFields"] = flink["json.encode.ignore-null-fields"]
-    return {**defaults, **said}
+    return {**defaults, **options}
 
 
 def _csv_options(flink: Mapping[str, str]) -> dict[str, str]:

@@ -47,7 +47,7 @@ def running_jvm(java: JavaRuntime, conf: Mapping[str, str]) -> Iterator[None]:
         SetupError: The JVM does not start.
     """
     begin_jvm(java, conf)
-    starting = _take_begun()
+    starting = _take_started()
     try:
         gateway = starting.answer()
     except SetupError:
@@ -78,11 +78,11 @@ def begin_jvm(java: JavaRuntime, conf: Mapping[str, str]) -> None:
     arguments = (java, dict(conf))
     if _begun is not None and _begun[0] == arguments:
         return
-    _end_begun()
+    _end_unused()
     _begun = arguments, start_jvm(java, conf)
 
 
-def _take_begun() -> StartingJvm:
+def _take_started() -> StartingJvm:
     global _begun
     assert _begun is not None
     (_, starting), _begun = _begun, None
@@ -90,10 +90,10 @@ def _take_begun() -> StartingJvm:
 
 
 @atexit.register
-def _end_begun() -> None:
+def _end_unused() -> None:
     """End a JVM that was started ahead of time and never used."""
     if _begun is not None:
-        starting = _take_begun()
+        starting = _take_started()
         starting.process.kill()
         starting.process.wait()
         shutil.rmtree(starting.directory, ignore_errors=True)

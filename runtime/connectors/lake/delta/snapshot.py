@@ -133,8 +133,8 @@ def chosen_time(spec: TableSpec, text: str, zone: str) -> datetime:
         CatalogError: The value is not a time.
     """
     try:
-        found = datetime.fromisoformat(text.strip())
-        return found if found.tzinfo is not None else found.replace(tzinfo=ZoneInfo(zone))
+        time = datetime.fromisoformat(text.strip())
+        return time if time.tzinfo is not None else time.replace(tzinfo=ZoneInfo(zone))
     except (ValueError, KeyError) as error:
         raise wrong_value(spec, "timestamp", text, str(error)) from error
 
@@ -195,12 +195,12 @@ def delta_table(
         actions = add_actions(table)
     except DeltaError as error:
         raise UnreadableError(" ".join(str(error).split())) from error
-    wanted = {name.lower() for name in ranges_of}
-    ranged = [c for c in columns if c.name.lower() in wanted and c.name not in partitions]
+    names = {name.lower() for name in ranges_of}
+    ranged = [c for c in columns if c.name.lower() in names and c.name not in partitions]
     files = _files(place, actions, partitions, ranged)
     version = f"version {table.version()}"
     snapshot = Snapshot(option_values(spec)["path"], version, columns, partitions, files)
-    stored = _stored(schema) if mode != "none" else schema
+    stored = _stored_struct(schema) if mode != "none" else schema
     return LakeTable(snapshot, schema, stored, place.store)
 
 
@@ -245,13 +245,13 @@ def lake_column(field: StructField, mode: str) -> LakeColumn:
     return LakeColumn(field.name, type_, (stored,), number)
 
 
-def _stored(type_: StructType) -> StructType:
+def _stored_struct(type_: StructType) -> StructType:
     """Return columns and nested fields under their names in files."""
 
     def of(inner: DataType) -> DataType:
         match inner:
             case StructType():
-                return _stored(inner)
+                return _stored_struct(inner)
             case ArrayType():
                 return ArrayType(of(inner.elementType), inner.containsNull)
             case MapType():
@@ -270,7 +270,7 @@ def _files(
     place: TablePlace, actions: pa.Table, partitions: tuple[str, ...], ranged: list[LakeColumn]
 ) -> tuple[LakeFile, ...]:
     """Return the files in the current actions of a log, sorted by path."""
-    paths = [place.file(each) for each in actions["path"].to_pylist()]
+    paths = [place.file(item) for item in actions["path"].to_pylist()]
     n_rows, n_bytes = actions["num_records"].to_pylist(), actions["size_bytes"].to_pylist()
     values: list[tuple[Any, ...]] = [()] * len(paths)
     if partitions:
@@ -284,7 +284,7 @@ def _files(
             file,
             values[i],
             n_rows[i],
-            {n: each[i] for n, each in ranges.items() if each[i]},
+            {n: item[i] for n, item in ranges.items() if item[i]},
             n_bytes=n_bytes[i] or 0,
         )
         for i, file in enumerate(paths)
@@ -295,19 +295,21 @@ def _files(
 def _ranges(actions: pa.Table, column: LakeColumn, n_rows: list[int | None]) -> list[Any]:
     """Return the statistics of a column for each file: a ValueRange, or None if missing."""
     (stored,) = column.stored
-    found: dict[str, list[Any]] = {}
+    statistics: dict[str, list[Any]] = {}
     for which in ("min", "max", "null_count"):
         if which in actions.column_names:
             struct = actions[which].combine_chunks()
             if struct.type.get_field_index(stored) >= 0:
-                found[which] = plain_values(pc.struct_field(struct, stored))
+                statistics[which] = plain_values(pc.struct_field(struct, stored))
     none: list[Any] = [None] * len(n_rows)
     is_known = column.type in (*_RANGED, *_TIMES)
-    lows = found.get("min", none) if is_known else none
-    highs = found.get("max", none) if is_known else none
+    lows = statistics.get("min", none) if is_known else none
+    highs = statistics.get("max", none) if is_known else none
     cut_off = _CUT_OFF_US if column.type in _TIMES else 0
     ranges: list[Any] = []
-    for low, high, nulls, n in zip(lows, highs, found.get("null_count", none), n_rows, strict=True):
+    for low, high, nulls, n in zip(
+        lows, highs, statistics.get("null_count", none), n_rows, strict=True
+    ):
         if n is None:
             ranges.append(None)
             continue

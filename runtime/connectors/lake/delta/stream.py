@@ -51,11 +51,11 @@ class _DeltaReader(VersionReader):
         assert self._place is not None
         self._at = self._place
         table = open_delta(self._spec, self._at)
-        mode, there = mapping_mode(table), delta_schema(table)
-        self._columns = tuple(lake_column(there[name], mode) for name in schema.names)
+        mode, table_schema = mapping_mode(table), delta_schema(table)
+        self._columns = tuple(lake_column(table_schema[name], mode) for name in schema.names)
         # names of the partition columns in the log
         self._logged = {
-            name: there[name].metadata.get(MAPPING + "physicalName", name)
+            name: table_schema[name].metadata.get(MAPPING + "physicalName", name)
             for name in table.metadata().partition_columns
             if name in schema.names
         }
@@ -65,8 +65,8 @@ class _DeltaReader(VersionReader):
 
     def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:
         names = os.listdir(f"{self._at.path}/_delta_log")
-        found = [int(match[1]) for name in names if (match := _COMMIT.fullmatch(name))]
-        newest = max(found, default=start["version"])
+        versions = [int(match[1]) for name in names if (match := _COMMIT.fullmatch(name))]
+        newest = max(versions, default=start["version"])
         if self._until is not None:
             newest = min(newest, max(self._until, start["version"]))
         if start["version"] >= 0:
@@ -79,26 +79,26 @@ class _DeltaReader(VersionReader):
         if start["version"] < 0:
             return self._snapshot(end["version"])
         versions = range(start["version"] + 1, end["version"] + 1)
-        return [part for version in versions for part in self._added(version)]
+        return [part for version in versions for part in self._added_files(version)]
 
     def _snapshot(self, version: int) -> list[InputPartition]:
-        chosen = (*self._spec.options, ("version", str(version)))
-        spec = replace(self._spec, options=chosen)
+        options = (*self._spec.options, ("version", str(version)))
+        spec = replace(self._spec, options=options)
         try:
             table = open_delta(spec, self._at)
             snapshot = delta_table(spec, table, self._at, "UTC").snapshot
         except UnreadableError as error:
-            raise self._stopped(version, error.reason) from error
+            raise self._stopped_error(version, error.reason) from error
         types = {column.name: column.type for column in snapshot.columns}
         names = snapshot.partition_columns
-        found: list[InputPartition] = []
+        parts: list[InputPartition] = []
         for file in snapshot.files:
             values = dict(zip(names, file.partition, strict=True))
             texts = {name: partition_text(values[name], types[name]) for name in self._logged}
-            found.append(VersionFile(file.path, texts))
-        return found
+            parts.append(VersionFile(file.path, texts))
+        return parts
 
-    def _added(self, version: int) -> list[InputPartition]:
+    def _added_files(self, version: int) -> list[InputPartition]:
         """Return the files that a version adds.
 
         Raises:
@@ -108,35 +108,37 @@ class _DeltaReader(VersionReader):
             with open(f"{self._at.path}/_delta_log/{version:020}.json", encoding="utf-8") as file:
                 actions = [json.loads(line) for line in file if line.strip()]
         except FileNotFoundError as error:
-            raise self._stopped(version, "its log was cleaned up before it was read") from error
-        found: list[InputPartition] = []
+            raise self._stopped_error(
+                version, "its log was cleaned up before it was read"
+            ) from error
+        parts: list[InputPartition] = []
         for action in actions:
             if "remove" in action and action["remove"].get("dataChange", True):
                 if self._skips:
                     return []
-                raise self._stopped(
+                raise self._stopped_error(
                     version,
                     "it deletes or updates rows; 'skip-change-commits' = 'true' passes over such "
                     "versions",
                 )
             if "metaData" in action:
-                there = StructType.fromJson(json.loads(action["metaData"]["schemaString"]))
-                if (changed := self.changed_column(there)) is not None:
-                    raise self._stopped(version, f"it changes the column {changed}")
+                schema = StructType.fromJson(json.loads(action["metaData"]["schemaString"]))
+                if (changed := self.changed_column(schema)) is not None:
+                    raise self._stopped_error(version, f"it changes the column {changed}")
             if "add" in action and action["add"].get("dataChange", True):
                 add = action["add"]
                 if add.get("deletionVector") is not None:
-                    raise self._stopped(version, "rows of it are marked as deleted")
+                    raise self._stopped_error(version, "rows of it are marked as deleted")
                 try:
                     path = self._at.file(add["path"])
                 except UnreadableError as error:
-                    raise self._stopped(version, error.reason) from error
+                    raise self._stopped_error(version, error.reason) from error
                 values = add["partitionValues"]
                 texts = {name: values.get(logged) for name, logged in self._logged.items()}
-                found.append(VersionFile(path, texts))
-        return found
+                parts.append(VersionFile(path, texts))
+        return parts
 
-    def _stopped(self, version: int, why: str) -> ExecutionError:
+    def _stopped_error(self, version: int, why: str) -> ExecutionError:
         return self.stopped(version, self._at.path, why)
 
 

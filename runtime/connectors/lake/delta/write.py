@@ -209,12 +209,12 @@ def commit_version(
         )
         return
     replaced = {tuple(add.partition_values.values()) for add in adds}
-    there = add_actions(table)
-    struct = there["partition"].combine_chunks()
+    existing = add_actions(table)
+    struct = existing["partition"].combine_chunks()
     values = zip(*(plain_values(pc.struct_field(struct, p)) for p in partitions), strict=True)
-    paths, sizes = there["path"].to_pylist(), there["size_bytes"].to_pylist()
-    for file, size, found in zip(paths, sizes, values, strict=True):
-        texts = partition_texts(partitions, types, found)
+    paths, sizes = existing["path"].to_pylist(), existing["size_bytes"].to_pylist()
+    for file, size, partition in zip(paths, sizes, values, strict=True):
+        texts = partition_texts(partitions, types, partition)
         if tuple(texts.values()) in replaced:
             # deltalake will escape it again
             actions.append(RemoveAction(unquote(file), True, now_ms, size, texts))
@@ -253,12 +253,12 @@ def _check_writable(table: DeltaTable, overwrite: bool) -> None:
     protocol = table.protocol()
     unknown = sorted(set(protocol.writer_features or []) - _KNOWN_FEATURES)
     schema = json.loads(table.schema().to_json())
-    asked = [key for field in schema["fields"] for key in field["metadata"]]
+    required = [key for field in schema["fields"] for key in field["metadata"]]
     if protocol.min_writer_version <= _NAMELESS_VERSION:
         unknown += [key for key in configuration if key.startswith("delta.constraints.")]
     unknown += [
         key
-        for key in asked
+        for key in required
         if key.startswith(("delta.invariants", "delta.generationExpression", "delta.identity"))
     ]
     if configuration.get("delta.columnMapping.mode", "none") != "none":
@@ -275,16 +275,16 @@ def _partitions(spec: TableSpec, schema: StructType, table: DeltaTable | None) -
     Raises:
         CatalogError: They differ from the declared ones, or no other column exists.
     """
-    names = [found for p in spec.partitioned_by for found in find_column(schema.names, p)]
+    names = [match for p in spec.partitioned_by for match in find_column(schema.names, p)]
     if table is not None:
-        there = list(table.metadata().partition_columns)
-        if spec.partitioned_by and names != there:
+        existing = list(table.metadata().partition_columns)
+        if spec.partitioned_by and names != existing:
             raise CatalogError(
-                f"table `{spec.name}` is partitioned by {', '.join(there) or 'nothing'} already",
+                f"table `{spec.name}` is partitioned by {', '.join(existing) or 'nothing'} already",
                 subjects=(spec.name,),
                 hint="declare the same, or leave PARTITIONED BY out",
             )
-        names = there
+        names = existing
     check_partitions(spec, names, schema.names)
     for name in names:
         type_ = schema[name].dataType.simpleString()

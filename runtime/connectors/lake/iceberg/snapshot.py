@@ -109,8 +109,8 @@ def from_catalog(spec: TableSpec) -> Table:
 
     name = table_name(spec)
     try:
-        found: Table = catalog.load_table(name)
-        return found
+        table: Table = catalog.load_table(name)
+        return table
     except (NoSuchTableError, NoSuchNamespaceError) as error:
         raise no_table(spec, ".".join(name)) from error
     except Exception as error:
@@ -185,10 +185,12 @@ def _newest_metadata(spec: TableSpec, place: TablePlace) -> str:
         raise broken_table(spec, error) from error
     numbers = {name: int(m[1]) for name in names if (m := _METADATA.fullmatch(name))}
     if "version-hint.text" in names:
-        said = files.read_text(f"{directory}/version-hint.text").strip()
-        named = [n for n in (f"v{said}.metadata.json", f"{said}.metadata.json", said) if n in names]
-        if named:
-            return f"{directory}/{named[0]}"
+        hint = files.read_text(f"{directory}/version-hint.text").strip()
+        hinted = [
+            n for n in (f"v{hint}.metadata.json", f"{hint}.metadata.json", hint) if n in names
+        ]
+        if hinted:
+            return f"{directory}/{hinted[0]}"
     newest = [name for name, number in numbers.items() if number == max(numbers.values())]
     if not newest:
         raise no_table(spec, f"at {path}")
@@ -211,27 +213,27 @@ def iceberg_table(
     snapshot = _snapshot(spec, table, zone)
     schema = _schema_of(spec, table, snapshot)
     columns = spark_schema(schema, table.schemas().values())
-    found = lake_columns(table, schema, columns)
+    in_files = lake_columns(table, schema, columns)
     files: tuple[LakeFile, ...] = ()
     version = "without a snapshot"
     if snapshot is not None:
         version = f"snapshot {snapshot.snapshot_id}"
         files = _files(spec, table, snapshot, schema, filters, place)
     return LakeTable(
-        Snapshot(name_of(spec), version, found, (), files), columns, columns, place.store
+        Snapshot(name_of(spec), version, in_files, (), files), columns, columns, place.store
     )
 
 
 def lake_columns(table: Table, schema: Schema, columns: T.StructType) -> tuple[LakeColumn, ...]:
     """Return how the columns of a table are found in its files."""
     mapping = table.name_mapping()
-    known = {
+    mapped_names = {
         field.field_id: tuple(field.names)
         for field in (mapping.root if mapping is not None else ())
         if field.field_id is not None
     }
     return tuple(
-        LakeColumn(f.name, c.dataType.simpleString(), known.get(f.field_id, ()), f.field_id)
+        LakeColumn(f.name, c.dataType.simpleString(), mapped_names.get(f.field_id, ()), f.field_id)
         for f, c in zip(schema.fields, columns.fields, strict=True)
     )
 
@@ -240,25 +242,25 @@ def _snapshot(spec: TableSpec, table: Table, zone: str) -> IcebergSnapshot | Non
     """Return the snapshot to read, or None for a table without one."""
     values = option_values(spec)
     if "version" in values:
-        found = table.snapshot_by_id(int(values["version"]))
-        if found is None:
-            known = [str(each.snapshot_id) for each in table.snapshots()]
+        snapshot = table.snapshot_by_id(int(values["version"]))
+        if snapshot is None:
+            ids = [str(other.snapshot_id) for other in table.snapshots()]
             raise ExecutionError(
                 f"table `{spec.name}`: there is no snapshot {values['version']}",
                 subjects=(f"'{values['version']}'", spec.name),
-                hint=f"there is {', '.join(known[-5:])}" if known else "there is none",
+                hint=f"there is {', '.join(ids[-5:])}" if ids else "there is none",
             )
-        return found
+        return snapshot
     if "timestamp" in values:
         text = values["timestamp"]
         at_ms = int(chosen_time(spec, text, zone).timestamp() * 1000)
-        found = table.snapshot_as_of_timestamp(at_ms)
-        if found is None:
+        snapshot = table.snapshot_as_of_timestamp(at_ms)
+        if snapshot is None:
             raise ExecutionError(
                 f"table `{spec.name}`: it has no snapshot as old as '{text}'",
                 subjects=(f"'{text}'", spec.name),
             )
-        return found
+        return snapshot
     return table.current_snapshot()
 
 
@@ -283,8 +285,8 @@ def _files(
 
     condition: BooleanExpression = AlwaysTrue()
     names = {field.name.lower(): field.name for field in schema.fields}
-    for each in filters:
-        pushed = iceberg_filter(each, names)
+    for expression in filters:
+        pushed = iceberg_filter(expression, names)
         condition = condition if pushed is None else And(condition, pushed)
     try:
         scan = table.scan(
@@ -367,10 +369,10 @@ def _spark_type(name: str, type_: Any) -> T.DataType:
         return T.MapType(_spark_type(name, type_.key_type), _spark_type(name, type_.value_type))
     if isinstance(type_, I.DecimalType):
         return T.DecimalType(type_.precision, type_.scale)
-    found = _PLAIN.get(str(type_))
-    if found is None:
+    plain = _PLAIN.get(str(type_))
+    if plain is None:
         raise UnreadableError(f"its column {name} is {type_}")
-    return found
+    return plain
 
 
 def iceberg_filter(expression: Expression, names: dict[str, str]) -> BooleanExpression | None:
@@ -388,12 +390,12 @@ def iceberg_filter(expression: Expression, names: dict[str, str]) -> BooleanExpr
     args = expression.args
     match expression.function:
         case "and":
-            found = [each for a in args if (each := iceberg_filter(a, names)) is not None]
-            return E.And(*found) if len(found) > 1 else found[0] if found else None
+            converted = [part for a in args if (part := iceberg_filter(a, names)) is not None]
+            return E.And(*converted) if len(converted) > 1 else converted[0] if converted else None
         case "or":
             parts = [iceberg_filter(a, names) for a in args]
-            known = [each for each in parts if each is not None]
-            return E.Or(*known) if len(known) == len(parts) > 1 else None
+            alternatives = [part for part in parts if part is not None]
+            return E.Or(*alternatives) if len(alternatives) == len(parts) > 1 else None
         case "is_null":
             (column,) = args
             if isinstance(column, ColumnRef) and column.name.lower() in names:
@@ -408,7 +410,7 @@ def iceberg_filter(expression: Expression, names: dict[str, str]) -> BooleanExpr
         case "in":
             column, *members = args
             each_of = [_comparison("=", column, member, names) for member in members]
-            whole = [each for each in each_of if each is not None]
+            whole = [part for part in each_of if part is not None]
             if len(whole) == len(each_of):
                 return E.Or(*whole) if len(whole) > 1 else whole[0]
     return None
@@ -438,5 +440,5 @@ def _comparison(
         "timestamp_ntz": TimestampLiteral,
     }
     value = types.get(constant.type, literal)(constant.value)
-    made: BooleanExpression = makes[function](name, value)
-    return made
+    comparison: BooleanExpression = makes[function](name, value)
+    return comparison

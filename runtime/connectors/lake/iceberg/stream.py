@@ -46,8 +46,8 @@ class _IcebergReader(VersionReader):
     def __init__(self, connector: str, options: Mapping[str, str], schema: StructType) -> None:
         super().__init__(connector, options, schema)
         table = self._table()
-        there = table.schema()
-        by_name = {c.name: c for c in lake_columns(table, there, spark_schema(there))}
+        table_schema = table.schema()
+        by_name = {c.name: c for c in lake_columns(table, table_schema, spark_schema(table_schema))}
         self._columns = tuple(by_name[name] for name in schema.names)
 
     def initialOffset(self) -> dict[str, int]:
@@ -67,8 +67,8 @@ class _IcebergReader(VersionReader):
             return self._whole(table, end["snapshot"])
         return [
             part
-            for snapshot in self._between(table, start["snapshot"], end["snapshot"])
-            for part in self._added(table, snapshot)
+            for snapshot in self._snapshots_between(table, start["snapshot"], end["snapshot"])
+            for part in self._added_files(table, snapshot)
         ]
 
     def _table(self) -> Table:
@@ -78,37 +78,37 @@ class _IcebergReader(VersionReader):
             raise ExecutionError(f"table `{self._spec.name}`: {error.reason}") from error
 
     def _whole(self, table: Table, snapshot_id: int) -> list[InputPartition]:
-        chosen = (*self._spec.options, ("version", str(snapshot_id)))
-        spec = replace(self._spec, options=chosen)
+        options = (*self._spec.options, ("version", str(snapshot_id)))
+        spec = replace(self._spec, options=options)
         try:
-            found = iceberg_table(spec, table, "UTC").snapshot
+            snapshot = iceberg_table(spec, table, "UTC").snapshot
         except UnreadableError as error:
-            raise self._stopped(snapshot_id, error.reason) from error
-        return [VersionFile(file.path, {}, file.needed) for file in found.files]
+            raise self._stopped_error(snapshot_id, error.reason) from error
+        return [VersionFile(file.path, {}, file.needed) for file in snapshot.files]
 
-    def _between(self, table: Table, start: int, end: int) -> list[Snapshot]:
+    def _snapshots_between(self, table: Table, start: int, end: int) -> list[Snapshot]:
         """Return the snapshots after `start` up to `end`, in order.
 
         Raises:
             ExecutionError: `start` is not a known ancestor of `end`.
         """
-        found: list[Snapshot] = []
+        snapshots: list[Snapshot] = []
         at: int | None = end
         while at is not None and at != start:
             snapshot = table.snapshot_by_id(at)
             if snapshot is None:
                 break
-            found.append(snapshot)
+            snapshots.append(snapshot)
             at = snapshot.parent_snapshot_id
         if at != start:
-            raise self._stopped(
+            raise self._stopped_error(
                 end,
                 f"snapshot {start}, which was read last, is not among those before it: it has "
                 "expired, or the table was rolled back",
             )
-        return found[::-1]
+        return snapshots[::-1]
 
-    def _added(self, table: Table, snapshot: Snapshot) -> list[InputPartition]:
+    def _added_files(self, table: Table, snapshot: Snapshot) -> list[InputPartition]:
         """Return the files that a snapshot adds.
 
         Raises:
@@ -123,18 +123,18 @@ class _IcebergReader(VersionReader):
         if operation != Operation.APPEND:
             if self._skips:
                 return []
-            raise self._stopped(
+            raise self._stopped_error(
                 snapshot.snapshot_id,
                 "it deletes or updates rows; 'skip-change-commits' = 'true' passes over such "
                 "snapshots",
             )
-        there = table.schema()
+        schema = table.schema()
         try:
-            columns = spark_schema(there, table.schemas().values())
+            columns = spark_schema(schema, table.schemas().values())
         except UnreadableError as error:
-            raise self._stopped(snapshot.snapshot_id, error.reason) from error
+            raise self._stopped_error(snapshot.snapshot_id, error.reason) from error
         if (changed := self.changed_column(columns)) is not None:
-            raise self._stopped(snapshot.snapshot_id, f"the column {changed} was changed")
+            raise self._stopped_error(snapshot.snapshot_id, f"the column {changed} was changed")
         entries = [
             entry
             for manifest in snapshot.manifests(table.io)
@@ -144,12 +144,12 @@ class _IcebergReader(VersionReader):
             and entry.data_file.content == DataFileContent.DATA
         ]
         try:
-            files = [lake_file(table, entry.data_file, there) for entry in entries]
+            files = [lake_file(table, entry.data_file, schema) for entry in entries]
         except UnreadableError as error:
-            raise self._stopped(snapshot.snapshot_id, error.reason) from error
+            raise self._stopped_error(snapshot.snapshot_id, error.reason) from error
         return [VersionFile(file.path, {}, file.needed) for file in files]
 
-    def _stopped(self, snapshot_id: int, why: str) -> ExecutionError:
+    def _stopped_error(self, snapshot_id: int, why: str) -> ExecutionError:
         return self.stopped(snapshot_id, name_of(self._spec), why)
 
 

@@ -71,7 +71,7 @@ def write_iceberg(
         return compute(dataframe)
     try:
         transaction = (
-            _created(catalog, name, dataframe, spec) if table is None else table.transaction()
+            _create_table(catalog, name, dataframe, spec) if table is None else table.transaction()
         )
         location = TablePlace("/").file(transaction.table_metadata.location, is_escaped=False)
         schema = transaction.table_metadata.schema()
@@ -95,9 +95,9 @@ def write_iceberg(
     # all files share a directory: manifests record their partitions
     arrow = schema_to_pyarrow(schema)
     mark, files = write_parquet(rows, directory, arrow, partitions, lambda _: "", keeps=True)
-    said = {} if batch is None else {_WRITER: batch[0], _BATCH: str(batch[1])}
+    properties = {} if batch is None else {_WRITER: batch[0], _BATCH: str(batch[1])}
     try:
-        commit_files(transaction, files, table, overwrite=overwrite, properties=said)
+        commit_files(transaction, files, table, overwrite=overwrite, properties=properties)
     except Exception as error:
         if not _is_committed(catalog, name, mark):
             remove_files(directory, mark)
@@ -111,12 +111,12 @@ def write_iceberg(
 
 def last_batch(table: Table, writer: str) -> int:
     """Return the last micro-batch of a stream that is in a table, or -1."""
-    found = [
+    batches = [
         int(str(snapshot.summary[_BATCH]))
         for snapshot in table.snapshots()
         if snapshot.summary is not None and snapshot.summary.get(_WRITER) == writer
     ]
-    return max(found, default=-1)
+    return max(batches, default=-1)
 
 
 def commit_files(
@@ -141,26 +141,26 @@ def commit_files(
         ExecutionError: Files to replace have another partition spec.
     """
     metadata = transaction.table_metadata
-    found = _data_files(transaction, files)
+    data_files = _data_files(transaction, files)
     is_partitioned = bool(metadata.spec().fields)
     old = []
-    if overwrite and there is not None and (found or not is_partitioned):
+    if overwrite and there is not None and (data_files or not is_partitioned):
         old = [task.file for task in there.scan().plan_files()]
     if is_partitioned:
         if any(file.spec_id != metadata.default_spec_id for file in old):
             raise ExecutionError("files of it are partitioned in an older way: delete rows first")
-        replaced = {repr(file.partition) for file in found}
+        replaced = {repr(file.partition) for file in data_files}
         old = [file for file in old if repr(file.partition) in replaced]
     update = transaction.update_snapshot(snapshot_properties=properties)
     if old:
         with update.overwrite() as snapshot:
             for file in old:
                 snapshot.delete_data_file(file)
-            for file in found:
+            for file in data_files:
                 snapshot.append_data_file(file)
-    elif found:
+    elif data_files:
         with update.fast_append() as appended:
-            for file in found:
+            for file in data_files:
                 appended.append_data_file(file)
     transaction.commit_transaction()
 
@@ -179,14 +179,14 @@ def _data_files(transaction: Transaction, files: Sequence[WrittenFile]) -> list[
     metadata = transaction.table_metadata
     paths = [f"{metadata.location}/data/{file.path}" for file in files]
     io = load_file_io(location=metadata.location)
-    found = list(parquet_files_to_data_files(io, metadata, iter(paths)))
-    for file, made in zip(files, found, strict=True):
-        if tuple(made.partition[i] for i in range(len(file.partition))) != file.partition:
+    data_files = list(parquet_files_to_data_files(io, metadata, iter(paths)))
+    for file, data_file in zip(files, data_files, strict=True):
+        if tuple(data_file.partition[i] for i in range(len(file.partition))) != file.partition:
             raise ExecutionError(
-                f"{file.path} has the partition {file.partition}, and {made.partition} in its "
+                f"{file.path} has the partition {file.partition}, and {data_file.partition} in its "
                 "statistics"
             )
-    return found
+    return data_files
 
 
 def _is_committed(catalog: Any, name: tuple[str, ...], mark: str) -> bool:
@@ -200,7 +200,7 @@ def _is_committed(catalog: Any, name: tuple[str, ...], mark: str) -> bool:
     return any(mark in task.file.file_path for task in tasks)
 
 
-def _created(
+def _create_table(
     catalog: Any, name: tuple[str, ...], dataframe: DataFrame, spec: TableSpec
 ) -> Transaction:
     """Return a transaction that creates the table."""
@@ -210,11 +210,11 @@ def _created(
     transaction: Transaction = catalog.create_table_transaction(
         name, schema=to_arrow_schema(columns, timezone="UTC")
     )
-    names = [found for p in spec.partitioned_by for found in find_column(columns.names, p)]
+    names = [name_ for p in spec.partitioned_by for name_ in find_column(columns.names, p)]
     if names:
         with transaction.update_spec() as update:
-            for each in names:
-                update.add_field(each, IdentityTransform(), each)
+            for column in names:
+                update.add_field(column, IdentityTransform(), column)
     return transaction
 
 
