@@ -326,8 +326,7 @@ class RunningAggregates(Spans):
     def _spans_only(self) -> list[Span]:
         return [*super()._spans_only(), *([] if self._middle is None else [self._middle])]
 
-    # -- windows are numbered; block n holds windows n * size to (n + 1) * size - 1, by their ends
-    # --
+    # -- windows by number; block n is the slices up to the ends of windows n * size, ... --
 
     def _numbers(self, ends: tuple[int, int]) -> tuple[int, int]:
         """Return the first and the last window with `ends[0]` < window end <= `ends[1]`."""
