@@ -25,7 +25,7 @@ class MergingWindows:
 
         Returns:
             The merged window, the windows it replaced, and the names of their contents, the first
-            of which is kept. Both lists are empty if the window is new or was open already.
+            to be kept. Both lists are empty if the window is new or was open already.
         """
         touched = sorted(open_window for open_window in self.kept_as if open_window.touches(window))
         if not touched:

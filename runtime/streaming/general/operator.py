@@ -24,7 +24,7 @@ from runtime.streaming.general.windows import FIRE, FOREVER_US, PURGE, TimeWindo
 
 @dataclass(frozen=True)
 class WindowJob:
-    """What a window operator computes, and when it emits.
+    """Definition of windows: how rows are assigned, what is computed and when it is emitted.
 
     Attributes:
         assigner: Assigns rows to windows.
