@@ -21,7 +21,7 @@ class ParallelismOptions:
     Attributes:
         partitions: `sqlwin.exchange.partitions`. None to derive it from the data.
         buckets: `sqlwin.exchange.buckets`. None to derive it from the data.
-        most_partitions: Parallelism that Spark uses for an exchange by default.
+        most_partitions: Maximum partitions of an exchange, from Spark's configuration.
     """
 
     partitions: int | None = None

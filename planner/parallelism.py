@@ -44,13 +44,13 @@ def with_parallelism(plans: Sequence[Node], options: ParallelismOptions) -> list
 
     def chosen(node: Node) -> Node:
         if id(node) not in done:
-            done[id(node)] = _chosen(node.with_each_input(chosen), options)
+            done[id(node)] = _choose_tasks(node.with_each_input(chosen), options)
         return done[id(node)]
 
     return [chosen(plan) for plan in plans]
 
 
-def _chosen(node: Node, options: ParallelismOptions) -> Node:
+def _choose_tasks(node: Node, options: ParallelismOptions) -> Node:
     if not isinstance(node, Exchange | SharedExchange):
         return node
     if not node.keys:

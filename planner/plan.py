@@ -107,7 +107,7 @@ def plan_together(drafts: Sequence[Draft], options: Options) -> list[Plan]:
             trace.add_disabled(SHARING_RULE.__name__)
     else:
         plans = SHARING_RULE(plans, traces, options, [draft.apart for draft in drafts])
-    plans = _read(plans, options, traces)
+    plans = _add_scans(plans, options, traces)
     for draft, plan in zip(drafts, plans, strict=True):
         check_kept_rows(plan, draft.trace)
     plans = with_parallelism(plans, options.parallelism)
@@ -118,7 +118,7 @@ def plan_together(drafts: Sequence[Draft], options: Options) -> list[Plan]:
     ]
 
 
-def _read(plans: Sequence[Node], options: Options, traces: Sequence[Trace]) -> list[Node]:
+def _add_scans(plans: Sequence[Node], options: Options, traces: Sequence[Trace]) -> list[Node]:
     """Add the scans of the plans' tables.
 
     Materialized slices are read at the coarsest level that suffices.

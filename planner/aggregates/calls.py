@@ -78,10 +78,10 @@ def _skips_nulls(call: exp.Expr) -> bool:
 
 def canonical(expr: exp.Expr) -> str:
     """Return a text that is equal for expressions with the same meaning."""
-    return to_sql(_folded(expr.unnest().copy()))
+    return to_sql(_fold(expr.unnest().copy()))
 
 
-def _folded(expr: exp.Expr) -> exp.Expr:
+def _fold(expr: exp.Expr) -> exp.Expr:
     """Normalise in place the names that differ only in spelling."""
 
     def folded(node: exp.Expr) -> exp.Expr:
@@ -98,7 +98,7 @@ def _folded(expr: exp.Expr) -> exp.Expr:
 
 def canonical_hash(expr: exp.Expr) -> int:
     """Return a hash that is equal if the canonical texts are equal. Collisions are unlikely."""
-    return hash(_folded(expr.unnest().copy()))
+    return hash(_fold(expr.unnest().copy()))
 
 
 def canonical_hashes(expr: exp.Expr) -> dict[int, int]:
@@ -106,7 +106,7 @@ def canonical_hashes(expr: exp.Expr) -> dict[int, int]:
 
     Linear in the size of the tree. Building a text per node would multiply that by the depth.
     """
-    folded = _folded(expr.copy())
+    folded = _fold(expr.copy())
     hash(folded)  # computes the hashes of all nodes below as well
     pairs = zip(expr.dfs(), folded.dfs(), strict=True)
     return {id(node): hash(like.unnest()) for node, like in pairs}

@@ -69,7 +69,7 @@ def _partial(
     call, condition, text = partial.expr, None, plan.call.text
     if isinstance(call, exp.Filter):
         call, condition = call.this, call.expression.this
-    into = _collected(accumulator)
+    into = _collector_of(accumulator)
     if isinstance(into, MergeMoments):
         # Count, mean and M2 share an argument. The first one represents the call.
         return PartialColumns(into, tuple(call.expressions), condition, text)
@@ -89,7 +89,7 @@ def _partial(
     return PartialColumns(into, tuple(args), condition, text)
 
 
-def _collected(accumulator: Accumulator) -> Accumulator:
+def _collector_of(accumulator: Accumulator) -> Accumulator:
     """Return the accumulator that fills the partial columns that `accumulator` reads."""
     columns = accumulator.columns
     match accumulator:

@@ -39,7 +39,7 @@ def _meaning(accumulator: Accumulator, texts: Mapping[str, str]) -> Accumulator:
 
 
 def share_partials(plans: tuple[AggregatePlan, ...]) -> tuple[AggregatePlan, ...]:
-    """Give equal accumulators the same name; for example, AVG(x) and SUM(x) share a sum.
+    """Give equal accumulators the same name; for example, AVG(x) and COUNT(x) share a count.
 
     A plan whose accumulator already exists in an earlier plan only refers to it in its `finish`.
     Accumulators with their own output column also share their input: COUNT(DISTINCT x) and
@@ -49,10 +49,10 @@ def share_partials(plans: tuple[AggregatePlan, ...]) -> tuple[AggregatePlan, ...
     merged: dict[Accumulator, tuple[str, ...]] = {}
     # partial that accumulators read without replacing it -> its column
     read: dict[str, str] = {}
-    return tuple(_shared(plan, merged, read) for plan in plans)
+    return tuple(_share(plan, merged, read) for plan in plans)
 
 
-def _shared(
+def _share(
     plan: AggregatePlan, merged: dict[Accumulator, tuple[str, ...]], read: dict[str, str]
 ) -> AggregatePlan:
     texts = _texts([plan])

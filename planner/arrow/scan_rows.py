@@ -132,7 +132,7 @@ def rows_above(node: Node, source: Source) -> RowsOfScan:
             return _filter(rows_above(node.input, source), node.conjuncts)
         case Project():
             below = rows_above(node.input, source)
-            made = {item.name.lower(): _made(item.expr, below) for item in node.items}
+            made = {item.name.lower(): _make(item.expr, below) for item in node.items}
             return replace(below, schema=node.schema, columns=made)
         case SqlQuery():
             return _of_query(node, source)
@@ -145,7 +145,7 @@ def _of_table(name: tuple[str, ...], schema: Schema, catalog: Catalog, zone: str
     }
     rows = RowsOfScan(name, physical, schema, physical, (), (), zone)
     computed = catalog.computed_columns(name)
-    of_table = physical | {key: _made(expr, rows, False) for key, expr in computed.items()}
+    of_table = physical | {key: _make(expr, rows, False) for key, expr in computed.items()}
     return replace(rows, of_table=of_table, columns=of_table)
 
 
@@ -181,7 +181,7 @@ def _of_query(node: SqlQuery, source: Source) -> RowsOfScan:
         refuse(_TOO_MUCH)
     made: dict[str, _Made] = {}
     for column, item in zip(node.schema, items, strict=True):
-        value = _made(item, below, False)
+        value = _make(item, below, False)
         # An untranslated expression may be an aggregate or return several rows per row.
         if isinstance(value, str) and not isinstance(item, exp.Column):
             refuse(value)
@@ -211,7 +211,7 @@ def _filter(
     )
 
 
-def _made(expr: exp.Expr, rows: RowsOfScan, has_tables: bool = True) -> _Made:
+def _make(expr: exp.Expr, rows: RowsOfScan, has_tables: bool = True) -> _Made:
     if isinstance(expr, exp.Column) and not expr.table:
         # Accept any type: the column may be passed on as a whole, or one of its fields read.
         return rows.columns.get(expr.name.lower(), f"{to_sql(expr)} is no column of the scan")

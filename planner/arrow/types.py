@@ -56,16 +56,16 @@ def field_type(type_: str, name: str) -> tuple[str, str] | None:
     for part in _TYPE_PARTS.findall(type_.removeprefix("struct<").removesuffix(">")):
         depth += (part in "<(") - (part in ">)")
         if part == "," and depth == 0:
-            own.append(_named(field))
+            own.append(_name_and_type(field))
             field = ""
         else:
             field += part
-    own.append(_named(field))
+    own.append(_name_and_type(field))
     matches = [struct_field for struct_field in own if struct_field[0].lower() == name.lower()]
     return matches[0] if len(matches) == 1 else None
 
 
-def _named(field: str) -> tuple[str, str]:
+def _name_and_type(field: str) -> tuple[str, str]:
     match = _FIELD.fullmatch(field.strip())
     return (match[1].replace("``", "`"), match[2]) if match else ("", "")
 

@@ -241,12 +241,12 @@ class _Binder(Relations):
         """Turn joins of windows and rankings inside windows into nodes."""
         before = query
         for bind_one in (bind_join, bind_semi_join, bind_rank):
-            with self._noted(query):
+            with self._record_notes(query):
                 while (bound := bind_one(query, self, scope)) is not None:
                     query = bound
         if query is not before:
             query = without_unused_ctes(query)
-        with self._noted(query):
+        with self._record_notes(query):
             regrouped = bind_regrouping(query, self, scope)
             if regrouped is not None:
                 return without_unused_ctes(self._all_of(regrouped, query))
@@ -264,7 +264,7 @@ class _Binder(Relations):
             self.rewritten = True
 
     @contextmanager
-    def _noted(self, query: exp.Select) -> Iterator[None]:
+    def _record_notes(self, query: exp.Select) -> Iterator[None]:
         """Record a note if the block raises because something stays with Spark."""
         try:
             yield
@@ -369,7 +369,7 @@ class _Binder(Relations):
         if grouped is None and not is_aggregation(query):
             self._put_placeholder(function, with_date(node, date))
             return self._lift_joins_and_ranks(query, scope)
-        with self._noted(query):
+        with self._record_notes(query):
             block = grouped or query
             if date is not None:
                 block = reading_date(block, date)

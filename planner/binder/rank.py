@@ -39,7 +39,7 @@ def bind_rank(outer: exp.Select, relations: Relations, scope: Scope) -> exp.Sele
     Raises:
         NotBound: The ranking stays with Spark.
     """
-    inner = _ranked(outer, relations, scope)
+    inner = _ranked_query(outer, relations, scope)
     if inner is None:
         return None
     query, source = inner
@@ -47,7 +47,7 @@ def bind_rank(outer: exp.Select, relations: Relations, scope: Scope) -> exp.Sele
     if len(rankings) != 1:
         return None
     ((item, over),) = rankings
-    input_ = _without(query, item, over, relations, scope)
+    input_ = _without_rank(query, item, over, relations, scope)
     if input_ is None:
         return None
     node, partition, order = input_
@@ -100,7 +100,7 @@ def _has_subqueries(select: exp.Select) -> bool:
     return any(part.find(exp.Query) for part in parts)
 
 
-def _ranked(
+def _ranked_query(
     outer: exp.Select, relations: Relations, scope: Scope
 ) -> tuple[exp.Select, exp.Expr] | None:
     """Return the only query that `outer` reads, and its relation in FROM."""
@@ -133,7 +133,7 @@ def _ranking(item: exp.Expr) -> exp.Window | None:
     return over if is_plain and is_rank and not over.alias else None
 
 
-def _without(
+def _without_rank(
     query: exp.Select, item: exp.Expr, over: exp.Window, relations: Relations, scope: Scope
 ) -> tuple[Node, tuple[str, ...], tuple[exp.Ordered, ...]] | None:
     """Return the query without its rank, and PARTITION BY and ORDER BY over its columns."""

@@ -183,7 +183,7 @@ class _Parameters:
         """Return the offset. Weeks start on Monday and therefore have a default offset.
 
         Args:
-            stride: Distance between windows, which limits the offset.
+            stride: Distance between windows. An offset in months requires a distance in months.
             parameter: Name of the parameter that sets the stride.
         """
         offset = IntervalValue(0, 0)

@@ -23,15 +23,15 @@ class _Mermaid:
 
     @staticmethod
     def group(name: str, title: str) -> list[str]:
-        return [f'subgraph {name}["{_escaped(title)}"]']
+        return [f'subgraph {name}["{_escape(title)}"]']
 
     @staticmethod
     def box(name: str, lines: list[str]) -> str:
-        return f'{name}["{"<br>".join(map(_escaped, lines))}"]'
+        return f'{name}["{"<br>".join(map(_escape, lines))}"]'
 
     @staticmethod
     def arrow(source: str, target: str, flow: str) -> str:
-        arrow = f'-- "{_escaped(flow)}" -->' if flow else "-->"
+        arrow = f'-- "{_escape(flow)}" -->' if flow else "-->"
         return f"{source} {arrow} {target}"
 
 
@@ -49,15 +49,15 @@ class _Dot(_Mermaid):
 
     @staticmethod
     def group(name: str, title: str) -> list[str]:
-        return [f"subgraph cluster_{name} {{", f"  label={_quoted(title)};"]
+        return [f"subgraph cluster_{name} {{", f"  label={_quote(title)};"]
 
     @staticmethod
     def box(name: str, lines: list[str]) -> str:
-        return f"{name} [label={_quoted(_NEWLINE.join(lines))}];"
+        return f"{name} [label={_quote(_NEWLINE.join(lines))}];"
 
     @staticmethod
     def arrow(source: str, target: str, flow: str) -> str:
-        label = f" [label={_quoted(flow)}]" if flow else ""
+        label = f" [label={_quote(flow)}]" if flow else ""
         return f"{source} -> {target}{label};"
 
 
@@ -131,10 +131,10 @@ _ESCAPES = str.maketrans(
 )
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.translate(_ESCAPES)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'

@@ -89,7 +89,7 @@ def explain_shared(
         _watermark(local, watermark_policy),
         _key_groups(local, key_groups),
         f"  state: one partial for each key and live slice of {width}, in wider slices where only "
-        f"wider windows still need it: {_kept(local)}",
+        f"wider windows still need it: {_state_columns(local)}",
         "  a window is emitted when the watermark reaches its end",
     ]
     for reader in step.readers:
@@ -153,7 +153,7 @@ def _lines(step: StreamWindowStep, key_groups: int, policy: str, firing: Firing)
     else:
         late, followed = _late(local.window, local.mode.late_rows), "the watermark"
     yield _key_groups(local, key_groups)
-    yield f"  state: {_state(local.window)}: {_kept(local)}"
+    yield f"  state: {_state(local.window)}: {_state_columns(local)}"
     if (read := read_to_emit(local.window, firing)) is not None:
         yield f"  read to emit a window: {read}"
     if local.mode.first is not None:
@@ -183,7 +183,7 @@ def _key_groups(local: StreamLocalStep, key_groups: int) -> str:
     return f"  key groups: {key_groups}, by {', '.join(keys)}"
 
 
-def _kept(local: StreamLocalStep) -> str:
+def _state_columns(local: StreamLocalStep) -> str:
     """Return the columns of the state."""
     columns = [column for partial in local.source.partials for column in partial.columns]
     return ", ".join([*local.keys, local.slice_end, *columns])

@@ -90,8 +90,8 @@ def _read_alone(step: InProcessStep) -> InProcessStep:
     files = replace(source.files, columns=tuple(c for c in source.files.columns if c.name in names))
     tail = source.tail
     if tail is not None:
-        kept = tuple(part for part in tail.partials if carried.intersection(part.columns))
-        tail = replace(tail, partials=kept)
+        tail_partials = tuple(part for part in tail.partials if carried.intersection(part.columns))
+        tail = replace(tail, partials=tail_partials)
     source = replace(source, partials=partials, files=files, tail=tail)
     return InProcessStep(
         replace(step.input, source=source), replace(of, accumulators=merged), projection

@@ -54,7 +54,7 @@ def expand_query(node: Expand, source: exp.Subquery, control: Sequence[str] = ()
             )
         ],
     )
-    keys = {key.name: _kept(position, node) for position, key in enumerate(node.keys)}
+    keys = {key.name: _grouping_key(position, node) for position, key in enumerate(node.keys)}
     items: list[exp.Expr] = [alias(keys.get(c.name, column(c.name)), c.name) for c in node.schema]
     items += [column(name) for name in control]
     return exp.Select(expressions=items, from_=exp.From(this=source))
@@ -70,7 +70,7 @@ def _bigint(value: int) -> exp.Expr:
     return exp.Cast(this=literal(value), to=exp.DataType.build("bigint", dialect=SparkSql))
 
 
-def _kept(position: int, node: Expand) -> exp.Expr:
+def _grouping_key(position: int, node: Expand) -> exp.Expr:
     """Return the key at a position if the row's grouping set contains it, else NULL."""
     key = node.keys[position]
     n_kept = sum(key.name in names for names in node.kept)
@@ -127,14 +127,14 @@ def join_query(node: WindowJoin, left: exp.Query, right: exp.Query) -> exp.Selec
     ]
     rest = [node.condition] if node.condition is not None else []
     join = exp.Join(
-        this=_named(right, "$right"), side=side, kind=kind, on=conjunction([*equal, *rest])
+        this=_alias_query(right, "$right"), side=side, kind=kind, on=conjunction([*equal, *rest])
     )
     return exp.Select(
         expressions=[alias(column(c.name), c.name) for c in node.schema],
-        from_=exp.From(this=_named(left, "$left")),
+        from_=exp.From(this=_alias_query(left, "$left")),
         joins=[join],
     )
 
 
-def _named(query: exp.Query, name: str) -> exp.Subquery:
+def _alias_query(query: exp.Query, name: str) -> exp.Subquery:
     return exp.Subquery(this=query, alias=exp.TableAlias(this=identifier(name)))

@@ -87,8 +87,8 @@ def _derive(
     keys = tuple(
         (name, over_keys.required(key, f"the key {name}")) for name, key in expressions.keys
     )
-    kept = {partial.text: partial for partial in form.partials}
-    partials = tuple(_partial(partial, kept, over_keys) for partial in expressions.partials)
+    stored = {partial.text: partial for partial in form.partials}
+    partials = tuple(_partial(partial, stored, over_keys) for partial in expressions.partials)
     range_us = (max(bounds.after, default=None), min(bounds.until, default=None))
     return Derivation(keys, partials, (*filters, *slice_end_conditions(range_us)), range_us)
 
@@ -190,17 +190,17 @@ class _Bounds:
 
 
 def _partial(
-    partial: PartialColumns[Expression], kept: Mapping[str, SlicePartial], over_keys: _OverKeys
+    partial: PartialColumns[Expression], stored: Mapping[str, SlicePartial], over_keys: _OverKeys
 ) -> PartialColumns[Expression]:
     """Derive a partial of the query from the stored partials.
 
     Raises:
         NotEvaluated: It is not stored and cannot be computed from a stored one.
     """
-    columns = _kept(partial, kept)
+    columns = _stored_columns(partial, stored)
     if columns is None and partial.condition is not None:
         condition = over_keys.of(partial.condition)
-        columns = _kept(replace(partial, condition=None), kept)
+        columns = _stored_columns(replace(partial, condition=None), stored)
         if columns is not None and condition is not None:
             columns = _where(partial, condition, columns)
         else:
@@ -210,11 +210,11 @@ def _partial(
     return PartialColumns(partial.into, tuple(columns), None, partial.text)
 
 
-def _kept(
-    partial: PartialColumns[Expression], kept: Mapping[str, SlicePartial]
+def _stored_columns(
+    partial: PartialColumns[Expression], stored_partials: Mapping[str, SlicePartial]
 ) -> Sequence[Expression] | None:
     """Return the stored columns of a partial in order, or None if it is not stored."""
-    stored = kept.get(partial_text(partial))
+    stored = stored_partials.get(partial_text(partial))
     if stored is not None:
         return [
             ColumnRef(name, type_)
@@ -229,7 +229,7 @@ def _kept(
     if arg.args[0].type not in _INTEGERS:
         return None
     for variant in (arg.args[0], Call("cast", arg.args, "bigint")):
-        stored = kept.get(partial_text(replace(partial, args=(variant,))))
+        stored = stored_partials.get(partial_text(replace(partial, args=(variant,))))
         if stored is not None and stored.types == ("bigint",):
             return [Call("cast", (ColumnRef(stored.into.columns[0], "bigint"),), "double")]
     return None
@@ -248,6 +248,6 @@ def _where(
     if is_count:
         none[0] = Constant(0, "bigint")
     return [
-        Call("case", (condition, each, other), other.type)
-        for each, other in zip(columns, none, strict=True)
+        Call("case", (condition, value, other), other.type)
+        for value, other in zip(columns, none, strict=True)
     ]

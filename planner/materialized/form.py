@@ -77,7 +77,7 @@ def local_form(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Local
             return f"{partial.text} is not kept in slices"
         text = partial_text(partial)
         if text not in partials:
-            into = replace(partial.into, columns=_kept_names(text, partial.into, name))
+            into = replace(partial.into, columns=_column_names(text, partial.into, name))
             partials[text] = SlicePartial(text, into, partial_ddl_types(partial))
     return LocalForm(
         ".".join(expressions.rows.table).lower(),
@@ -345,7 +345,7 @@ def name_of_words(text: str) -> str:
     return words[:_LONGEST_NAME].strip("_")
 
 
-def _kept_names(text: str, into: Accumulator, name: Callable[[str], str]) -> tuple[str, ...]:
+def _column_names(text: str, into: Accumulator, name: Callable[[str], str]) -> tuple[str, ...]:
     """Build column names that describe the content: `sum_fare`, `moments_fare_mean`."""
     stem = name_of_words(text)
     return tuple(name(stem + part) for part in _PARTS.get(type(into), ("",)))

@@ -96,14 +96,14 @@ def distribution(node: Node) -> frozenset[str] | None:
         return distribution(node.input)
     if isinstance(node, Project):
         names = {bare_column(item.expr): item.name for item in node.items}
-        return _renamed(distribution(node.input), names)
+        return _rename(distribution(node.input), names)
     if isinstance(node, SqlQuery) and len(node.relations) == 1 and _keeps_rows_in_place(node.query):
         names = {bare_column(item.unalias()): item.alias_or_name for item in node.query.expressions}
-        return _renamed(distribution(node.inputs[0]), names)
+        return _rename(distribution(node.inputs[0]), names)
     return None
 
 
-def _renamed(keys: frozenset[str] | None, names: dict[str | None, str]) -> frozenset[str] | None:
+def _rename(keys: frozenset[str] | None, names: dict[str | None, str]) -> frozenset[str] | None:
     if keys is None:
         return None
     new = {old.lower(): name.lower() for old, name in names.items() if old is not None}

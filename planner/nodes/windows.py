@@ -105,10 +105,10 @@ def renamed_windows(
 
     roles = [(role, names[old.lower()]) for role, old in attached.roles if old.lower() in names]
     times = tuple(names[old.lower()] for old in attached.times if old.lower() in names)
-    return _attached(attached.spec, roles, times)
+    return _attach(attached.spec, roles, times)
 
 
-def _attached(
+def _attach(
     window: Window, roles: Iterable[tuple[str, str]], times: tuple[str, ...]
 ) -> AttachedWindow | None:
     """Return the windows of rows with these columns.
@@ -201,7 +201,7 @@ def _union_properties(
     common = {(role, first_names[place].lower()) for role, place in set.intersection(*marks)}
     roles = [(role, name) for role, name in first.roles if (role, name.lower()) in common]
     times = tuple(name for name in first.times if ("times", name.lower()) in common)
-    return _attached(first.spec, roles, times)
+    return _attach(first.spec, roles, times)
 
 
 def output_names(query: exp.Expr, relations: Mapping[str, Node]) -> list[str] | None:

@@ -98,13 +98,13 @@ def convert_join_to_rank(node: Node, options: Options) -> Node | Refusal | None:
     if not streams_of(node, options.catalog):
         return None
     extreme = _extreme(node.right)
-    compared = _compared(node)
+    compared = _comparison(node)
     if extreme is None or compared is None:
         return None
     call, others, read_there = extreme
     value, passed, comparison = compared
     origin = _windows_below(node.left, value)
-    aggregated = _below(node.right, passed)
+    aggregated = _source_of(node.right, passed)
     if origin is None or aggregated is None or aggregated[1] != call.name:
         return None
     windows, read = origin
@@ -159,13 +159,13 @@ def _extreme(node: Node) -> tuple[AggregateCall, WindowAggregate, str] | None:
     window_columns = {key.name for key in windows.window_keys}
     for key in node.keys:
         name = bare_column(key.expr)
-        by = None if name is None else _below(node.input, name)
+        by = None if name is None else _source_of(node.input, name)
         if by is None or by[1] not in window_columns:
             return None
     return call, windows, read
 
 
-def _compared(node: WindowJoin) -> tuple[str, str, type[exp.Expr]] | None:
+def _comparison(node: WindowJoin) -> tuple[str, str, type[exp.Expr]] | None:
     """Return (left column, right column, comparison) if ON is a single comparison."""
     if node.condition is None:
         return (*node.keys[0], exp.EQ) if len(node.keys) == 1 else None
@@ -176,31 +176,31 @@ def _compared(node: WindowJoin) -> tuple[str, str, type[exp.Expr]] | None:
     first, second = bare_column(parts[0].this), bare_column(parts[0].expression)
     if first is None or second is None:
         return None
-    if _spelled(node.left, first) is None:
+    if _spelling(node.left, first) is None:
         first, second, kind = second, first, _MIRRORED[kind]
-    left, right = _spelled(node.left, first), _spelled(node.right, second)
+    left, right = _spelling(node.left, first), _spelling(node.right, second)
     return None if left is None or right is None else (left, right, kind)
 
 
-def _spelled(node: Node, name: str) -> str | None:
+def _spelling(node: Node, name: str) -> str | None:
     """Return a column's name as spelled in the node's schema."""
     column = column_named(node.schema, name)
     return None if column is None else column.name
 
 
-def _below(node: Node, name: str) -> tuple[Node, str] | None:
+def _source_of(node: Node, name: str) -> tuple[Node, str] | None:
     """Return the node below selections, and its column that is passed on under this name."""
     while (selection := selected(node)) is not None:
         node, columns = selection
         if name.lower() not in columns:
             return None
         name = columns[name.lower()]
-    spelled = _spelled(node, name)
+    spelled = _spelling(node, name)
     return None if spelled is None else (node, spelled)
 
 
 def _windows_below(node: Node, name: str) -> tuple[WindowAggregate, str] | None:
-    match _below(node, name):
+    match _source_of(node, name):
         case WindowAggregate() as windows, spelled:
             return windows, spelled
     return None

@@ -59,7 +59,7 @@ def fold_window_into_aggregate(node: Node, options: Options) -> Node | Refusal |
     roles = [(key, windowed.columns.role_of(bare_column(key.expr) or "")) for key in node.keys]
     window_keys = tuple(WindowKey(key.name, role) for key, role in roles if role is not None)
     keys = tuple(key for key, role in roles if role is None)
-    reason = _unidentified(window_keys, windowed) or _cut_apart(keys, windowed)
+    reason = _ambiguity_reason(window_keys, windowed) or _split_reason(keys, windowed)
     if reason is not None:
         return Refusal(reason)
     names = {c.name.lower() for c in windowed.schema[-3:]}
@@ -83,7 +83,7 @@ def fold_window_into_aggregate(node: Node, options: Options) -> Node | Refusal |
     )
 
 
-def _cut_apart(keys: tuple[NamedExpr, ...], windowed: WindowTableFunction) -> str | None:
+def _split_reason(keys: tuple[NamedExpr, ...], windowed: WindowTableFunction) -> str | None:
     """Return why groups would merge or split sessions, or None."""
     if not isinstance(windowed.window, SessionWindow):
         return None
@@ -97,7 +97,7 @@ def _cut_apart(keys: tuple[NamedExpr, ...], windowed: WindowTableFunction) -> st
     return None
 
 
-def _unidentified(keys: tuple[WindowKey, ...], windowed: WindowTableFunction) -> str | None:
+def _ambiguity_reason(keys: tuple[WindowKey, ...], windowed: WindowTableFunction) -> str | None:
     """Return why the keys do not identify a window, or None."""
     if is_identified(windowed.window, {key.role for key in keys}):
         return None

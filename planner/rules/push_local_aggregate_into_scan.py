@@ -48,12 +48,12 @@ def push_local_aggregate_into_scan(node: Node, options: Options) -> Node | Refus
     if type(node) is not LocalWindowAggregate:
         return None
     try:
-        return _scanned(node, options.catalog, options.time_zone)
+        return _push(node, options.catalog, options.time_zone)
     except NotEvaluated as reason:
         return Refusal(str(reason))
 
 
-def _scanned(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Node | Refusal:
+def _push(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Node | Refusal:
     local = local_expressions(node.input, node.keys, node.plans, node.time_column, catalog, zone)
     rows, keys, time, partials = local.rows, local.keys, local.time, local.partials
     columns = local.columns

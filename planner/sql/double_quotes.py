@@ -47,7 +47,7 @@ def check_names(query: exp.Query, sql: str) -> None:
                 f'"{node.name}" in double quotes is a string, and a name is expected here',
                 node,
                 sql,
-                hint=f"write {_quoted(node.name)}, or {_SETTING} to read double quotes as names",
+                hint=f"write {_quote(node.name)}, or {_SETTING} to read double quotes as names",
             )
 
 
@@ -79,10 +79,10 @@ def check_texts(query: exp.Query, columns: Collection[str], sql: str) -> None:
 def double_quotes_error(node: exp.Expr, name: str, sql: str) -> AnalysisError:
     """Return the error for a double-quoted string that could be the column `name`."""
     return _error(
-        f'"{node.name}" is a string in double quotes, and a column is called {_quoted(name)}',
+        f'"{node.name}" is a string in double quotes, and a column is called {_quote(name)}',
         node,
         sql,
-        hint=f"write {_quoted(name)} for the column or {quote_string(node.name)} for the string; "
+        hint=f"write {_quote(name)} for the column or {quote_string(node.name)} for the string; "
         f"{_SETTING} (or 'string') gives double quotes one meaning",
     )
 
@@ -122,5 +122,5 @@ def _has_type(node: exp.Expr) -> bool:
     )
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return to_sql(identifier(name))

@@ -304,7 +304,7 @@ def _first_or_last(call: exp.Anonymous) -> exp.Expr | None:
     return function_call(call.name, call.expressions[0], exp.true())
 
 
-def _renamed(name: str) -> _Call:
+def _rename_to(name: str) -> _Call:
     return lambda call: function_call(name, *call.expressions)
 
 
@@ -319,7 +319,7 @@ _CALLS: dict[str, _Call] = {
     "LEAST": _greatest_or_least,
     "LPAD": _pad,
     "LTRIM": _trim_side,
-    "PARSE_URL": _renamed("TRY_PARSE_URL"),
+    "PARSE_URL": _rename_to("TRY_PARSE_URL"),
     "REGEXP_EXTRACT": _regexp_extract,
     "REGEXP_REPLACE": _regexp_replace,
     "RPAD": _pad,
@@ -327,7 +327,7 @@ _CALLS: dict[str, _Call] = {
     "SPLIT": _split,
     "STR_TO_MAP": _str_to_map,
     "UNIX_TIMESTAMP": _unix_timestamp,
-    "URL_DECODE": _renamed("TRY_URL_DECODE"),
+    "URL_DECODE": _rename_to("TRY_URL_DECODE"),
     **dict.fromkeys(("FIRST_VALUE", "LAST_VALUE"), _first_or_last),
     **dict.fromkeys(("LN", "LOG", "LOG10", "LOG2"), _logarithm),
 }

@@ -120,7 +120,7 @@ def _unnest(select: exp.Select, sql: str | None) -> bool:
     changed = False
     source = select.args.get("from_")
     if source is not None and isinstance(source.this, exp.Unnest):
-        rows, alias = _unnested(source.this, sql)
+        rows, alias = _generator_of(source.this, sql)
         source.set("this", exp.Table(this=rows, alias=alias))
         changed = True
     joins: list[exp.Join] = list(select.args.get("joins") or ())
@@ -141,7 +141,7 @@ def _unnest(select: exp.Select, sql: str | None) -> bool:
                 sql,
                 "put UNNEST behind all joins, or into a subquery",
             )
-        rows, alias = _unnested(join.this, sql)
+        rows, alias = _generator_of(join.this, sql)
         view = exp.Lateral(this=rows, view=True, outer=join.side == "LEFT", alias=alias)
         view.meta[_BY_TYPE] = len(alias.columns) > 1 and not join.this.args.get("offset")
         join.pop()
@@ -161,7 +161,7 @@ def _is_plain(join: exp.Join) -> bool:
     )
 
 
-def _unnested(call: exp.Unnest, sql: str | None) -> tuple[exp.Expr, exp.TableAlias]:
+def _generator_of(call: exp.Unnest, sql: str | None) -> tuple[exp.Expr, exp.TableAlias]:
     """Return the function that generates rows from an array or a map, and the alias.
 
     An array of rows yields a column per field, a map two. WITH ORDINALITY counts from 1.

@@ -54,7 +54,7 @@ def with_lead(sql: str, span: TextSpan, before: Lead | None) -> TextSpan:
     start = None if before is None else _words_before(tokens, span.start, before)
     if before is not None and start is not None:
         span = start if before.is_alone else TextSpan(start.start, span.end)
-    return TextSpan(span.start, _closed(tokens, span))
+    return TextSpan(span.start, _end_with_parentheses(tokens, span))
 
 
 def _words_before(tokens: list[Token], start: int, before: Lead) -> TextSpan | None:
@@ -69,7 +69,7 @@ def _words_before(tokens: list[Token], start: int, before: Lead) -> TextSpan | N
     return TextSpan(taken[-1].start, taken[0].end) if taken else None
 
 
-def _closed(tokens: list[Token], span: TextSpan) -> int:
+def _end_with_parentheses(tokens: list[Token], span: TextSpan) -> int:
     """Return the end of a span, including the closing parentheses of those opened in it."""
     end, n_open = span.end, 0
     for token in tokens:

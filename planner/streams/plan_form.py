@@ -64,7 +64,7 @@ def kept_operators(
         catalog: Catalog that identifies streams.
     """
     if len(plans) == 1:
-        return tuple(_kept(local) for local in _local_stages(plans[0], catalog))
+        return tuple(_state_of(local) for local in _local_stages(plans[0], catalog))
     readers = [
         next(w for w in plan.find_all(GlobalWindowAggregate) if isinstance(w.input, SharedSlices))
         for plan in plans
@@ -72,7 +72,7 @@ def kept_operators(
     shared = readers[0].input.inputs[0]
     assert isinstance(shared, SharedExchange) and isinstance(shared.input, LocalWindowAggregate)
     named = zip(names, readers, strict=True)
-    return (_kept(shared.input, tuple(_reader(name, reader) for name, reader in named)),)
+    return (_state_of(shared.input, tuple(_reader(name, reader) for name, reader in named)),)
 
 
 def form_of(plan: Node) -> _JSON:
@@ -101,7 +101,7 @@ def _reader(name: str, node: GlobalWindowAggregate) -> KeptReader:
     return KeptReader(name, window_fields(node.window), slices)
 
 
-def _kept(local: LocalWindowAggregate, readers: tuple[KeptReader, ...] = ()) -> KeptOperator:
+def _state_of(local: LocalWindowAggregate, readers: tuple[KeptReader, ...] = ()) -> KeptOperator:
     base, columns, conditions = _fold(local.input)
     time = columns.get(local.time_column.lower())
     return KeptOperator(
@@ -109,14 +109,16 @@ def _kept(local: LocalWindowAggregate, readers: tuple[KeptReader, ...] = ()) -> 
         (local.time_column if time is None else _text(time), local.time_type),
         local.slice_end,
         tuple(
-            KeptKey(key.name, _text(_over(key.expr, columns)), _type_of(key.name, local.schema))
+            KeptKey(
+                key.name, _text(_substitute(key.expr, columns)), _type_of(key.name, local.schema)
+            )
             for key in local.keys
         ),
         tuple(
             _accumulator(partial, local.plans, columns) for partial in partial_calls(local.plans)
         ),
         readers,
-        {**_rows(base, conditions), "first": _plain(local.first)},
+        {**_rows(base, conditions), "first": _to_json(local.first)},
         types={column.name.lower(): column.type for column in local.input.schema},
     )
 
@@ -136,14 +138,14 @@ def _accumulator(
     return KeptAccumulator(
         partial.columns,
         kind,
-        tuple(_text(_over(arg, columns)) for arg in partial.args),
-        None if condition is None else _text(_over(condition, columns)),
+        tuple(_text(_substitute(arg, columns)) for arg in partial.args),
+        None if condition is None else _text(_substitute(condition, columns)),
         name,
-        type=_held(partial.columns[0], plans),
+        type=_state_type(partial.columns[0], plans),
     )
 
 
-def _held(column: str, plans: tuple[AggregatePlan, ...]) -> str:
+def _state_type(column: str, plans: tuple[AggregatePlan, ...]) -> str:
     """Return the type of an accumulator's state, or "" if its aggregate does not determine it.
 
     A plan may have no accumulator of its own: COUNT(x) after AVG(x) reads the one of AVG.
@@ -178,11 +180,11 @@ def _fold(node: Node) -> tuple[_JSON, _Columns, list[exp.Expr]]:
         return (
             base,
             columns,
-            [*conditions, *(_over(condition, columns) for condition in node.conjuncts)],
+            [*conditions, *(_substitute(condition, columns) for condition in node.conjuncts)],
         )
     if isinstance(node, Project):
         base, columns, conditions = _fold(node.input)
-        items = {item.name.lower(): _over(item.expr, columns) for item in node.items}
+        items = {item.name.lower(): _substitute(item.expr, columns) for item in node.items}
         return base, items, conditions
     return _base(node), {}, []
 
@@ -197,15 +199,15 @@ def _base(node: Node) -> _JSON:
         case GlobalWindowAggregate():
             local = node.input.inputs[0]
             if isinstance(local, LocalWindowAggregate):
-                windows = _kept(local).as_json()
-                return {"windows": windows, "keys": [_plain(key) for key in node.window_keys]}
+                windows = _state_of(local).as_json()
+                return {"windows": windows, "keys": [_to_json(key) for key in node.window_keys]}
     own = [f.name for f in fields(node) if f.name not in _LEFT_OUT]
-    entries = {name: _plain(getattr(node, name)) for name in own}
+    entries = {name: _to_json(getattr(node, name)) for name in own}
     below = [form_of(child) for child in node.inputs]
     return {"node": type(node).__name__, **entries, "inputs": below}
 
 
-def _over(expr: exp.Expr, columns: _Columns) -> exp.Expr:
+def _substitute(expr: exp.Expr, columns: _Columns) -> exp.Expr:
     """Substitute the columns of an expression."""
     if isinstance(expr, exp.Column) and not expr.table:
         return columns.get(expr.name.lower(), expr)
@@ -232,7 +234,7 @@ def _text(expr: exp.Expr) -> str:
     return to_sql(folded)
 
 
-def _plain(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     """Return a node's field as a JSON value."""
     if isinstance(value, exp.Expr):
         return _text(value)
@@ -242,13 +244,13 @@ def _plain(value: Any) -> Any:
         return value.name
     if is_dataclass(value) and not isinstance(value, type):
         named = [f.name for f in fields(value) if f.compare and f.name != "text"]
-        entries = {name: _plain(getattr(value, name)) for name in named}
+        entries = {name: _to_json(getattr(value, name)) for name in named}
         return {"is": type(value).__name__, **entries}
     if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
+        return [_to_json(item) for item in value]
     if isinstance(value, frozenset):
         return sorted(map(str, value))
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _to_json(item) for key, item in value.items()}
     is_plain = value is None or isinstance(value, bool | int | float | str)
     return value if is_plain else type(value).__name__

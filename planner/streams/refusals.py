@@ -176,7 +176,7 @@ def _refused_subquery_of(select: exp.Select, reads_stream: _ReadsStream) -> Stre
     parts = [(key.upper(), select.args.get(key)) for key in ("where", "having")]
     parts += [("the select list", item) for item in select.expressions]
     joined = (join.this for join in select.args.get("joins") or [])
-    parts += [("LATERAL", each) for each in joined if isinstance(each, exp.Lateral)]
+    parts += [("LATERAL", lateral) for lateral in joined if isinstance(lateral, exp.Lateral)]
     for where, part in parts:
         for nested in () if part is None else part.find_all(exp.Query):
             if reads_stream(nested):
@@ -259,7 +259,7 @@ def _refuse_select(
             "OVER functions on a stream need all rows of their partition",
             f"{missing}rank with PARTITION BY window_start, window_end and a condition such as <= 3"
             if missing
-            else _instead_of_over(select.find(exp.Window)),
+            else _alternative_to_over(select.find(exp.Window)),
             select.find(exp.Window) or select.args["qualify"],
         )
     source = select.args.get("from_")
@@ -291,7 +291,7 @@ def _refuse_select(
         raise refused
 
 
-def _instead_of_over(over: exp.Window | None) -> str:
+def _alternative_to_over(over: exp.Window | None) -> str:
     """Return the windowed alternative to a function with OVER."""
     function = "" if over is None else over.this.name.upper()
     if over is None or function in ("LAG", "LEAD", "NTILE"):

@@ -46,7 +46,7 @@ def stream_obstacle(
         return "the input is a stream, and other INSERTs of the set read none"
     if (reason := apart[number]) is not None:
         return reason
-    if (above := _other_than_above(plans[number], node)) is not None:
+    if (above := _other_node_above(plans[number], node)) is not None:
         return f"the input is a stream, and {above}"
     if any(local.input.find_all(GlobalWindowAggregate)):
         return "the input is a stream of other windows"
@@ -61,7 +61,7 @@ def stream_obstacle(
     return None
 
 
-def _other_than_above(plan: Node, node: GlobalWindowAggregate) -> str | None:
+def _other_node_above(plan: Node, node: GlobalWindowAggregate) -> str | None:
     """Return a node above a window aggregate other than filters and projections, as text."""
     while plan is not node:
         if len(plan.inputs) != 1 or not isinstance(plan, Filter | Project | SqlQuery | Sink):

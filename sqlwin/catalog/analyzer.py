@@ -74,7 +74,7 @@ class SparkAnalyzer:
 
     def columns(self, query: exp.Query, relations: Mapping[str, Schema]) -> Schema:
         """Return the output columns of a query. See `planner.catalog.Catalog.analyze`."""
-        columns = self._known(query, relations)
+        columns = self._certain_columns(query, relations)
         if columns is not None:
             return columns
         query = query.copy()
@@ -93,7 +93,7 @@ class SparkAnalyzer:
                 self._columns[text] = columns_of(self._spark.sql(text).schema)
         return self._columns[text]
 
-    def _known(self, query: exp.Query, relations: Mapping[str, Schema]) -> Schema | None:
+    def _certain_columns(self, query: exp.Query, relations: Mapping[str, Schema]) -> Schema | None:
         """Return the output columns if they are certain without Spark's analyser, else None."""
         below: dict[str, Schema] = {}
         for table in query.find_all(exp.Table):

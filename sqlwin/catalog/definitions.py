@@ -73,7 +73,7 @@ class Definitions:
         ):
             if format_of(spec.option_map) is not None:
                 validate_table(spec)
-            spec, notes = self._described(spec, may_lack_files=statement.like is not None)
+            spec, notes = self._detect(spec, may_lack_files=statement.like is not None)
         if statement.like is not None and not has_no_physical_columns(spec.columns):
             _check_names(spec)
         validate_table(spec)
@@ -133,7 +133,7 @@ class Definitions:
                 validate_table(bare)
             detected = bare
             if not brings_columns(spec):
-                detected, notes = self._described(bare, may_lack_files=False)
+                detected, notes = self._detect(bare, may_lack_files=False)
             own = detected.columns or self._catalog.columns_in(detected)
             names = {column.name.lower() for column in own}
             twice = next((c.name for c in declared if c.name.lower() in names), None)
@@ -152,7 +152,7 @@ class Definitions:
         _check_names(spec)
         return spec, notes
 
-    def _described(
+    def _detect(
         self, spec: TableSpec, *, may_lack_files: bool
     ) -> tuple[TableSpec, tuple[str, ...]]:
         """Add the columns or the format of the files to a table; return notes about them too."""

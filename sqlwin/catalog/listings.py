@@ -105,7 +105,7 @@ def show_create_table(
     entry = catalog.entry(name)
     assert entry is not None
     if isinstance(entry, TableSpec) and catalog.is_files(entry):
-        entry = _as_declared(catalog, entry, spark)
+        entry = _to_declared(catalog, entry, spark)
     statement = mask.text(_create_statement(entry, mask))
     return pa.table({"create statement": pa.array([statement], pa.string())})
 
@@ -121,7 +121,7 @@ def masked_table(table: pa.Table, mask: Mask) -> pa.Table:
     return pa.table(columns)
 
 
-def _as_declared(catalog: SessionCatalog, files: TableSpec, spark: SparkSession) -> TableSpec:
+def _to_declared(catalog: SessionCatalog, files: TableSpec, spark: SparkSession) -> TableSpec:
     """Convert files by path to a named table with all of its columns."""
     path = files.option_map["path"]
     stem = re.sub(r"\W+", "_", path.rstrip("/").rpartition("/")[2].partition(".")[0]).strip("_")

@@ -191,7 +191,7 @@ class OpenedSlices:
         None if there is no difference. A table that is in neither does not count.
         """
         for table in definition.tables:
-            entry = self._known(table)
+            entry = self._entry_of(table)
             if entry is None and _is_own(table):
                 continue
             if not isinstance(entry, TableSpec) or not self._is_same(entry, table):
@@ -202,7 +202,7 @@ class OpenedSlices:
                 return ".".join(name)
         return None
 
-    def _known(self, table: TableSpec) -> Entry | None:
+    def _entry_of(self, table: TableSpec) -> Entry | None:
         """Return this session's entry for a table of a definition, or None."""
         entry = self._catalog.entry(entry_name(table))
         if entry is not None or table.connector != SPARK_TABLE:
@@ -246,7 +246,7 @@ class OpenedSlices:
             CatalogError: A table is in neither.
         """
         for table in definition.tables:
-            if not _is_own(table) or self._known(table) is not None:
+            if not _is_own(table) or self._entry_of(table) is not None:
                 continue
             called, option = ".".join(name), masked_option(table)
             why = "Spark's catalog has none of that name"
@@ -274,7 +274,7 @@ class OpenedSlices:
             name = rest.pop()
             entry = self._catalog.entry(name)
             if isinstance(entry, TableSpec):
-                tables[entry.name] = self._masked(self.absolute(entry))
+                tables[entry.name] = self._without_secrets(self.absolute(entry))
             elif isinstance(entry, View):
                 views[name] = (name, entry.text, entry.columns)
                 rest += tables_of(entry.query)
@@ -299,13 +299,13 @@ class OpenedSlices:
         )
         return replace(table, options=tuple(options), kept=None)
 
-    def _masked(self, table: TableSpec) -> TableSpec:
+    def _without_secrets(self, table: TableSpec) -> TableSpec:
         """Return a table without secret options."""
         mask = self._mask()
         return replace(table, options=tuple((k, mask.value(k, v)) for k, v in table.options))
 
     def _is_same(self, entry: TableSpec, stored: TableSpec) -> bool:
-        here, stored = self._masked(self.absolute(entry)), self._masked(stored)
+        here, stored = self._without_secrets(self.absolute(entry)), self._without_secrets(stored)
         return (
             here.connector.lower() == stored.connector.lower()
             and dict(here.options) == dict(stored.options)

@@ -194,7 +194,7 @@ def _table_schema(spec: TableSpec) -> Schema:
     """Return the columns of a table of files, as Spark reads them."""
     if any(column.computed or column.metadata for column in spec.columns):
         raise NeedsSpark
-    declared = tuple(Column(c.name, _declared(c.type or "")) for c in spec.columns)
+    declared = tuple(Column(c.name, _spark_type(c.type or "")) for c in spec.columns)
     if is_inserted_rows(spec.name):
         return declared
     values = option_values(spec)
@@ -257,7 +257,7 @@ def _of_arrow(type_: pa.DataType) -> str:
     return _FROM_ARROW[type_]
 
 
-def _declared(type_: str) -> str:
+def _spark_type(type_: str) -> str:
     """Return Spark's spelling of a type in CREATE TABLE."""
     text = type_.lower()
     decimal = _DECIMAL.fullmatch(text)

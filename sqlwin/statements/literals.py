@@ -79,7 +79,7 @@ def literal_of(value: object, what: str) -> str:
         case Mapping():
             parts = [literal_of(item, what) for pair in value.items() for item in pair]
             return f"map({', '.join(parts)})"
-    plain = _plain(value)
+    plain = _to_python(value)
     if plain is not value:
         return literal_of(plain, what)
     raise AnalysisError(
@@ -88,7 +88,7 @@ def literal_of(value: object, what: str) -> str:
     )
 
 
-def _plain(value: Any) -> object:
+def _to_python(value: Any) -> object:
     """Convert a NumPy number to a Python one; return other values unchanged."""
     if not hasattr(value, "item") or getattr(value, "ndim", None) != 0:
         return value

@@ -176,14 +176,14 @@ def _literal(place: Parameter, number: int, params: Params) -> str:
         SqlSyntaxError: The parameter has no value.
         AnalysisError: The value has a type without literals.
     """
-    what = _what(place.name, number)
+    what = _label(place.name, number)
     if isinstance(params, Mapping) and place.name is not None and place.name in params:
         value = params[place.name]
     elif not isinstance(params, Mapping) and place.name is None and number <= len(params):
         value = params[number - 1]
     else:
         named = params if isinstance(params, Mapping) else {}
-        raise SqlSyntaxError(f"there is no value for {what}", hint=_way(place.name, named))
+        raise SqlSyntaxError(f"there is no value for {what}", hint=_hint(place.name, named))
     if place.is_in_list and isinstance(value, list | tuple | set | frozenset):
         if not value:
             raise AnalysisError(f"the list for {what} is empty, and IN needs a value")
@@ -193,7 +193,7 @@ def _literal(place: Parameter, number: int, params: Params) -> str:
     return _TYPED.sub("", literal, count=1) if place.type_word else literal
 
 
-def _way(name: str | None, named: Mapping[str, object]) -> str:
+def _hint(name: str | None, named: Mapping[str, object]) -> str:
     """Return a hint how to pass a value for the parameter."""
     if name is None:
         return "params=[value, ...] gives values in order, from Python"
@@ -203,7 +203,7 @@ def _way(name: str | None, named: Mapping[str, object]) -> str:
     return f"it comes with {ways}, params={{'{name}': value}} from Python"
 
 
-def _what(name: str | None, number: int) -> str:
+def _label(name: str | None, number: int) -> str:
     """Return the name of a parameter for messages."""
     if name is not None:
         return f"the parameter :{name}"
@@ -212,14 +212,14 @@ def _what(name: str | None, number: int) -> str:
     return f"the {number}{ending} ?"
 
 
-def refuse_unused(given: Iterable[str], used: Iterable[str]) -> None:
+def refuse_unused(values: Iterable[str], used: Iterable[str]) -> None:
     """Reject values whose names match no parameter.
 
     Raises:
         AnalysisError: There is such a value.
     """
     names = sorted(used)
-    for name in given:
+    for name in values:
         if name not in names:
             close = nearest(name, names)
             others = f"there are {', '.join(f':{other}' for other in names)}" if names else None
@@ -229,13 +229,13 @@ def refuse_unused(given: Iterable[str], used: Iterable[str]) -> None:
             )
 
 
-def used_in(sql: str, given: Mapping[str, object]) -> dict[str, object]:
+def used_in(sql: str, values: Mapping[str, object]) -> dict[str, object]:
     """Return the values whose parameters occur in a text; all if the text cannot be tokenized."""
     try:
         names = {parameter.name for parameter in parameters(sql)}
     except SqlSyntaxError:
-        return dict(given)
-    return {name: value for name, value in given.items() if name in names}
+        return dict(values)
+    return {name: value for name, value in values.items() if name in names}
 
 
 def bind_parameters(

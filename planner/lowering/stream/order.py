@@ -103,7 +103,7 @@ def _output_name(key: exp.Expr, plan: SqlQuery) -> str | None:
     folded = [name.lower() for name in names]
     items = [item.unalias() for item in plan.query.expressions]
     if not plan.query.args.get("joins"):
-        key, *items = [_unqualified(expr) for expr in (key, *items)]
+        key, *items = [_unqualify(expr) for expr in (key, *items)]
     place: int | None = None
     if is_number_literal(key) and key.name.isdigit():
         place = int(key.name) - 1
@@ -117,7 +117,7 @@ def _output_name(key: exp.Expr, plan: SqlQuery) -> str | None:
     return names[place]
 
 
-def _unqualified(expr: exp.Expr) -> exp.Expr:
+def _unqualify(expr: exp.Expr) -> exp.Expr:
     """Return an expression over one relation with unqualified columns."""
     root = exp.Tuple(expressions=[expr.copy()])
     for column in root.find_all(exp.Column):

@@ -156,7 +156,7 @@ class StreamRows:
                 _place_of(node) or place,
                 JOIN,
             )
-        return self._following(self._beside(node), node, followed)
+        return self._following(self._append_watermarks(node), node, followed)
 
     def windows(self, node: Node) -> exp.Query:
         """Return results of windows with KEEP, SOURCE and WATERMARK.
@@ -167,7 +167,7 @@ class StreamRows:
         if query is None:
             self.sources.clear()
             self._refuse_lost_rows("above", node)
-            query = self._unaccompanied(node)
+            query = self._rows_without_watermark(node)
         return query
 
     # -- nodes ---------------------------------------------------------------------------------
@@ -332,9 +332,9 @@ class StreamRows:
 
     # -- separate watermark rows -------------------------------------------------------------
 
-    def _beside(self, node: Node) -> exp.Query:
+    def _append_watermarks(self, node: Node) -> exp.Query:
         """Return the unchanged node and add the watermarks of its tables as separate rows."""
-        result = self._unaccompanied(node)
+        result = self._rows_without_watermark(node)
         if self._is_processing_time:
             # Every row carries its processing time, so no table has to be read again.
             for _, stream in stream_tables(node, self._catalog):
@@ -376,7 +376,7 @@ class StreamRows:
         marks = exp.Select(expressions=items, from_=exp.From(this=plain.copy()))
         return union_all([rows, marks])
 
-    def _unaccompanied(self, node: Node) -> exp.Query:
+    def _rows_without_watermark(self, node: Node) -> exp.Query:
         """Return the node's rows without a watermark."""
         control: list[exp.Expr] = [
             alias(exp.true(), KEEP),

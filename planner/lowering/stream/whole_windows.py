@@ -270,7 +270,7 @@ class WholeWindowsLowering(OperatorLowering):
         Raises:
             StreamRefusal: Some operators use processing time and others watermarks.
         """
-        awaited = _awaited(node, self._catalog)
+        awaited = _awaited_sources(node, self._catalog)
         if _PROCESSING_TIME in awaited and len(awaited) > 1:
             others = ", ".join(sorted(awaited - {_PROCESSING_TIME}))
             raise StreamRefusal(
@@ -358,14 +358,14 @@ _PROCESSING_TIME = "processing time"
 _INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
 
 
-def _awaited(node: Node, catalog: Catalog) -> frozenset[str]:
+def _awaited_sources(node: Node, catalog: Catalog) -> frozenset[str]:
     """Return the streams, or processing time, that the windows of a node wait for."""
     if isinstance(node, LocalWindowAggregate):
         if is_processing_time(node.input, node.time_column, catalog):
             return frozenset({_PROCESSING_TIME})
-        below = frozenset[str]().union(*(_awaited(n, catalog) for n in node.inputs))
+        below = frozenset[str]().union(*(_awaited_sources(n, catalog) for n in node.inputs))
         return below or frozenset(stream.name for stream in streams_of(node, catalog))
-    return frozenset[str]().union(*(_awaited(n, catalog) for n in node.inputs))
+    return frozenset[str]().union(*(_awaited_sources(n, catalog) for n in node.inputs))
 
 
 def _columns(schema: Schema) -> tuple[NamedExpr, ...]:
