@@ -77,6 +77,7 @@ class OpenStream:
         take_interrupt: Returns whether the user wants it to stop now; True once per request.
         keys: GROUP BY columns without window columns. None: unknown.
         limit: LIMIT of the query. None: no LIMIT.
+        reads_watermark: Whether it calls CURRENT_WATERMARK, which only `start` makes known.
     """
 
     start: Callable[[Callable[[pa.Table], None]], Stream | str]
@@ -86,6 +87,7 @@ class OpenStream:
     take_interrupt: Callable[[], bool] = lambda: False
     keys: tuple[str, ...] | None = None
     limit: int | None = None
+    reads_watermark: bool = False
 
 
 @dataclass(frozen=True, repr=False)

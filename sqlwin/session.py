@@ -142,6 +142,11 @@ class Session:
                 hint="execute() runs a script and gives one result for each statement",
             )
         (result,) = results
+        if result.open_stream is not None and result.open_stream.reads_watermark:
+            raise AnalysisError(
+                "CURRENT_WATERMARK is not known in a DataFrame that is a stream",
+                hint="take the rows of execute(), or write an INSERT",
+            )
         if result.dataframe is not None:
             return result.dataframe
         if result.table is not None:

@@ -82,7 +82,8 @@ from planner.sql.parts import (
 from planner.sql.render import RESPELLED
 from planner.sql.table_options import name_with_options, refuse_options
 from planner.sql.wall_clocks import keep_wall_clocks
-from planner.streams.refusals import current_watermark_in, refused_subquery, watermark_refusal
+from planner.streams.current_watermark import watermarked_stream
+from planner.streams.refusals import StreamRefusal, current_watermark_in, refused_subquery
 from planner.streams.tables import stream_named, streams_of
 from runtime.errors import AnalysisError, ErrorKind
 from runtime.spec.table import Column
@@ -135,7 +136,10 @@ def bind(query: exp.Query, sql: str, catalog: Catalog, strict: bool = False) -> 
         error = with_window_name(error, original, sql)
         raise with_late_name(error, original, sql) from error
     if (watermark is not None or binder.views_ask_watermark) and streams_of(plan, catalog):
-        raise watermark_refusal(watermark).placed_in(sql)
+        try:
+            watermarked_stream(plan, catalog, None if watermark is None else span_of(watermark))
+        except StreamRefusal as refusal:
+            raise refusal.placed_in(sql) from refusal
     return BoundQuery(plan, tuple(dict.fromkeys(binder.notes)), binder.rewritten)
 
 

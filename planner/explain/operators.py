@@ -52,6 +52,7 @@ from planner.nodes.physical import (
     SliceScan,
 )
 from planner.sql.build import bare_column, conjunction, star_leaves_out, to_sql
+from planner.sql.flink_functions import with_current_watermarks
 from planner.sql.intervals import render_duration
 from runtime.spec.exchange import SliceLevel
 from runtime.spec.expressions import columns_of
@@ -337,7 +338,7 @@ def _hash(keys: Iterable[str]) -> str:
 
 def _query_operators(node: SqlQuery, prefix: str) -> list[Operator]:
     """Return a SELECT over one relation as Limit, Sort, Calc, and anything else as its text."""
-    query = node.query
+    query = with_current_watermarks(node.query)
     if not _is_plain_select(node):
         return [operator(f"{prefix}SparkSql", sql=_with_input_numbers(query, node))]
     assert isinstance(query, exp.Select)

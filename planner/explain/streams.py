@@ -16,6 +16,7 @@ from runtime.spec.stream_steps import (
     StreamSharedStep,
     StreamStep,
     StreamWindowStep,
+    watermarked_rows,
 )
 from runtime.spec.windows import (
     CalendarCumulate,
@@ -59,6 +60,11 @@ def explain_stream(
     operators = list(_operators(step))
     if not operators:
         lines.append("no window operator: rows are emitted as they come in, without state")
+    for rows in watermarked_rows(step):
+        lines.append(
+            f"CURRENT_WATERMARK: the watermark of {rows.name} before the rows of the micro-batch; "
+            "NULL in the first"
+        )
     for operator in operators:
         if isinstance(operator, StreamWindowStep):
             lines += _lines(operator, key_groups, watermark_policy, firing)

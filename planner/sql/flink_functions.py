@@ -25,6 +25,29 @@ _RENAMED = {
 _KEYWORDS = frozenset({"LOCALTIMESTAMP"})
 
 
+# In `meta` of a NULL that CURRENT_WATERMARK was written as
+_WATERMARK = "current_watermark"
+
+
+def current_watermarks(query: exp.Expr) -> list[tuple[exp.Case, exp.Expr]]:
+    """The calls of CURRENT_WATERMARK that `rewrite_functions` wrote as NULL, and their arguments.
+
+    A stream replaces these expressions by its watermark.
+    """
+    cases = [case for case in query.find_all(exp.Case) if _WATERMARK in case.meta]
+    return [(case, case.args["ifs"][0].args["true"]) for case in cases]
+
+
+def with_current_watermarks(query: exp.Query) -> exp.Query:
+    """The query with its calls of CURRENT_WATERMARK as the user wrote them, for EXPLAIN."""
+    if not current_watermarks(query):
+        return query
+    shown = query.copy()
+    for case, argument in current_watermarks(shown):
+        case.replace(function_call("CURRENT_WATERMARK", argument))
+    return shown
+
+
 def rewrite_functions(tree: exp.Expr, *, keep: frozenset[str] = frozenset()) -> bool:
     """Replace Flink functions by Spark's, in place; return whether there were any.
 
@@ -78,7 +101,9 @@ def _rewrite(name: str, call: exp.Anonymous) -> exp.Expr | None:
     if name == "CURRENT_WATERMARK" and len(args) == 1:
         # A batch has no watermark. The column supplies the type.
         never = exp.If(this=exp.false(), true=args[0].copy())
-        return exp.Case(ifs=[never])
+        case = exp.Case(ifs=[never])
+        case.meta[_WATERMARK] = True
+        return case
     return None
 
 

@@ -12,7 +12,7 @@ from planner.nodes.logical import Filter, Node, Project, SqlQuery, TableScan
 from planner.nodes.physical import LocalWindowAggregate
 from planner.sql.build import bare_column, star_leaves_out
 from planner.sql.intervals import fold_interval
-from planner.sql.parts import only_source
+from planner.sql.parts import only_source, sources_of
 from planner.sql.render import SparkSql
 from planner.streams.tables import stream_named
 from runtime.errors import AnalysisError
@@ -47,6 +47,54 @@ def plain_delay_us(watermark: Watermark) -> int | None:
         expression, delay = expression.this, length
     is_plain = isinstance(expression, exp.Column) and not expression.table
     return delay if is_plain and expression.name.lower() == watermark.column.lower() else None
+
+
+def followed_watermark(
+    column: exp.Column, relations: Mapping[str, Node], catalog: Catalog
+) -> Watermark | None:
+    """Return the watermark of the table whose time column a column in a text is.
+
+    Args:
+        column: the column, in the tree of its query.
+        relations: the nodes that the text reads, by their names in it.
+        catalog: says which tables are streams, and their watermarks.
+
+    Returns:
+        None if it is another column, or more is done to it than filter, project and join.
+    """
+    select = column.find_ancestor(exp.Select)
+    for source in () if select is None else sources_of(select):
+        if column.table and column.table.lower() != source.alias_or_name.lower():
+            continue
+        query: exp.Expr | None = source.this if isinstance(source, exp.Subquery) else None
+        if isinstance(source, exp.Table) and not source.db:
+            query = _cte_named(source)
+            if query is None and source.name in relations:
+                watermark = _watermark_of(relations[source.name], column.name, catalog)
+                if watermark is not None:
+                    return watermark
+                continue
+        if query is not None:
+            watermark = _watermark_of_text(query, relations, column.name, catalog)
+        elif isinstance(source, exp.Table):
+            watermark = _watermark_of_table(source, column.name, catalog)
+        else:
+            watermark = None
+        if watermark is not None:
+            return watermark
+    return None
+
+
+def _cte_named(table: exp.Table) -> exp.Expr | None:
+    """The query that a table in a text is the name of."""
+    around = table.parent
+    while around is not None:
+        for cte in around.ctes if isinstance(around, exp.Query) else ():
+            if cte.alias.lower() == table.name.lower() and not cte.args["alias"].columns:
+                query: exp.Expr = cte.this
+                return query
+        around = around.parent
+    return None
 
 
 def _watermark_of(node: Node, name: str, catalog: Catalog) -> Watermark | None:

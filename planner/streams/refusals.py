@@ -16,7 +16,6 @@ from planner.sql.build import is_flat_type, to_sql
 from planner.sql.nodes import TextSpan, span_of
 from planner.sql.places import Lead, lead, with_lead
 from runtime.errors import AnalysisError, ErrorKind, Position
-from runtime.spec.table import LATE_ROWS
 
 # Alternative that every query has.
 BATCH = "or read it as a batch: SET 'execution.runtime-mode' = 'batch'"
@@ -193,15 +192,6 @@ def current_watermark_in(query: exp.Query) -> exp.Expr | None:
     """Return the first call of CURRENT_WATERMARK in a query."""
     calls = query.find_all(exp.Anonymous)
     return next((call for call in calls if call.name.upper() == "CURRENT_WATERMARK"), None)
-
-
-def watermark_refusal(call: exp.Expr | None) -> StreamRefusal:
-    """Return the error for CURRENT_WATERMARK over a stream. `call` is None if it is in a view."""
-    return StreamRefusal(
-        "CURRENT_WATERMARK(ts) is not computed on a stream: window operators alone know watermarks",
-        f"keep late rows with the table option '{LATE_ROWS}' = '...'; {BATCH}, where it is NULL",
-        None if call is None else span_of(call),
-    )
 
 
 def _refuse_clauses(query: exp.Expr) -> None:

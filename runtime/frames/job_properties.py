@@ -8,8 +8,11 @@ from typing import Any
 
 from pyspark import SparkContext, TaskContext
 
+from runtime.errors import ExecutionError
+
 _HELD = "sqlwin.watermarks-are-held"
 _CLOSED_UNTIL = "sqlwin.closed-until"
+_WATERMARK = "sqlwin.current-watermark"
 # Properties that Spark sets on the jobs of micro-batches only
 _OF_MICRO_BATCH = ("sql.streaming.queryId", "streaming.sql.batchId")
 
@@ -39,6 +42,27 @@ def known_closed_us(operator: int) -> int | None:
     """Return what `set_closed_until` set for an operator in this task's micro-batch, if it did."""
     closed_us: dict[int, int] = dict(_property(_CLOSED_UNTIL) or ())
     return closed_us.get(operator)
+
+
+def set_current_watermark(context: SparkContext, watermark_us: int | None) -> None:
+    """Set the watermark before the micro-batch that this thread runs. None: none yet."""
+    _set(context, _WATERMARK, [watermark_us])
+
+
+def current_watermark_us() -> int | None:
+    """Return the watermark before the micro-batch of this task. None: none yet.
+
+    Raises:
+        ExecutionError: It is not set, because sqlwin does not run the stream.
+    """
+    value = _property(_WATERMARK)
+    if value is None:
+        raise ExecutionError(
+            "CURRENT_WATERMARK is not known in a stream that sqlwin does not run",
+            hint="write an INSERT or take the rows of execute()",
+        )
+    watermark_us: int | None = value[0]
+    return watermark_us
 
 
 def _set(context: SparkContext, name: str, value: Any) -> None:

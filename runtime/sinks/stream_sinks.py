@@ -22,7 +22,7 @@ from runtime.connectors.registry import (
 from runtime.connectors.writing import with_named_kind
 from runtime.errors import AnalysisError
 from runtime.frames.arrow_tables import arrow_table
-from runtime.frames.job_properties import hold_watermarks
+from runtime.frames.job_properties import hold_watermarks, set_current_watermark
 from runtime.names import quoted
 from runtime.sinks.late_rows import LateTable, closed_until_sent, results_among
 from runtime.sinks.latest_rows import LatestRows
@@ -54,6 +54,8 @@ class StreamRun:
         check: Checks the input of a micro-batch before it runs, and raises if it must not run.
         find_incomplete: Returns, for a micro-batch, the tables with missing files: files published
             together with files that have been read. None if the stream reads no files.
+        find_watermark: Returns, for a micro-batch, the watermark before it in microseconds, or None
+            before the first one. None if no row asks for it.
         incomplete: Tables with missing files as of the last micro-batch.
         latest: Latest rows.
     """
@@ -72,6 +74,7 @@ class StreamRun:
     at_end: list[Callable[[], None]] = field(default_factory=list)
     check: Callable[[int], None] = lambda batch: None
     find_incomplete: Callable[[int], tuple[str, ...]] | None = None
+    find_watermark: Callable[[int], int | None] | None = None
     incomplete: tuple[str, ...] = ()
     latest: LatestRows = field(default_factory=LatestRows)
 
@@ -123,8 +126,16 @@ def start_writing(
             subjects=(spec.name,),
             hint="leave ORDER BY out",
         )
+    if run.find_watermark is not None and connector.open_batches is None:
+        raise AnalysisError(
+            f"CURRENT_WATERMARK is not known where Spark writes to `{spec.name}` (connector "
+            f"'{connector.name}')",
+            subjects=(spec.name,),
+            hint=f"insert into a table of {connectors_that(lambda c: c.open_batches is not None)}",
+        )
     by_spark = None if connector.in_batches(spec) else connector.write_stream
-    if by_spark is not None and run.late is None and not run.order:
+    needs_batches = run.late is not None or run.order or run.find_watermark is not None
+    if by_spark is not None and not needs_batches:
         run.n_rows = None
         with explained_errors(connector, spec):
             return _start(by_spark(arrange(rows), spec), run)
@@ -187,8 +198,14 @@ def _sort(rows: DataFrame, run: StreamRun) -> DataFrame:
 def start_discarding(dataframe: DataFrame, run: StreamRun) -> StreamingQuery:
     """Start a stream whose rows are discarded."""
     run.n_rows = None
+    if run.find_watermark is not None:
+        return for_each(dataframe, run, _discard)
     with translated_errors():
         return _start(dataframe.writeStream.format("noop"), run)
+
+
+def _discard(rows: DataFrame, batch: int) -> None:
+    rows.write.format("noop").mode("overwrite").save()
 
 
 def open_batches(
@@ -266,6 +283,8 @@ def for_each(dataframe: DataFrame, run: StreamRun, write: WriteBatch) -> Streami
             if run.find_incomplete is not None:
                 run.incomplete = run.find_incomplete(batch)
                 hold_watermarks(rows.sparkSession.sparkContext, bool(run.incomplete))
+            if run.find_watermark is not None:
+                set_current_watermark(rows.sparkSession.sparkContext, run.find_watermark(batch))
             n_rows = write(rows, batch)
         except BaseException as error:
             run.error = error

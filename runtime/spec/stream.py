@@ -31,6 +31,8 @@ PROCESSING_TIME = "$clock_us"
 # with `late-rows` have it; above it, the late rows, with KEEP = FALSE and the watermark that they
 # missed in WATERMARK. The operators above pass these rows through.
 LATE_ROW = "$late_row"
+# Function of Spark SQL: the watermark before the micro-batch, BIGINT microseconds, for each row.
+CURRENT_WATERMARK = "sqlwin_current_watermark"
 # Row kind of a result that can be updated: +I, -U, +U.
 ROW_KIND = "$row_kind"
 

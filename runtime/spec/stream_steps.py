@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, TypeAlias
 
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.expressions import Expression
@@ -32,6 +33,22 @@ class StreamWindowStep(Step):
     aggregation: WindowAggregation
     number: int
     label: str = ""
+
+
+@dataclass(frozen=True)
+class WatermarkedRowsStep(Step):
+    """The rows of a stream whose watermark Spark keeps, for CURRENT_WATERMARK.
+
+    Attributes:
+        input: the rows.
+        watermark_us: Spark SQL for the watermark of a row, BIGINT microseconds; the stream's is the
+            highest one of the micro-batches before.
+        name: the table, for EXPLAIN.
+    """
+
+    input: Step
+    watermark_us: str
+    name: str
 
 
 @dataclass(frozen=True)
@@ -156,3 +173,15 @@ class StreamRowsStep:
 
 
 StreamStep: TypeAlias = StreamWindowStep | StreamRegroupStep | StreamRankStep | StreamJoinStep
+
+
+def watermarked_rows(step: Any) -> Iterator[WatermarkedRowsStep]:
+    """The streams in a step, or in a tuple of steps, whose watermarks CURRENT_WATERMARK gives."""
+    if isinstance(step, WatermarkedRowsStep):
+        yield step
+    if isinstance(step, tuple):
+        for item in step:
+            yield from watermarked_rows(item)
+    elif is_dataclass(step):
+        for field in fields(step):
+            yield from watermarked_rows(getattr(step, field.name))

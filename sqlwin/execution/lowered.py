@@ -32,7 +32,7 @@ from runtime.spec.local import StreamLocalStep
 from runtime.spec.ranks import RankOrder
 from runtime.spec.steps import Step
 from runtime.spec.stream import StreamSource
-from runtime.spec.stream_steps import StreamRowsStep
+from runtime.spec.stream_steps import StreamRowsStep, watermarked_rows
 from runtime.spec.table import TableSpec
 from runtime.streaming.execute.steps import streaming_dataframe
 from runtime.streaming.options import StreamOptions
@@ -148,6 +148,11 @@ class LoweredStream:
     def limit(self) -> int | None:
         """LIMIT of the query, after which the stream ends. None: no LIMIT."""
         return self.steps.limit if isinstance(self.steps, StreamSteps) else None
+
+    @property
+    def reads_watermark(self) -> bool:
+        """Whether it calls CURRENT_WATERMARK, which sqlwin sets for each micro-batch."""
+        return isinstance(self.steps, StreamSteps) and any(watermarked_rows(self.steps.rows))
 
     def dataframe(
         self, spark: SparkSession, options: StreamOptions, *, keeps_late_rows: bool = False

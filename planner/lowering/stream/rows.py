@@ -60,6 +60,7 @@ from planner.streams.refusals import JOIN, StreamRefusal
 from planner.streams.tables import bare_table, stream_named, stream_tables
 from planner.streams.time_columns import check_time, is_processing_time
 from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, SPLIT, WATERMARK, StreamSource
+from runtime.spec.table import Watermark
 
 _CONTROL = (KEEP, SOURCE, WATERMARK)
 
@@ -409,24 +410,11 @@ class StreamRows:
         if watermark is None:
             number = self._number(StreamSource(stream.name, "proctime"))
             return [alias(number, SOURCE), alias(null_watermark(), WATERMARK)]
-        time = column_named(self._catalog.analyze(scan, {}), watermark.column)
-        if time is None:
-            raise StreamRefusal(
-                f"the watermark of `{stream.name}` follows `{watermark.column}`, which is no "
-                "column of it",
-                "name a TIMESTAMP column in WATERMARK FOR",
-                span_of(scan),
-                subjects=(stream.name, watermark.column),
-            )
-        number = self._number(StreamSource(stream.name, time.type))
+        time_type = time_type_of(stream.name, watermark, scan, self._catalog)
+        number = self._number(StreamSource(stream.name, time_type))
         if stream.split is not None:
             number = exp.Var(this=f"({number.sql()} + {SPLIT} * (1 + {stream.split}))")
-        # BIGINT microseconds
-        text = f"({watermark.expression})"
-        if time.type == "timestamp":
-            text = f"UNIX_MICROS({text})"
-        else:
-            text = f"(({text} - {EPOCH}) DIV INTERVAL '0.000001' SECOND)"
+        text = watermark_us(watermark, time_type)
         return [alias(number, SOURCE), alias(exp.Var(this=text), WATERMARK)]
 
     def _refuse_lost_rows(self, where: str, node: Node, place: TextSpan | None = None) -> None:
@@ -442,6 +430,30 @@ class StreamRows:
                 _place_of(node) or place,
                 JOIN,
             )
+
+
+def time_type_of(table: str, watermark: Watermark, scan: exp.Query, catalog: Catalog) -> str:
+    """Spark's type of the column that a watermark follows; `scan` reads all columns of its table.
+
+    Raises:
+        StreamRefusal: the table has no such column.
+    """
+    time = column_named(catalog.analyze(scan, {}), watermark.column)
+    if time is None:
+        raise StreamRefusal(
+            f"the watermark of `{table}` follows `{watermark.column}`, which is no column of it",
+            "name a TIMESTAMP column in WATERMARK FOR",
+            span_of(scan),
+            subjects=(table, watermark.column),
+        )
+    return time.type
+
+
+def watermark_us(watermark: Watermark, time_type: str) -> str:
+    """Spark SQL for the watermark of a row, in BIGINT microseconds."""
+    if time_type == "timestamp":
+        return f"UNIX_MICROS(({watermark.expression}))"
+    return f"((({watermark.expression}) - {EPOCH}) DIV INTERVAL '0.000001' SECOND)"
 
 
 def _place_of(node: Node) -> TextSpan | None:

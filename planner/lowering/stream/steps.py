@@ -17,6 +17,7 @@ from planner.aggregates.partial_calls import row_partials
 from planner.catalog import Catalog
 from planner.lowering.batch import Labels, lower, window_aggregation
 from planner.lowering.relational import select_from
+from planner.lowering.stream.current_watermark import SparkWatermark, spark_watermark
 from planner.lowering.stream.order import without_limit_of_stream, without_order_of_stream
 from planner.lowering.stream.rows import OPERATOR, StreamRows
 from planner.lowering.stream.whole_windows import WholeWindowsLowering
@@ -41,6 +42,7 @@ from planner.nodes.physical import (
 from planner.optimizer import Refusal
 from planner.sql.build import column, identifier, to_sql
 from planner.sql.nodes import span_of
+from planner.streams.current_watermark import asks_watermark
 from planner.streams.delay import wall_clock_delay_us
 from planner.streams.late_rows import DROP, LateSource, late_source, late_source_below
 from planner.streams.refusals import (
@@ -134,7 +136,9 @@ def lower_stream(
         if id(whole) in named:
             named[id(plan)] = named[id(whole)]
     try:
-        rows = lowering(None).step(plan)
+        of_rows = lowering(None)
+        of_rows.watermark = spark_watermark(plan, catalog)
+        rows = of_rows.step(plan)
     except StreamRefusal as refusal:
         raise refusal.placed_in(sql) from refusal
     try:
@@ -162,6 +166,12 @@ def lower_stream_rows(
         StreamRefusal: The plan cannot be computed on a stream, or a watermark is missing.
     """
     lowering = _StreamLowering(catalog, time_zone, refusals=refusals, notes=notes)
+    if asks_watermark(plan):
+        raise StreamRefusal(
+            "windows() cannot read a query with CURRENT_WATERMARK",
+            "leave it out: windows() drops late rows by its own watermark",
+            None,
+        )
     for table, stream in stream_tables(plan, catalog):
         if stream.late_rows is not None:
             raise StreamRefusal(
@@ -191,6 +201,8 @@ def lower_local(local: LocalWindowAggregate, catalog: Catalog, time_zone: str) -
 
 class _StreamLowering(WholeWindowsLowering):
     _n_operators = 0
+    # what CURRENT_WATERMARK gives, if something calls it
+    watermark: SparkWatermark | None = None
 
     def query(self, node: Node) -> exp.Query:
         """Return the node as Spark SQL over streams. Parts that are not SQL become named steps."""
@@ -225,6 +237,8 @@ class _StreamLowering(WholeWindowsLowering):
                 query = self._sql_query(node)
             case _:
                 query = self._query(node)
+        if self.watermark is not None:
+            self.watermark.compute_in(query, self._catalog, self.named)
         query = self._with_row_kind(query, node)
         if id(node) not in self.labels or isinstance(node, TableScan):
             return query

@@ -24,9 +24,11 @@ from runtime.spec.stream_steps import (
     StreamRankStep,
     StreamRegroupStep,
     StreamWindowStep,
+    WatermarkedRowsStep,
 )
 from runtime.spec.windows import SessionWindow
 from runtime.streaming.changes import KeptNames
+from runtime.streaming.current_watermark import with_watermark
 from runtime.streaming.execute.local_stage import stream_local_stage
 from runtime.streaming.execute.output import common_spec, decoded_output, operator_output
 from runtime.streaming.execute.whole_windows import join, rank, regroup
@@ -78,6 +80,8 @@ def streaming_dataframe(
         case ExpandStep():
             with temporary_view(spark, child(step.input)) as source:
                 return spark.sql(expand_sql(step, source))
+        case WatermarkedRowsStep():
+            return with_watermark(child(step.input), step)
         case StreamWindowStep():
             return _windows(spark, step, child, options, meter)
         case MeasuredStep():

@@ -104,6 +104,7 @@ class StreamQuery:
                 take_interrupt,
                 keys_of(self._query),
                 limit,
+                self._lowered.reads_watermark,
             ),
         )
 

@@ -18,6 +18,7 @@ from runtime.spark.files import refuse_remote_streams, resolve, writable_files_a
 from runtime.spark.session import is_local_mode
 from runtime.spec.table import TableSpec
 from runtime.streaming.checkpoint import begin_with, foreseen, resumed_identity
+from runtime.streaming.current_watermark import watermark_before
 from runtime.streaming.identity import Identity
 from runtime.streaming.members import FILE
 from runtime.streaming.own_sources import OwnSources
@@ -83,6 +84,12 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
                 subjects=(first_late.spec.name,),
                 hint="run the INSERT, and SHOW STREAMS shows how far it is",
             )
+        if lowered.reads_watermark and planned.max_jump_us is not None:
+            raise AnalysisError(
+                "CURRENT_WATERMARK does not follow 'sqlwin.watermark.max-jump'",
+                subjects=("'sqlwin.watermark.max-jump'",),
+                hint="RESET 'sqlwin.watermark.max-jump'",
+            )
         identity = identity_of(lowered, planned, config.mask, partial(resolve, spark))
         inserts = sink.names if isinstance(sink, IntoTables) else ()
         place = _place(plans, sink, identity, plans.streams.claim)
@@ -126,6 +133,9 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
             check=arrivals_check(spark, read, log),
             find_incomplete=split_batches(spark, read, log),
             order=lowered.order,
+            find_watermark=partial(watermark_before, files, checkpoint.spark_directory)
+            if lowered.reads_watermark
+            else None,
         )
         put_back = undone.enter_context(ExitStack())
         undone.callback(_stop, run)

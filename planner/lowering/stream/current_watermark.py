@@ -1,0 +1,82 @@
+"""CURRENT_WATERMARK in Spark SQL over a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from planner.catalog import Catalog, StreamTable
+from planner.lowering.stream.rows import time_type_of, watermark_us
+from planner.lowering.stream.select import EPOCH
+from planner.nodes.logical import Node
+from planner.sql.build import identifier, select_all_from, to_sql
+from planner.sql.flink_functions import current_watermarks
+from planner.streams.current_watermark import asks_watermark, watermarked_stream
+from planner.streams.tables import bare_table, stream_named, stream_tables
+from runtime.spec.steps import SqlStep, Step
+from runtime.spec.stream import CURRENT_WATERMARK
+from runtime.spec.stream_steps import WatermarkedRowsStep
+
+
+@dataclass(frozen=True)
+class SparkWatermark:
+    """The watermark of a stream, as Spark SQL.
+
+    Attributes:
+        stream: the stream.
+        time_type: Spark's type of its time column, which is also the type of CURRENT_WATERMARK.
+        of_row_us: the watermark of a row, in BIGINT microseconds.
+    """
+
+    stream: StreamTable
+    time_type: str
+    of_row_us: str
+
+    def compute_in(
+        self, query: exp.Query, catalog: Catalog, named: Callable[[Step], exp.Select]
+    ) -> None:
+        """Let the calls of CURRENT_WATERMARK in a text give the watermark, in place.
+
+        The rows of the stream become those of a step that has Spark keep their watermark.
+
+        Args:
+            query: Spark SQL, in which the calls are NULL still.
+            catalog: says which table is the stream.
+            named: gives a step a name in the text.
+        """
+        for table in list(query.find_all(exp.Table)):
+            if stream_named(table, catalog) == self.stream:
+                scan = SqlStep(to_sql(select_all_from(bare_table(table))))
+                rows = named(WatermarkedRowsStep(scan, self.of_row_us, self.stream.name))
+                alias = table.args.get("alias") or exp.TableAlias(this=identifier(table.name))
+                source = exp.Subquery(this=rows, alias=alias)
+                for key in ("joins", "laterals", "pivots", "sample"):
+                    if table.args.get(key):
+                        source.set(key, table.args[key])
+                table.replace(source)
+        for call, argument in current_watermarks(query):
+            us = f"{CURRENT_WATERMARK}({to_sql(argument)})"
+            if self.time_type == "timestamp":
+                value = f"TIMESTAMP_MICROS({us})"
+            else:
+                value = f"({EPOCH} + INTERVAL '0.000001' SECOND * {us})"
+            call.replace(exp.Var(this=value))
+
+
+def spark_watermark(plan: Node, catalog: Catalog) -> SparkWatermark | None:
+    """Return the watermark for the calls of CURRENT_WATERMARK in a plan. None: no calls.
+
+    Raises:
+        StreamRefusal: there is no such watermark.
+    """
+    if not asks_watermark(plan):
+        return None
+    stream = watermarked_stream(plan, catalog)
+    watermark = stream.watermark
+    assert watermark is not None
+    ((table, _),) = stream_tables(plan, catalog)
+    scan = select_all_from(bare_table(table))
+    time_type = time_type_of(stream.name, watermark, scan, catalog)
+    return SparkWatermark(stream, time_type, watermark_us(watermark, time_type))

@@ -1,0 +1,94 @@
+"""CURRENT_WATERMARK over a stream: in which queries it is computed, and by which watermark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlglot import exp
+
+from planner.catalog import Catalog, StreamTable
+from planner.nodes.logical import Node, SqlQuery, TableScan
+from planner.sql.flink_functions import current_watermarks
+from planner.sql.nodes import TextSpan, span_of
+from planner.streams.delay import followed_watermark
+from planner.streams.refusals import BATCH, StreamRefusal
+from planner.streams.tables import stream_tables
+from runtime.spec.table import LATE_ROWS
+
+_CALL = "CURRENT_WATERMARK"
+_HINT = f"{BATCH}, where it is NULL"
+
+
+def asks_watermark(plan: Node) -> bool:
+    """Whether Spark SQL in a plan calls CURRENT_WATERMARK."""
+    return next(_calls(plan), None) is not None
+
+
+def watermarked_stream(plan: Node, catalog: Catalog, span: TextSpan | None = None) -> StreamTable:
+    """Return the stream whose watermark the calls of CURRENT_WATERMARK in a plan give.
+
+    Args:
+        plan: a logical or physical plan over streams, which has such calls.
+        catalog: says which tables are streams, and their watermarks.
+        span: the first call, for errors; None if it is in the text of a view.
+
+    Raises:
+        StreamRefusal: Spark keeps no watermark for the calls: the plan has windows or reads several
+            streams, or the argument is not the time column of a watermark.
+    """
+    if not all(isinstance(node, SqlQuery | TableScan) for node in _nodes(plan)):
+        raise StreamRefusal(
+            f"{_CALL} is not computed in a query with windows: they keep watermarks of their own",
+            f"write late rows to a table with the option '{LATE_ROWS}' = '...'; {_HINT}",
+            span,
+        )
+    tables = [stream for _, stream in stream_tables(plan, catalog)]
+    if len(tables) > 1:
+        names = ", ".join(f"`{stream.name}`" for stream in tables)
+        raise StreamRefusal(
+            f"{_CALL} needs a query that reads one stream once, and this one reads {names}",
+            f"write a query for each; {_HINT}",
+            span,
+        )
+    (stream,) = tables
+    if stream.watermark is None:
+        raise StreamRefusal(
+            f"{_CALL} needs a watermark, and `{stream.name}` has none",
+            "declare one: WATERMARK FOR ts AS ts - INTERVAL '5' SECOND",
+            span,
+            subjects=(stream.name,),
+        )
+    if stream.split is not None or stream.has_splits:
+        raise StreamRefusal(
+            f"{_CALL} is not computed where each partition has a watermark, as in `{stream.name}`",
+            "SET 'sqlwin.watermark.per-split' = 'false'",
+            span,
+            subjects=(stream.name,),
+        )
+    for query, argument in _calls(plan):
+        watermark = None
+        if isinstance(argument, exp.Column):
+            watermark = followed_watermark(argument, dict(query.relations), catalog)
+        if watermark != stream.watermark:
+            raise StreamRefusal(
+                f"{_CALL} takes `{stream.watermark.column}` of `{stream.name}`, the column that "
+                "its watermark follows, and this is something else",
+                f"write {_CALL}({stream.watermark.column}) where the table is read",
+                span_of(argument) or span,
+                subjects=(stream.name, stream.watermark.column),
+            )
+    return stream
+
+
+def _calls(plan: Node) -> Iterator[tuple[SqlQuery, exp.Expr]]:
+    """The arguments of the calls in the texts of a plan, with the texts."""
+    for node in _nodes(plan):
+        if isinstance(node, SqlQuery):
+            for _, argument in current_watermarks(node.query):
+                yield node, argument
+
+
+def _nodes(plan: Node) -> Iterator[Node]:
+    yield plan
+    for child in plan.inputs:
+        yield from _nodes(child)

@@ -1,0 +1,216 @@
+"""CURRENT_WATERMARK on a stream, end to end: the watermark before the rows of the micro-batch."""
+
+from __future__ import annotations
+
+import datetime as dt
+import zoneinfo
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import sqlwin
+from runtime.errors import AnalysisError
+from sqlwin import windows as w
+from tests.end_to_end.stream_files import write_next
+
+NO_MARK = None
+
+
+def at(second: float, zone: str | None = None) -> dt.datetime:
+    wall_clock = dt.datetime(2026, 3, 8) + dt.timedelta(seconds=second)  # noqa: DTZ001
+    return wall_clock if zone is None else wall_clock.replace(tzinfo=zoneinfo.ZoneInfo(zone))
+
+
+def write(
+    directory: Path, *parts: list[tuple[dt.datetime | None, str]], zone: str | None = None
+) -> None:
+    """A Parquet file, which becomes a micro-batch, for each list of (time, key)."""
+    for part in parts:
+        times = pa.array([time for time, _ in part], pa.timestamp("us", zone))
+        write_next(directory, {"ts": times, "k": [key for _, key in part]})
+
+
+def table(directory: Path, type_: str = "TIMESTAMP(3)") -> str:
+    return f"""
+        SET 'execution.runtime-mode' = 'streaming';
+        CREATE TABLE t (ts {type_}, k STRING, WATERMARK FOR ts AS ts - INTERVAL '15' SECOND)
+        WITH ('connector' = 'filesystem', 'path' = '{directory}/in', 'format' = 'parquet',
+              'max-files-per-trigger' = '1');
+    """
+
+
+def number_of_rows(key: object, window: object, rows: list[object]) -> list[dict[str, int]]:
+    return [{"n": len(rows)}]
+
+
+def rows(session: sqlwin.Session, query: str) -> list[tuple[object, ...]]:
+    return [tuple(row) for row in session.execute(query)[-1].rows]
+
+
+#      micro-batch:   0 |  1  | 2
+EXAMPLE = [[(at(40), "a")], [(at(120), "b")], [(at(30), "c")]]
+
+
+def test_rows_have_the_watermark_of_the_micro_batches_before(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    write(tmp_path / "in", *EXAMPLE)
+    fresh_session.execute(table(tmp_path))
+    marked = [(at(40), "a", NO_MARK), (at(120), "b", at(25)), (at(30), "c", at(105))]
+    (result,) = fresh_session.execute("SELECT *, CURRENT_WATERMARK(ts) AS mark FROM t")
+    assert result.types == ["timestamp_ntz", "string", "timestamp_ntz"]
+    assert [tuple(row) for row in result.rows] == marked
+    late = "SELECT * FROM t WHERE ts <= CURRENT_WATERMARK(ts)"
+    assert rows(fresh_session, late) == [(at(30), "c")]
+    fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")
+    assert rows(fresh_session, late) == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT k, CURRENT_WATERMARK(ts) FROM t WHERE k <> 'b'",
+        "SELECT x.k, current_watermark(x.ts) FROM t AS x WHERE x.k <> 'b'",
+        "SELECT k, CURRENT_WATERMARK(at) FROM (SELECT k, ts AS at FROM t WHERE k <> 'b')",
+        "WITH c AS (SELECT * FROM t WHERE k <> 'b') SELECT k, CURRENT_WATERMARK(ts) FROM c",
+        "SELECT k, mark FROM marked WHERE k <> 'b'",
+        """SELECT t.k, CURRENT_WATERMARK(t.ts) FROM t
+           JOIN (VALUES ('a'), ('c')) AS names (name) ON t.k = names.name""",
+    ],
+    ids=["filter", "alias", "subquery", "cte", "view", "join"],
+)
+def test_rows_that_are_filtered_out_move_the_watermark_too(
+    query: str, fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    write(tmp_path / "in", *EXAMPLE)
+    fresh_session.execute(table(tmp_path))
+    fresh_session.execute("CREATE VIEW marked AS SELECT k, CURRENT_WATERMARK(ts) AS mark FROM t")
+    assert rows(fresh_session, query) == [("a", NO_MARK), ("c", at(105))]
+
+
+def test_instants_times_without_values_and_times_before_1970(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    zone = "America/New_York"
+    # summer time begins between them
+    first, last = at(7_000, zone), at(14_000, zone)
+    write(
+        tmp_path / "in",
+        [(None, "null")],
+        [(dt.datetime(1815, 6, 18, tzinfo=dt.UTC), "old")],
+        [(None, "null again"), (first, "first")],
+        [(last, "last")],
+        [(None, "end")],
+        zone="UTC",
+    )
+    fresh_session.execute(f"SET 'table.local-time-zone' = '{zone}';")
+    fresh_session.execute(table(tmp_path, "TIMESTAMP_LTZ(3)"))
+    query = "SELECT k, CURRENT_WATERMARK(ts) AS mark, typeof(CURRENT_WATERMARK(ts)) FROM t"
+    delay = dt.timedelta(seconds=15)
+    old = dt.datetime(1815, 6, 18, tzinfo=dt.UTC) - delay
+    found = {
+        key: (None if mark is None else mark.astimezone(dt.UTC), type_)
+        for key, mark, type_ in rows(fresh_session, query)
+    }
+    assert {type_ for _, type_ in found.values()} == {"timestamp"}
+    assert {key: mark for key, (mark, _) in found.items()} == {
+        "null": NO_MARK,
+        "old": NO_MARK,
+        "null again": old,
+        "first": old,
+        "last": first.astimezone(dt.UTC) - delay,
+        "end": last.astimezone(dt.UTC) - delay,
+    }
+
+
+def test_a_wall_clock_that_no_clock_of_the_session_shows_is_not_shifted(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    # 02:30 in the night in which summer time begins
+    gap = at(9_000)
+    write(tmp_path / "in", [(gap, "a")], [(gap, "b")])
+    fresh_session.execute("SET 'table.local-time-zone' = 'America/New_York';")
+    fresh_session.execute(table(tmp_path))
+    assert rows(fresh_session, "SELECT k, CURRENT_WATERMARK(ts) FROM t") == [
+        ("a", NO_MARK),
+        ("b", gap - dt.timedelta(seconds=15)),
+    ]
+
+
+def test_a_watermark_may_be_any_expression(fresh_session: sqlwin.Session, tmp_path: Path) -> None:
+    write(tmp_path / "in", *EXAMPLE)
+    fresh_session.execute(
+        table(tmp_path).replace("ts - INTERVAL '15' SECOND", "DATE_TRUNC('MINUTE', ts)")
+    )
+    assert rows(fresh_session, "SELECT k, CURRENT_WATERMARK(ts) FROM t") == [
+        ("a", NO_MARK),
+        ("b", at(0)),
+        ("c", at(120)),
+    ]
+
+
+def test_an_insert_goes_on_with_its_watermark_after_each_restart(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    insert = "INSERT INTO marked SELECT k, CURRENT_WATERMARK(ts) FROM t"
+    fresh_session.execute(f"""
+        {table(tmp_path)}
+        CREATE TABLE marked (k STRING, mark TIMESTAMP(3)) WITH (
+          'connector' = 'filesystem', 'path' = '{tmp_path}/out', 'format' = 'parquet');
+        SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoints';
+        SET 'sqlwin.end-of-input' = 'hold-windows';
+    """)
+    for part in EXAMPLE:
+        write(tmp_path / "in", part)
+        (result,) = fresh_session.execute(insert)
+        assert result.row_count == 1
+    fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")
+    found = sorted(rows(fresh_session, "SELECT * FROM marked"), key=repr)
+    marked = [("a", NO_MARK), ("b", at(25)), ("c", at(105))]
+    assert found == marked
+    # the last micro-batch was cut short before its commit, and runs again
+    (commit,) = (tmp_path / "checkpoints").rglob("commits/2")
+    commit.unlink()
+    fresh_session.execute(f"SET 'execution.runtime-mode' = 'streaming'; {insert}")
+    fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")
+    assert sorted(rows(fresh_session, "SELECT * FROM marked"), key=repr) == marked
+
+
+def test_explain_says_what_it_is_and_analyze_computes_it(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    write(tmp_path / "in", *EXAMPLE)
+    fresh_session.execute(table(tmp_path))
+    late = "SELECT * FROM t WHERE ts <= CURRENT_WATERMARK(ts)"
+    text = str(fresh_session.execute(f"EXPLAIN {late}")[-1].text)
+    assert "sql=[SELECT * FROM t WHERE ts <= CURRENT_WATERMARK(ts)]" in text
+    assert "CURRENT_WATERMARK: the watermark of t before the rows of the micro-batch" in text
+    analyzed = str(fresh_session.execute(f"EXPLAIN ANALYZE {late}")[-1].text)
+    assert "3 micro-batches, 3 rows in, 1 row out" in analyzed
+
+
+def test_streams_that_sqlwin_does_not_run_refuse_it(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    write(tmp_path / "in", *EXAMPLE)
+    fresh_session.execute(table(tmp_path))
+    query = "SELECT *, CURRENT_WATERMARK(ts) AS mark FROM t"
+    with pytest.raises(AnalysisError, match="not known in a DataFrame that is a stream"):
+        fresh_session.sql(query)
+    frame = fresh_session.execute(query)[-1].dataframe
+    assert frame is not None
+    alone = frame.writeStream.format("noop").option("checkpointLocation", f"{tmp_path}/alone")
+    with pytest.raises(Exception, match="not known in a stream that sqlwin does not run"):
+        alone.start().awaitTermination()
+    fresh_session.execute(f"CREATE VIEW marked AS {query}")
+    with pytest.raises(AnalysisError, match=r"windows\(\) cannot read .* CURRENT_WATERMARK"):
+        fresh_session.windows(
+            "marked",
+            time="ts",
+            window=w.tumble("1 minute"),
+            function=number_of_rows,
+            output="n INT",
+        )
+    with pytest.raises(AnalysisError, match=r"does not follow 'sqlwin\.watermark\.max-jump'"):
+        rows(fresh_session, f"SET 'sqlwin.watermark.max-jump' = '1 h'; {query}")

@@ -1,0 +1,7 @@
+SET 'execution.runtime-mode' = 'streaming';
+CREATE TABLE bids (
+  item INT, at TIMESTAMP(3), paid TIMESTAMP(3),
+  WATERMARK FOR at AS at - INTERVAL '1' SECOND
+) WITH ('connector' = 'datagen', 'number-of-rows' = '10');
+SELECT at, mark
+FROM (SELECT item, at, CURRENT_WATERMARK(paid) AS mark FROM bids);
