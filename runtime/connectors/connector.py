@@ -63,7 +63,7 @@ Scan = Callable[
 
 @dataclass(frozen=True)
 class Connector:
-    """How tables of one connector are checked, read and written, in batch and streaming.
+    """Functions that check, read and write tables of one connector, in batch and streaming.
 
     A connector with `write` also has `open_batches`, `write_stream` or both. A connector without
     `write` has neither: it is only a source.

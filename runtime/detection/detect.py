@@ -63,7 +63,7 @@ Columns = tuple[TableColumn, ...]
 
 # Number of Parquet rows whose strings are sampled
 _ROWS = 2_000
-# Suffixes that do not tell the format
+# File name formats that leave the actual format open
 _OPEN_SUFFIXES = ("text", None)
 
 

@@ -37,7 +37,7 @@ _SECONDS = 20.0
 
 @dataclass(frozen=True)
 class FileReading:
-    """How the files of a table are read, as included in messages from tasks.
+    """Description of how a table's files are read, included in messages from tasks.
 
     Attributes:
         table: Table name for error messages.

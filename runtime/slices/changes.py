@@ -66,7 +66,7 @@ class Changes:
     Attributes:
         added: Files whose rows are not in the slices, including changed files.
         again: Unchanged files with rows in the intervals to recompute.
-        kept: All unchanged files, including those of `again`.
+        kept: All unchanged files, `again` included.
         intervals: Slices to recompute because rows of theirs changed or were removed.
         n_changed: Number of files in the slices that changed.
         n_gone: Number of files in the slices that no longer exist.

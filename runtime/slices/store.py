@@ -107,7 +107,7 @@ class StoredSlices:
 
     @cached_property
     def reached(self) -> Reached:
-        """How far old slices are merged and dropped in this version."""
+        """Extent to which old slices are merged and dropped in this version."""
         ends = [
             (width_us, self.delta.transaction_version(f"{TIER}{width_us}"))
             for width_us, _ in self.rules.widths

@@ -109,8 +109,7 @@ def run_interruptibly(spark: SparkSession, work: Callable[[], T]) -> T:
     """Run code that starts Spark jobs in its own thread. Interrupting this thread cancels them.
 
     The interruption (Ctrl-C, a signal) is raised once the work has ended: Spark has then removed
-    what it had written, and a later call cannot receive its answer. See
-    `run_side_by_side`.
+    what it had written, and a later call cannot receive its answer. See `run_side_by_side`.
     """
     (outcome,) = run_side_by_side(spark, [work], [set()])
     if outcome.error is not None:
@@ -121,7 +120,7 @@ def run_interruptibly(spark: SparkSession, work: Callable[[], T]) -> T:
 
 @dataclass(frozen=True)
 class Outcome(Generic[T]):
-    """Outcome of a work that ran alongside others.
+    """Outcome of a function that ran alongside others.
 
     Attributes:
         value: Return value.
@@ -244,7 +243,7 @@ class _SideBySide(Generic[T]):
                 outcome = Outcome(self._works[number]())
             except Exception as error:
                 outcome = Outcome(error=error)
-            # at once, or another thread would start work that depends on this
+            # outcome and stop together: after a failure no thread may start a dependent function
             with self._changed:
                 self._outcomes[number] = outcome
                 is_first = not outcome.done and not self._stops
@@ -254,7 +253,7 @@ class _SideBySide(Generic[T]):
                 _cancel_tagged(self._spark, self._tag)
 
     def _next(self) -> int | None:
-        """Return the first work whose dependencies are done, or None if no work is left."""
+        """Return the first function whose dependencies are done, or None if all are taken."""
         with self._changed:
             while not self._stops and self._waiting:
                 for number in self._waiting:

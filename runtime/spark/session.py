@@ -130,8 +130,7 @@ def start_session(
         remote: `sc://host:port` of a Spark Connect server, instead of a master.
 
     Raises:
-        SetupError: Java or the cluster is missing, a setting is invalid, or packages are
-            missing.
+        SetupError: Java or the cluster is missing, a setting is invalid, or packages are missing.
     """
     quiet_python_loggers()
     remote = remote or conf.get("spark.remote")

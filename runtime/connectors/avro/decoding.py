@@ -31,7 +31,7 @@ _HEAD = 5
 
 @dataclass(frozen=True)
 class AvroDecoding:
-    """How Avro messages become columns.
+    """Rules for decoding Avro messages into columns.
 
     Attributes:
         fields: Name and Spark type of each column.

@@ -43,7 +43,7 @@ def read_nanoseconds(reader: DataFrameReader, file: str, paths: list[str]) -> Da
     Spark reads microseconds.
 
     Raises:
-        CatalogError: an array, a struct or a map holds such a timestamp.
+        CatalogError: An array, a struct or a map holds such a timestamp.
     """
     fields: list[StructField] = []
     zones: dict[str, str | None] = {}
@@ -73,10 +73,10 @@ def read_nanoseconds(reader: DataFrameReader, file: str, paths: list[str]) -> Da
 
 
 def _spark_schema(file: str) -> pa.Schema:
-    """The Arrow schema of a Parquet file, with INT96 columns as instants in microseconds.
+    """Return the Arrow schema of a Parquet file, with INT96 columns as instants in microseconds.
 
     Raises:
-        OSError, pa.ArrowException: the file cannot be read.
+        OSError, pa.ArrowException: The file cannot be read.
     """
     with pq.ParquetFile(file) as plain:
         footer, schema = plain.metadata, plain.schema_arrow
@@ -90,7 +90,7 @@ def _spark_schema(file: str) -> pa.Schema:
 
 
 def _with_instants(type_: pa.DataType, coerced: pa.DataType) -> pa.DataType:
-    """A type with INT96 as instants: `coerced` has microseconds where `type_` has nanoseconds."""
+    """Return a type with INT96 as instants, where only `coerced` has microseconds."""
     if _is_nanoseconds(type_) and not _is_nanoseconds(coerced):
         return pa.timestamp("us", tz="UTC")
     if pa.types.is_map(type_):
@@ -124,8 +124,8 @@ def _holds_nanoseconds(type_: pa.DataType) -> bool:
 def _microseconds(nanoseconds: Column, zone: str | None) -> Column:
     thousand = F.lit(1000).cast("long")
     rest = F.pmod(nanoseconds, thousand)
-    # Not `/`, which goes through double; `div` rounds towards zero, so the rest goes off first.
-    # Below the first microsecond that int64 nanoseconds hold there is none to subtract from.
+    # Not `/`, which goes through double. `div` rounds towards zero, so the remainder is subtracted
+    # first, which would overflow below the first whole microsecond of int64 nanoseconds.
     lowest = F.lit(-(2**63) + 1000).cast("long")
     floored = F.when(nanoseconds < lowest, F.lit(-9223372036854776).cast("long")).otherwise(
         F.call_function("div", nanoseconds - rest, thousand)

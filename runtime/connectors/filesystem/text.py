@@ -52,7 +52,7 @@ _SPARKS_OWN = (
 
 @dataclass(frozen=True)
 class TextReading:
-    """How the columns of a table of text are converted.
+    """Rules for converting the columns of a text table.
 
     Attributes:
         spec: Table specification.

@@ -70,12 +70,12 @@ def write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int:
         spec: Table specification.
         overwrite: Whether to replace existing rows.
 
-    Files are written to a hidden directory and published like a micro-batch. Spark's
-    committer would move them one by one in sight of readers, along with files that a killed job
-    left or that another job is writing. Overwriting a directory swaps in a new directory, and
-    overwriting partitions deletes the old files after all new ones are in place: so existing rows
-    survive a failure, and a query may read the table that it overwrites. Leftovers of writers that
-    are known to have been killed are removed.
+    Files are written to a hidden directory and published like a micro-batch. Spark's committer
+    would move them one by one in sight of readers, along with files that a killed job left or that
+    another job is writing. Overwriting a directory swaps in a new directory, and overwriting
+    partitions deletes the old files after all new ones are in place: so existing rows survive a
+    failure, and a query may read the table that it overwrites. Leftovers of writers that are known
+    to have been killed are removed.
 
     Raises:
         CatalogError: The path is a file or a glob, or there are only partition columns.

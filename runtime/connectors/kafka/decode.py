@@ -54,7 +54,7 @@ _IN_JSON_TEXTS = ("string", "date", "timestamp_ntz", "timestamp")
 
 @dataclass(frozen=True)
 class Decoding:
-    """How message values become columns.
+    """Rules for decoding message values into columns.
 
     Attributes:
         file_format: JSON or CSV.

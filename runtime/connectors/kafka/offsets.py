@@ -33,7 +33,7 @@ FIRST, NEXT = -2, -1
 
 @dataclass(frozen=True)
 class Reading:
-    """What to read from Kafka, and how.
+    """Description of the messages to read from Kafka.
 
     Attributes:
         table: Table name for error messages.

@@ -140,7 +140,7 @@ def _library_options(store: Store, names: dict[str, dict[str, str]]) -> dict[str
         spelled["max_retries"] = str(options.get("attempts", 3))
     if names is _DELTA and (authority := options.get("blob_storage_authority")) is not None:
         scheme, account = options.get("blob_storage_scheme", "https"), options["account_name"]
-        # an emulator has the account in the path
+        # URLs of an emulator have the account in the path
         is_name = authority.startswith(".")
         host = f"{account}{authority}" if is_name else f"{authority}/{account}"
         spelled["azure_storage_endpoint"] = f"{scheme}://{host}"
