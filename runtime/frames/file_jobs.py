@@ -59,7 +59,7 @@ def _by_job(
     files: Sequence[ScanFile],
     function: Callable[[Sequence[ScanFile]], Sequence[T]],
 ) -> list[T]:
-    """Apply a function to the files in tasks and return the results, in the order of the files."""
+    """Apply a function in tasks, which may return early, and return the results in file order."""
     n_tasks = -(-len(files) // _PER_TASK)
     table = pa.table(
         {

@@ -164,7 +164,7 @@ def compact(
     name: str,
     jobs_run: JobsRun = nullcontext,
 ) -> int:
-    """Merge small data files of similar size and return the number of files merged.
+    """Merge small data files of similar size and return by how many their number fell.
 
     If a refresh commits at the same time, nothing is done until the next call.
 

@@ -47,7 +47,7 @@ def columns_of(
     for part, names, file_format, prefix in parts:
         schema = declared_fields(spec, names, prefix)
         if part == "value" and file_format in AVRO_FORMATS:
-            # workers decode all messages, so rows without decoded fields do not occur
+            # workers decode all these messages; without decoded fields the DataFrame has no rows
             by_name |= {
                 f.name: F.col(column_of(n)) if are_decoded else F.lit(None).cast(f.dataType)
                 for n, f in enumerate(schema.fields)
