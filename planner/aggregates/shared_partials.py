@@ -90,7 +90,7 @@ def union_partials(
 ) -> tuple[tuple[AggregatePlan, ...], list[Columns]]:
     """Return plans that compute the partials of all `aggregates`.
 
-    Accumulators of the same kind over the same partials appear once, whatever they are called. A
+    Accumulators of the same kind over the same partials appear once, regardless of names. A
     column keeps its name unless the name is already taken.
 
     Returns:

@@ -62,7 +62,7 @@ class Sides:
         return self.left_names, self.right_names
 
     def equalities(self) -> list[exp.Expr]:
-        """Return the equalities that USING stands for."""
+        """Return the equalities that USING implies."""
         return [
             exp.EQ(this=column(self.left_names[name]), expression=column(self.right_names[name]))
             for name in self.using

@@ -267,7 +267,7 @@ class Lowering:
 
     def _shared_step(self, shared: SharedExchange) -> SharedExchangeStep:
         local = self._local_step(shared.input)
-        # share_window_slices excludes aggregates that are only merged behind the exchange.
+        # share_window_slices excludes aggregates that are only merged after the exchange.
         assert (
             is_local(local, SparkRows, Catalyst)
             or is_local(local, TaskScan, ArrowBuffer)

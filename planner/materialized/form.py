@@ -188,7 +188,7 @@ def integer_comparison(term: Expression) -> tuple[str, Expression, int, str] | N
 def time_bounds_us(term: Expression, form: LocalForm) -> tuple[int | None, int | None] | None:
     """Return the range [start, end) in microseconds that a condition on the time column allows.
 
-    An unbounded side is None. The whole result is None if the condition is not of this kind.
+    None for an unbounded side, and as the whole result for any other condition.
     """
     comparison = integer_comparison(term)
     if comparison is None or (expression_text(comparison[1]), comparison[3]) != (

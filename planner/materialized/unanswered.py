@@ -57,7 +57,7 @@ def _out_of_reach(
 
 
 def check_kept_rows(plan: Node, trace: Trace) -> None:
-    """Check that a plan does not read rows of which only slices are stored.
+    """Check that a plan does not read rows that are only stored as slices.
 
     Raises:
         AnalysisError: It does. The message says why slices cannot answer it.

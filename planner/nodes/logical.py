@@ -116,7 +116,7 @@ class NamedExpr:
 class TableScan(Node):
     """A table of a catalog.
 
-    `query` reads it (`SELECT * FROM name`). `connector` is None for Spark's own tables.
+    `query` reads it (`SELECT * FROM name`). Spark's own tables have no `connector`.
     """
 
     table: str

@@ -65,7 +65,7 @@ def window_properties(node: Node) -> AttachedWindow | None:
 
 
 def notes_on_windows(node: Node) -> tuple[str, ...]:
-    """Return notes about windows that are valid but may not be what the user intended."""
+    """Return notes about windows that are valid but may be unintended."""
     notes: dict[str, None] = {}
     for below in node.walk_up():
         match below:
@@ -93,7 +93,7 @@ def renamed_windows(
 
     Args:
         attached: The windows.
-        pairs: Old and new names. The old name is None for an expression.
+        pairs: Old and new names. Expressions have no old name.
 
     Returns:
         None if no window column remains.

@@ -1,7 +1,8 @@
 """The rules and their order.
 
 Examples in their docstrings call `before_after` of `tests/planner/test_docstrings.py`. It plans
-queries over the tables `trips` (files) and `rides` (a stream) and prints what the rule changes.
+queries over the tables `trips` (files) and `rides` (a stream) and prints the plans before and
+after the rule.
 """
 
 from __future__ import annotations

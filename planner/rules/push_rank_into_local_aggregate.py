@@ -22,7 +22,7 @@ def push_rank_into_local_aggregate(node: Node, options: Options) -> Node | Refus
     - the window is SESSION: the length of a session depends on all of its rows.
 
     A row ranks no better in a window than among the rows of its slice in one task and micro-batch.
-    Rows behind the N-th there are neither exchanged nor buffered. Flink's window Top-N also keeps N
+    Rows after the N-th are neither exchanged nor buffered. Flink's window Top-N also keeps N
     rows per window (TopNBuffer).
 
     Example:

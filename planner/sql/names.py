@@ -70,7 +70,7 @@ def without_unused_ctes(query: exp.Select) -> exp.Select:
 def rename_hidden_ctes(query: exp.Query) -> bool:
     """Rename each CTE that hides one of an outer query, in place.
 
-    Once both stand in one WITH, references of the outer CTE would otherwise resolve to the inner
+    Once both are in one WITH, references of the outer CTE would otherwise resolve to the inner
     CTE of the same name.
 
     Returns:

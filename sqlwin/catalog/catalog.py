@@ -343,7 +343,7 @@ class SessionCatalog:
     def is_changed_table(self, name: str) -> bool:
         """Return whether a Spark name only exists for some statement.
 
-        Such a table has changed options, is files by path, or rows of which only slices are stored.
+        Such a table has changed options, is files by path, or rows that are only stored as slices.
         """
         is_ours = self._changed.has_view(name) or self._files.has_view(name)
         return is_ours or is_inserted_rows(name.lower())

@@ -188,7 +188,7 @@ class OpenedSlices:
     def other_table(self, definition: Definition) -> str | None:
         """Return the name of a table or view that differs between this session and the definition.
 
-        None if there is no difference. A table that is in neither does not count.
+        None without a difference. A table that is in neither does not count.
         """
         for table in definition.tables:
             entry = self._entry_of(table)

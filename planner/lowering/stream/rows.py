@@ -83,7 +83,7 @@ class OperatorLowering(Lowering, ABC):
     def whole_windows(self, node: Node) -> tuple[exp.Select, StreamSource | None]:
         """Return the same for a node over whole windows.
 
-        The source is None if no watermark comes with the rows.
+        Without a watermark in the rows, there is no source.
         """
 
 

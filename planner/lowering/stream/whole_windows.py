@@ -104,8 +104,8 @@ class WholeWindowsLowering(OperatorLowering):
     def whole_windows(self, node: Node) -> tuple[exp.Select, StreamSource | None]:
         """Return the node's columns with KEEP, SOURCE and WATERMARK, and the watermark's source.
 
-        The source is None if the watermark does not come with the rows; no window can follow then.
-        If the late rows of a table are kept, LATE_ROW is included.
+        Without a watermark in the rows there is no source, and no window can follow. If the late
+        rows of a table are kept, LATE_ROW is included.
 
         Raises:
             StreamRefusal: The node's input is not whole windows, or a part of it cannot be computed
@@ -309,7 +309,7 @@ class WholeWindowsLowering(OperatorLowering):
     ) -> StreamRefusal:
         """Return the error for rows of windows that are not buffered until their windows close.
 
-        Uses the message of the rule that refused, or `otherwise` if there is none.
+        Uses the message of the rule that refused, or `otherwise` without one.
         """
         for refusal in self._refusals:
             if isinstance(refusal, NotBuffered):
