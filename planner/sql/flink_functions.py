@@ -25,21 +25,21 @@ _RENAMED = {
 _KEYWORDS = frozenset({"LOCALTIMESTAMP"})
 
 
-# In `meta` of a NULL that CURRENT_WATERMARK was written as
+# In `meta` of a NULL that replaces CURRENT_WATERMARK
 _WATERMARK = "current_watermark"
 
 
 def current_watermarks(query: exp.Expr) -> list[tuple[exp.Case, exp.Expr]]:
-    """The calls of CURRENT_WATERMARK that `rewrite_functions` wrote as NULL, and their arguments.
+    """Return the calls of CURRENT_WATERMARK that are NULL now, and their arguments.
 
-    A stream replaces these expressions by its watermark.
+    `rewrite_functions` makes them NULL. On a stream they are replaced by the watermark.
     """
     cases = [case for case in query.find_all(exp.Case) if _WATERMARK in case.meta]
     return [(case, case.args["ifs"][0].args["true"]) for case in cases]
 
 
 def with_current_watermarks(query: exp.Query) -> exp.Query:
-    """The query with its calls of CURRENT_WATERMARK as the user wrote them, for EXPLAIN."""
+    """Return the query with its original CURRENT_WATERMARK calls, for EXPLAIN."""
     if not current_watermarks(query):
         return query
     shown = query.copy()

@@ -18,7 +18,7 @@ class Lead:
 
     Attributes:
         words: The words in upper case, in any order and number.
-        passed: Words that may stand in between, besides opening parentheses.
+        passed: Words allowed in between, besides opening parentheses.
         is_alone: Whether the span is the words alone, without the text that follows them.
     """
 

@@ -1,4 +1,4 @@
-"""CURRENT_WATERMARK over a stream: in which queries it is computed, and by which watermark."""
+"""CURRENT_WATERMARK over a stream: the queries that support it, and the watermark they use."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _HINT = f"{BATCH}, where it is NULL"
 
 
 def asks_watermark(plan: Node) -> bool:
-    """Whether Spark SQL in a plan calls CURRENT_WATERMARK."""
+    """Return whether Spark SQL in a plan calls CURRENT_WATERMARK."""
     return next(_calls(plan), None) is not None
 
 
 def watermarked_stream(plan: Node, catalog: Catalog, span: TextSpan | None = None) -> StreamTable:
-    """Return the stream whose watermark the calls of CURRENT_WATERMARK in a plan give.
+    """Return the stream whose watermark the calls of CURRENT_WATERMARK in a plan return.
 
     Args:
-        plan: a logical or physical plan over streams, which has such calls.
-        catalog: says which tables are streams, and their watermarks.
-        span: the first call, for errors; None if it is in the text of a view.
+        plan: Logical or physical plan over streams with such calls.
+        catalog: Catalog that identifies streams and their watermarks.
+        span: Position of the first call, for errors. None if it is in a view.
 
     Raises:
-        StreamRefusal: Spark keeps no watermark for the calls: the plan has windows or reads several
-            streams, or the argument is not the time column of a watermark.
+        StreamRefusal: Spark tracks no watermark for the calls, because the plan has windows, reads
+            several streams, or the argument is not the time column of a watermark.
     """
     if not all(isinstance(node, SqlQuery | TableScan) for node in _nodes(plan)):
         raise StreamRefusal(
@@ -81,7 +81,7 @@ def watermarked_stream(plan: Node, catalog: Catalog, span: TextSpan | None = Non
 
 
 def _calls(plan: Node) -> Iterator[tuple[SqlQuery, exp.Expr]]:
-    """The arguments of the calls in the texts of a plan, with the texts."""
+    """Yield the queries of a plan with the arguments of their calls."""
     for node in _nodes(plan):
         if isinstance(node, SqlQuery):
             for _, argument in current_watermarks(node.query):

@@ -52,15 +52,15 @@ def plain_delay_us(watermark: Watermark) -> int | None:
 def followed_watermark(
     column: exp.Column, relations: Mapping[str, Node], catalog: Catalog
 ) -> Watermark | None:
-    """Return the watermark of the table whose time column a column in a text is.
+    """Return the watermark of the table whose time column a query's column is, or None.
 
     Args:
-        column: the column, in the tree of its query.
-        relations: the nodes that the text reads, by their names in it.
-        catalog: says which tables are streams, and their watermarks.
+        column: The column, in the tree of its query.
+        relations: Nodes that the query reads, by name.
+        catalog: Catalog that identifies streams and their watermarks.
 
     Returns:
-        None if it is another column, or more is done to it than filter, project and join.
+        None if it is another column, or if the query does more than filter, project and join.
     """
     select = column.find_ancestor(exp.Select)
     for source in () if select is None else sources_of(select):
@@ -86,7 +86,7 @@ def followed_watermark(
 
 
 def _cte_named(table: exp.Table) -> exp.Expr | None:
-    """The query that a table in a text is the name of."""
+    """Return the query that a table reference names as a CTE."""
     around = table.parent
     while around is not None:
         for cte in around.ctes if isinstance(around, exp.Query) else ():

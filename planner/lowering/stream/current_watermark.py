@@ -1,4 +1,4 @@
-"""CURRENT_WATERMARK in Spark SQL over a stream."""
+"""Lowering of CURRENT_WATERMARK over a stream to Spark SQL."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class SparkWatermark:
     """The watermark of a stream, as Spark SQL.
 
     Attributes:
-        stream: the stream.
-        time_type: Spark's type of its time column, which is also the type of CURRENT_WATERMARK.
-        of_row_us: the watermark of a row, in BIGINT microseconds.
+        stream: The stream.
+        time_type: Spark type of the time column, which is also the type of CURRENT_WATERMARK.
+        of_row_us: Watermark of a row in BIGINT microseconds.
     """
 
     stream: StreamTable
@@ -37,14 +37,14 @@ class SparkWatermark:
     def compute_in(
         self, query: exp.Query, catalog: Catalog, named: Callable[[Step], exp.Select]
     ) -> None:
-        """Let the calls of CURRENT_WATERMARK in a text give the watermark, in place.
+        """Replace, in place, the calls of CURRENT_WATERMARK in a query by the watermark.
 
-        The rows of the stream become those of a step that has Spark keep their watermark.
+        Also replaces the stream by a step for whose rows Spark tracks the watermark.
 
         Args:
-            query: Spark SQL, in which the calls are NULL still.
-            catalog: says which table is the stream.
-            named: gives a step a name in the text.
+            query: Spark SQL in which the calls are still NULL.
+            catalog: Catalog that identifies the stream.
+            named: Function that names a step in the query.
         """
         for table in list(query.find_all(exp.Table)):
             if stream_named(table, catalog) == self.stream:
@@ -66,10 +66,10 @@ class SparkWatermark:
 
 
 def spark_watermark(plan: Node, catalog: Catalog) -> SparkWatermark | None:
-    """Return the watermark for the calls of CURRENT_WATERMARK in a plan. None: no calls.
+    """Return the watermark for the calls of CURRENT_WATERMARK in a plan, or None without calls.
 
     Raises:
-        StreamRefusal: there is no such watermark.
+        StreamRefusal: The watermark is not available.
     """
     if not asks_watermark(plan):
         return None

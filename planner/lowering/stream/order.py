@@ -1,7 +1,7 @@
 """ORDER BY and LIMIT of the whole result of a stream.
 
-Windows are emitted in the order of their ends: the windows of a micro-batch end later than those of
-all earlier micro-batches. Sorting each micro-batch by window end first therefore sorts the whole
+Windows are emitted in the order of their ends: the windows of a micro-batch end later than all
+windows emitted before it. Sorting each micro-batch by window end first therefore sorts the whole
 result.
 """
 

@@ -433,10 +433,10 @@ class StreamRows:
 
 
 def time_type_of(table: str, watermark: Watermark, scan: exp.Query, catalog: Catalog) -> str:
-    """Spark's type of the column that a watermark follows; `scan` reads all columns of its table.
+    """Return the Spark type of a watermark's column. `scan` reads all columns of its table.
 
     Raises:
-        StreamRefusal: the table has no such column.
+        StreamRefusal: The table has no such column.
     """
     time = column_named(catalog.analyze(scan, {}), watermark.column)
     if time is None:
@@ -450,7 +450,7 @@ def time_type_of(table: str, watermark: Watermark, scan: exp.Query, catalog: Cat
 
 
 def watermark_us(watermark: Watermark, time_type: str) -> str:
-    """Spark SQL for the watermark of a row, in BIGINT microseconds."""
+    """Return Spark SQL for the watermark of a row in BIGINT microseconds."""
     if time_type == "timestamp":
         return f"UNIX_MICROS(({watermark.expression}))"
     return f"((({watermark.expression}) - {EPOCH}) DIV INTERVAL '0.000001' SECOND)"

@@ -201,7 +201,7 @@ def lower_local(local: LocalWindowAggregate, catalog: Catalog, time_zone: str) -
 
 class _StreamLowering(WholeWindowsLowering):
     _n_operators = 0
-    # what CURRENT_WATERMARK gives, if something calls it
+    # watermark for calls of CURRENT_WATERMARK, if there are any
     watermark: SparkWatermark | None = None
 
     def query(self, node: Node) -> exp.Query:
