@@ -1,9 +1,9 @@
-"""Buckets of keys, as the global stage takes them: whole, and no more in memory than there is room.
+"""Read buckets of keys for the global stage: whole buckets, within a memory limit.
 
-A bucket of more partials than that is written to Spark's local directories, in parts by another
-hash of its keys, and read part by part; a part that is too large is cut again. It is the way of the
-hybrid hash join (DeWitt et al., Implementation Techniques for Main Memory Database Systems, SIGMOD
-1984) with partials for rows.
+A bucket whose partials exceed the limit is spilled to Spark's local directories in parts, by
+another hash of its keys, and read part by part; a part that is still too large is split again. This
+is the hybrid hash join (DeWitt et al., Implementation Techniques for Main Memory Database Systems,
+SIGMOD 1984), with partials instead of rows.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from runtime.compute.arrow.blobs import from_blobs, split_by_bucket
 from runtime.compute.kernels.keys import bucket_of
 from runtime.errors import ExecutionError
 
-# Into so many parts a bucket is cut at once, each of which has a file and a buffer.
+# Number of parts that a bucket is split into at once; each has a file and a buffer.
 _PARTS = 16
-# A part that has so much of what was cut is of one key, more or less: nothing is left to cut.
+# If a part has this share of the bucket, it has hardly more than one key: splitting again is
+# useless.
 _HARDLY_LESS = 0.9
 _COMPRESSION = "lz4"
 
@@ -34,20 +35,19 @@ def bucket_tables(
     enough_bytes: int,
     most_bytes: int,
 ) -> Iterator[pa.Table]:
-    """The partials of one bucket after another, of so many at a time as make `enough_bytes`.
+    """Yield the partials of whole buckets, combining small buckets up to `enough_bytes`.
 
     Args:
-        blobs: (bucket, Arrow IPC stream), those of a bucket one after another.
-        keys: the columns that partials of one key have in common, by which a bucket may be cut;
-            none: it may not.
-        enough_bytes: no further bucket is added to so many bytes.
-        most_bytes: a bucket of more is cut, on disk.
+        blobs: (bucket, Arrow IPC stream) pairs, grouped by bucket.
+        keys: Key columns by which a bucket may be split; empty if it must not be split.
+        enough_bytes: Size at which no further bucket is added.
+        most_bytes: Maximum size in memory; larger buckets are spilled.
 
     Yields:
         Tables with all partials of their keys.
 
     Raises:
-        ExecutionError: the local directory cannot be written to.
+        ExecutionError: The local directory is not writable.
     """
     tables: list[pa.Table] = []
     size, last = 0, None
@@ -79,7 +79,7 @@ def bucket_tables(
 
 
 class _Spill:
-    """Partials in files, in parts by a hash of their keys."""
+    """Partials in files, one file for each part of the hash of their keys."""
 
     def __init__(self, keys: Sequence[str], most_bytes: int, depth: int = 1) -> None:
         self._keys = keys
@@ -88,12 +88,12 @@ class _Spill:
         self._writers: dict[int, tuple[pa.OSFile, pa.RecordBatchStreamWriter]] = {}
         self._n_bytes = dict.fromkeys(range(_PARTS), 0)
         with _on_disk():
-            # Where Spark's own spills are, and removed by it if this process is killed
+            # The directory of Spark's own spills; Spark removes it if this process is killed.
             places = os.environ.get("SPARK_LOCAL_DIRS", tempfile.gettempdir()).split(",")
             self._directory = Path(tempfile.mkdtemp(prefix="sqlwin-", dir=places[0]))
 
     def add(self, table: pa.Table) -> None:
-        """Write partials into the files of their parts."""
+        """Append partials to the files of their parts."""
         columns = [table.column(key) for key in self._keys]
         part_of_row = bucket_of(columns, table.num_rows, _PARTS, seed=self._depth)
         for part, batch in split_by_bucket(table, part_of_row):
@@ -107,7 +107,7 @@ class _Spill:
             self._n_bytes[part] += batch.nbytes
 
     def tables(self) -> Iterator[pa.Table]:
-        """The parts, one in memory at a time; the files are gone afterwards."""
+        """Yield the parts, one in memory at a time; deletes the files."""
         with _on_disk():
             for file, writer in self._writers.values():
                 writer.close()
@@ -139,7 +139,7 @@ class _Spill:
             yield table
 
     def remove(self) -> None:
-        """Leave no file."""
+        """Remove all files."""
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _file(self, part: int) -> str:
@@ -148,7 +148,7 @@ class _Spill:
 
 @contextmanager
 def _on_disk() -> Iterator[None]:
-    """Failures of the local directory in a block of code, as errors that say what to set."""
+    """Convert failures of the local directory to errors that name the setting to change."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Steps to DataFrames."""
+"""Build DataFrames from steps."""
 
 from __future__ import annotations
 
@@ -36,23 +36,22 @@ from runtime.spec.local import Catalyst, LocalStep, SparkRows, is_local
 from runtime.spec.scan import DEFAULT_BUFFER_BYTES
 from runtime.spec.steps import ExpandStep, MeasuredStep, SqlStep, Step
 
-# A bucket is what a task of the global stage holds in memory; more buckets than tasks keep it small
+# A task of the global stage holds one bucket in memory. More buckets than tasks keep buckets small.
 BUCKETS_PER_PARTITION = 4
-# So many buffers' worth of partials are merged at once; that takes a few times their memory
+# Buffers' worth of partials merged at once; merging takes a few times their memory
 _MERGED_BUFFERS = 2
 
 
 @dataclass(frozen=True)
 class ExecutionOptions:
-    """How steps are carried out.
+    """Options of execution.
 
     Attributes:
-        partitions: over how many tasks exchanges are spread that do not say so themselves; None:
-            as many as Spark's shuffle partitions.
-        buckets: into how many buckets of keys; None: some for each task.
-        meter: what counts at the operators; None where nobody asked.
-        buffer_bytes: how much a task may hold of partials before it sends them.
-        scan_counts: where scans count their rows.
+        partitions: Default number of tasks of an exchange; None for Spark's shuffle partitions.
+        buckets: Default number of buckets; None for a few per task.
+        meter: Counters of the operators; None if nothing is counted.
+        buffer_bytes: Maximum bytes of partials that a task buffers before it sends them.
+        scan_counts: Row counters of scans.
     """
 
     partitions: int | None = None
@@ -63,11 +62,11 @@ class ExecutionOptions:
 
     @property
     def bucket_bytes(self) -> int:
-        """How much a task merges at a time."""
+        """Maximum bytes of partials that a task merges at once."""
         return _MERGED_BUFFERS * self.buffer_bytes
 
     def wrap(self, label: str) -> Wrap:
-        """How a Python stage is measured, if it is."""
+        """Return the wrapper that measures a Python stage, or none."""
         return self.meter.wrap(label) if self.meter is not None and label else unmeasured
 
 
@@ -77,31 +76,32 @@ def dataframe(
     options: ExecutionOptions = ExecutionOptions(),
     shared: SharedPartials | None = None,
 ) -> DataFrame:
-    """The DataFrame that computes `step`. Nothing runs yet.
+    """Return the DataFrame that computes `step`, without running it.
 
     Args:
-        spark: the session.
-        step: the step.
-        options: how it is spread over tasks.
-        shared: partials that `step` shares with others that run together.
+        spark: Spark session.
+        step: Step to compute.
+        options: Execution options.
+        shared: Partials that `step` shares with other steps that run together.
     """
     return _Building(spark, options, shared or SharedPartials()).dataframe(step)
 
 
-# Spark's types of the columns of merged windows, to what is made of these; None: Spark has to do it
+# Returns the projection of merged windows from Spark's types of their columns; None if Spark has to
+# compute it
 Project = Callable[[Mapping[str, str]], WindowProjection | None]
 
 
 def batch_rows(
     spark: SparkSession, step: Step, project: Project, options: ExecutionOptions
 ) -> BatchRows:
-    """The rows that `step` computes.
+    """Return the rows that `step` computes.
 
     Args:
-        spark: the session.
-        step: the step.
-        project: knows what it makes of the windows that are merged last.
-        options: how it is spread over tasks.
+        spark: Spark session.
+        step: Step to compute.
+        project: Function that returns the projection of the last merged windows.
+        options: Execution options.
     """
     building = _Building(spark, options, SharedPartials())
     last = _last_windows(step)
@@ -130,7 +130,7 @@ def batch_rows(
 
 
 def _last_windows(step: Step) -> GlobalStep | None:
-    """The windows that all rows of a step are made of, if they are made of one step's."""
+    """Return the global step if all rows of a step come from its windows alone."""
     while isinstance(step, SqlStep) and len(step.inputs) == 1:
         ((_, step),) = step.inputs
     return step if isinstance(step, GlobalStep) else None
@@ -138,14 +138,14 @@ def _last_windows(step: Step) -> GlobalStep | None:
 
 @dataclass(frozen=True)
 class _GlobalInput:
-    """What a global stage reads, how, and what it yields.
+    """Input of a global stage, and its output schema.
 
     Attributes:
-        blobs: what it reads; see `ArrowRows.input`.
-        aggregation: keys, window and accumulators.
-        shared: what it reads of shared partials; None: it shares none.
-        schema: what it yields.
-        has_whole: whether windows are known of whose rows are all in one split.
+        blobs: Function that returns the input, see `ArrowRows.input`.
+        aggregation: Keys, window and accumulators.
+        shared: Part of shared partials to read; None if they are not shared.
+        schema: Output schema.
+        has_whole: Whether some windows are known to have all rows in one split.
     """
 
     blobs: Callable[[Emit | None], DataFrame]
@@ -186,7 +186,7 @@ class _Building:
         return found.blobs(None).mapInArrow(measured, found.schema)
 
     def global_input(self, step: GlobalStep) -> _GlobalInput:
-        """What the global stage of a step reads, the same as often as it is asked for."""
+        """Return the input of a step's global stage, cached per step."""
         if id(step) not in self.inputs:
             self.inputs[id(step)] = self._global_input(step)
         return self.inputs[id(step)]
@@ -228,7 +228,7 @@ class _Building:
 def _spread(
     spark: SparkSession, step: ExchangeStep | SharedExchangeStep, options: ExecutionOptions
 ) -> tuple[int, int]:
-    """Over how many tasks, and into how many buckets of keys, the exchange spreads partials."""
+    """Return the number of tasks and the number of buckets of an exchange."""
     if not step.keys:
         return 1, 1
     partitions = step.partitions or options.partitions

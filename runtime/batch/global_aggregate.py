@@ -1,4 +1,4 @@
-"""The global stage: blobs of partials into windows, one bucket, or a few small ones, at a time."""
+"""The global stage: merges blobs of partials to windows, one large bucket or several small ones."""
 
 from __future__ import annotations
 
@@ -16,30 +16,29 @@ from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.exchange import SharedSlicesStep
 from runtime.spec.windows import SessionWindow
 
-# Small buckets are merged together: a call of the kernels costs milliseconds, however few the rows.
+# Small buckets are merged together, because each kernel call costs milliseconds even for few rows.
 _ENOUGH_BYTES = 8 << 20
 
 
 def windows_of(
     aggregation: WindowAggregation, shared: SharedSlicesStep | None, most_bytes: int
 ) -> ArrowFunction:
-    """What a task of the global stage does.
+    """Return the function that a task of the global stage runs.
 
     Args:
-        aggregation: keys, window and accumulators.
-        shared: what to read of shared partials; None: they are those of `exchange`.
-        most_bytes: a bucket of more partials is merged in parts, also of fewer where a worker's
-            memory is limited.
+        aggregation: Keys, window and accumulators.
+        shared: Part of shared partials to read; None for the partials of `exchange`.
+        most_bytes: Larger buckets are merged in parts. The limit is lower if a worker's memory is.
 
     Returns:
-        A function of blobs that yields the keys, window start and end as TIMESTAMP_NTZ, the merged
-        columns of each accumulator.
+        Function of blobs that yields the keys, window start and end as TIMESTAMP_NTZ, and the
+        merged columns of each accumulator.
     """
     merge = merge_sessions if isinstance(aggregation.window, SessionWindow) else merge_slices
     level = None if shared is None else shared.level
     columns = None if shared is None else shared.columns
     window = aggregation.window
-    # All that a merge has to see together
+    # columns whose equal values must be merged together
     keys = window.partition if isinstance(window, SessionWindow) else aggregation.keys
     if columns is not None:
         keys = tuple(name for name, own in columns if own in keys)
@@ -58,7 +57,7 @@ def windows_of(
 
 
 def _blobs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, memoryview]]:
-    """(bucket, blob) one by one; the rows come sorted by bucket."""
+    """Yield (bucket, blob) pairs; the rows are sorted by bucket."""
     for batch in batches:
         buckets, blobs = batch.columns
         for bucket, blob in zip(buckets.to_pylist(), blobs, strict=True):

@@ -1,6 +1,6 @@
-"""Windows of slices that are kept, computed in this process: no job, no way through the JVM.
+"""Compute windows from materialized slices in this process, without Spark jobs or the JVM.
 
-The kernels are those that tasks run. What is read is held in memory, so it has to be little.
+Runs the same kernels as tasks. All input is held in memory, so it must be small.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from runtime.spec.local import LocalStep, SliceLocalStep
 from runtime.spec.ranks import RankOrder
 from runtime.spec.table import Column
 
-# Where slices are, and where rows beside them; None: on this machine
+# Stores of the slices and of the tail's files; None for this machine
 Stores = tuple[Store | None, Store | None]
-# So many files of a store are read at a time
+# Number of stored files read in parallel
 _READERS = 8
 
 
 @dataclass(frozen=True)
 class RowsHere:
-    """The rows of a query that this process computes when they are asked for.
+    """Rows of a query that this process computes on demand.
 
     Attributes:
-        step: what computes them.
-        columns: their names and Spark's types.
-        stores: where its files are.
+        step: Step to compute.
+        columns: Names and Spark types.
+        stores: Stores of its files.
     """
 
     step: InProcessStep
@@ -57,7 +57,7 @@ class RowsHere:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns as Arrow has them, which may be NULL where Spark's rows of the query may."""
+        """Columns as Arrow types, nullable if they are nullable in Spark's rows of the query."""
         projection, ranked, windows = self.step.projection, self.step.ranked, self.step.aggregation
         never_null = {windows.window_start, windows.window_end, projection.window_time}
         made = dict(projection.columns)
@@ -70,7 +70,7 @@ class RowsHere:
             never_null.add(ranked.column)
 
         def may_be_null(column: Column) -> bool:
-            # Spark's own tasks do not say of aggregates that they are never NULL
+            # Spark's tasks declare aggregates as nullable even if they never are.
             source = made.get(column.name)
             if isinstance(source, ColumnRef):
                 return source.name not in never_null
@@ -81,10 +81,10 @@ class RowsHere:
         )
 
     def batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows, at most `limit`.
+        """Yield the rows, at most `limit`.
 
         Raises:
-            ExecutionError: a file cannot be read, or a result does not fit its type.
+            ExecutionError: A file cannot be read, or a result does not fit its type.
         """
         schema = self.schema
         for batch in windows_here(self.step, self.stores):
@@ -97,14 +97,14 @@ class RowsHere:
 
 
 def windows_here(step: InProcessStep, stores: Stores = (None, None)) -> Iterator[pa.RecordBatch]:
-    """The rows of a query over kept slices, and over rows that are not in them yet.
+    """Compute a query over materialized slices and over rows not in them yet.
 
     Args:
-        step: what computes them.
-        stores: where its files are.
+        step: Step to compute.
+        stores: Stores of its files.
 
     Raises:
-        ExecutionError: a file cannot be read, or a result does not fit its type.
+        ExecutionError: A file cannot be read, or a result does not fit its type.
     """
     aggregation = step.aggregation
     partials = pa.concat_tables(tables_here(step.input, stores))
@@ -122,14 +122,14 @@ def windows_here(step: InProcessStep, stores: Stores = (None, None)) -> Iterator
 
 
 def _whole(rows: Iterable[pa.RecordBatch], projection: WindowProjection) -> pa.RecordBatch:
-    """All rows as one batch."""
+    """Return all rows as one batch."""
     table = pa.Table.from_batches(rows, projected_schema(projection)).combine_chunks()
     batches = table.to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
 
 
 def _ranked(rows: pa.RecordBatch, of: RankedRows) -> Iterator[pa.RecordBatch]:
-    """The rows whose rank is kept, and what is made of them."""
+    """Filter the rows by rank and project them."""
     if rows.num_rows:
         by = [rows.column(name) for name in of.by]
         found, ranks = kernels.ranked_rows(
@@ -143,7 +143,7 @@ def _ranked(rows: pa.RecordBatch, of: RankedRows) -> Iterator[pa.RecordBatch]:
 
 
 def _ordered(rows: pa.RecordBatch, of: RowOrder) -> Iterator[pa.RecordBatch]:
-    """The rows in order, as many as are wanted."""
+    """Sort the rows and apply LIMIT and OFFSET."""
     if of.order and rows.num_rows:
         codes = _codes(rows, of.order)
         rows = rows.take(_numbers(np.lexsort(codes[::-1])))
@@ -157,14 +157,14 @@ def _codes(rows: pa.RecordBatch, order: Sequence[RankOrder]) -> list[Int64Array]
 
 
 def tables_here(step: SliceLocalStep, stores: Stores = (None, None)) -> list[pa.Table]:
-    """The partials that a step yields, at least one table.
+    """Return the partials of a step, at least one table.
 
     Args:
-        step: what to read.
-        stores: where the files are.
+        step: Slices to read.
+        stores: Stores of the files.
 
     Raises:
-        ExecutionError: a file cannot be read, or a sum overflows its type.
+        ExecutionError: A file cannot be read, or a sum overflows its type.
     """
     sets = step.source.sets
     schema = expanded_schema(partials_schema(step), sets)
@@ -196,7 +196,7 @@ def _partials(step: SliceLocalStep, stores: Stores) -> Iterator[pa.Table]:
 def _in_parts(
     splits: Sequence[Split], read: Callable[[Split], Iterator[pa.Table]], store: Store | None
 ) -> Iterator[pa.Table]:
-    """What is read of splits; of a store, which takes its time to answer, several files at once."""
+    """Read splits; in parallel from a store, to hide its latency."""
     if store is None:
         for split in splits:
             yield from read(split)
@@ -208,5 +208,5 @@ def _in_parts(
 
 
 def _numbers(values: Int64Array, type_: pa.DataType | None = None) -> pa.Array:
-    # the first pa.array() of a process imports pandas
+    # pa.array() would import pandas on its first call
     return int64_array(values, None, type_ or pa.int64())

@@ -1,4 +1,4 @@
-"""The local stage of a batch: partials in the tasks of a DataFrame, whatever makes them."""
+"""The local stage of a batch query: a DataFrame whose tasks compute partials."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ class LocalStage:
     """Tables of partials in the tasks of a DataFrame.
 
     Attributes:
-        input: what Spark hands to the tasks.
-        run: what a task makes of that, cut as what is given says.
-        schema: the rows of the tables.
-        label: the operator under which EXPLAIN ANALYZE counts.
-        beside: a further stage, whose tables count with those of this one.
-        run_emitting: the same as `run`, but partials of windows whose rows are all in one split go
-            another way; None: no such windows are known of.
+        input: Input of the tasks.
+        run: Function that returns a task's function, given a `Cut` of its tables.
+        schema: Schema of the tables.
+        label: Operator name for EXPLAIN ANALYZE.
+        beside: Additional stage whose tables are appended.
+        run_emitting: Like `run`, but passes partials of windows whose rows are all in one split to
+            `Emit`; None if no such windows are known.
     """
 
     input: DataFrame
@@ -88,9 +88,9 @@ class LocalStage:
     def cut(
         self, cut: Cut, ddl: str, wrap: Callable[[str], Wrap], emit: Emit | None = None
     ) -> DataFrame:
-        """What `cut` makes of the tables: rows of `ddl`, measured by what `wrap` gives.
+        """Apply `cut` to the tables; returns rows of `ddl`, measured by `wrap`.
 
-        What `emit` makes of windows that are known to be whole is among them.
+        Includes the result of `emit` for windows known to be complete.
         """
         if emit is None or self.run_emitting is None:
             run = self.run(cut)
@@ -102,7 +102,7 @@ class LocalStage:
 
 @dataclass(frozen=True)
 class _MessageStage(LocalStage):
-    """The local stage over messages, some of which Spark decodes between two passes."""
+    """Local stage over messages, some of which Spark decodes between two passes."""
 
     second: Callable[[list[str]], Callable[[Cut], ArrowFunction]] = field(kw_only=True)
     source: MessageSource = field(kw_only=True)
@@ -125,20 +125,20 @@ def local_stage(
     scan_counts: StatementScanCounts | None,
     accumulators: Sequence[Accumulator] = (),
 ) -> LocalStage:
-    """The local stage below an exchange.
+    """Return the local stage of an exchange.
 
     Args:
-        spark: the session.
-        exchange: the exchange.
-        child: makes DataFrames of other steps.
-        buffer_bytes: how much a task may hold of partials before it sends them.
-        scan_counts: where scans count their rows.
-        accumulators: what reads the partials; of those that Spark SQL makes, lists of values are
-            thinned out for percentiles.
+        spark: Spark session.
+        exchange: Exchange.
+        child: Function that builds the DataFrames of other steps.
+        buffer_bytes: Maximum bytes of partials that a task buffers before it sends them.
+        scan_counts: Row counters of scans.
+        accumulators: Readers of the partials. Lists of values from Spark SQL are reduced for the
+            accuracy of their percentiles.
 
     Raises:
-        AnalysisError: an argument is of a type that its function does not take.
-        ExecutionError: a file is no longer what it was when the query was planned.
+        AnalysisError: A function does not accept the type of an argument.
+        ExecutionError: A file has changed since planning.
     """
     step = exchange.input
     if is_local(step, FileScan, ArrowBuffer):
@@ -165,7 +165,7 @@ def local_stage(
 def _chained(
     plan: BufferPlan, run: Callable[[Cut], ArrowFunction]
 ) -> Callable[[Cut], ArrowFunction]:
-    """The same stage; of sessions it merges the partials that it knows to be of one session."""
+    """Wrap a stage over sessions to merge partials known to belong to one session."""
     window = plan.window
     if not isinstance(window, SessionWindow):
         return run
@@ -185,7 +185,7 @@ def _of_files(
     buffer_bytes: int,
     scan_counts: StatementScanCounts | None,
 ) -> LocalStage:
-    """Rows of files that tasks read themselves."""
+    """Return the stage over files that tasks read themselves."""
     plan = buffer_plan(step, *scan_projection(step.source), buffer_bytes)
     counter = None if scan_counts is None else scan_counts.counter(step.time_column)
     store = store_of_scan(spark, step.source.files.path)
@@ -209,7 +209,7 @@ def _of_messages(
     buffer_bytes: int,
     scan_counts: StatementScanCounts | None,
 ) -> LocalStage:
-    """Messages that are there when the batch begins."""
+    """Return the stage over the messages available when the batch begins."""
     plan = buffer_plan(step, *scan_projection(step.source), buffer_bytes)
     counter = None if scan_counts is None else scan_counts.counter(step.time_column)
     columns = step.source.columns
@@ -236,7 +236,7 @@ def _of_slices(
     buffer_bytes: int,
     scan_counts: StatementScanCounts | None,
 ) -> LocalStage:
-    """Slices that are kept, and beside them partials of rows that are not in them yet."""
+    """Return the stage over materialized slices, and over rows that are not in them yet."""
     source, tail = step.source, None
     sets, keys = source.sets, step.keys
     if source.tail is not None:
@@ -260,7 +260,7 @@ def _of_slices(
 def _of_kept(
     step: SliceLocalStep, splits: Sequence[Split], store: Store | None, cut: Cut
 ) -> ArrowFunction:
-    """Slices of splits, one to a row."""
+    """Read the slices of splits, one split per input row."""
     expanding = _expanding(cut, step.keys, step.source.sets)
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -273,7 +273,7 @@ def _of_kept(
 
 
 def _expanding(cut: Cut, keys: Sequence[str], sets: GroupingSets | None) -> Cut:
-    """Cuts partials behind grouping sets."""
+    """Return a cut that expands grouping sets first."""
 
     def run(table: pa.Table) -> Iterator[pa.RecordBatch]:
         for each in expanded([table], keys, sets):
@@ -283,7 +283,7 @@ def _expanding(cut: Cut, keys: Sequence[str], sets: GroupingSets | None) -> Cut:
 
 
 def _of_rows(plan: BufferPlan, cut: Cut) -> ArrowFunction:
-    """Rows of Spark that a buffer aggregates."""
+    """Aggregate Spark rows in a buffer."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
@@ -293,7 +293,7 @@ def _of_rows(plan: BufferPlan, cut: Cut) -> ArrowFunction:
 
 
 def _of_partials(enough_bytes: int, accumulators: Sequence[Accumulator], cut: Cut) -> ArrowFunction:
-    """Rows of Spark that are partials already, so many bytes at a time."""
+    """Pass on partials computed by Spark SQL, in tables of `enough_bytes`."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
@@ -304,7 +304,7 @@ def _of_partials(enough_bytes: int, accumulators: Sequence[Accumulator], cut: Cu
 
 
 def _thinned_out(table: pa.Table, accumulators: Sequence[Accumulator]) -> pa.Table:
-    """The partials with the values for percentiles as few as the accuracy allows."""
+    """Reduce the lists of values for percentiles as far as the accuracy permits."""
     accuracies: dict[str, int] = {}
     for each in accumulators:
         if isinstance(each, ApproxPercentile):

@@ -1,4 +1,4 @@
-"""What is made of merged windows with Arrow, in tasks and in the driver."""
+"""Project merged windows with Arrow, in tasks or on the driver."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def projected(
     projection: WindowProjection,
     end: str,
 ) -> Callable[[_Source], Iterator[pa.RecordBatch]]:
-    """What merges windows, with what is made of these.
+    """Return a function that merges windows and projects them.
 
     Args:
-        to_windows: merges them.
-        projection: what is made of them.
-        end: the column with the end of a window.
+        to_windows: Function that merges windows.
+        projection: Projection of the windows.
+        end: Window end column.
     """
     schema = projected_schema(projection)
 
@@ -45,5 +45,5 @@ def projected(
 
 
 def projected_schema(projection: WindowProjection) -> pa.Schema:
-    """The columns of what is made of windows."""
+    """Return the schema of projected windows."""
     return pa.schema([(name, arrow_type(each.type)) for name, each in projection.columns])

@@ -1,8 +1,7 @@
-"""Partials that several window aggregations read: computed once, in one statement or in many.
+"""Partials shared by several window aggregations, of one statement or several.
 
-Within a query Spark itself sees that the exchange of the same blobs is there several times and runs
-it once. Across the INSERTs of a statement set the blobs are in Spark's cache, in memory or on disk,
-until the set is done.
+Within a query, Spark detects equal exchanges and runs them once. For the INSERTs of a statement
+set, the blobs are cached by Spark, in memory or on disk, until the set is done.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ class SharedBlobs:
     """Blobs of all levels.
 
     Attributes:
-        frame: columns `level` INT, `bucket` INT and `partials` BINARY, sorted by bucket in their
+        frame: Columns `level` INT, `bucket` INT and `partials` BINARY, sorted by bucket within
             partitions.
-        schema: the rows inside the blobs.
+        schema: Schema of the partials in the blobs.
     """
 
     frame: DataFrame
@@ -44,10 +43,10 @@ class SharedBlobs:
 
 
 class SharedPartials:
-    """The shared partials of the statements that run together. As a context: kept until its end.
+    """Shared partials of statements that run together, cached until the end of the context.
 
     Args:
-        kept: which of them several jobs read.
+        kept: Steps that several jobs read, to be cached.
     """
 
     def __init__(self, kept: Set[SharedExchangeStep] = frozenset()) -> None:
@@ -63,31 +62,32 @@ class SharedPartials:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Give the memory back, whatever has happened."""
+        """Release the cache, also after errors."""
         for step, blobs in self._known.items():
             if step in self._kept:
                 blobs.frame.unpersist()
         self._known.clear()
 
     def compute(self) -> None:
-        """Compute now what several jobs read, and not when the first of them asks for it."""
+        """Compute the cached blobs now instead of in the first job that reads them."""
         for step, blobs in self._known.items():
             if step in self._kept:
-                # no row is read: to look for one fills the cache
+                # a filter that matches no rows still fills the cache
                 blobs.frame.where("level < 0").write.format("noop").mode("overwrite").save()
 
     def read(
         self, step: SharedSlicesStep, compute: Callable[[SharedExchangeStep], SharedBlobs]
     ) -> tuple[DataFrame, StructType]:
-        """Blobs of one level, and the schema of the partials in them.
+        """Return the blobs of one level and the schema of the partials in them.
 
         Args:
-            step: what to read.
-            compute: makes the blobs of all levels.
+            step: Part to read.
+            compute: Function that computes the blobs of all levels.
 
         Returns:
-            (`level` INT, `bucket` INT, `partials` BINARY; sorted by bucket in their partitions.
-            Other levels may be among them. The columns that are read, under the reader's names.)
+            Blobs (`level` INT, `bucket` INT, `partials` BINARY; sorted by bucket within
+            partitions), possibly of other levels too, and the schema of the columns read, under the
+            reader's names.
         """
         shared = step.input
         if shared not in self._known:
@@ -102,7 +102,8 @@ class SharedPartials:
     def _level(self, step: SharedExchangeStep, blobs: SharedBlobs, level: int) -> DataFrame:
         frame = blobs.frame
         if step not in self._kept:
-            # A filter would come before the exchange, and then no two exchanges were the same
+            # A filter would be pushed below the exchange, and the exchanges would no longer be
+            # equal.
             return frame
         frame = frame.where(f"level = {level}")
         if level > 0 and not is_remote(frame.sparkSession):
@@ -111,18 +112,18 @@ class SharedPartials:
 
 
 def _coarse_partitions(spark: SparkSession) -> int:
-    """Tasks for a level that is rolled up: there is little of it, so one a core will do."""
+    """Return the number of tasks for a rolled-up level: one per core, because it is small."""
     return spark.sparkContext.defaultParallelism
 
 
 def read_by_several(steps: Sequence[Step]) -> frozenset[SharedExchangeStep]:
-    """The shared partials that more than one of `steps` reads."""
+    """Return the shared partials that more than one of `steps` reads."""
     counts = Counter(shared for step in steps for shared in frozenset(_shared_in(step)))
     return frozenset(shared for shared, count in counts.items() if count > 1)
 
 
 def first_reader(steps: Sequence[Step], kept: Set[SharedExchangeStep]) -> int | None:
-    """The number of the first of `steps` that reads any of `kept`; None if none does."""
+    """Return the index of the first of `steps` that reads any of `kept`; None if none does."""
     readers = (i for i, step in enumerate(steps) if any(each in kept for each in _shared_in(step)))
     return next(readers, None)
 
@@ -152,21 +153,21 @@ def shared_blobs(
     partitions: int,
     wrap: Callable[[str], Wrap],
 ) -> SharedBlobs:
-    """Blobs of all levels, in the partition of their bucket.
+    """Return the blobs of all levels, partitioned by bucket.
 
     Args:
-        local: the local stage.
-        step: what is rolled up.
-        buckets: how many buckets of keys there are.
-        partitions: how many tasks they are spread over.
-        wrap: gives what a stage of a name is wrapped in, to measure it.
+        local: Local stage.
+        step: Shared exchange.
+        buckets: Number of buckets.
+        partitions: Number of tasks.
+        wrap: Function that returns the measuring wrapper of an operator name.
     """
     blobs = local.cut(_level_cut(step, buckets), _BLOB_DDL, wrap)
     return SharedBlobs(place_blobs(blobs, partitions), local.schema)
 
 
 def level_blobs(batches: Iterable[pa.RecordBatch], level: int) -> Iterator[tuple[int, memoryview]]:
-    """(bucket, blob) of one level, one by one; the rows come sorted by bucket."""
+    """Yield (bucket, blob) pairs of one level; the rows are sorted by bucket."""
     for batch in batches:
         levels, buckets, blobs = batch.columns
         rows = zip(levels.to_pylist(), buckets.to_pylist(), blobs, strict=True)
@@ -176,7 +177,7 @@ def level_blobs(batches: Iterable[pa.RecordBatch], level: int) -> Iterator[tuple
 
 
 def _level_cut(step: SharedExchangeStep, buckets: int) -> Cut:
-    """Partials rolled up to every level and cut into blobs for the buckets."""
+    """Return a cut that rolls partials up to every level and makes blobs for the buckets."""
     keys, slice_end = step.keys, step.slice_end
     accumulators, levels = step.accumulators, step.levels
 

@@ -1,9 +1,9 @@
-"""What a statement has asked of a store while it is planned, so that it asks once.
+"""Cache of object store requests while one statement is planned.
 
-A table is looked at several times: whether it is there, for its columns, for the scan. On a disk
-that costs nothing, in a store each look is some requests. What was found is kept for one block in
-one thread, which is not longer than the planning of a statement: the next statement sees what is
-there then. So two looks of one statement see the same files.
+Planning inspects a table several times: for its existence, its columns, and the scan. On a local
+disk this is free; an object store needs several requests each time. Results are cached per thread
+for one block, which lasts at most as long as the planning of a statement. So all steps of planning
+see the same files, and the next statement sees the current ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _found: ContextVar[dict[Hashable, Any] | None] = ContextVar("found_in_stores", d
 
 @contextmanager
 def asking_once() -> Iterator[None]:
-    """A block in which what `asked` gave is given again; one within another is a part of it."""
+    """Cache the results of `asked` within this block. Nested blocks share the outer cache."""
     if _found.get() is not None:
         yield
         return
@@ -32,11 +32,11 @@ def asking_once() -> Iterator[None]:
 
 
 def asked(key: Hashable, ask: Callable[[], T]) -> T:
-    """What was found under a key in this block, or what is asked now; errors are not kept.
+    """Return the cached result for a key, or call `ask` and cache it. Errors are not cached.
 
     Args:
-        key: what is asked for, and of which store.
-        ask: asks the store.
+        key: Request, including the store.
+        ask: Function that sends the request.
     """
     found = _found.get()
     if found is None:

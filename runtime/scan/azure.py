@@ -1,8 +1,8 @@
-"""What Hadoop's settings say of Azure's storage, and what its answers mean.
+"""Arrow options for Azure storage from Hadoop's settings, and explanations of its errors.
 
-The settings are those of Hadoop's ABFS: "Hadoop Azure Support: ABFS", authentication and
-endpoints. Where they are silent, a key or a SAS token of the environment counts, under the names
-that Azure's command line has for them; then whatever Azure's own library finds.
+The settings are Hadoop's, see authentication and endpoints in "Hadoop Azure Support: ABFS". Without
+them, a key or SAS token comes from the environment, under the names of Azure's command line;
+otherwise Azure's own library looks for credentials.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ Said = Callable[[str], str | None]
 _S = "spark.hadoop."
 _DOMAIN = "dfs.core.windows.net"
 _ENDPOINT = "fs.azure.abfs.endpoint"
-# So is each of them said by `fs.azure.account.auth.type`
+# Arrow's option for each value of `fs.azure.account.auth.type`
 _KINDS = {"sharedkey": "account_key", "sas": "sas_token", "oauth": "client_id"}
 
 
 def azure_options(scheme: str, authority: str, setting: Said) -> dict[str, Any]:
-    """What Arrow is given to open a container; None where nothing is said.
+    """Return Arrow's options to open a container; None for unset options.
 
     Args:
-        scheme: of the URI, such as `abfss`.
-        authority: of the URI: `container@account.dfs.core.windows.net`.
-        setting: Hadoop's settings.
+        scheme: Scheme of the URI, such as `abfss`.
+        authority: Authority of the URI: `container@account.dfs.core.windows.net`.
+        setting: Function that returns a Hadoop setting.
 
     Raises:
-        OSError: the URI names no account, or a setting is wrong or missing.
+        OSError: The URI names no account, or a setting is invalid or missing.
     """
     container, _, host = authority.partition("@")
     account, _, domain = host.partition(".")
@@ -48,7 +48,7 @@ def azure_options(scheme: str, authority: str, setting: Said) -> dict[str, Any]:
 
 
 def who_asks(options: Mapping[str, Any], host: str) -> str:
-    """Who asks, and which setting says it, in the words of an error."""
+    """Return the credentials used and the setting to change them, for error messages."""
     if "account_key" in options:
         return f"the account key: {_S}fs.azure.account.key.{host} says it"
     if "sas_token" in options:
@@ -66,7 +66,7 @@ def who_asks(options: Mapping[str, Any], host: str) -> str:
 
 
 def _endpoint(scheme: str, domain: str, setting: Said) -> dict[str, Any]:
-    """Where the store is, and whether over TLS."""
+    """Return the options for the endpoint and for TLS."""
     is_plain = scheme in ("abfs", "wasb") and (
         (setting("fs.azure.always.use.https") or "true").lower() == "false"
     )
@@ -86,8 +86,8 @@ def _endpoint(scheme: str, domain: str, setting: Said) -> dict[str, Any]:
 
 
 def _credentials(container: str, host: str, setting: Said) -> dict[str, Any]:
-    """Who asks, by one kind of credentials."""
-    # of the same account, under whichever of its two names
+    """Return the options for one kind of credentials."""
+    # settings of the same account under either of its two host names
     account, _, domain = host.partition(".")
     other = domain.replace("dfs.", "x.", 1).replace("blob.", "dfs.", 1).replace("x.", "blob.", 1)
     hosts = (host, f"{account}.{other}")
@@ -125,7 +125,7 @@ def _credentials(container: str, host: str, setting: Said) -> dict[str, Any]:
 
 
 def _application(client: str | None, said: Said) -> dict[str, Any]:
-    """A client and its secret; a client alone is an identity of the machine's."""
+    """Return a client and its secret; a client alone is a managed identity of the machine."""
     secret, endpoint = said("account.oauth2.client.secret"), said("account.oauth2.client.endpoint")
     tenant = urlsplit(endpoint or "").path.strip("/").partition("/")[0] or None
     given = {"id": client, "secret": secret, "endpoint": tenant}
@@ -150,7 +150,7 @@ def _checked_key(key: str | None, host: str) -> str:
 
 
 def _of_environment(account: str) -> tuple[str | None, str | None]:
-    """The key and the SAS token that the environment has for an account."""
+    """Return the account key and the SAS token from the environment."""
     if os.environ.get("AZURE_STORAGE_ACCOUNT", account) != account:
         return None, None
     found = (os.environ.get(f"AZURE_STORAGE_{name}") for name in ("KEY", "SAS_TOKEN"))
@@ -162,7 +162,8 @@ def _wrong(why: str) -> OSError:
     return OSError(errno.EINVAL, why)
 
 
-# What a store says, and what that means; the first that fits. {0} is the container.
+# Patterns in Azure's errors, error numbers, and explanations; the first match applies. {0} is the
+# container.
 AZURE_REASONS: tuple[tuple[str, int, str], ...] = (
     (
         "ContainerNotFound|FilesystemNotFound",

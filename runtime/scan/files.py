@@ -1,4 +1,4 @@
-"""The files of a table, and what the names of its directories say."""
+"""List the files of a table and parse the partition values in directory names."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _INTEGER_BITS = {"int": 32, "bigint": 64}
 
 @dataclass(frozen=True)
 class NotScannable:
-    """Why the Arrow scan cannot read a table, as EXPLAIN says it. Catalyst then does."""
+    """Reason why the Arrow scan cannot read a table, shown by EXPLAIN. Catalyst reads it then."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Listing:
-    """Files, and (column, text) of each directory `column=text` above them.
+    """Files, each with the (column, text) pairs of the directories `column=text` above it.
 
-    Of the files of a store also their bytes, and when they were written in ns since 1970.
+    `stamps` has size in bytes and modification time in ns since 1970 for files of a store.
     """
 
     files: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
@@ -43,23 +43,23 @@ class Listing:
 
     @property
     def partition_columns(self) -> tuple[str, ...]:
-        """The columns that the directories name, outermost first."""
+        """Partition columns from the directory names, outermost first."""
         return tuple(name for name, _ in self.files[0][1]) if self.files else ()
 
 
 def list_files(
     roots: Sequence[str], store: Store | None = None, *, is_flat: bool = False
 ) -> Listing | NotScannable:
-    """The files that Spark reads for some files and directories, in the order of their names.
+    """List the files that Spark would read below some paths, sorted by name.
 
-    As in Spark, names that begin with `_` or a dot are left out, and directories named
-    `column=value` make partition columns. Layouts that Spark reads in ways of its own (other
-    directories below, files beside partition directories) are not scannable.
+    As in Spark, names that begin with `_` or a dot are ignored, and directories named
+    `column=value` are partitions. Other layouts with special treatment in Spark (other directories,
+    files next to partition directories) are not scannable.
 
     Args:
-        roots: absolute paths without wildcards, of this machine or of a store.
-        store: the store; None: they are of this machine.
-        is_flat: whether directories in the store say nothing.
+        roots: Absolute paths without wildcards, on this machine or in a store.
+        store: Object store; None for this machine.
+        is_flat: Whether directory names in the store are ignored.
     """
     if store is not None:
         key = ("files", store, tuple(roots), is_flat)
@@ -136,11 +136,11 @@ def _is_shown(below: str) -> bool:
 def partition_files(
     listing: Listing, columns: Sequence[Column]
 ) -> tuple[ScanFile, ...] | NotScannable:
-    """The files with the values of some partition columns in each.
+    """Return the files with their values of some partition columns.
 
     Args:
-        listing: the files.
-        columns: the columns wanted, of types INT, BIGINT or STRING; case does not matter.
+        listing: Files.
+        columns: Columns of type INT, BIGINT or STRING; case-insensitive.
     """
     positions = []
     names = [name.lower() for name in listing.partition_columns]
@@ -160,12 +160,12 @@ def partition_files(
     return tuple(files)
 
 
-# What the names of directories above a file say, by its path
+# Partition columns and texts of each file, by path
 _Partitions = dict[str, tuple[tuple[str, str], ...]]
 
 
 class _OwnLayoutError(Exception):
-    """A layout of directories that is Spark's to understand."""
+    """A directory layout that only Spark handles."""
 
 
 def _below(
@@ -184,7 +184,7 @@ def _below(
 
 
 def partition_pair(name: str, path: str | None = None) -> tuple[str, str]:
-    """The column and the text that the name of a directory says, of some path."""
+    """Split a directory name into column and text; `path` is for errors."""
     column, equals, text = name.partition("=")
     if not (column and equals):
         raise _OwnLayoutError(f"{path or name} is a directory not named column=value")
@@ -192,12 +192,12 @@ def partition_pair(name: str, path: str | None = None) -> tuple[str, str]:
 
 
 def is_hidden(name: str) -> bool:
-    """Whether Spark skips files and directories of this name."""
+    """Return whether Spark ignores files and directories with this name."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
 def partition_type(values: Iterable[str]) -> str:
-    """The type that Spark gives to a column that directories name."""
+    """Return the type that Spark infers for a partition column from its texts."""
     found = [value for value in values if value != _NULL]
     if found and all(re.fullmatch(r"[+-]?\d{1,18}", value) for value in found):
         return "INT" if all(int(value) in _INTS for value in found) else "BIGINT"
@@ -210,7 +210,7 @@ def partition_type(values: Iterable[str]) -> str:
 
 
 def _unescaped(text: str) -> str:
-    """`%3A` as `:`; Spark escapes nothing beyond ASCII."""
+    """Decode escapes such as `%3A` for `:`; Spark escapes only ASCII characters."""
 
     def character(match: re.Match[str]) -> str:
         code = int(match[1], 16)

@@ -1,4 +1,4 @@
-"""Tables of a lake: files that a log or a manifest lists, with columns by number or by name."""
+"""Lake tables: files listed by a log or manifest, with columns matched by ID or name."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _FIELD_ID = b"PARQUET:field_id"
 
 @dataclass(frozen=True)
 class LakeColumn:
-    """A column of a table.
+    """Column of a lake table.
 
     Attributes:
-        name: its name in the table.
-        type: Spark's DDL spelling.
-        stored: what files may call it that do not number their columns.
-        field_id: its number in files that do; None: `stored` alone counts.
+        name: Name in the table.
+        type: Spark type in DDL spelling.
+        stored: Possible names in files without field IDs.
+        field_id: Field ID, for files that have them. None: match by `stored` only.
     """
 
     name: str
@@ -37,15 +37,16 @@ class LakeColumn:
 
 @dataclass(frozen=True)
 class LakeFile:
-    """A file of a table.
+    """File of a lake table.
 
     Attributes:
-        path: absolute, on this machine, or a URI in an object store.
-        partition: the values of the partition columns, as `ScanFile` holds them.
-        n_rows: how many rows the log says it has; None: it does not say.
-        ranges: what the log says of columns, by their names.
-        needed: columns that are not NULL where the file lacks them: the log has their values.
-        n_bytes: how long the log says it is; 0: it does not say.
+        path: Absolute path on this machine, or URI in an object store.
+        partition: Values of the partition columns, as in `ScanFile`.
+        n_rows: Number of rows according to the log; None if unknown.
+        ranges: Column statistics from the log, by column name.
+        needed: Columns that are not NULL if missing from the file, because the log has their
+            values.
+        n_bytes: Size according to the log; 0 if unknown.
     """
 
     path: str
@@ -58,14 +59,14 @@ class LakeFile:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A table as it is in one version.
+    """Version of a lake table.
 
     Attributes:
-        path: the table, as the user wrote it.
-        version: which version it is, for messages.
-        columns: the columns, those of partitions among them, in their order.
-        partition_columns: names of the columns whose values the log says, file by file.
-        files: the files.
+        path: Table path as written by the user.
+        version: Version for messages.
+        columns: Columns in order, including partition columns.
+        partition_columns: Names of columns whose values are in the log, per file.
+        files: Files.
     """
 
     path: str
@@ -76,11 +77,11 @@ class Snapshot:
 
     @property
     def in_files(self) -> tuple[LakeColumn, ...]:
-        """The columns that are in the files."""
+        """Columns stored in the files."""
         return tuple(c for c in self.columns if c.name not in self.partition_columns)
 
     def pruned(self, filters: Sequence[Expression]) -> Snapshot:
-        """The files in which all filters can be true, by what the log says of them."""
+        """Remove the files for which the log's statistics rule out a filter."""
         kept = tuple(
             file
             for file in self.files
@@ -103,16 +104,16 @@ def scan_source_of(
     filters: Sequence[Expression] = (),
     store: Store | None = None,
 ) -> ScanSource | NotScannable:
-    """The files of a snapshot as the Arrow scan reads them, or why it cannot.
+    """Return the files of a snapshot for the Arrow scan, or why it cannot read them.
 
-    Every footer of the files that are left is read. A column that a file lacks is NULL in it; one
-    that it has must be flat and of the type that the table has.
+    Reads the footer of every file not ruled out. A column missing from a file is NULL; other
+    columns must be flat and of the table's type.
 
     Args:
-        snapshot: the table.
-        columns: the columns needed, with Spark's names and types; `column.field` of structs.
-        filters: conditions of which all must be true for a row to count.
-        store: the object store that the files are in; None: they are on this machine.
+        snapshot: Table version.
+        columns: Columns to read, with Spark's names and types; `column.field` for structs.
+        filters: Conditions, joined by AND.
+        store: Object store of the files; None for this machine.
     """
     known = {column.name.lower(): column for column in snapshot.columns}
     names = [name.lower() for name in snapshot.partition_columns]
@@ -152,7 +153,7 @@ def scan_source_of(
 def read_footers(
     paths: Sequence[str], store: Store | None = None
 ) -> list[pq.FileMetaData] | NotScannable:
-    """The footers of files, read in parallel; the first that cannot be says why."""
+    """Read the footers of files in parallel; return the first failure instead if there is one."""
     footers = of_footers([*map(ScanFile, paths)], lambda file: read_footer(file, store), store)
     unread = (footer for footer in footers if isinstance(footer, NotScannable))
     return next(unread, footers)
@@ -161,12 +162,12 @@ def read_footers(
 def stored_names(
     footer: pq.FileMetaData, columns: Sequence[LakeColumn], needed: Collection[str] = ()
 ) -> tuple[str | None, ...] | NotScannable:
-    """What a file calls some columns of its table; None for those that it lacks.
+    """Return the file's own names of some columns; None for missing ones.
 
     Args:
-        footer: the file's.
-        columns: the columns.
-        needed: those that it may not lack.
+        footer: Footer of the file.
+        columns: Columns.
+        needed: Names of columns that must not be missing.
     """
     schema = footer.schema.to_arrow_schema()
     by_id: dict[int, str] = {}

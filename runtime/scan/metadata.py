@@ -1,4 +1,4 @@
-"""What Parquet footers say: whether all files of a table can be scanned with Spark's meaning."""
+"""Check from Parquet footers that a table can be scanned with Spark's semantics."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from runtime.spec.table import Column
 T = TypeVar("T")
 
 _READERS = 16
-# Of so many partitions Spark may read files that do not fit
+# Maximum number of partitions with files left to Spark's reader
 _MOST_GROUPS = 8
-# So many are looked at before it is asked whether most do not fit
+# Number of footers read between checks whether most files are unsuitable
 _LOOKED_AT = 256
-# Footers are remembered up to so many bytes of theirs; in memory they take a few times as much
+# Capacity of the footer cache in serialized bytes; footers take several times that in memory
 _REMEMBERED_BYTES = 32 << 20
-# Read at once of a file of a store: the footers of most are shorter
+# Bytes read from the end of a stored file; most footers are shorter
 _TAIL_BYTES = 64 << 10
-# Of the files of a stream about so many are looked at before it starts
+# Approximate number of files sampled before a stream starts
 _SAMPLED_FILES = 64
 
-# Spark marks files whose dates and times are on the old hybrid calendar by these keys; versions
-# before 3.0 (3.1 for INT96) wrote them without a mark.
+# Spark marks files with dates and times in the old hybrid calendar by these keys. Versions before
+# 3.0 (3.1 for INT96) wrote such files without a mark.
 _SPARK_VERSION = b"org.apache.spark.version"
 _LEGACY_MARKS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _CALENDAR_TYPES = ("date", "timestamp", "timestamp_ntz")
 
-# Spark's types of columns without a logical type, by their physical ones
+# Spark types of columns without a logical type, by physical type
 _PHYSICAL_TYPES = {
     "BOOLEAN": "boolean",
     "FLOAT": "float",
@@ -50,7 +50,7 @@ _PHYSICAL_TYPES = {
     "INT64": "bigint",
     "BYTE_ARRAY": "binary",
 }
-# What pyarrow may hand a column out as; one of another type, as its very own alone
+# Arrow types that pyarrow may return for a Spark type; other types have exactly one
 _ARROW_KINDS = {
     "decimal": (pa.types.is_decimal,),
     "timestamp": (pa.types.is_timestamp,),
@@ -62,7 +62,7 @@ _ARROW_KINDS = {
 
 
 class _Footers:
-    """The footers that were read last, up to so many bytes of them."""
+    """LRU cache of footers, bounded in bytes."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
@@ -90,12 +90,12 @@ _footers = _Footers(_REMEMBERED_BYTES)
 
 @dataclass(frozen=True)
 class WantedColumns:
-    """What is looked for in the footers of a table's files.
+    """Columns required of a table's files.
 
     Attributes:
-        columns: the columns needed that are in the files.
-        in_names: the names in lower case of all columns that directories name.
-        store: where the files are; None: on this machine.
+        columns: Columns to read from the files.
+        in_names: Lower-case names of all partition columns.
+        store: Object store of the files; None for this machine.
     """
 
     columns: tuple[Column, ...]
@@ -105,18 +105,18 @@ class WantedColumns:
 
 @dataclass(frozen=True)
 class Looked:
-    """What the footer of a file says: its rows, and why it cannot be scanned, if it cannot."""
+    """Number of rows of a file, and the reason if it cannot be scanned."""
 
     n_rows: int = 0
     misfit: str | None = None
 
 
-# Looks at files, in whichever processes
+# Inspects the footers of files, in this process or in tasks
 LookAt = Callable[[Sequence[ScanFile], WantedColumns], Sequence[Looked]]
 
 
 def look_here(files: Sequence[ScanFile], wanted: WantedColumns) -> list[Looked]:
-    """What the footers of files say, read in parallel by this process, unless most do not fit."""
+    """Inspect footers in this process in parallel; stop early if most files are unsuitable."""
     found: list[Looked] = []
     for start in range(0, len(files), _LOOKED_AT):
         part = files[start : start + _LOOKED_AT]
@@ -129,12 +129,12 @@ def look_here(files: Sequence[ScanFile], wanted: WantedColumns) -> list[Looked]:
 def of_footers(
     files: Sequence[ScanFile], work: Callable[[ScanFile], T], store: Store | None
 ) -> list[T]:
-    """What is made of the footer of each file; those that are not remembered are read in parallel.
+    """Apply a function to the footers of files, reading uncached footers in parallel.
 
     Args:
-        files: the files.
-        work: asks `read_footer`.
-        store: where the files are; None: on this machine.
+        files: Files.
+        work: Function of a file; it calls `read_footer`.
+        store: Object store of the files; None for this machine.
     """
     if store is None and all(map(_is_remembered, files)):
         return [work(file) for file in files]
@@ -143,7 +143,7 @@ def of_footers(
 
 
 def _is_remembered(file: ScanFile) -> bool:
-    """Whether the footer of a file of this machine is in memory."""
+    """Return whether the footer of a local file is cached."""
     try:
         return _footers.get(_footer_key(file, None)) is not None
     except OSError:
@@ -151,7 +151,7 @@ def _is_remembered(file: ScanFile) -> bool:
 
 
 def are_too_many(n_misfits: int, n_files: int) -> bool:
-    """Whether so many files do not fit that Spark had better read all of them."""
+    """Return whether most files are unsuitable, so that Spark should read the whole table."""
     return 2 * n_misfits > n_files
 
 
@@ -175,20 +175,19 @@ def find_source(
     *,
     leaves_some: bool = False,
 ) -> ScanSource | NotScannable:
-    """The files of a table as the Arrow scan reads them, or why it cannot.
+    """Return the files of a table for the Arrow scan, or why it cannot read them.
 
-    Every footer is read, in parallel. Each file must have the columns, flat and of the very types
-    given, which are those that Spark found; what Spark would convert, fill with NULL, shift
-    between calendars or refuse is left to Spark.
+    Reads every footer in parallel. Each file must have the columns, flat and with exactly the given
+    types, which Spark inferred. Files whose values Spark would convert, fill with NULL, shift
+    between calendars or reject are left to Spark.
 
     Args:
-        path: what the user wrote.
-        roots: the absolute paths that it stands for, on this machine or in a store.
-        columns: the columns needed, with Spark's names and types. Those that directories name
-            become partition columns.
-        store: the store; None: they are of this machine.
-        look_at: reads the footers.
-        leaves_some: whether Spark can read some of the files beside the scan.
+        path: Path as written by the user.
+        roots: Absolute paths that it resolves to, on this machine or in a store.
+        columns: Columns to read, with Spark's names and types; may include partition columns.
+        store: Object store; None for this machine.
+        look_at: Function that inspects the footers.
+        leaves_some: Whether Spark can read some of the files in addition to the scan.
     """
     listing = list_files(roots, store)
     if isinstance(listing, NotScannable):
@@ -201,7 +200,7 @@ def find_source(
         return files
     looked = look_at(files, WantedColumns(in_files, frozenset(named), store))
     misfits = [each.misfit for each in looked if each.misfit is not None]
-    # where most do not fit, the rest is not looked at
+    # the remaining files were not inspected if most were unsuitable
     if misfits and not (leaves_some and len(looked) == len(files)):
         return NotScannable(misfits[0])
     if are_too_many(len(misfits), len(looked)):
@@ -218,17 +217,17 @@ def find_source(
 def find_stream_source(
     path: str, roots: Sequence[str], columns: Sequence[Column], store: Store | None = None
 ) -> ScanSource | NotScannable:
-    """The same for a directory whose files are read as they come, if files there are like that.
+    """Return the source of a stream over a directory, if the scan supports its files.
 
-    Files may be there already or not. Of many a sample is looked at: each is once more when it is
-    read. A column that a file lacks is NULL there, as to Spark where the columns are declared. The
-    source names no files, for it goes to every task of every micro-batch.
+    The directory may still be empty. A sample of the files is checked; each file is checked again
+    when it is read. A column missing from a file is NULL, as in Spark for declared columns. The
+    source lists no files because it is sent to every task of every micro-batch.
 
     Args:
-        path: what the user wrote.
-        roots: the absolute paths that it stands for.
-        columns: as in `find_source`.
-        store: as in `find_source`.
+        path: Path as written by the user.
+        roots: Absolute paths that it resolves to.
+        columns: As in `find_source`.
+        store: As in `find_source`.
     """
     for column in columns:
         if not is_flat(column.type):
@@ -256,7 +255,7 @@ def find_stream_source(
 def find_misfit(
     path: str, footer: pq.FileMetaData, columns: Sequence[Column]
 ) -> NotScannable | None:
-    """Why columns of a file cannot be scanned as the table's types; None if they can."""
+    """Return why a file's columns cannot be scanned with the table's types; None if they can."""
     found = _file_columns(footer)
     schema = pa.struct(list(footer.schema.to_arrow_schema()))
     for column in columns:
@@ -268,24 +267,24 @@ def find_misfit(
 
 
 def present_columns(footer: pq.FileMetaData, columns: Sequence[Column]) -> tuple[Column, ...]:
-    """Those of some columns that a file has, in whatever type."""
+    """Return the columns that the file has, with any type."""
     found = _file_columns(footer)
     return tuple(column for column in columns if column.name.lower() in found)
 
 
 def column_indices(footer: pq.FileMetaData) -> dict[str, int]:
-    """The indices of the columns of a file, by their names in lower case.
+    """Return the column indices of a file by lower-case name.
 
-    `column.field` is a field of a struct. Columns whose names differ in case alone are left out.
+    `column.field` is a field of a struct. Columns that differ only in case are omitted.
     """
     found = _file_columns(footer).items()
     return {name: indices[0] for name, indices in found if len(indices) == 1}
 
 
 def spark_type(column: pq.ColumnSchema) -> str | None:
-    """Spark's type for a flat Parquet column; None for those that it converts or refuses.
+    """Return the Spark type of a flat Parquet column; None if Spark converts or rejects it.
 
-    The table is that of Spark's ParquetToSparkSchemaConverter with its settings at their defaults.
+    Follows Spark's ParquetToSparkSchemaConverter with default settings.
     """
     logical = json.loads(column.logical_type.to_json())
     kind, physical = logical["Type"], column.physical_type
@@ -309,7 +308,7 @@ def spark_type(column: pq.ColumnSchema) -> str | None:
 
 
 def read_footer(file: ScanFile, store: Store | None = None) -> pq.FileMetaData | NotScannable:
-    """The footer of a file; that of a file that did not change is remembered."""
+    """Return the footer of a file, from the cache if the file has not changed."""
     try:
         key = _footer_key(file, store)
     except OSError as error:
@@ -318,17 +317,17 @@ def read_footer(file: ScanFile, store: Store | None = None) -> pq.FileMetaData |
     if known is not None:
         return known
     footer = open_footer(file.path, store)
-    # of a file of a store that was not listed nobody knows whether it changes
+    # Do not cache a stored file without a listing: changes could not be detected.
     if key[1] and not isinstance(footer, NotScannable):
         _footers.add(key, footer)
     return footer
 
 
 def _footer_key(file: ScanFile, store: Store | None) -> tuple[str, int, int]:
-    """What changes with a file: its path, its bytes, and when it was written, in ns since 1970.
+    """Return the cache key of a file: path, size in bytes, modification time in ns since 1970.
 
     Raises:
-        OSError: there is no such file on this machine.
+        OSError: The file does not exist on this machine.
     """
     if store is not None:
         return file.path, file.n_bytes, file.modified_ns
@@ -337,7 +336,7 @@ def _footer_key(file: ScanFile, store: Store | None) -> tuple[str, int, int]:
 
 
 def open_footer(path: str, store: Store | None = None) -> pq.FileMetaData | NotScannable:
-    """The footer of a file, which is not remembered."""
+    """Read the footer of a file, bypassing the cache."""
     if store is None:
         try:
             with pa.OSFile(path) as file:
@@ -352,10 +351,10 @@ def open_footer(path: str, store: Store | None = None) -> pq.FileMetaData | NotS
 
 
 def footer_of(file: pa.NativeFile, path: str) -> pq.FileMetaData | NotScannable:
-    """The footer of an open file, which is read at once if it is not long.
+    """Read the footer of an open file, in a single request unless it is long.
 
     Raises:
-        OSError: the file cannot be read.
+        OSError: The file cannot be read.
     """
     n_bytes = file.size()
     n_read = min(n_bytes, _TAIL_BYTES)
@@ -370,25 +369,25 @@ def footer_of(file: pa.NativeFile, path: str) -> pq.FileMetaData | NotScannable:
     except (OSError, pa.ArrowException) as error:
         return _unreadable(path, error)
     if footer.serialized_size != n_footer - 8:
-        # A signature follows: columns are encrypted, and pyarrow ends the process if asked about
-        # one of them.
+        # A signature follows the footer: columns are encrypted, and pyarrow would abort the process
+        # when accessing one.
         return NotScannable(f"{path} has encrypted columns")
     return footer
 
 
 def _unreadable(path: str, error: Exception) -> NotScannable:
-    # pyarrow's message names the cause in its first sentence: not Parquet, encrypted, ...
+    # Use the first sentence of pyarrow's message for the reason: not Parquet, encrypted, ...
     cause = str(error).splitlines()[0] if str(error) else type(error).__name__
     return NotScannable(f"pyarrow cannot open {path}: {cause}")
 
 
 def _holds_anything(root: str) -> bool:
-    """Whether a path is a file, or a directory with something in it that Spark does not skip."""
+    """Return whether a path is a file, or a directory with an entry that Spark does not ignore."""
     return not os.path.isdir(root) or any(not is_hidden(name) for name in os.listdir(root))
 
 
 def is_flat(type_: str) -> bool:
-    """Whether a type of Spark's is neither nested nor one that Arrow lacks."""
+    """Return whether Arrow has the Spark type and it is not nested."""
     try:
         return not pa.types.is_nested(arrow_type(type_))
     except KeyError:
@@ -396,7 +395,7 @@ def is_flat(type_: str) -> bool:
 
 
 def _file_columns(footer: pq.FileMetaData) -> dict[str, list[int]]:
-    """Indices of the leaf columns by the name of the top-level column they are in, and by path.
+    """Return the indices of the leaf columns by top-level column name and by path.
 
     Names are in lower case.
     """
@@ -411,13 +410,13 @@ def _file_columns(footer: pq.FileMetaData) -> dict[str, list[int]]:
 def _problem(
     footer: pq.FileMetaData, indices: Sequence[int], schema: pa.StructType, wanted: Column
 ) -> str | None:
-    """Why a column of a file cannot be scanned as the table's type, or None.
+    """Return why a file's column cannot be scanned with the table's type, or None.
 
     Args:
-        footer: the file's.
-        indices: of the leaf columns that the name stands for.
-        schema: the file's columns, as pyarrow hands them out.
-        wanted: name and type in the table.
+        footer: Footer of the file.
+        indices: Indices of the leaf columns with this name.
+        schema: Columns of the file as pyarrow returns them.
+        wanted: Name and type in the table.
     """
     if not indices:
         return "has a dot in its name or is missing"
@@ -449,7 +448,7 @@ def _problem(
 
 
 def _field_type(stored: pa.DataType, path: str) -> pa.DataType | None:
-    """The type of a field, or of one of a field of it; None if a name in the path has dots."""
+    """Return the type of a field by path; None if a name in the path contains dots."""
     for name in path.split("."):
         if not pa.types.is_struct(stored) or stored.get_field_index(name) < 0:
             return None
@@ -458,10 +457,10 @@ def _field_type(stored: pa.DataType, path: str) -> pa.DataType | None:
 
 
 def _is_kept(stored: pa.DataType, type_: str) -> bool:
-    """Whether pyarrow hands a column out as what Spark takes it for.
+    """Return whether pyarrow reads a column with a type that Spark's type allows.
 
-    A file's writer may have left a schema of Arrow types, such as durations, that pyarrow goes by
-    and Spark does not.
+    A file may embed a schema of Arrow types, such as durations, which pyarrow follows and Spark
+    ignores.
     """
     if pa.types.is_dictionary(stored):
         stored = stored.value_type
@@ -472,7 +471,7 @@ def _is_kept(stored: pa.DataType, type_: str) -> bool:
 
 
 def is_on_old_calendar(footer: pq.FileMetaData) -> bool:
-    """Whether a file of Spark's may have times on the calendar of before 1582."""
+    """Return whether Spark may have written the file's times in the calendar used before 1582."""
     marks = footer.metadata or {}
     if any(mark in marks for mark in _LEGACY_MARKS):
         return True

@@ -1,4 +1,4 @@
-"""Paths of tables: globs, the data files below them, and errors for missing paths."""
+"""Paths of tables: globs, their data files, and errors for missing paths."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ _LOCAL = LocalFiles()
 
 
 def path_for_spark(path: str, files: Files = _LOCAL) -> str:
-    """A resolved path as Spark's reader takes it: where it is there as it stands, it is no glob."""
+    """Return a resolved path for Spark's reader; escape wildcards if that very path exists."""
     if _GLOB.search(path) is not None and files.exists(path):
         path = re.sub(r"([*?{}\[\]\\])", r"\\\1", path)
     return as_uri(path)
 
 
 def is_glob(path: str, files: Files = _LOCAL) -> bool:
-    """Whether a resolved path stands for many: it has a wildcard, and no file of that very name."""
+    """Return whether a resolved path is a glob: it has wildcards and does not exist literally."""
     return _GLOB.search(path) is not None and not files.exists(path)
 
 
 def fixed_part(path: str) -> str:
-    """What the files below a resolved path or glob, with a slash behind them, all begin with."""
+    """Return the common prefix of all files below a resolved path or glob, without wildcards."""
     match = _GLOB.search(path)
     return f"{path.rstrip('/')}/" if match is None else path[: match.start()]
 
 
 def expand(path: str, files: Files = _LOCAL) -> list[str]:
-    """The files and directories that a resolved path or glob stands for."""
+    """Return the files and directories that a resolved path or glob matches."""
     if is_glob(path, files):
         return files.expand(path)
     return [path] if files.exists(path) else []
 
 
 def data_files(path: str, files: Files = _LOCAL) -> Iterator[str]:
-    """The files below a path or glob that Spark would read: none that start with _ or dot."""
+    """List the files below a path or glob that Spark would read: no names starting with _ or dot."""
     for root in expand(path, files):
         if files.is_file(root):
             yield root
@@ -65,12 +65,12 @@ def _local_files(root: str) -> Iterator[str]:
 
 
 def check_links(path: str) -> None:
-    """Check that no symbolic link below a path of this machine leads to a directory above it.
+    """Check that no symbolic link below a local path leads to one of its parent directories.
 
-    Spark follows links. Below such a one it would read the same files again and again.
+    Spark follows links and would read the same files again and again.
 
     Raises:
-        ExecutionError: one does.
+        ExecutionError: There is such a link.
     """
     for root in expand(path):
         for directory, below, _ in os.walk(root):
@@ -87,7 +87,7 @@ def check_links(path: str) -> None:
 
 
 def missing_path(path: str) -> ExecutionError:
-    """The error for a resolved path that is not there: with the nearest name that is."""
+    """Return the error for a missing resolved path, suggesting the most similar existing name."""
     if _GLOB.search(path) is not None:
         return ExecutionError(f"no file matches {path}")
     if not is_local_path(path):
@@ -106,7 +106,7 @@ def missing_path(path: str) -> ExecutionError:
 
 
 def _broken_link(path: str) -> ExecutionError:
-    """The error for a symbolic link that leads to no file."""
+    """Return the error for a broken symbolic link."""
     try:
         os.stat(path)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Which row groups and files a filter cannot be true in, by their statistics."""
+"""Rule out row groups and files by their statistics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression
 from runtime.spec.scan import PartitionValue
 
-# Writers cut longer strings in their statistics.
+# Writers truncate longer strings in statistics.
 _WHOLE_BYTES = 63
 _INTEGERS = ("tinyint", "smallint", "int", "bigint", "date", "timestamp", "timestamp_ntz")
 _FLIPPED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -21,15 +21,15 @@ _FLIPPED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 @dataclass(frozen=True)
 class ValueRange:
-    """What is known of a column's values in some rows.
+    """Statistics of a column over some rows.
 
     Attributes:
-        low, high: bounds of the values that are neither NULL nor NaN, as a `Constant` holds
-            values; None: not known.
-        n_nulls: how many are NULL; None: not known.
-        n_rows: how many rows there are.
-        has_nan: whether NaN, which statistics pass over and Spark holds for the largest number,
-            may be among the values.
+        low, high: Bounds of the values other than NULL and NaN, in the form of `Constant`; None if
+            unknown.
+        n_nulls: Number of NULLs; None if unknown.
+        n_rows: Number of rows.
+        has_nan: Whether the values may include NaN, which statistics ignore and Spark treats as the
+            largest number.
     """
 
     low: Any
@@ -40,11 +40,11 @@ class ValueRange:
 
 
 def can_be_true(expression: Expression, range_of: Callable[[str], ValueRange | None]) -> bool:
-    """False only if `expression` is sure to be true for no row.
+    """Return False only if `expression` is certainly not TRUE for any row.
 
     Args:
-        expression: a filter; looked into are AND, OR, and comparisons of a column with constants.
-        range_of: what is known of a column, None for nothing.
+        expression: Filter. Handles AND, OR, and comparisons of a column with constants.
+        range_of: Function that returns the statistics of a column, or None.
     """
     if not isinstance(expression, Call):
         return True
@@ -84,7 +84,7 @@ def can_be_true(expression: Expression, range_of: Callable[[str], ValueRange | N
 def column_range(
     statistics: pq.Statistics | None, column: pq.ColumnSchema, type_: str, n_rows: int
 ) -> ValueRange | None:
-    """What a row group's statistics say of a column of Spark type `type_`; None: nothing."""
+    """Return the statistics of a row group for a column of Spark type `type_`; None if unusable."""
     if statistics is None:
         return None
     n_nulls = statistics.null_count if statistics.has_null_count else None
@@ -112,10 +112,10 @@ def column_range(
 
 
 def range_of_value(value: PartitionValue, n_rows: int) -> ValueRange:
-    """What is known of a column that has one value in all rows."""
+    """Return the statistics of a column with the same value in all rows."""
     if value is None:
         return ValueRange(None, None, n_rows, n_rows)
-    if value != value:  # NaN, which compares with nothing
+    if value != value:  # NaN never equals itself
         return ValueRange(None, None, 0, n_rows, has_nan=True)
     known = value.encode() if isinstance(value, str) else value
     return ValueRange(known, known, 0, n_rows)
@@ -135,7 +135,7 @@ def _can_compare(
     value: Any = constant.value
     if isinstance(value, str):
         value = value.encode()
-    # NaN compares with nothing; logs of lakes may have it for a bound
+    # NaN is not ordered; lake logs may have it as a bound
     if any(each is None or _is_nan(each) for each in (values.low, values.high, value)):
         return True
     match function:

@@ -1,4 +1,4 @@
-"""Record batches of about a million rows from the row groups of a split."""
+"""Read the row groups of a split in record batches of about a million rows."""
 
 from __future__ import annotations
 
@@ -24,33 +24,32 @@ from runtime.spec.table import Column
 T = TypeVar("T")
 
 BATCH_ROWS = 1 << 20
-# Row groups of so many are not put together with others.
+# Row groups of this size are not combined with others.
 _ENOUGH_ROWS = BATCH_ROWS // 2
 # Wide rows come in smaller batches.
 _BATCH_BYTES = 128 << 20
-# Of a store so many row groups are read at a time, if they are small together. More would hide more
-# of the time that it takes to answer, and take more of the cores: each is decoded by its own thread
+# Number of small row groups read from a store in parallel. More would hide more latency but occupy
+# more cores, because each is decoded in its own thread.
 _AT_A_TIME = 2
 
 
 def read_batches(
     split: Split, source: ScanSource, dictionaries: frozenset[str], store: Store | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a split, in order, under the names and types of `source`.
+    """Read the rows of a split in order, with the names and types of `source`.
 
-    Timestamps of all kinds come as microseconds. Small row groups are put together. Memory is
-    bounded by a batch and what of a row group's columns is compressed; of a store, by some, whose
-    bytes together are no more than those of a wide batch, or else by two: a store takes a while to
-    answer, and so they are asked for before they are needed.
+    All timestamps are returned in microseconds. Small row groups are combined. Memory is bounded by
+    one batch and one row group's compressed columns. A store's row groups are requested ahead to
+    hide latency: as many as fit into a wide batch, or else two.
 
     Args:
-        split: what to read.
-        source: the table's columns; partition columns follow those of the files.
-        dictionaries: names of columns of strings or binaries that are wanted dictionary-encoded.
-        store: where the files are; None: on this machine.
+        split: Split to read.
+        source: Columns of the table; partition columns come last.
+        dictionaries: Names of string or binary columns to return dictionary-encoded.
+        store: Object store of the files; None for this machine.
 
     Raises:
-        ExecutionError: a file cannot be read, or is not the one that was planned with.
+        ExecutionError: A file cannot be read, or has changed since planning.
     """
     if store is None:
         parts = (_part_batches(part, source, dictionaries) for part in split)
@@ -62,7 +61,7 @@ def read_batches(
 
 
 def read_ahead(batches: Iterator[T]) -> Iterator[T]:
-    """The same, the next one being made while one is worked on."""
+    """Yield the same batches, preparing the next one while the caller processes one."""
     with ThreadPoolExecutor(1) as reader:
         coming = reader.submit(next, batches, None)
         while (batch := coming.result()) is not None:
@@ -72,7 +71,7 @@ def read_ahead(batches: Iterator[T]) -> Iterator[T]:
 
 
 def _begun_ahead(many: Iterator[Iterator[T]], at_a_time: int) -> Iterator[T]:
-    """What iterators give, one after the other; so many of them make their first at a time."""
+    """Chain iterators; compute the first item of `at_a_time` iterators in parallel."""
 
     def begin(each: Iterator[T]) -> tuple[T | None, Iterator[T]]:
         return next(each, None), each
@@ -91,18 +90,18 @@ def _begun_ahead(many: Iterator[Iterator[T]], at_a_time: int) -> Iterator[T]:
 def _part_batches(
     part: FilePart, source: ScanSource, dictionaries: frozenset[str]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a part of a file of this machine."""
+    """Read the rows of a part of a local file."""
     with _explained(part, None), _opened(part, source, dictionaries) as file:
         _check_same(part, file.metadata)
         for row_group in part.row_groups:
-            # one at a time: the reader of several holds on to what it has read of them
+            # one at a time: a reader of several keeps all of them in memory
             yield from _group_batches(file, row_group, part, source, dictionaries)
 
 
 def _stored_groups(
     split: Split, source: ScanSource, dictionaries: frozenset[str], store: Store
 ) -> Iterator[Iterator[pa.RecordBatch]]:
-    """The rows of each row group of a split."""
+    """Read the rows of a split, one iterator per row group."""
     for part in split:
         file = _StoredFile(part, store)
         for row_group in part.row_groups:
@@ -110,7 +109,7 @@ def _stored_groups(
 
 
 class _StoredFile:
-    """A part of a file of a store, which is opened by the thread that needs it first."""
+    """Part of a stored file, opened by the first thread that needs it."""
 
     def __init__(self, part: FilePart, store: Store) -> None:
         self._part = part
@@ -121,7 +120,7 @@ class _StoredFile:
     def batches(
         self, row_group: int, source: ScanSource, dictionaries: frozenset[str]
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of a row group; several may be read at a time."""
+        """Read the rows of a row group; several may be read in parallel."""
         part = self._part
         with _explained(part, self._store):
             with self._lock:
@@ -129,7 +128,7 @@ class _StoredFile:
                     where = open_stored(self._store, part.file.path)
                     self._found = where, pq.read_metadata(where)
             _check_same(part, self._found[1])
-            # a reader of its own: it holds what it has asked for
+            # use a separate reader, because readers keep the data they requested
             with _opened(part, source, dictionaries, *self._found) as file:
                 yield from _group_batches(file, row_group, part, source, dictionaries)
 
@@ -145,7 +144,7 @@ def _opened(
     return pq.ParquetFile(
         part.file.path if where is None else where,
         metadata=footer,
-        # of a store the columns of a row group are asked for together
+        # request the columns of a stored row group together
         pre_buffer=where is not None,
         read_dictionary=[stored for name in dictionaries if (stored := names.get(name))],
         coerce_int96_timestamp_unit="us",
@@ -181,7 +180,7 @@ def _group_batches(
 
 @contextmanager
 def _explained(part: FilePart, store: Store | None) -> Iterator[None]:
-    """Raise what goes wrong with a file as an error that names it."""
+    """Convert errors of reading a file to ExecutionErrors that name it."""
     try:
         yield
     except FileNotFoundError as error:
@@ -225,26 +224,26 @@ def _with_types(
 def typed_rows(
     batch: pa.RecordBatch, columns: Sequence[Column], dictionaries: frozenset[str]
 ) -> pa.RecordBatch:
-    """Return the columns of a batch in Spark's types, as `read_batches` gives them.
+    """Convert the columns of a batch to Spark's types, as `read_batches` returns them.
 
     Args:
-        batch: rows that Spark or a connector has read.
-        columns: names and types of Spark's.
-        dictionaries: names of columns to dictionary-encode.
+        batch: Rows read by Spark or a connector.
+        columns: Names and Spark types.
+        dictionaries: Names of columns to dictionary-encode.
     """
     arrays = [_typed(batch.column(c.name), c.type, c.name in dictionaries) for c in columns]
     return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
 
 
 def _leaf(batch: pa.RecordBatch, path: str) -> pa.Array:
-    """A column, or a field of a struct, which is NULL where the struct is."""
+    """Return a column, or a field of a struct, which is NULL if the struct is."""
     name, *fields = [path] if path in batch.schema.names else path.split(".")
     array = batch.column(name)
     return pc.struct_field(array, fields) if fields else array
 
 
 def _typed(array: pa.Array, spark_type: str, is_dictionary: bool) -> pa.Array:
-    """The array as Spark's type, whatever Arrow schema the file's writer left in it."""
+    """Convert an array to Spark's type, regardless of the Arrow schema embedded in the file."""
     type_ = arrow_type(spark_type)
     if is_dictionary:
         wanted = pa.dictionary(pa.int32(), type_)
@@ -260,14 +259,14 @@ def _typed(array: pa.Array, spark_type: str, is_dictionary: bool) -> pa.Array:
     if array.type == type_:
         return array
     if pa.types.is_timestamp(type_):
-        # The zone is a label; a cast that adds one would read local times.
+        # The zone is only a label; casting from no zone to a zone would convert local times.
         instants = array.cast(pa.timestamp("us", tz=array.type.tz))
         return instants.view(pa.int64()).view(type_)
     return array.cast(type_)
 
 
 def _large_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches that are not small, as long as the rows last."""
+    """Combine small batches to large ones; only the last may be small."""
     pending: list[pa.RecordBatch] = []
     n_pending = n_bytes = 0
     for batch in batches:
@@ -282,7 +281,7 @@ def _large_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
         n_bytes += batch.nbytes
         del batch
         if n_pending >= _ENOUGH_ROWS:
-            # at once, so that it is not in memory beside the next one
+            # release the batches before the next ones are read
             yield _joined(pending)
             pending, n_pending, n_bytes = [], 0, 0
     if pending:

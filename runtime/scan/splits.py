@@ -1,4 +1,4 @@
-"""Row groups to splits of about the same number of bytes, less those that filters rule out."""
+"""Distribute row groups over splits of similar size, dropping those that filters rule out."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from runtime.scan.stores import Store
 from runtime.spec.expressions import Expression
 from runtime.spec.scan import ScanFile, ScanSource
 
-# A task that reads less than this is not worth its start.
+# Minimum bytes per task, to be worth its startup.
 LEAST_BYTES = 4 << 20
-# One that reads more is long to do again, and holds up the rest.
+# Maximum bytes per task: larger tasks are slow to retry and delay the stage.
 SPLIT_BYTES = 128 << 20
 # Before and after all times
 _FIRST_US, _LAST_US = -(1 << 63), (1 << 63) - 1
@@ -29,13 +29,14 @@ class FilePart:
     """Some row groups of a file.
 
     Attributes:
-        file: the file.
-        row_groups: their numbers, ascending.
-        columns: what the file calls the columns of the source; None: it has none, all are NULL.
-        n_rows: the rows of those row groups.
-        n_bytes: what their columns take up when decompressed.
-        n_rows_in_file: the rows of the whole file, by which a file that changed is found out.
-        times_us: the first and the last time of those rows, if they are known and asked for.
+        file: File.
+        row_groups: Indices of the row groups, ascending.
+        columns: The file's own names of the source's columns; None for missing ones, which are
+            NULL.
+        n_rows: Number of rows in those row groups.
+        n_bytes: Uncompressed size of the columns.
+        n_rows_in_file: Number of rows in the whole file, to detect that it has changed.
+        times_us: First and last time of those rows, if requested and known.
     """
 
     file: ScanFile
@@ -52,9 +53,10 @@ Split = tuple[FilePart, ...]
 
 @dataclass(frozen=True)
 class FileRange:
-    """The row groups of a file whose middle is within a range of its bytes.
+    """Row groups of a file whose middle is within a byte range.
 
-    So tasks that read parts of a file need neither its footer beforehand nor each other's parts.
+    Thus tasks can read parts of a file without its footer having been read before, and without
+    coordinating.
     """
 
     file: ScanFile
@@ -62,24 +64,24 @@ class FileRange:
     stop: int
 
     def text(self) -> str:
-        """Return the range as the text of a split; `of` reads it."""
+        """Encode the range as the text of a split; `of` decodes it."""
         file = self.file
         return json.dumps([file.path, file.n_bytes, file.modified_ns, self.start, self.stop])
 
     @classmethod
     def of(cls, text: str) -> FileRange:
-        """Return the range that `text` has written."""
+        """Decode a range that `text` encoded."""
         path, n_bytes, modified_ns, start, stop = json.loads(text)
         return cls(ScanFile(path, (), (), n_bytes, modified_ns), start, stop)
 
     def row_groups(self, footer: pq.FileMetaData) -> tuple[int, ...]:
-        """The numbers of the row groups that have rows."""
+        """Return the indices of its non-empty row groups."""
         groups = ((n, footer.row_group(n)) for n in range(footer.num_row_groups))
         return tuple(n for n, g in groups if g.num_rows and self.start <= _middle(g) < self.stop)
 
 
 def _middle(row_group: pq.RowGroupMetaData) -> int:
-    """The byte of the file that is in the middle of a row group."""
+    """Return the offset of the middle of a row group in its file."""
     chunk = row_group.column(0)
     start = chunk.dictionary_page_offset or chunk.data_page_offset
     chunks = (row_group.column(i) for i in range(row_group.num_columns))
@@ -88,14 +90,14 @@ def _middle(row_group: pq.RowGroupMetaData) -> int:
 
 @dataclass(frozen=True)
 class RowGroup:
-    """A row group in which filters can be true.
+    """Row group that filters do not rule out.
 
     Attributes:
-        number: its number in the file.
-        n_rows: its rows.
-        compressed_bytes: what the columns of the source take up in the file.
-        n_bytes: what they take up when decompressed.
-        times_us: the first and the last time of its rows, if they are known and asked for.
+        number: Index in the file.
+        n_rows: Number of rows.
+        compressed_bytes: Compressed size of the source's columns.
+        n_bytes: Uncompressed size of the source's columns.
+        times_us: First and last time of its rows, if requested and known.
     """
 
     number: int
@@ -107,12 +109,12 @@ class RowGroup:
 
 @dataclass(frozen=True)
 class FileGroups:
-    """What is to be read of a file.
+    """Row groups to read from a file.
 
     Attributes:
-        columns: what the file calls the columns of the source; None: it has none.
-        n_rows: the rows of the whole file.
-        row_groups: the row groups.
+        columns: The file's own names of the source's columns; None for missing ones.
+        n_rows: Number of rows in the whole file.
+        row_groups: Row groups.
     """
 
     columns: tuple[str | None, ...]
@@ -122,13 +124,13 @@ class FileGroups:
 
 @dataclass(frozen=True)
 class Sought:
-    """What is sought in the files of a source.
+    """Columns and filters for which row groups are selected.
 
     Attributes:
-        source: the columns; its files do not matter.
-        filters: the conditions, of which all must be true.
-        store: where the files are; None: on this machine.
-        time: the column whose first and last values are wanted; None: of none.
+        source: Source with the columns; its files are ignored.
+        filters: Conditions, joined by AND.
+        store: Object store of the files; None for this machine.
+        time: Column for `times_us`; None if not needed.
     """
 
     source: ScanSource
@@ -137,15 +139,15 @@ class Sought:
     time: str | None = None
 
 
-# Finds the row groups of files, in whichever processes
+# Selects the row groups of files, in this process or in tasks
 GroupsOf = Callable[[Sequence[ScanFile], Sought], Sequence[FileGroups]]
 
 
 def groups_here(files: Sequence[ScanFile], sought: Sought) -> list[FileGroups]:
-    """The row groups of files, whose footers this process reads.
+    """Select the row groups of files, reading the footers in this process.
 
     Raises:
-        ExecutionError: a file is no longer what it was when the query was planned.
+        ExecutionError: A file has changed since planning.
     """
     return of_footers(files, lambda file: _groups_of(file, sought), sought.store)
 
@@ -160,24 +162,24 @@ def plan_splits(
     groups_of: GroupsOf = groups_here,
     time: str | None = None,
 ) -> list[Split]:
-    """Splits that together have every row for which all filters can be true.
+    """Return splits that together contain all rows for which all filters can be true.
 
-    Each split is a stretch of the row groups in order, so that rows that were written together
-    are aggregated together.
+    Each split is a contiguous range of row groups, so that rows written together are aggregated
+    together.
 
     Args:
-        source: the files.
-        filters: the conditions, of which all must be true.
-        n_splits: how many splits are wanted, if there is enough to read for as many.
-        least_bytes: how much a split reads at least, but the only one.
-        store: where the files are; None: on this machine.
-        most_bytes: how much a split reads at most, unless its only row group has more: of large
-            tables there are more splits than are wanted.
-        groups_of: reads the footers.
-        time: the column of which `times_us` is wanted.
+        source: Files.
+        filters: Conditions, joined by AND.
+        n_splits: Desired number of splits, if there is enough data.
+        least_bytes: Minimum bytes per split, except for a single split.
+        store: Object store of the files; None for this machine.
+        most_bytes: Maximum bytes per split, except for a single larger row group. Large tables
+            therefore get more splits than desired.
+        groups_of: Function that selects the row groups.
+        time: Column for `times_us`.
 
     Raises:
-        ExecutionError: a file is no longer what it was when the query was planned.
+        ExecutionError: A file has changed since planning.
     """
     sought = Sought(replace(source, files=()), tuple(filters), store, time)
     found = groups_of(source.files, sought)
@@ -191,7 +193,7 @@ def plan_splits(
     splits: list[list[tuple[ScanFile, FileGroups, RowGroup]]] = [[] for _ in range(n_splits)]
     before = 0
     for entry in groups:
-        # By the middle of the row group, so that bytes are off by half a row group at most.
+        # Assign by the middle of the row group, so that sizes are off by at most half a row group.
         middle = 2 * before + entry[2].compressed_bytes
         splits[min(middle * n_splits // (2 * total), n_splits - 1) if total else 0].append(entry)
         before += entry[2].compressed_bytes
@@ -199,7 +201,7 @@ def plan_splits(
 
 
 def times_of(parts: Iterable[RowGroup | FilePart]) -> tuple[int, int] | None:
-    """The first and the last time of all of them; None if that of one is not known."""
+    """Return the first and last time of all parts; None if unknown for any part."""
     known = []
     for part in parts:
         if part.times_us is None:
@@ -210,13 +212,13 @@ def times_of(parts: Iterable[RowGroup | FilePart]) -> tuple[int, int] | None:
 
 @dataclass(frozen=True)
 class OwnTimes:
-    """When a split has rows, and when no other split has any.
+    """Time range of a split, and the part of it without rows of other splits.
 
     Attributes:
-        first_us: its first row's time.
-        last_us: that of its last one.
-        after_us: rows of other splits are at this time or before it,
-        until_us: or at this one or after it.
+        first_us: Time of the first row.
+        last_us: Time of the last row.
+        after_us: Other splits have rows at or before this time,
+        until_us: or at or after this one.
     """
 
     first_us: int
@@ -226,9 +228,9 @@ class OwnTimes:
 
 
 def own_times(splits: Sequence[Split]) -> list[OwnTimes | None]:
-    """The times that are each split's alone; None for a split that has none, or none for sure.
+    """Return the exclusive times of each split; None if it has none or they are unknown.
 
-    Rows that were written in the order of time are in splits that hardly overlap.
+    Splits hardly overlap if rows were written in order of time.
     """
     times = [times_of(split) for split in splits]
     known = [each for each in times if each is not None]
@@ -288,7 +290,7 @@ def _ranges(
     columns: Sequence[int | None],
     number: int,
 ) -> Callable[[str], ValueRange | None]:
-    """What is known of the columns in one row group."""
+    """Return a function for the column statistics of one row group."""
     row_group = footer.row_group(number)
     n_rows = row_group.num_rows
     of_file = {

@@ -1,4 +1,4 @@
-"""The files of an object store as `runtime.files` has those of this machine, to be read only."""
+"""Read-only implementation of `runtime.files.Files` for object stores."""
 
 from __future__ import annotations
 
@@ -20,57 +20,57 @@ _WILD = re.compile(r"[*?\[{]")
 
 
 class StoredFiles:
-    """A store that Spark itself cannot read, or need not be asked about; paths are URIs.
+    """Files of a store, without going through Spark. Paths are URIs.
 
     Args:
-        store: the store.
+        store: Object store.
     """
 
     def __init__(self, store: Store) -> None:
         self.store = store
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file, or anything below such a path."""
+        """Return whether a file exists, or any file below this path."""
         return bool(self.info(path).type != fs.FileType.NotFound)
 
     def is_file(self, path: str) -> bool:
-        """Whether there is a file."""
+        """Return whether the path is a file."""
         return bool(self.info(path).is_file)
 
     def is_directory(self, path: str) -> bool:
-        """Whether there is anything below such a path."""
+        """Return whether any file exists below this path."""
         return bool(self.info(path).type == fs.FileType.Directory)
 
     def read_text(self, path: str) -> str:
-        """The UTF-8 text in a small file."""
+        """Read a small UTF-8 file."""
         with self.open(path) as file:
             return file.read().decode("utf-8")
 
     def open(self, path: str) -> BinaryIO:
-        """A file to be read at any place."""
+        """Open a seekable file for reading."""
         return cast(BinaryIO, open_stored(self.store, path))
 
     def names_in(self, path: str) -> list[str]:
-        """The names of what is in a directory, in order; none if it is not there."""
+        """List the names in a directory, sorted; none if it does not exist."""
         found = self._listed(path, is_recursive=False)
         return sorted(info.path.rstrip("/").rpartition("/")[2] for info in found)
 
     def files_below(self, path: str) -> Iterator[str]:
-        """The files below a directory, by paths that start with `path`."""
+        """List the files below a directory recursively, as paths that start with `path`."""
         for info in self.listed_below(path):
             yield self.store.uri(info.path)
 
     def listed_below(self, path: str) -> list[fs.FileInfo]:
-        """The same as Arrow has them, with size and time, in the order of their paths."""
+        """List the files below a directory with size and time, sorted by path."""
         found = self._listed(path, is_recursive=True)
         return sorted((info for info in found if info.is_file), key=lambda info: info.path)
 
     def size(self, path: str) -> int:
-        """The bytes of all files below a directory."""
+        """Return the total size of the files below a directory in bytes."""
         return sum(info.size for info in self.listed_below(path))
 
     def expand(self, pattern: str) -> list[str]:
-        """The files and directories that a path with wildcards stands for, in order."""
+        """Return the files and directories that match a path with wildcards, sorted."""
         return asked(("expanded", self.store, pattern), lambda: self._expand(pattern))
 
     def _expand(self, pattern: str) -> list[str]:
@@ -87,7 +87,7 @@ class StoredFiles:
                 if number == len(below) - 1:
                     found = [path for path in found if self.exists(path)]
                 continue
-            # a hidden name has to be named
+            # wildcards do not match hidden names
             named = re.compile(translate(part) if part[0] == "." else rf"(?!\.){translate(part)}")
             found = [
                 f"{path}/{name}"
@@ -98,7 +98,7 @@ class StoredFiles:
         return sorted(found)
 
     def _names_remembered(self, path: str) -> list[str]:
-        """The names in a directory; what the listing says of each need not be asked again."""
+        """List the names in a directory, caching the listing's file information for `info`."""
         names = []
         for info in self._listed(path, is_recursive=False):
             names.append(name := info.path.rstrip("/").rpartition("/")[2])
@@ -107,30 +107,30 @@ class StoredFiles:
         return sorted(names)
 
     def make_directory(self, path: str) -> None:
-        """Refused, as whatever writes."""
+        """Raise an error: the store is read-only."""
         self._refuse(path)
 
     def make_private(self, path: str) -> None:
-        """Nothing: who may see what is a matter of the store's own rules."""
+        """Do nothing: the store has its own access rules."""
 
     def write_text(self, path: str, text: str) -> None:
-        """Refused, as whatever writes."""
+        """Raise an error: the store is read-only."""
         self._refuse(path)
 
     def rename(self, path: str, new: str) -> None:
-        """Refused, as whatever writes."""
+        """Raise an error: the store is read-only."""
         self._refuse(path)
 
     def delete(self, path: str) -> None:
-        """Refused, as whatever writes."""
+        """Raise an error: the store is read-only."""
         self._refuse(path)
 
     def _refuse(self, path: str) -> NoReturn:
         raise OSError(errno.EROFS, "it is read only here", path)
 
     def info(self, path: str) -> fs.FileInfo:
-        """What Arrow knows of a path."""
-        # what writers say of themselves, in hidden files, has to be read in its order
+        """Return Arrow's information about a path."""
+        # do not cache hidden files: commit files must be read in the right order
         if path.rpartition("/")[2].startswith("."):
             return self._info(path)
         return asked(("info", self.store, path), lambda: self._info(path))
@@ -140,16 +140,16 @@ class StoredFiles:
             found = filesystem_of(self.store).get_file_info(self.store.path(path))
             if self.store.kind == "abfs":
                 found = self._in_azure(found)
-            # of a bucket that is not there Arrow says no more than of a file
+            # Arrow reports a missing bucket like a missing file
             if found.type == fs.FileType.NotFound and self.store.top and not self._is_bucket():
                 raise OSError(f"Bucket '{self.store.top}' not found, ContainerNotFound")
             return found
 
     def _in_azure(self, info: fs.FileInfo) -> fs.FileInfo:
-        """What Arrow says of a path, or that it is a directory where Arrow does not see it.
+        """Return the information about an Azure path, recognising directories that Arrow misses.
 
-        It asks for the first name that begins so: of `days` and `days-old` that is the other one.
-        And the empty blob that Hadoop makes for a directory is a file to it.
+        Arrow asks for the first name with this prefix: for `days` that may be `days-old`. Moreover,
+        Arrow treats the empty blob that Hadoop creates for a directory as a file.
         """
         if info.type == fs.FileType.NotFound:
             selector = fs.FileSelector(info.path, allow_not_found=True)
@@ -159,7 +159,7 @@ class StoredFiles:
         return fs.FileInfo(info.path, fs.FileType.Directory) if is_directory else info
 
     def _is_marker(self, info: fs.FileInfo) -> bool:
-        """Whether what has no byte in Azure is there for a directory."""
+        """Return whether an empty blob in Azure marks a directory."""
         if not (info.is_file and info.size == 0):
             return False
         try:
@@ -169,11 +169,11 @@ class StoredFiles:
         return False
 
     def _is_bucket(self) -> bool:
-        """Whether the bucket or container is there, for all that the store says of it."""
+        """Return whether the bucket or container exists, or the store does not tell."""
         try:
             found = filesystem_of(self.store).get_file_info(self.store.top)
         except OSError as error:
-            # a SAS token for a container lists it, but must not ask what it is
+            # a SAS token for a container permits listing it but not reading its properties
             if self.store.kind == "abfs" and "403" in str(error):
                 return True
             raise
@@ -191,7 +191,7 @@ class StoredFiles:
                     for each in found
                     if not (each.is_file and each.path in directories) and not self._is_marker(each)
                 ]
-        # some stores have an empty file in place of a directory
+        # some stores return an empty file in place of a directory
         return [info for info in found if info.path.strip("/") != top.strip("/")]
 
 

@@ -1,8 +1,9 @@
-"""Object stores by `pyarrow.fs`: which one a URI is on, and how Spark's settings open it.
+"""Object stores through `pyarrow.fs`: detect a URI's store and open it with Spark's settings.
 
-A `Store` is all that a task needs to open files of one bucket. It is made on the driver of what
-Hadoop's settings say of that bucket; where they are silent, Arrow goes by the environment, as do
-the tools of the store. Keys are in it, and so it is made when tasks are, and stands in no plan.
+A `Store` has everything that a task needs to open files of one bucket. The driver creates it from
+Hadoop's settings for that bucket; without settings, Arrow uses the environment like the store's own
+tools. A store contains credentials. Therefore it is created together with the tasks and is not part
+of plans.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pyarrow import fs
 from runtime.redaction import remember
 from runtime.scan.azure import AZURE_REASONS, azure_options, who_asks
 
-# What a setting of Hadoop's is set to; None: nothing was said
+# Returns the value of a Hadoop setting, or None
 Setting = Callable[[str], str | None]
 Options = dict[str, Any]
 
@@ -40,14 +41,14 @@ _KINDS = {
     "wasbs": "abfs",
     "hdfs": "hdfs",
 }
-# Arrow's own limits, of 1 and 3 seconds, are below what a store under load takes to answer
+# Arrow's defaults of 1 and 3 seconds are too short for a store under load.
 _CONNECT_S = 5.0
 _ANSWER_S = 20.0
 # Maximum number of requests of a task that a store answers at the same time
 STORE_READERS = 8
 _UNITS = {"": 1e-3, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _AWS_HOST = re.compile(r"s3[.-](?:dualstack\.)?(?:(?P<region>[a-z]+-[a-z-]+-\d)\.)?amazonaws\.com")
-# What is said of a file that is not there
+# Message for a missing file
 GONE = "it does not exist"
 _KEY_FILE = "GOOGLE_APPLICATION_CREDENTIALS"
 _environment = Lock()
@@ -55,13 +56,13 @@ _environment = Lock()
 
 @dataclass(frozen=True)
 class Store:
-    """A bucket, container or cluster, and how it is opened.
+    """Bucket, container or cluster, with the options to open it.
 
     Attributes:
         kind: `s3`, `gs`, `abfs` or `hdfs`.
-        root: what URIs in it begin with, such as `s3a://bucket`.
-        top: what Arrow calls that: the bucket; empty on HDFS.
-        options: what Arrow is given to open it.
+        root: Common prefix of its URIs, such as `s3a://bucket`.
+        top: Arrow's path of the root: the bucket; empty on HDFS.
+        options: Arrow's options to open it.
     """
 
     kind: str
@@ -70,27 +71,27 @@ class Store:
     options: tuple[tuple[str, Any], ...] = field(default=(), repr=False)
 
     def path(self, uri: str) -> str:
-        """What Arrow calls a file of it."""
+        """Return Arrow's path of a URI."""
         below = uri[len(self.root) :].strip("/")
         if self.kind == "hdfs":
             return f"/{below}"
         return f"{self.top}/{below}" if below else self.top
 
     def uri(self, path: str) -> str:
-        """The URI of what Arrow calls so."""
+        """Return the URI of one of Arrow's paths."""
         return f"{self.root}/{path[len(self.top) :].lstrip('/')}"
 
 
 def kind_of(uri: str) -> str | None:
-    """The kind of store that a URI is on; None: Arrow knows none."""
+    """Return the kind of store of a URI; None if Arrow does not support it."""
     return _KINDS.get(uri.partition(":")[0].lower())
 
 
 def store_of(uri: str, setting: Setting) -> Store | None:
-    """The store that a URI is on, as the settings of Hadoop open it; None: Arrow knows none.
+    """Return the store of a URI with Hadoop's settings; None if Arrow does not support it.
 
     Raises:
-        OSError: a setting is wrong, or the region of a bucket cannot be found out.
+        OSError: A setting is invalid, or the region of a bucket cannot be determined.
     """
     parts, kind = urlsplit(uri), kind_of(uri)
     if kind is None:
@@ -107,10 +108,10 @@ def store_of(uri: str, setting: Setting) -> Store | None:
 
 @lru_cache(maxsize=16)
 def filesystem_of(store: Store) -> fs.FileSystem:
-    """The file system of a store, one for each in a process: it keeps its connections.
+    """Return the file system of a store, cached per process to reuse its connections.
 
     Raises:
-        OSError: it cannot be opened.
+        OSError: The file system cannot be opened.
     """
     options = dict(store.options)
     with explained(store, store.root):
@@ -128,10 +129,10 @@ def filesystem_of(store: Store) -> fs.FileSystem:
 
 
 def open_stored(store: Store, uri: str) -> pa.NativeFile:
-    """A file of a store, to be read at any place.
+    """Open a seekable file of a store for reading.
 
     Raises:
-        OSError: it is not there, or the store does not give it.
+        OSError: The file does not exist, or the store refuses access.
     """
     with explained(store, uri):
         return filesystem_of(store).open_input_file(store.path(uri))
@@ -139,7 +140,7 @@ def open_stored(store: Store, uri: str) -> pa.NativeFile:
 
 @contextmanager
 def explained(store: Store, uri: str) -> Iterator[None]:
-    """Raise what Arrow says of a store as an OSError that says which setting is about it."""
+    """Convert Arrow's errors to OSErrors that name the setting to change."""
     try:
         yield
     except FileNotFoundError as error:
@@ -152,7 +153,7 @@ def explained(store: Store, uri: str) -> Iterator[None]:
 
 
 def why_of(store: Store, uri: str, error: Exception) -> str:
-    """The same as a text, for an error that was raised while a file was read."""
+    """Return the explanation of an error raised while a file was read."""
     try:
         with explained(store, uri):
             raise error
@@ -224,7 +225,7 @@ def _proxy(host: str, said: Setting) -> str:
 
 @lru_cache
 def _bucket_region(bucket: str) -> str:
-    """Where Amazon says that a bucket is, whoever may read it."""
+    """Return the region of a bucket from Amazon, regardless of read permissions."""
     root = f"s3a://{bucket}"
     with explained(Store("s3", root, bucket), root):
         return str(fs.resolve_s3_region(bucket))
@@ -273,14 +274,14 @@ def _is_true(text: str | None) -> bool:
 
 
 def _seconds(text: str | None) -> float | None:
-    """A time of Hadoop's: a number of milliseconds, or of a unit."""
+    """Parse a Hadoop duration: a number of milliseconds, or a number with a unit."""
     found = None if text is None else re.fullmatch(r"(\d+)\s*(ms|s|m|h|)", text.strip())
     return None if found is None else int(found[1]) * _UNITS[found[2]] or None
 
 
 @contextmanager
 def _key_file(path: str | None) -> Iterator[None]:
-    """Google's client takes a file with keys from the environment alone."""
+    """Set the environment variable that Google's client reads key files from; it has no option."""
     with _environment:
         before = os.environ.get(_KEY_FILE)
         if path is not None:
@@ -297,8 +298,8 @@ def _key_file(path: str | None) -> Iterator[None]:
 # -- what goes wrong -------------------------------------------------------------------------------
 
 _SPARKS = "spark.hadoop."
-# What a store says, and what that means; the first that fits. {0} is the bucket, {s} is before the
-# names of settings.
+# Patterns in the errors of stores, error numbers, and explanations; the first match applies. {0} is
+# the bucket, {s} the prefix of setting names.
 _REASONS: dict[str, tuple[tuple[str, int, str], ...]] = {
     "s3": (
         (
@@ -380,9 +381,9 @@ _CODE = re.compile(r"AWS Error (\w+(?: \(HTTP status \d+\))?)")
 
 
 def _telling(store: Store, error: Exception) -> Exception:
-    """The error, or where it says no more than that a request failed, that of one that would.
+    """Replace an error without details by the error of a request that reports the cause.
 
-    The answer to a HEAD request has no body, and so does not say why it is none.
+    The response to a HEAD request has no body, so it does not contain the cause.
     """
     if store.kind != "s3" or "No response body" not in str(error):
         return error

@@ -1,4 +1,4 @@
-"""Files of a stream, each read when it has come: whether it fits is known only then."""
+"""Read the files of a stream; each file is checked against the schema only when it is read."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ def read_stream_file(
     store: Store | None = None,
     part: FileRange | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a file, under the names and types of `source`; see `read_batches`.
+    """Read the rows of a file, with the names and types of `source`; see `read_batches`.
 
-    A column that the file lacks is NULL.
+    A column missing from the file is NULL.
 
     Args:
-        path: the file.
-        source: the columns.
-        dictionaries: names of columns of strings or binaries that are wanted dictionary-encoded.
-        store: where it is; None: on this machine.
-        part: what is read of it, as it was when it was listed; None: all of it.
+        path: Path of the file.
+        source: Columns.
+        dictionaries: Names of string or binary columns to return dictionary-encoded.
+        store: Object store of the file; None for this machine.
+        part: Part to read, with the file's size when listed; None for the whole file.
 
     Raises:
-        ExecutionError: the file cannot be read, or has a column in another type.
+        ExecutionError: The file cannot be read, or a column has another type.
     """
     if store is None or part is None:
         footer = open_footer(path, store)
@@ -77,7 +77,7 @@ def read_stream_file(
 
 
 def _unchanged_footer(file: ScanFile, store: Store) -> pq.FileMetaData | NotScannable:
-    """The footer of a file as long as when it was listed: its ranges would leave some out."""
+    """Read the footer and check the file's size, because the ranges cover the listed size only."""
     try:
         with explained(store, file.path), open_stored(store, file.path) as opened:
             if opened.size() == file.n_bytes:

@@ -1,7 +1,7 @@
-"""Instants to the wall clock of a time zone, many at once.
+"""Convert instants to the wall clock of a time zone, vectorised.
 
-A zone's offset is looked up at the start of each day of the years concerned and, where it differs
-from the day before, the second of the change is found by bisection. Years are remembered.
+The zone's offset is looked up at the start of each day of the years involved. Where it differs from
+the previous day, the second of the change is found by bisection. Years are cached.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _SECOND_US = 1_000_000
 _DAY_S = 86_400
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIXED = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?([0-5]\d)(?::?([0-5]\d))?)?")
-# The calendar repeats after 400 years, weekdays and all.
+# The calendar, including weekdays, repeats every 400 years.
 _CYCLE_YEARS = 400
 _CYCLE_S = 146_097 * _DAY_S
-# Of the years that datetime knows, all but the outermost, so that offsets cannot leave them.
+# Years that datetime supports, minus the outermost ones, so that adding an offset stays in range.
 _FIRST_YEAR, _LAST_YEAR = 2, 9998
-# Over more years than this only those that occur are looked at.
+# Over a longer range, only the years that occur are looked up.
 _MANY_YEARS = 200
 
 
 def is_known_zone(zone: str) -> bool:
-    """Whether `wall_clock_us` knows the zone: a region such as Europe/Berlin, or a fixed offset."""
+    """Return whether `wall_clock_us` supports the zone: a region or a fixed offset."""
     try:
         _zone(zone)
     except (KeyError, ValueError, OSError):
@@ -40,10 +40,10 @@ def is_known_zone(zone: str) -> bool:
 
 
 def wall_clock_us(instants_us: Int64Array, zone: str) -> Int64Array:
-    """Microseconds of the wall clock in `zone` at each instant (microseconds since 1970 in UTC).
+    """Convert instants (microseconds since 1970 in UTC) to wall-clock microseconds in `zone`.
 
     Raises:
-        ExecutionError: there is no such zone on this machine.
+        ExecutionError: The zone is unknown on this machine.
     """
     if len(instants_us) == 0:
         return instants_us
@@ -60,7 +60,7 @@ def wall_clock_us(instants_us: Int64Array, zone: str) -> Int64Array:
     if last - first <= _MANY_YEARS:
         years = list(range(first, last + 1))
     else:
-        # numpy counts years from 1970 as the proleptic Gregorian calendar has them.
+        # numpy counts years from 1970 in the proleptic Gregorian calendar.
         years = (
             np.unique(instants_us.astype("M8[us]").astype("M8[Y]").astype(int)) + 1970
         ).tolist()
@@ -79,7 +79,7 @@ def wall_clock_us(instants_us: Int64Array, zone: str) -> Int64Array:
 
 @lru_cache(maxsize=8)
 def _zone(zone: str) -> ZoneInfo | int:
-    """The rules of a zone; the seconds east of Greenwich of a fixed one."""
+    """Return the rules of a zone, or the offset in seconds east of UTC of a fixed one."""
     if zone in ("Z", "UTC", "GMT", "UT"):
         return 0
     match = _FIXED.fullmatch(zone)
@@ -92,11 +92,11 @@ def _zone(zone: str) -> ZoneInfo | int:
 
 @lru_cache(maxsize=2048)
 def _offsets_in(zone: str, year: int) -> tuple[list[int], list[int]]:
-    """(when each offset begins, the offset), in seconds; the first begins with the year."""
+    """Return the starts and offsets of a year's periods in seconds, beginning with the year."""
     cycles = max(0, -((_LAST_YEAR - year) // _CYCLE_YEARS))
     start, end = (_year_start_s(y - cycles * _CYCLE_YEARS) for y in (year, year + 1))
     if year < _FIRST_YEAR:
-        # Long before there were zones the offset is the local mean time, whatever the year.
+        # Before the introduction of time zones, the offset is the local mean time in every year.
         return [start], [_offset_s(zone, _year_start_s(_FIRST_YEAR))]
     starts, offsets = [start], [_offset_s(zone, start)]
     for before, probe in pairwise([*range(start, end, _DAY_S), end - 1]):

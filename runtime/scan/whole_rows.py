@@ -1,7 +1,7 @@
-"""Whole rows of Parquet files as Spark would read them, for stores that Spark has no reader of.
+"""Read whole rows of Parquet files with Spark's types, for stores that Spark has no reader for.
 
-Files are cut into ranges of bytes, whose row groups are known to whoever reads them: nobody has to
-have looked into the files before.
+Files are cut into byte ranges, and each task finds the row groups of its ranges. So the files need
+not be opened in advance.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _UNSIGNED = {
     pa.uint32(): pa.int64(),
     pa.uint64(): pa.decimal128(20, 0),
 }
-# What a column may be in a file where the table has a wider one
+# Column types in a file that may be widened to the table's type
 _WIDENED = {
     pa.int8(): (pa.int16(), pa.int32(), pa.int64()),
     pa.int16(): (pa.int32(), pa.int64()),
@@ -40,12 +40,12 @@ _WIDENED = {
 def file_ranges(
     files: Sequence[ScanFile], n_splits: int, split_bytes: int = SPLIT_BYTES
 ) -> list[list[FileRange]]:
-    """Files cut into splits of about the same number of bytes.
+    """Cut files into splits of similar size.
 
     Args:
-        files: the files, with their bytes.
-        n_splits: how many splits are wanted at least, if there is enough for as many.
-        split_bytes: what a split has at most.
+        files: Files with their sizes.
+        n_splits: Minimum number of splits, if there is enough data.
+        split_bytes: Maximum bytes per split.
     """
     total = sum(file.n_bytes for file in files)
     wanted = max(min(n_splits, total // LEAST_BYTES), -(-total // split_bytes), 1)
@@ -66,10 +66,10 @@ def file_ranges(
 
 
 def row_schema(file: ScanFile, store: Store) -> pa.Schema:
-    """The columns of a file in the Arrow types that Spark's types of them are.
+    """Return the columns of a file with the Arrow types of their Spark types.
 
     Raises:
-        ExecutionError: the file cannot be read.
+        ExecutionError: The file cannot be read.
     """
     return _schema(_checked(read_footer(file, store)), file.path)
 
@@ -77,18 +77,18 @@ def row_schema(file: ScanFile, store: Store) -> pa.Schema:
 def read_part(
     part: FileRange, schema: pa.Schema, values: Mapping[str, pa.Scalar], store: Store
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a part of a file, under the names and types of `schema`.
+    """Read the rows of a part of a file, with the names and types of `schema`.
 
-    A column that the file lacks is NULL.
+    A column missing from the file is NULL.
 
     Args:
-        part: what to read.
-        schema: the columns, in types of `row_schema`.
-        values: those that are the same in all rows of the file.
-        store: where it is.
+        part: Part to read.
+        schema: Columns, in types of `row_schema`.
+        values: Values that are constant within the file.
+        store: Object store of the file.
 
     Raises:
-        ExecutionError: the file cannot be read, or has a column in another type.
+        ExecutionError: The file cannot be read, or a column has another type.
     """
     path = part.file.path
     try:
@@ -154,7 +154,7 @@ def _schema(footer: pq.FileMetaData, path: str) -> pa.Schema:
 
 
 def _sparks(type_: pa.DataType) -> pa.DataType:
-    """The Arrow type of what Spark takes a column for."""
+    """Return the Arrow type of the Spark type of a column."""
     t = pa.types
     if t.is_dictionary(type_):
         return _sparks(type_.value_type)
@@ -183,7 +183,7 @@ def _sparks(type_: pa.DataType) -> pa.DataType:
 
 
 def _named(schema: pa.Schema, name: str) -> str | None:
-    """The column that a name means: the very same, or else the one in another case."""
+    """Return the column with this name, or else the only one that differs from it in case."""
     if name in schema.names:
         return name
     found = [other for other in schema.names if other.lower() == name.lower()]
@@ -209,6 +209,6 @@ def _as_type(array: pa.Array, type_: pa.DataType, is_instant: bool) -> pa.Array:
         if array.type.unit == "ns":
             array = pc.floor_temporal(array, unit="microsecond")
         micros = array.cast(pa.timestamp("us", tz=array.type.tz))
-        # INT96 comes without a zone, and is an instant
+        # INT96 has no zone but is an instant
         return micros.view(pa.int64()).view(type_) if is_instant else micros.cast(type_)
     return array.cast(type_)
