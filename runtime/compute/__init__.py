@@ -1,1 +1,1 @@
-"""Vectorised computing on Arrow and NumPy. Nothing here imports Spark."""
+"""Vectorised computing on Arrow and NumPy. Does not import Spark."""

@@ -1,8 +1,8 @@
 """The window buffer: rows in, partials of slices out, in bounded memory.
 
-About a million rows at a time are grouped, so that the table of groups stays in the cache. Their
-partials are kept while there is room and partials of the same key and slice merge; once they fill
-the buffer everything is emitted, and the global stage merges what the tasks still have in common.
+Rows are grouped about a million at a time, so that the table of groups fits the CPU cache. Partials
+are buffered, and partials of the same key and slice are merged. When the buffer is full, all are
+emitted, and the global stage merges partials of the same key from all tasks.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.aggregates import Accumulator, CollectRegisters, CollectSet, Summaries
 from runtime.spec.windows import AlignedWindow
 
-# Grouping pays if it leaves at most this part of what went in.
+# Grouping pays if it leaves at most this fraction of its input.
 _GOOD_RATIO = 0.75
-# After grouping did not pay, so many times it is left out before it is tried again.
+# Number of times grouping is skipped after it did not pay.
 _PATIENCE = 7
-# Partials are emitted so many bytes at a time.
+# Maximum bytes of partials emitted at once.
 PORTION_BYTES = 16 << 20
-# After so much has been emitted, memory that was freed is given back.
+# Freed memory is returned to the operating system after this many emitted bytes.
 _RELEASE_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of which every one counts; all arrays are of one length.
+    """Rows to aggregate; all arrays have the same length.
 
     Attributes:
-        time_us: the time on the windows' wall clock.
-        keys: the key columns, dictionary-encoded or not.
-        args: the arguments of each accumulator; those of a `set` dictionary-encoded or not.
-        conditions: the FILTER of each accumulator; None: all rows take part.
+        time_us: Time on the windows' wall clock.
+        keys: Key columns, dictionary-encoded or not.
+        args: Arguments of each accumulator; a `set` accepts dictionary-encoded ones.
+        conditions: FILTER mask of each accumulator; None for all rows.
     """
 
     time_us: Int64Array
@@ -66,19 +66,19 @@ class Rows:
 class WindowBuffer:
     """Aggregates rows into partials, one or more for each key and slice.
 
-    State: tables of partials of together at most `buffer_bytes`; merging or emitting them takes
-    a small multiple of that for a moment.
+    State: tables of partials of at most `buffer_bytes` in total. Merging or emitting them briefly
+    takes a small multiple of that.
 
     Args:
-        window: the window.
-        keys: the names of the key columns.
-        slice_end: the name of the slice end column.
-        accumulators: the accumulators and the names of their partial columns. For `first` and
-            `last` both columns are emitted. A `set` is a column of lists: the values of its
-            argument that occur in a slice, each once in a partial, NULLs left out.
-        schema: the partials: keys, slice end (int64), the accumulators' columns.
-        buffer_bytes: the bound.
-        portion_bytes: the bound of a table that is emitted.
+        window: Window.
+        keys: Names of the key columns.
+        slice_end: Name of the slice end column.
+        accumulators: Accumulators with the names of their partial columns. For `first` and `last`
+            both columns are emitted. A `set` is a column of lists: the distinct non-NULL values of
+            its argument in each partial.
+        schema: Schema of the partials: keys, slice end (int64), the accumulators' columns.
+        buffer_bytes: Maximum bytes of the buffer.
+        portion_bytes: Maximum bytes of an emitted table.
     """
 
     def __init__(
@@ -107,14 +107,14 @@ class WindowBuffer:
 
     @property
     def pending_bytes(self) -> int:
-        """The size of the partials in the buffer."""
+        """Size of the partials in the buffer."""
         return sum(run.table.nbytes for run in self._runs)
 
     def add(self, rows: Rows) -> Iterator[pa.Table]:
-        """Take rows in; yields tables of partials, of `schema`, if the buffer overflows.
+        """Add rows. Yield tables of partials with `schema` if the buffer overflows.
 
         Raises:
-            ExecutionError: a sum overflows its type.
+            ExecutionError: A sum overflows its type.
         """
         if len(rows.time_us) == 0:
             return
@@ -124,7 +124,7 @@ class WindowBuffer:
         if self.pending_bytes + run.table.nbytes > self._buffer_bytes:
             self._merge()
             room = self._buffer_bytes - self.pending_bytes
-            # Half a buffer at least is free after this, so that merging is worth its while.
+            # At least half the buffer is free after this, so that the next merge pays.
             if room < max(run.table.nbytes, self._buffer_bytes // 2):
                 yield from self._overflow()
         self._runs.append(run)
@@ -132,7 +132,7 @@ class WindowBuffer:
             yield from self._overflow()
 
     def flush(self) -> Iterator[pa.Table]:
-        """Empty the buffer: tables of partials, of `schema`."""
+        """Empty the buffer and yield its partials as tables with `schema`."""
         self._merge()
         yield from self._emit()
         if self._overflown_bytes:
@@ -140,7 +140,7 @@ class WindowBuffer:
             _release_memory()
 
     def _overflow(self) -> Iterator[pa.Table]:
-        """Emit a full buffer; now and then, before that, what lies free beside it."""
+        """Emit a full buffer. Occasionally, first return freed memory to the operating system."""
         self._overflown_bytes += self.pending_bytes
         if self._overflown_bytes >= _RELEASE_BYTES:
             self._overflown_bytes = 0
@@ -148,7 +148,7 @@ class WindowBuffer:
         yield from self._emit()
 
     def _emit(self) -> Iterator[pa.Table]:
-        """What is in the buffer, a portion at a time: what follows copies it a few times."""
+        """Yield the buffer's contents in portions, because later steps copy them a few times."""
         runs, self._runs = self._runs, []
         for tables in _portions(runs, self._portion_bytes):
             columns = [
@@ -158,7 +158,7 @@ class WindowBuffer:
             yield pa.Table.from_arrays(columns, schema=self.schema)
 
     def _aggregate(self, rows: Rows) -> _Run:
-        """The partials of one batch of rows."""
+        """Return the partials of one batch of rows."""
         n_rows = len(rows.time_us)
         slot, slot_end = slice_slots(rows.time_us, self._window, self._assigner)
         is_grouped = self._grouping.is_worth_trying()
@@ -188,7 +188,7 @@ class WindowBuffer:
         return _Run(table, slot_end, self._items_of_slots(table, slot, len(slot_end)))
 
     def _items_of_slots(self, table: pa.Table, slot: Int64Array, n_slots: int) -> Int64Array:
-        """int64[n_slots], how many partials a slice has, and values in their lists."""
+        """Return int64[n_slots]: the number of partials and list values in each slice."""
         n_items = np.ones(len(slot), np.int64)
         for accumulator in self._accumulators:
             if isinstance(accumulator, CollectSet | CollectRegisters | Summaries):
@@ -196,17 +196,17 @@ class WindowBuffer:
         return np.bincount(slot, n_items, n_slots).astype(np.int64)
 
     def _merge(self) -> None:
-        """Merge the partials in the buffer, if that leaves fewer, and there is memory for it."""
+        """Merge the buffered partials if that reduces their number and memory suffices."""
         if not self._may_overlap() or not self._merging.is_worth_trying():
             return
         try:
             self._runs = [self._merged()]
         except MemoryError:
-            # a worker whose memory is limited emits them as they are: the global stage merges too
+            # If a worker's memory is limited, emit them unmerged: the global stage merges too.
             self._merging.gave_up()
 
     def _merged(self) -> _Run:
-        """All that is in the buffer, one partial for each key and slice."""
+        """Return the buffered partials, one for each key and slice."""
         tables = [run.table for run in self._runs]
         columns = dict(zip(self.schema.names, map(joined, _concat(tables)), strict=True))
         slot, distinct = distinct_codes(columns[self._slice_end])
@@ -228,10 +228,10 @@ class WindowBuffer:
         return _Run(table, slot_end, n_items)
 
     def _may_overlap(self) -> bool:
-        """Whether the runs have slices in common to an extent that merging could pay.
+        """Return whether the runs share slices to an extent that merging could pay.
 
-        Of a slice, at most the partials and values that are not in its largest run can go: a bound
-        that is cheap, and decides at once for rows that come in the order of time.
+        In each slice, merging removes at most the partials and values outside its largest run. This
+        bound is cheap, and rules out merging at once for rows in order of time.
         """
         if len(self._runs) < 2:
             return False
@@ -248,9 +248,9 @@ class _Run:
     """Partials of one batch of rows, or merged ones.
 
     Attributes:
-        table: the partials.
-        slice_ends: int64[n], the slices they are of.
-        n_items: int64[n], how many partials each slice has, and values in their lists.
+        table: Partials.
+        slice_ends: int64[n], ends of their slices.
+        n_items: int64[n], number of partials and list values in each slice.
     """
 
     table: pa.Table
@@ -259,24 +259,24 @@ class _Run:
 
 
 class _Worth:
-    """Whether a reduction is worth its cost, by what it did the last time."""
+    """Decides whether a reduction is worth its cost, from its last result."""
 
     def __init__(self) -> None:
         self._skips = 0
 
     def is_worth_trying(self) -> bool:
-        """False for a while after it did not pay."""
+        """Return False for a while after it did not pay."""
         if self._skips == 0:
             return True
         self._skips -= 1
         return False
 
     def observe(self, n_after: int, n_before: int) -> None:
-        """Note what it brought."""
+        """Record the result of a reduction."""
         self._skips = _PATIENCE if n_after > _GOOD_RATIO * n_before else 0
 
     def gave_up(self) -> None:
-        """Note that it could not be done."""
+        """Record that a reduction failed."""
         self._skips = _PATIENCE
 
 
@@ -285,9 +285,9 @@ def _slice_ends(slice_end: Int64Array) -> pa.Array:
 
 
 def _portions(runs: list[_Run], portion_bytes: int) -> Iterator[list[pa.Table]]:
-    """The tables of the runs, some together or in slices, so many bytes at a time; empties `runs`.
+    """Yield the tables of the runs, combined or sliced to `portion_bytes`; empties `runs`.
 
-    Memory of what has been taken is free by and by.
+    Memory of the yielded tables is released gradually.
     """
     runs.reverse()
     portion: list[pa.Table] = []
@@ -310,7 +310,7 @@ def _portions(runs: list[_Run], portion_bytes: int) -> Iterator[list[pa.Table]]:
 
 
 def _concat(tables: Sequence[pa.Table]) -> list[pa.ChunkedArray]:
-    """The columns of all tables; dictionary-encoded only where they are in all of them."""
+    """Concatenate tables by column; decode a dictionary unless all tables have it."""
     columns = []
     for parts in zip(*(table.columns for table in tables), strict=True):
         if len({part.type for part in parts}) > 1:
@@ -324,11 +324,11 @@ def _normalised(key: pa.Array) -> pa.Array:
 
 
 def _release_memory() -> None:
-    """Hand memory that NumPy and Arrow have freed back to the operating system.
+    """Return memory freed by NumPy and Arrow to the operating system.
 
-    Each of them keeps what it has freed for itself alone, and NumPy's holes lie between arrays that
-    are still in use. It takes some milliseconds, and what is then allocated is paged in anew: for
-    moments in which much has been freed, not for every batch.
+    Each of them reuses freed memory only for itself, and NumPy's free blocks lie between arrays in
+    use. This takes some milliseconds, and later allocations page the memory in again. So call it
+    when much memory has been freed, not for every batch.
     """
     _trim_heap()()
     pa.default_memory_pool().release_unused()
@@ -336,7 +336,7 @@ def _release_memory() -> None:
 
 @cache
 def _trim_heap() -> Callable[[], Any]:
-    """The malloc_trim of glibc, which frees whole pages inside of the heap too; else no work."""
+    """Return glibc's malloc_trim, which also frees whole pages within the heap, or a no-op."""
     try:
         trim = ctypes.CDLL(None).malloc_trim
     except (AttributeError, OSError, TypeError):

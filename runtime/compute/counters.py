@@ -1,4 +1,4 @@
-"""Counters of the task that runs, kept only while somebody measures it."""
+"""Counters of the current task, active only while it is measured."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ _counted: dict[str, int] | None = None
 
 
 def count(name: str, amount: int) -> None:
-    """Add to a counter; nothing happens unless the task is measured."""
+    """Add to a counter; does nothing unless the task is measured."""
     if _counted is not None:
         _counted[name] = _counted.get(name, 0) + amount
 
 
 @contextmanager
 def counting(counters: dict[str, int]) -> Iterator[None]:
-    """Let `count` add to `counters` inside of the block."""
+    """Let `count` add to `counters` within the block."""
     global _counted
     before, _counted = _counted, counters
     try:

@@ -1,4 +1,4 @@
-"""Calls of user-defined aggregate functions, whose results are checked."""
+"""Call user-defined aggregate functions and check their results."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def accumulated(
     n_groups: int,
     args: Sequence[pa.Array],
 ) -> list[pa.Array]:
-    """The fields of the state of each group of rows, of the types that `state` says.
+    """Return the state fields of each group of rows, with the types in `state`.
 
     Raises:
-        ExecutionError: `accumulate` fails, or does not return what it should.
+        ExecutionError: `accumulate` fails or returns an invalid result.
     """
     try:
         states = aggregate.accumulate(groups, n_groups, *args)
@@ -38,10 +38,10 @@ def merged(
     n_groups: int,
     columns: Sequence[pa.Array],
 ) -> list[pa.Array]:
-    """The fields of the state of each group of states.
+    """Merge each group of states to one, as a list of fields.
 
     Raises:
-        ExecutionError: `merge` fails, or does not return what it should.
+        ExecutionError: `merge` fails or returns an invalid result.
     """
     fields = dict(zip(aggregate.state, columns, strict=True))
     try:
@@ -52,10 +52,10 @@ def merged(
 
 
 def finished(aggregate: UserDefinedAggregateFunction, columns: Sequence[pa.Array]) -> pa.Array:
-    """The result of each state, of the type that `returns` says.
+    """Return the result of each state, with the type in `returns`.
 
     Raises:
-        ExecutionError: `finish` fails, or does not return what it should.
+        ExecutionError: `finish` fails or returns an invalid result.
     """
     fields = dict(zip(aggregate.state, columns, strict=True))
     try:
@@ -131,5 +131,5 @@ def _name(aggregate: UserDefinedAggregateFunction) -> str:
 
 
 def no_groups() -> Int64Array:
-    """The groups of no rows."""
+    """Return the groups of no rows."""
     return np.zeros(0, np.int64)

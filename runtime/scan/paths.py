@@ -43,7 +43,7 @@ def expand(path: str, files: Files = _LOCAL) -> list[str]:
 
 
 def data_files(path: str, files: Files = _LOCAL) -> Iterator[str]:
-    """List the files below a path or glob that Spark would read: no names starting with _ or dot."""
+    """List the files below a path or glob that Spark reads: no names starting with _ or a dot."""
     for root in expand(path, files):
         if files.is_file(root):
             yield root

@@ -1,4 +1,4 @@
-"""Accumulators: how partial aggregates of slices merge, vectorised over many groups."""
+"""Accumulators: merge partial aggregates of slices, vectorised over many groups."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _BITWISE: dict[MergeOp, tuple[np.ufunc, int]] = {
 
 
 def accumulator(spec: Accumulator, types: Sequence[pa.DataType]) -> ColumnarAccumulator:
-    """What merges the partial columns of `spec`.
+    """Return the accumulator that merges the partial columns of `spec`.
 
     Args:
-        spec: what merges, and the names of the columns.
-        types: the Arrow types of those columns.
+        spec: Kind of accumulator, with the column names.
+        types: Arrow types of those columns.
 
     Raises:
-        ExecutionError: columns of these types cannot be merged.
+        ExecutionError: Columns of these types cannot be merged.
         TypeError: `spec` reads lists of values, which are not merged slice by slice.
     """
     match spec:

@@ -1,4 +1,4 @@
-"""What every accumulator can do: many groups at once, as columns of numpy arrays."""
+"""Interface of accumulators: many groups at once, as columns of numpy arrays."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from runtime.errors import ExecutionError
 
 @dataclass(frozen=True)
 class AccumulatorState:
-    """The accumulator of each group, spread over arrays of one length.
+    """Accumulators of many groups, spread over arrays of the same length.
 
     Attributes:
-        values: the arrays that the accumulator's own combine works on.
-        n_valid: how many values that are not NULL went into each group; None if no value that
-            went in was NULL, or if `values` show it themselves.
-        lookup: what `values` are codes of, if they are.
+        values: Arrays that the accumulator's `combine` operates on.
+        n_valid: Number of non-NULL values in each group. None if no value was NULL, or if `values`
+            already tell.
+        lookup: Distinct values that `values` are codes of, if they are codes.
     """
 
     values: tuple[AnyArray, ...]
@@ -44,57 +44,57 @@ class AccumulatorState:
 
     @property
     def valid(self) -> BoolArray | None:
-        """True for groups that have a value; None if all have one."""
+        """True for groups with a value; None if all have one."""
         return None if self.n_valid is None else self.n_valid > 0
 
 
 class ColumnarAccumulator(ABC):
     """Merges partial columns. `combine` is associative and commutative.
 
-    Only states that stem from one `from_arrow` can be combined: codes and the width of sums are
-    chosen for the data at hand.
+    Only states from the same `from_arrow` call can be combined, because codes and the width of sums
+    are chosen for the data at hand.
     """
 
     @abstractmethod
     def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> AccumulatorState:
-        """The state of each row of the partial columns."""
+        """Return the state of each row of the partial columns."""
 
     @abstractmethod
     def to_arrow(self, state: AccumulatorState) -> list[pa.Array]:
-        """The accumulator's output columns, of the types of the partial ones.
+        """Return the output columns, with the types of the partial columns.
 
         Raises:
-            ExecutionError: a value does not fit its type.
+            ExecutionError: A value does not fit its type.
         """
 
     @abstractmethod
     def identity(self, state: AccumulatorState) -> AccumulatorState:
-        """The one-row state that changes nothing when combined with a row of `state`."""
+        """Return the one-row state that is neutral when combined with a row of `state`."""
 
     @abstractmethod
     def combine(self, left: AccumulatorState, right: AccumulatorState) -> AccumulatorState:
-        """Row by row, the state of both sides' values together."""
+        """Combine the states of both sides row by row."""
 
     @abstractmethod
     def reduce_runs(self, state: AccumulatorState, run_starts: Int64Array) -> AccumulatorState:
-        """One row for each run of rows: all its rows combined.
+        """Combine the rows of each run to one.
 
-        `run_starts` are the first rows of the runs, ascending, the first of them 0.
+        `run_starts` are the first rows of the runs, ascending, starting with 0.
         """
 
     @abstractmethod
     def scan(
         self, state: AccumulatorState, segments: Segments, reverse: bool = False
     ) -> AccumulatorState:
-        """Each row combined with all before it in its segment; with all behind it if `reverse`."""
+        """Combine each row with all earlier rows of its segment, or all later ones if `reverse`."""
 
     def take(self, state: AccumulatorState, index: Int64Array | slice) -> AccumulatorState:
-        """The rows of `state` at `index`."""
+        """Return the rows of `state` at `index`."""
         n_valid = None if state.n_valid is None else _rows(state.n_valid, index)
         return replace(state, values=tuple(_rows(v, index) for v in state.values), n_valid=n_valid)
 
     def concat(self, first: AccumulatorState, second: AccumulatorState) -> AccumulatorState:
-        """The rows of `first`, then those of `second`."""
+        """Append the rows of `second` to `first`."""
         values = tuple(
             np.concatenate(pair) for pair in zip(first.values, second.values, strict=True)
         )
@@ -105,19 +105,19 @@ class ColumnarAccumulator(ABC):
 
 
 class InvertibleAccumulator(ColumnarAccumulator):
-    """An accumulator whose `combine` can be undone exactly: integers, never floating point."""
+    """Accumulator whose `combine` can be undone exactly: integers, never floating point."""
 
     @abstractmethod
     def subtract(self, whole: AccumulatorState, part: AccumulatorState) -> AccumulatorState:
-        """The state that gives `whole` when combined with `part`."""
+        """Return the state that yields `whole` when combined with `part`."""
 
 
 class ElementwiseAccumulator(ColumnarAccumulator):
-    """An accumulator whose arrays are each combined by one numpy ufunc.
+    """Accumulator that combines each of its arrays with a numpy ufunc.
 
     Attributes:
-        ufunc: the ufunc.
-        identity_value: what changes nothing when `ufunc` combines it with an element.
+        ufunc: The ufunc.
+        identity_value: Neutral element of `ufunc`.
     """
 
     ufunc: np.ufunc
@@ -159,15 +159,15 @@ class ElementwiseAccumulator(ColumnarAccumulator):
 
 
 class NumberFold(ElementwiseAccumulator):
-    """A ufunc over numbers, and what is stored as integers: NULL for a group of NULLs only.
+    """Fold numbers, or types stored as integers, with a ufunc. All-NULL groups are NULL.
 
-    Narrow numbers are combined in 64 bits; integers keep their sign there, so that what comes of
-    bitwise operations is narrow again.
+    Narrow numbers are combined in 64 bits. Integers keep their sign, so the results of bitwise
+    operations fit the narrow type again.
 
     Args:
-        ufunc: the ufunc.
-        identity_value: what changes nothing when `ufunc` combines it with an element.
-        type_: the type of the result.
+        ufunc: The ufunc.
+        identity_value: Neutral element of `ufunc`.
+        type_: Type of the result.
     """
 
     def __init__(self, ufunc: np.ufunc, identity_value: float, type_: pa.DataType) -> None:
@@ -191,22 +191,22 @@ def _rows(array: AnyArray, index: Int64Array | slice) -> AnyArray:
 
 
 def without_nulls(values: AnyArray, valid: BoolArray | None, instead: float) -> AnyArray:
-    """`values` with `instead` where they are NULL."""
+    """Replace NULLs in `values`."""
     return values if valid is None else np.where(valid, values, instead)
 
 
 def row_state(values: AnyArray, valid: BoolArray | None, instead: float) -> AccumulatorState:
-    """The state of rows with a value each, `instead` where it is NULL."""
+    """Return the state of single rows, replacing NULL by `instead`."""
     return AccumulatorState((without_nulls(values, valid, instead),), count_valid(valid))
 
 
 def count_valid(valid: BoolArray | None) -> Int64Array | None:
-    """`AccumulatorState.n_valid` of single rows."""
+    """Return `AccumulatorState.n_valid` of single rows."""
     return None if valid is None else valid.astype(np.int64)
 
 
 def unsupported(function: str, type_: pa.DataType, column: str, takes: str) -> ExecutionError:
-    """The error for a partial column of a type that `function` cannot merge."""
+    """Return the error for a partial column whose type `function` cannot merge."""
     return ExecutionError(
         f"{function} cannot merge column {column} of type {type_}",
         hint=f"{function} takes {takes}",

@@ -28,10 +28,10 @@ INT64 = np.iinfo(np.int64)
 
 
 class RankedExtremum(ElementwiseAccumulator):
-    """MIN or MAX of types without numbers in order: strings, binaries, wide decimals.
+    """MIN or MAX of types that are not stored as numbers: strings, binaries, wide decimals.
 
-    Values: the rank of each value among the distinct ones; `lookup` leads back. Rank 0 is NULL.
-    Decimals that fit int64 are compared as they are, without `lookup`.
+    Values: rank of each value among the distinct ones, which `lookup` contains. Rank 0 is NULL.
+    Decimals that fit int64 are compared directly, without `lookup`.
     """
 
     def __init__(self, is_max: bool, type_: pa.DataType) -> None:
@@ -70,14 +70,15 @@ class RankedExtremum(ElementwiseAccumulator):
 
 
 def extremum_accumulator(kind: str, type_: pa.DataType) -> ColumnarAccumulator:
-    """The accumulator for `min` or `max` over a partial column of `type_`."""
+    """Return the accumulator for `min` or `max` over a partial column of `type_`."""
     is_max = kind == "max"
     if integer_storage(type_) is not None:
         if is_max:
             return NumberFold(np.maximum, INT64.min, type_)
         return NumberFold(np.minimum, INT64.max, type_)
     if pa.types.is_floating(type_):
-        # maximum hands NaN on and fmin passes it over, as is right where NaN is the largest
+        # maximum propagates NaN and fmin ignores it, which is correct because NaN is the largest
+        # value
         if is_max:
             return NumberFold(np.maximum, -np.inf, type_)
         return NumberFold(np.fmin, np.nan, type_)

@@ -1,4 +1,4 @@
-"""Count, mean and sum of squared deviations: what the variance family is finished from."""
+"""Count, mean and sum of squared deviations, from which variances are computed."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from runtime.compute.kernels.columns import (
 
 
 class Moments(ColumnarAccumulator):
-    """Three columns: n BIGINT, mean DOUBLE, M2 DOUBLE; n may be 0, and then the others are NULL.
+    """Three columns: n BIGINT, mean DOUBLE, M2 DOUBLE. If n is 0, the others are NULL.
 
     Groups are combined by the formula of Chan, Golub and LeVeque (Updating formulae and a pairwise
-    algorithm for computing sample variances, 1979), which unlike sums of squares does not cancel.
-    A group of n = 0 changes nothing, not even a rounding or an infinity.
+    algorithm for computing sample variances, 1979), which avoids the cancellation of sums of
+    squares. A group with n = 0 is neutral: it adds no rounding error and no infinity.
     """
 
     def __init__(self, types: Sequence[pa.DataType]) -> None:
@@ -56,7 +56,7 @@ class Moments(ColumnarAccumulator):
         return AccumulatorState(_combine(left.values, right.values))
 
     def reduce_runs(self, state: AccumulatorState, run_starts: Int64Array) -> AccumulatorState:
-        # Pairs of neighbours, then pairs of pairs: about as many combines as there are rows.
+        # Combine pairs of neighbours, then pairs of pairs: about as many combines as rows.
         n_rows = len(state)
         while len(run_starts) < n_rows:
             lengths = np.diff(run_starts, append=n_rows)
@@ -64,7 +64,7 @@ class Moments(ColumnarAccumulator):
             pair_starts = np.cumsum(n_pairs) - n_pairs
             first = np.repeat(run_starts - 2 * pair_starts, n_pairs) + 2 * np.arange(n_pairs.sum())
             has_second = first + 1 < np.repeat(run_starts + lengths, n_pairs)
-            # The row behind the last is the identity, for a first without a second.
+            # The row after the last is the identity, for unpaired rows.
             padded = self.concat(state, self.identity(state))
             second = np.where(has_second, first + 1, n_rows)
             state = self.combine(self.take(padded, first), self.take(padded, second))
@@ -84,11 +84,11 @@ def _combine(left: Sequence[AnyArray], right: Sequence[AnyArray]) -> tuple[AnyAr
     with np.errstate(all="ignore"):
         delta = mean_b - mean_a
         share = n_b / np.maximum(n, 1)
-        # In this order, so that the square of a large delta does not overflow beside an n of 0.
+        # In this order, the square of a large delta does not overflow when n is 0.
         between = delta * (delta * (share * n_a))
         mean = mean_a + delta * share
         m2 = m2_a + m2_b + between
-    # Where one side is empty the other stands as it is: infinity times 0 would be NaN.
+    # Copy the other side where one is empty: infinity times 0 would be NaN.
     is_empty_a, is_empty_b = n_a == 0, n_b == 0
     if is_empty_a.any() or is_empty_b.any():
         mean = np.where(is_empty_a, mean_b, np.where(is_empty_b, mean_a, mean))
@@ -102,7 +102,7 @@ def _scan_rows(matrices: Sequence[AnyArray]) -> None:
 
 
 def _scanned(matrices: Sequence[AnyArray]) -> Sequence[AnyArray]:
-    """Running combine along rows: of the pairs of columns first, then of what lies between."""
+    """Running combine along rows: of pairs of columns first, then of the columns in between."""
     n_columns = matrices[0].shape[1]
     if n_columns == 1:
         return matrices

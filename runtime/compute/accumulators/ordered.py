@@ -1,4 +1,4 @@
-"""FIRST and LAST: the value of the row that comes first or last by other columns."""
+"""FIRST and LAST: the value of the first or last row in the order of other columns."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from runtime.compute.kernels.columns import (
 
 
 class FirstOrLast(ElementwiseAccumulator):
-    """The last column's value where the columns before it are smallest or largest.
+    """The last column's value where the preceding columns are smallest or largest.
 
-    Ties are broken by the value itself, NULLs are smallest, NaN is largest, so the result does
-    not depend on the order of the rows. Rows whose first column is NULL do not take part; a group
-    of none but those is NULL, as is a group whose chosen value is NULL.
+    Ties are broken by the value itself; NULLs are smallest, NaN is largest. So the result does not
+    depend on the order of the rows. Rows whose first column is NULL are ignored; a group without
+    other rows is NULL, as is a group whose chosen value is NULL.
 
-    Values: the columns packed into one int64 in mixed radix, the value as the lowest digit, which
-    `lookup` leads back from; the smallest or largest int64 where no row took part.
+    Values: the columns packed into one int64 in mixed radix. The lowest digit is the value, decoded
+    by `lookup`. Groups without rows have the smallest or largest int64.
     """
 
     def __init__(self, is_last: bool, types: Sequence[pa.DataType]) -> None:
@@ -68,7 +68,7 @@ class FirstOrLast(ElementwiseAccumulator):
 
 
 def _digits(column: pa.Array) -> tuple[Int64Array, int]:
-    """(a number >= 0 for each value that keeps their order, how many there can be); NULL is 0."""
+    """Return numbers >= 0 in the order of the values, and their bound; NULL is 0."""
     if integer_storage(column.type) is not None and column.null_count < len(column):
         values, valid = int64_values(column), validity(column)
         present = values if valid is None else values[valid]
@@ -80,7 +80,7 @@ def _digits(column: pa.Array) -> tuple[Int64Array, int]:
 
 
 def _dense(numbers: Int64Array) -> tuple[Int64Array, int]:
-    """The rank of each number among the distinct ones, from 0, and how many those are."""
+    """Return the rank of each number among the distinct ones, from 0, and their count."""
     codes, distinct = distinct_codes(pa.array(numbers))
     order = np.argsort(distinct.to_numpy())
     rank_of_code = np.empty(len(order), np.int64)

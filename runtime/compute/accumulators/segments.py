@@ -1,4 +1,4 @@
-"""Running combines inside segments of rows: the vectorised heart of windows made from slices."""
+"""Running combines within segments of rows, used to merge slices to windows."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ import numpy.typing as npt
 
 from runtime.compute.kernels.columns import AnyArray, Int64Array
 
-# Turns each row of equally shaped matrices into its running combine, in place.
+# Replaces each row of equally shaped matrices by its running combine, in place.
 RunningCombine = Callable[[Sequence[AnyArray]], None]
 
-# Below this width a call per column beats numpy's accumulate, which pays some 10 ns a row.
+# Below this width, a call per column is faster than numpy's accumulate, which costs about 10 ns a
+# row.
 _FEW_COLUMNS = 16
 
 
 @dataclass(frozen=True)
 class _Block:
-    """Segments of similar length, laid out as the rows of a matrix inside a flat array."""
+    """Segments of similar length, stored as the rows of a matrix within a flat array."""
 
     offset: int
     n_segments: int
@@ -32,16 +33,16 @@ class _Block:
 
 
 class Segments:
-    """Consecutive runs of rows, and how they lie as padded matrices.
+    """Consecutive runs of rows, and their layout as padded matrices.
 
-    Segments are sorted into classes by length (1, 2, 3..4, 5..8, ...) and each class becomes one
-    matrix as wide as its longest segment. So padding at most doubles the data however uneven the
-    lengths, and every scan is left to right, in the order of the rows. The layout is computed
-    once and serves all accumulators and both directions.
+    Segments are grouped by length (1, 2, 3..4, 5..8, ...); each group becomes one matrix as wide as
+    its longest segment. So padding at most doubles the data, however uneven the lengths, and every
+    scan goes left to right in row order. The layout is computed once for all accumulators and both
+    directions.
 
     Args:
-        starts: the first row of each segment, int64, ascending, beginning with 0.
-        n_rows: the number of rows.
+        starts: First row of each segment, int64, ascending, starting with 0.
+        n_rows: Number of rows.
     """
 
     def __init__(self, starts: Int64Array, n_rows: int) -> None:
@@ -57,13 +58,13 @@ class Segments:
         scan_rows: RunningCombine,
         reverse: bool,
     ) -> list[AnyArray]:
-        """Inclusive running combine inside each segment, from its end if `reverse`.
+        """Compute inclusive running combines within each segment, from its end if `reverse`.
 
         Args:
-            arrays: one or more arrays of `n_rows` rows that are combined together.
-            identities: for each array, the value that changes nothing; it fills the padding.
-            scan_rows: the running combine of matrices along their rows.
-            reverse: combine each row with those behind it instead of those before it.
+            arrays: One or more arrays of `n_rows` rows that are combined together.
+            identities: Neutral element for each array, used as padding.
+            scan_rows: Running combine of matrices along their rows.
+            reverse: Whether to combine each row with the later rows instead of the earlier ones.
         """
         if len(self.starts) == self.n_rows:
             return list(arrays)
@@ -83,7 +84,7 @@ class Segments:
         return flats if position is None else [flat[position] for flat in flats]
 
     def scan_sums(self, values: Int64Array, reverse: bool) -> Int64Array:
-        """`scan` for sums of integers: differences of one running sum, exact modulo 2**64."""
+        """Like `scan` for integer sums: differences of one running sum, exact modulo 2**64."""
         running = np.cumsum(values)
         last = self.starts + self.lengths - 1
         if reverse:
@@ -94,7 +95,7 @@ class Segments:
         return sums
 
     def _matrices(self) -> tuple[list[_Block], int, Int64Array | None]:
-        """(blocks, size of the flat array, place of each row in it or None if the same place)."""
+        """Return the blocks, the flat array's size, and each row's position (None: unchanged)."""
         if self._layout is None:
             self._layout = self._arrange()
         return self._layout
@@ -120,7 +121,7 @@ class Segments:
 
 
 def accumulate_rows(ufunc: np.ufunc) -> RunningCombine:
-    """The running `ufunc` of each row."""
+    """Return a running combine with `ufunc`."""
 
     def scan_rows(matrices: Sequence[AnyArray]) -> None:
         for matrix in matrices:
@@ -135,5 +136,5 @@ def accumulate_rows(ufunc: np.ufunc) -> RunningCombine:
 
 
 def run_starts(is_new: npt.NDArray[np.bool_]) -> Int64Array:
-    """Row 0, and every row n for which `is_new[n - 1]` is true."""
+    """Return row 0 and every row n for which `is_new[n - 1]` is true."""
     return np.concatenate((np.zeros(1, np.int64), np.flatnonzero(is_new) + 1))

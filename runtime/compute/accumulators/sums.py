@@ -1,9 +1,9 @@
-"""SUM and COUNT: exact for integers and decimals, additions only for floating point.
+"""SUM and COUNT: exact for integers and decimals; floating point is only added.
 
-Integers are added as int64 where nothing can overflow, which a look at the largest value shows.
-Else each value is split into limbs of 32 bits, the topmost signed, which are summed separately as
-int64: 2**31 rows fit before a limb overflows, and carries are only propagated at the end. So an
-overflow is an error where a result is too large, never where only an intermediate sum is.
+Integers are added as int64 if the largest absolute value shows that no sum can overflow. Otherwise
+each value is split into limbs of 32 bits, the top one signed, which are summed separately as int64:
+a limb overflows only after 2**31 rows, and carries are propagated once at the end. So a result that
+is too large is an error, but an intermediate sum never is.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from runtime.errors import ExecutionError
 _LIMB_BITS = 32
 _LIMB_MASK = (1 << _LIMB_BITS) - 1
 _LIMB_TOP = 1 << (_LIMB_BITS - 1)
-# Sums of absolute values below this are safe in int64, with room for rounding in the check.
+# Sums of absolute values below this fit int64, with a margin for rounding in the check.
 _SAFE_SUM = 1 << 62
 
 
 class IntegerSum(ElementwiseAccumulator, InvertibleAccumulator):
-    """SUM of integers: NULLs ignored, NULL for a group of nothing else.
+    """SUM of integers. NULLs are ignored; a group of NULLs is NULL.
 
     Values: one array, or low and high limbs.
     """
@@ -109,7 +109,7 @@ class RoundedIntegerSum(IntegerSum):
 
 
 class Count(IntegerSum):
-    """The sum of counts: 0, not NULL, for a group in which nothing was counted."""
+    """Sum of counts: 0, not NULL, for a group without counted rows."""
 
     def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> AccumulatorState:
         return replace(super().from_arrow(columns), n_valid=None)
@@ -118,7 +118,7 @@ class Count(IntegerSum):
 class DecimalSum(IntegerSum):
     """SUM of decimal128(p, s), exact; a result of more than p digits is an error.
 
-    Values: one array where unscaled values and their sums fit int64, else four limbs.
+    Values: one array if unscaled values and their sums fit int64, else four limbs.
     """
 
     def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> AccumulatorState:
@@ -155,7 +155,7 @@ class DecimalSum(IntegerSum):
 
 
 def sum_accumulator(kind: str, type_: pa.DataType, column: str) -> ColumnarAccumulator:
-    """The accumulator for `sum` or `count` over a partial column of `type_`."""
+    """Return the accumulator for `sum` or `count` over a partial column of `type_`."""
     if kind == "count" and pa.types.is_signed_integer(type_):
         return Count(type_, column)
     if kind == "count":
@@ -165,7 +165,7 @@ def sum_accumulator(kind: str, type_: pa.DataType, column: str) -> ColumnarAccum
     if pa.types.is_decimal128(type_):
         return DecimalSum(type_, column)
     if pa.types.is_floating(type_):
-        # NaN and infinity stay in their group, and 0.0 would turn a sum of -0.0 into 0.0
+        # NaN and infinity must stay in their group, and 0.0 would turn a sum of -0.0 into 0.0.
         return NumberFold(np.add, -0.0, type_)
     raise unsupported("SUM", type_, column, "integers, decimals, FLOAT and DOUBLE")
 
@@ -173,10 +173,10 @@ def sum_accumulator(kind: str, type_: pa.DataType, column: str) -> ColumnarAccum
 def exact_sum_accumulator(
     type_: pa.DataType, output_type: pa.DataType, column: str
 ) -> InvertibleAccumulator:
-    """The accumulator for sums, of `output_type`, over integers or decimals of `type_`.
+    """Return the accumulator for sums of type `output_type` over integers or decimals of `type_`.
 
     Raises:
-        ExecutionError: values of `type_` do not sum up to `output_type`.
+        ExecutionError: `output_type` is not supported for sums of `type_`.
     """
     if pa.types.is_signed_integer(type_) and pa.types.is_float64(output_type):
         return RoundedIntegerSum(type_, column)
@@ -191,7 +191,7 @@ _TYPE_NAMES = {"int8": "TINYINT", "int16": "SMALLINT", "int32": "INT"}
 
 
 def _sums_fit(values: Int64Array) -> bool:
-    """Whether every sum of some of `values` is sure to fit int64."""
+    """Return whether every sum over a subset of `values` certainly fits int64."""
     if len(values) == 0:
         return True
     largest = max(-int(values.min()), int(values.max()))
@@ -201,7 +201,7 @@ def _sums_fit(values: Int64Array) -> bool:
 
 
 def _carry(limbs: Sequence[AnyArray]) -> list[Int64Array]:
-    """The limbs with all but the topmost brought into 0 .. 2**32 - 1."""
+    """Propagate carries, so that all limbs except the top one are in 0 .. 2**32 - 1."""
     carried: list[Int64Array] = [limbs[0]]
     for limb in limbs[1:]:
         total = carried[-1]
@@ -215,7 +215,7 @@ def _top_limb_fits(limb: Int64Array) -> bool:
 
 
 def _beyond(low: Int64Array, high: Int64Array, bound: int) -> BoolArray:
-    """Where the 128-bit number is >= bound or <= -bound."""
+    """Return where the 128-bit number is >= bound or <= -bound."""
     word = (1 << 64) - 1
     unsigned = low.view(np.uint64)
     above_low, above_high = np.uint64(bound & word), bound >> 64
@@ -228,7 +228,7 @@ def _beyond(low: Int64Array, high: Int64Array, bound: int) -> BoolArray:
 
 def _overflow(type_name: str, column: str) -> ExecutionError:
     return ExecutionError(
-        # a partial column is called after its aggregate: name$sum
+        # a partial column is named after its aggregate: name$sum
         f"SUM overflows {type_name} in column {column.split('$')[0] or column}",
         hint="cast the argument of SUM to a wider type, such as DECIMAL(38, 0) or DOUBLE",
     )

@@ -17,11 +17,11 @@ from runtime.spec.user_aggregates import UserDefinedAggregateFunction
 class UserAccumulator(ColumnarAccumulator):
     """Calls the aggregate's own `merge`, for many groups at once.
 
-    `lookup` of an AccumulatorState holds the fields of states, `values` which of them a row has: so
-    rows are picked without copying states, and put together when they are merged.
+    `AccumulatorState.lookup` contains the fields of states, `values` the index of each row's state.
+    So selecting rows does not copy states; they are copied when they are merged.
 
     Args:
-        aggregate: the aggregate.
+        aggregate: User-defined aggregate.
     """
 
     def __init__(self, aggregate: UserDefinedAggregateFunction) -> None:
@@ -31,7 +31,7 @@ class UserAccumulator(ColumnarAccumulator):
         return _state([one_chunk(column) for column in columns])
 
     def to_arrow(self, state: AccumulatorState) -> list[pa.Array]:
-        """The results, in one column."""
+        """Return the results, in one column."""
         return [finished(self._aggregate, _fields(state))]
 
     def identity(self, state: AccumulatorState) -> AccumulatorState:
@@ -55,8 +55,8 @@ class UserAccumulator(ColumnarAccumulator):
     ) -> AccumulatorState:
         """See ColumnarAccumulator.
 
-        In steps of 1, 2, 4 ... rows, each of which merges all rows with those so far away (Hillis
-        and Steele, "Data Parallel Algorithms", 1986): few calls of `merge`, whatever the lengths.
+        In steps of 1, 2, 4 ... rows, combine every row with the row that far away (Hillis and
+        Steele, "Data Parallel Algorithms", 1986). This needs few calls of `merge` at any length.
         """
         place = np.arange(segments.n_rows) - np.repeat(segments.starts, segments.lengths)
         if reverse:

@@ -1,1 +1,1 @@
-"""Scalar expressions over Arrow batches, with Spark's meaning."""
+"""Scalar expressions over Arrow batches, with Spark's semantics."""

@@ -1,6 +1,7 @@
 """Arithmetic on Arrow values as in Spark's ANSI mode: overflow and division by zero are errors.
 
-Operands have one type and one length, or are scalars. NULL with anything is NULL.
+Operands have the same type, and the same length unless they are scalars. The result is NULL if an
+operand is.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ _UNCHECKED = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
 
 
 def combine(function: str, left: Datum, right: Datum, spark_type: str) -> Datum:
-    """`left function right` for one of `+ - *`, on integers or floating-point numbers.
+    """Compute `left function right` for one of `+ - *`, on integers or floating-point numbers.
 
     Raises:
-        ExecutionError: the result does not fit the integer type.
+        ExecutionError: The result does not fit the integer type.
     """
     if pa.types.is_floating(left.type):
         return _UNCHECKED[function](left, right)
@@ -31,10 +32,10 @@ def combine(function: str, left: Datum, right: Datum, spark_type: str) -> Datum:
 
 
 def negate(value: Datum, spark_type: str) -> Datum:
-    """`-value`.
+    """Compute `-value`.
 
     Raises:
-        ExecutionError: the smallest integer of its type, which has no opposite.
+        ExecutionError: The value is the smallest integer of its type.
     """
     if not pa.types.is_integer(value.type):
         return pc.negate(value)
@@ -45,20 +46,20 @@ def negate(value: Datum, spark_type: str) -> Datum:
 
 
 def divide(left: Datum, right: Datum) -> Datum:
-    """`left / right` of doubles.
+    """Compute `left / right` of doubles.
 
     Raises:
-        ExecutionError: a divisor is 0.0 or -0.0: with ANSI, no infinity comes of it.
+        ExecutionError: A divisor is 0.0 or -0.0; ANSI mode does not return infinity.
     """
     _check_divisor(left, right, "/")
     return pc.divide(left, right)
 
 
 def divide_whole(left: Datum, right: Datum) -> Datum:
-    """`left DIV right` of bigints, truncated toward zero.
+    """Compute `left DIV right` of bigints, truncated toward zero.
 
     Raises:
-        ExecutionError: a divisor is 0, or the quotient 2^63.
+        ExecutionError: A divisor is 0, or the quotient is 2^63.
     """
     _check_divisor(left, right, "DIV")
     try:
@@ -68,14 +69,14 @@ def divide_whole(left: Datum, right: Datum) -> Datum:
 
 
 def remainder(left: Datum, right: Datum) -> Datum:
-    """`left % right`, with the sign of `left`, as in C and Java.
+    """Compute `left % right`, with the sign of `left`, as in C and Java.
 
     Raises:
-        ExecutionError: a divisor is 0.
+        ExecutionError: A divisor is 0.
     """
     _check_divisor(left, right, "%")
     if pa.types.is_integer(left.type):
-        # x % -1 and x % 1 are 0 alike, but the smallest integer divided by -1 would overflow.
+        # x % -1 and x % 1 are both 0, but dividing the smallest integer by -1 would overflow.
         minus_one, one = pa.scalar(-1, right.type), pa.scalar(1, right.type)
         divisor = pc.if_else(pc.equal(right, minus_one), one, right)
         return pc.subtract(left, pc.multiply(pc.divide(left, divisor), divisor))
@@ -85,11 +86,11 @@ def remainder(left: Datum, right: Datum) -> Datum:
     if isinstance(is_valid, pa.Scalar):
         return pa.scalar(values.item() if is_valid.as_py() else None, left.type)
     is_null = ~is_valid.to_numpy(zero_copy_only=False)
-    return pa.array(values, left.type, mask=is_null, from_pandas=False)  # NaN is a value
+    return pa.array(values, left.type, mask=is_null, from_pandas=False)  # keep NaN as a value
 
 
 def _numbers(value: Datum) -> np.ndarray[tuple[int, ...], np.dtype[np.floating]]:
-    """Values of a floating-point array or scalar; 1 in place of NULL."""
+    """Return the values of a floating-point array or scalar; 1 for NULL."""
     filled = pc.fill_null(value, pa.scalar(1, value.type))
     if isinstance(filled, pa.Scalar):
         return np.asarray(filled.as_py(), value.type.to_pandas_dtype())

@@ -1,4 +1,4 @@
-"""What the exchange carries: Arrow IPC streams as bytes, one blob per bucket of keys."""
+"""Format of the exchange: Arrow IPC streams as bytes, one blob per bucket of keys."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import pyarrow as pa
 
 from runtime.compute.kernels.columns import table_bytes
 
-# Workers compute on one thread: columns that are compressed are not handed to another
+# Workers are single-threaded: do not decompress columns in other threads.
 _READING = pa.ipc.IpcReadOptions(use_threads=False)
 
-# Reading a large value of state costs 12 ms a megabyte, so values are kept small and read seldom.
+# Reading a large state value costs 12 ms per megabyte, so keep values small and reads rare.
 MAX_BLOB_BYTES = 1 << 20
 
 
 def to_blob(data: pa.RecordBatch | pa.Table, compression: str | None = None) -> bytes:
-    """An Arrow IPC stream with the schema and all rows of `data`.
+    """Return an Arrow IPC stream with the schema and all rows of `data`.
 
     Args:
-        data: what to write; of a sliced batch only the slice is written.
+        data: Rows to write; of a sliced batch, only the slice is written.
         compression: `lz4`, `zstd` or None.
     """
     sink = pa.BufferOutputStream()
@@ -33,7 +33,7 @@ def to_blob(data: pa.RecordBatch | pa.Table, compression: str | None = None) -> 
 
 
 def to_blobs(parts: Iterable[pa.RecordBatch], compression: str | None = None) -> pa.BinaryArray:
-    """The blob of each of `parts`, as `to_blob` writes it, in one column without a further copy."""
+    """Return the blobs of `parts`, as `to_blob` writes them, in one column without a copy."""
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)
     offsets = [0]
@@ -41,20 +41,20 @@ def to_blobs(parts: Iterable[pa.RecordBatch], compression: str | None = None) ->
         with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
             writer.write_batch(batch)
         offsets.append(sink.tell())
-    # int32 offsets: a column holds 2 GiB, far above what a task collects.
+    # int32 offsets: a column holds 2 GiB, far more than a task collects.
     ends = pa.array(offsets, pa.int32()).buffers()[1]
     return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, [None, ends, sink.getvalue()])
 
 
 def from_blobs(blobs: Iterable[bytes | memoryview], schema: pa.Schema | None = None) -> pa.Table:
-    """The rows of all blobs, in order, as one table over the blobs' own memory.
+    """Return the rows of all blobs, in order, as one table over the blobs' own memory.
 
     Args:
-        blobs: streams that `to_blob` wrote, all of one schema, as bytes or anything over bytes.
-        schema: the schema of the result if there are no blobs.
+        blobs: Streams from `to_blob` with the same schema, as bytes or another buffer type.
+        schema: Schema of the result without blobs.
 
     Raises:
-        ValueError: no blobs and no schema.
+        ValueError: Neither blobs nor a schema were passed.
     """
     batches: list[pa.RecordBatch] = []
     for blob in blobs:
@@ -67,7 +67,7 @@ def from_blobs(blobs: Iterable[bytes | memoryview], schema: pa.Schema | None = N
 
 
 def pieces(table: pa.Table) -> list[pa.Table]:
-    """The rows of a table in tables of about MAX_BLOB_BYTES at most."""
+    """Split a table into tables of about MAX_BLOB_BYTES at most."""
     n_pieces = -(-table_bytes(table) // MAX_BLOB_BYTES)
     if n_pieces < 2:
         return [table]
@@ -78,9 +78,9 @@ def pieces(table: pa.Table) -> list[pa.Table]:
 def split_by_bucket(
     table: pa.Table, buckets: npt.NDArray[np.int32]
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """(bucket, its rows in their order) for each bucket that has rows, buckets ascending.
+    """Yield (bucket, rows) for each non-empty bucket, ascending; the order of rows is kept.
 
-    One stable sort of all rows; the batches are slices of the sorted table.
+    Sorts all rows once, stably; the batches are slices of the sorted table.
     """
     if len(buckets) == 0:
         return

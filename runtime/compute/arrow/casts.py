@@ -1,4 +1,4 @@
-"""CAST between plain types as in Spark's ANSI mode."""
+"""CAST between flat types as in Spark's ANSI mode."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _MAX_DECIMAL128_DIGITS = 38
 
 
 def cast(value: Datum, source: str, target: str) -> Datum:
-    """`CAST(value AS target)`.
+    """Compute `CAST(value AS target)`.
 
     Args:
-        value: values of type `source`, an array or a scalar.
-        source: a type that `planner.arrow.types.can_cast` allows for `target`.
-        target: the type of the result.
+        value: Values of type `source`, an array or a scalar.
+        source: Type that `planner.arrow.types.can_cast` allows for `target`.
+        target: Type of the result.
 
     Raises:
-        ExecutionError: a value does not fit `target`; NaN and infinity fit no integer.
+        ExecutionError: A value does not fit `target`; NaN and infinity do not fit integers.
     """
     if source == target:
         return value
@@ -32,7 +32,7 @@ def cast(value: Datum, source: str, target: str) -> Datum:
         return _to_decimal(value, source, target)
     match source, target:
         case ("timestamp_ntz", "date"):
-            # Floored, before 1970 too
+            # rounds down, also before 1970
             return pc.cast(value, pa.date32(), safe=False)
         case ("date", "timestamp_ntz"):
             return _midnight(value)
@@ -48,7 +48,7 @@ def cast(value: Datum, source: str, target: str) -> Datum:
             wide = pc.cast(value, pa.int64())
             fits = pc.and_(pc.less(wide, limit), pc.greater_equal(wide, -limit))
             raise _does_not_fit(value, fits, source, target) from error
-    # To floating point: rounded to the nearest, as in Java. To BOOLEAN: whether it is not zero.
+    # To floating point: rounded to nearest, as in Java. To BOOLEAN: whether it is not zero.
     return pc.cast(value, arrow_type(target), safe=False)
 
 
@@ -56,7 +56,7 @@ def _to_decimal(value: Datum, source: str, target: str) -> Datum:
     type_ = arrow_type(target)
     wide: pa.DataType
     if source in _INTEGER_DIGITS:
-        # Arrow wants room for every integer of the type.
+        # Arrow requires enough digits for every integer of the type.
         digits = max(type_.precision, _INTEGER_DIGITS[source] + type_.scale)
     else:
         given = arrow_type(source)
@@ -74,9 +74,9 @@ def _to_decimal(value: Datum, source: str, target: str) -> Datum:
 
 
 def _decimal_to_double(value: Datum) -> Datum:
-    """Nearest doubles of decimals of at most 15 digits.
+    """Return the nearest doubles of decimals of at most 15 digits.
 
-    Unscaled value and power of ten are both doubles, so that their quotient is rounded once.
+    Unscaled value and power of ten are exact as doubles, so the quotient is rounded only once.
     """
     if isinstance(value, pa.Scalar):
         return _decimal_to_double(pa.array([value], value.type))[0]
@@ -101,7 +101,7 @@ def _truncate(value: Datum, source: str, target: str) -> Datum:
     limit = float(1 << (type_.bit_width - 1))
     if target == "bigint":
         # Spark compares with the double nearest to 2^63 - 1, which is 2^63; Java's cast then
-        # gives 2^63 - 1.
+        # returns 2^63 - 1.
         fits = pc.and_(pc.greater_equal(doubles, -limit), pc.less_equal(doubles, limit))
     else:
         fits = pc.and_(pc.greater(doubles, -limit - 1), pc.less(doubles, limit))

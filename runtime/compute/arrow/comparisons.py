@@ -1,7 +1,7 @@
 """Comparisons of Arrow values as in Spark.
 
-Operands have one type and one length, or are scalars. For floating-point numbers NaN equals NaN
-and is greater than all others; -0.0 equals 0.0. Strings and binaries compare by their bytes.
+Operands have the same type, and the same length unless they are scalars. NaN equals NaN and is
+greater than all other numbers; -0.0 equals 0.0. Strings and binaries compare by their bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from runtime.compute.arrow.types import Datum
 
 
 def compare(function: str, left: Datum, right: Datum) -> Datum:
-    """`left function right` for one of `= <> < <= > >= <=>`; NULL with NULL, but for `<=>`."""
+    """Compute `left function right` for one of `= <> < <= > >= <=>`. Only `<=>` compares NULLs."""
     match function:
         case "=":
             return _equal(left, right)
@@ -36,7 +36,7 @@ def compare(function: str, left: Datum, right: Datum) -> Datum:
 
 
 def is_in(value: Datum, members: Sequence[pa.Scalar]) -> Datum:
-    """`value IN (members)`: NULL for NULL, and for no match where a member is NULL."""
+    """Compute `value IN (members)`: NULL for NULL, or if nothing matches and a member is NULL."""
     unknown = pa.scalar(None, pa.bool_())
     known = [member for member in members if member.is_valid]
     if not known:
@@ -76,5 +76,5 @@ def _less(left: Datum, right: Datum) -> Datum:
 
 
 def _is_number(value: Datum) -> bool:
-    """Whether `value` is one number that is not NaN."""
+    """Return whether `value` is a scalar and not NaN."""
     return isinstance(value, pa.Scalar) and value.is_valid and not pc.is_nan(value).as_py()

@@ -1,9 +1,9 @@
-"""Evaluates scalar expressions over Arrow batches: results and errors of Spark's ANSI mode.
+"""Evaluate scalar expressions over Arrow batches, with the results and errors of Spark's ANSI mode.
 
-Spark evaluates an operand for those rows alone that need it: the right side of AND for rows where
-the left one is not false, a branch of CASE for the rows that reach it, the second operand of `+`
-where the first is not NULL. So an error in such an operand is an error for those rows alone.
-Operands that cannot fail are evaluated for all rows, which is faster.
+Spark evaluates an operand only for the rows that need it: the right side of AND where the left side
+is not false, a branch of CASE for the rows that reach it, the second operand of `+` where the first
+is not NULL. Errors are reported for these rows only. Operands that cannot fail are evaluated for
+all rows, which is faster.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, can_
 def evaluate(
     expression: Expression, batch: pa.RecordBatch | pa.Table
 ) -> pa.Array | pa.ChunkedArray:
-    """The value of `expression` in every row.
+    """Return the value of `expression` in every row.
 
     Args:
-        expression: what to evaluate.
-        batch: has the columns that `expression` names; their types may differ from the named
-            ones in how values are stored (dictionaries, large strings, the zone of an instant).
+        expression: Expression to evaluate.
+        batch: Rows with the columns of `expression`. Their types may be stored differently
+            (dictionaries, large strings, the zone of an instant).
 
     Returns:
         An array for a batch, a chunked array for a table, of the Arrow type of `expression.type`.
 
     Raises:
-        ExecutionError: an overflow, a division by zero, a value that does not fit a type.
+        ExecutionError: An overflow, a division by zero, or a value that does not fit a type.
     """
     if isinstance(batch, pa.Table):
         chunks = [evaluate(expression, chunk) for chunk in batch.to_batches()]
@@ -45,13 +45,12 @@ def evaluate(
 def filter_mask(
     expressions: Sequence[Expression], batch: pa.RecordBatch | pa.Table
 ) -> pa.BooleanArray:
-    """Whether all of `expressions` are true, for every row; never NULL.
+    """Return for every row whether all `expressions` are true; never NULL.
 
-    They are taken in order: an expression is not evaluated for rows where an earlier one is false
-    or NULL.
+    An expression is not evaluated for rows where an earlier one is false or NULL.
 
     Raises:
-        ExecutionError: as `evaluate`.
+        ExecutionError: As for `evaluate`.
     """
     if isinstance(batch, pa.Table):
         masks = [filter_mask(expressions, chunk) for chunk in batch.to_batches()]
@@ -72,9 +71,9 @@ def _as_array(value: Datum, n_rows: int) -> pa.Array:
 
 
 def _evaluate(expression: Expression, rows: pa.RecordBatch) -> Datum:
-    """The value for all `rows`; a scalar if it is the same for all."""
+    """Return the value for all `rows`; a scalar if it is the same for all."""
     if rows.num_rows == 0:
-        # No row, no error, not even for constants
+        # No rows, no errors, not even for constants
         return pa.array([], arrow_type(expression.type))
     if isinstance(expression, Constant):
         return pa.scalar(expression.value, arrow_type(expression.type))
@@ -91,7 +90,7 @@ def _evaluate(expression: Expression, rows: pa.RecordBatch) -> Datum:
 
 
 def _evaluate_where(mask: Datum, expression: Expression, rows: pa.RecordBatch) -> Datum:
-    """The value for the rows where `mask`, which has no NULLs, is true; else anything."""
+    """Return the value for rows where `mask` (without NULLs) is true; arbitrary elsewhere."""
     if not can_fail(expression) or pc.all(mask).as_py():
         return _evaluate(expression, _columns(expression, rows))
     type_ = arrow_type(expression.type)
@@ -111,7 +110,7 @@ def _column(column: ColumnRef, rows: pa.RecordBatch) -> pa.Array:
         hint="declare the column with the type that the file has",
     )
     if pa.types.is_timestamp(values.type) and (values.type.tz is None) != (type_.tz is None):
-        # Arrow would take a wall clock for an instant.
+        # Arrow would interpret wall-clock times as instants.
         raise wrong
     try:
         return pc.cast(values, type_)
@@ -123,10 +122,10 @@ def _column(column: ColumnRef, rows: pa.RecordBatch) -> pa.Array:
 
 
 def _operands(call: Call, rows: pa.RecordBatch) -> tuple[Datum, Datum]:
-    """Both operands; the second in Spark's order only where the first is not NULL."""
+    """Return both operands. As in Spark, the second is evaluated where the first is not NULL."""
     left, right = call.args
     if call.function in ("/", "%", "div"):
-        # Spark looks at the divisor first.
+        # Spark evaluates the divisor first.
         divisor = _evaluate(right, rows)
         return _evaluate_where(pc.is_valid(divisor), left, rows), divisor
     value = _evaluate(left, rows)

@@ -1,18 +1,17 @@
-"""Tables in few bytes, for what is written often, kept for long and read seldom.
+"""Compact format for tables that are written often, stored long and read rarely.
 
-Numbers lose what they have in common and are then cut into planes: all their lowest bytes, all
-their second ones and so on, each compressed by itself (the byte stream split of Parquet). Of a
-sum the low bytes are noise, which is written as it is, and the high ones repeat; side by side, as
-Arrow has them, the compressor finds neither. Integers are first made small: their distance from
-the smallest one or from their neighbour, divided by what divides all. A column that equals one
-before it, such as two counts of the same rows, is written once. NULLs are left out, and said to be
-there by a bitmap.
+Numbers are reduced and then split into planes: all lowest bytes, all second bytes and so on, each
+compressed separately (the byte stream split of Parquet). The low bytes of a sum are noise and
+stored uncompressed, the high ones repeat; interleaved, as in Arrow, they would not compress.
+Integers are first replaced by their distance from the smallest one or from their predecessor,
+divided by the common divisor. A column equal to an earlier one, such as two counts of the same
+rows, is written once. NULLs are omitted and recorded in a bitmap.
 
     header size | header's size unpacked | header, compressed | parts
     header = n schema bytes | n notes | schema, as Arrow IPC has it | planes of the notes
 
-The notes are numbers that the reader takes in the order in which they were written: of each part
-its size here and unpacked, of columns how they were written.
+The notes are numbers that the reader consumes in the order in which they were written: the stored
+and unpacked size of each part, and the encoding of each column.
 """
 
 from __future__ import annotations
@@ -41,16 +40,16 @@ from runtime.compute.kernels.columns import (
 _Bytes = npt.NDArray[np.uint8]
 
 _SIZES = struct.Struct("<II")
-# Below this nothing is gained by compressing a part.
+# Smaller parts are not compressed.
 _SMALL = 32
-# Neighbours are so many times closer than the smallest and the largest where differences pay.
+# Differences are used if neighbours are this many times closer than the smallest and largest value.
 _CLOSER = 8
-# How many values are tried for a divisor of all.
+# Number of values from which a common divisor is guessed
 _TRIED = 64
 
 
 def pack(table: pa.Table) -> bytes:
-    """A table of any types in few bytes; dictionary-encoded columns stay so."""
+    """Pack a table of any types; dictionary-encoded columns stay encoded."""
     packer = _Packer()
     for column in table.columns:
         packer.column(column.combine_chunks() if column.num_chunks != 1 else column.chunk(0))
@@ -62,7 +61,7 @@ def pack(table: pa.Table) -> bytes:
 
 
 def unpack(blob: bytes | memoryview) -> pa.Table:
-    """The table that `pack` wrote."""
+    """Restore a table from `pack`."""
     view = memoryview(blob)
     n_packed, n_header = _SIZES.unpack_from(view)
     start = _SIZES.size + n_packed
@@ -80,8 +79,8 @@ class _Packer:
     """Writes columns.
 
     Attributes:
-        notes: the numbers for the reader.
-        parts: the parts, as they are written.
+        notes: Numbers for the reader.
+        parts: Parts in the order in which they are written.
     """
 
     def __init__(self) -> None:
@@ -90,7 +89,7 @@ class _Packer:
         self._integer_columns: list[Int64Array] = []
 
     def column(self, column: pa.Array) -> None:
-        """Write one."""
+        """Write a column."""
         type_ = column.type
         if not _is_known(type_):
             self._part(to_blob(pa.table([column], ["c"])))
@@ -121,7 +120,7 @@ class _Packer:
             return
         low, high = int(values.min()), int(values.max())
         steps = np.diff(values)
-        # as floats, for the sum of their sizes may be large
+        # as floats, because the sum of their sizes may be large
         way = float(np.abs(steps.astype(np.float64)).sum())
         is_steps = way * _CLOSER < (high - low) * len(steps)
         if is_steps:
@@ -156,7 +155,8 @@ class _Packer:
     def _planes(self, planes: _Bytes) -> None:
         """Write planes, the lowest first.
 
-        Between high ones and low ones that can be compressed is noise, which is not even tried.
+        Only planes at either end are worth compressing; those between compressible high and low
+        planes are noise and not tried.
         """
         n_bytes = planes.shape[1]
         parts: list[bytes | _Bytes] = list(planes)
@@ -179,11 +179,11 @@ class _Packer:
 
 
 class _Unpacker:
-    """Reads columns, in the order in which they were written.
+    """Reads columns in the order in which they were written.
 
     Args:
-        parts: the parts.
-        notes: the notes behind the number of rows.
+        parts: Parts.
+        notes: Notes after the number of rows.
     """
 
     def __init__(self, parts: memoryview, notes: Iterator[int]) -> None:
@@ -193,7 +193,7 @@ class _Unpacker:
         self._integer_columns: list[Int64Array] = []
 
     def column(self, type_: pa.DataType, n_rows: int) -> pa.Array:
-        """Read one of so many rows."""
+        """Read a column of `n_rows` rows."""
         if not _is_known(type_):
             return from_blobs([self._part()]).column(0).combine_chunks()
         valid = None
@@ -266,7 +266,7 @@ class _Unpacker:
 
 
 def _is_known(type_: pa.DataType) -> bool:
-    """Whether columns of a type are packed; others are written as Arrow IPC has them."""
+    """Return whether columns of a type are packed; others are written as Arrow IPC."""
     return (
         integer_storage(type_) is not None
         or _is_plain(type_)
@@ -276,12 +276,12 @@ def _is_known(type_: pa.DataType) -> bool:
 
 
 def _is_plain(type_: pa.DataType) -> bool:
-    """Whether values are so many bytes, which are not integers."""
+    """Return whether values have a fixed width but are not integers."""
     return bool(pa.types.is_floating(type_) or pa.types.is_decimal128(type_))
 
 
 def is_list(type_: pa.DataType) -> bool:
-    """Whether values of an Arrow type are lists."""
+    """Return whether values of an Arrow type are lists."""
     return bool(pa.types.is_list(type_) or pa.types.is_large_list(type_))
 
 
@@ -295,38 +295,38 @@ def _offset_type(type_: pa.DataType) -> type[np.int32] | type[np.int64]:
 
 
 def _divisor(numbers: npt.NDArray[np.uint64]) -> int:
-    """What divides all of them; 1 if that is not seen at once."""
+    """Return a divisor of all numbers; 1 if the first ones have none in common."""
     divisor = gcd(*numbers[:_TRIED].tolist())
     is_noted = 1 < divisor < 1 << 63
     return divisor if is_noted and not (numbers % np.uint64(divisor)).any() else 1
 
 
 def _spread(column: pa.Array, valid: BoolArray) -> pa.Array:
-    """The values where they are valid, NULL elsewhere."""
+    """Return the values at the valid positions, NULL elsewhere."""
     places = np.cumsum(valid) - 1
     return column.take(pa.array(places, mask=~valid))
 
 
 def _planes(values: npt.NDArray[Any]) -> _Bytes:
-    """uint8[bytes of a value, values]: the bytes of each place of all values."""
+    """Return uint8[bytes per value, values]: the bytes of all values by position."""
     as_bytes = values.view(np.uint8).reshape(len(values), -1)
     return np.ascontiguousarray(as_bytes.T)
 
 
 def _joined(planes: _Bytes) -> _Bytes:
-    """uint8[values, bytes of a value], the inverse of `_planes`."""
+    """Return uint8[values, bytes per value], the inverse of `_planes`."""
     return np.ascontiguousarray(planes.T)
 
 
 def _are_equal(left: Int64Array, right: Int64Array) -> bool:
     if len(left) != len(right):
         return False
-    # mostly the first value decides
+    # the first value usually decides
     return len(left) == 0 or bool(left[0] == right[0] and (left == right).all())
 
 
 def _shortest(part: bytes | _Bytes) -> bytes | _Bytes:
-    """The part compressed, or as it is if that is no longer."""
+    """Compress a part; return it unchanged if that is not longer."""
     if len(part) < _SMALL:
         return part
     packed = _compressed(part)

@@ -1,4 +1,4 @@
-"""Spark's types as Arrow's."""
+"""Arrow types of Spark types."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-# The values of a column, or one value for all rows
+# Values of a column, or one value for all rows
 Datum: TypeAlias = pa.Array | pa.Scalar
 
 INTEGER_TYPES = {
@@ -36,14 +36,13 @@ _FIELD = re.compile(r"(\w+):(\w+(?:\(\d+,\d+\))?)")
 
 
 def arrow_type(spark_type: str) -> pa.DataType:
-    """The Arrow type that holds values of a Spark type, in Spark's DDL spelling.
+    """Return the Arrow type for a Spark type in DDL spelling.
 
     Args:
-        spark_type: a flat type, or what sets of values are: an array of a flat type or of structs
-            of flat types.
+        spark_type: Flat type, array of a flat type, or array of structs of flat types.
 
     Raises:
-        KeyError: the type is another one.
+        KeyError: The type is not supported.
     """
     if match := _LIST.fullmatch(spark_type):
         return pa.list_(arrow_type(match[1]))

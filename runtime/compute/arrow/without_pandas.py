@@ -1,4 +1,4 @@
-"""pyarrow without pandas, for processes that answer one query and end."""
+"""Use pyarrow without pandas, in processes that answer one query and exit."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ import pyarrow as pa
 
 
 class _NoPandas(MetaPathFinder):
-    """Says that there is no pandas."""
+    """Import hook that hides pandas."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> None:
-        """None, so that other finders are asked; an error for pandas."""
+        """Raise an error for pandas; return None otherwise, so that other finders are asked."""
         if name == "pandas":
             raise ModuleNotFoundError("pyarrow is to do without pandas", name=name)
 
 
 def without_pandas() -> None:
-    """Have pyarrow make arrays without pandas, unless it is imported already.
+    """Make pyarrow create arrays without pandas, unless it is imported already.
 
-    For its first array of Python values pyarrow looks whether there is pandas, and importing that
-    takes longer than a small query. Here it looks while there seems to be none, and does not look
-    again. What needs pandas, such as `to_pandas()`, still finds it; pandas' NULLs (NaT, NA) in
-    lists of Python values are not known as such any more. So this is for commands, in whose
-    process there is no code of users.
+    When pyarrow first converts Python values, it tries to import pandas, which takes longer than a
+    small query. This function lets pyarrow try once while pandas is hidden; it does not try again.
+    Functions that need pandas, such as `to_pandas()`, still work, but pandas' NULLs (NaT, NA) in
+    lists of Python values are no longer recognised. Use it only in commands, whose process runs no
+    user code.
     """
     if "pandas" in sys.modules:
         return

@@ -1,1 +1,1 @@
-"""Vectorised work on Arrow tables: key codes, blobs for the exchange, windows from slices."""
+"""Vectorised kernels on Arrow tables: key codes, blobs for the exchange, windows from slices."""

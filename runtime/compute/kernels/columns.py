@@ -1,4 +1,4 @@
-"""Between Arrow columns and numpy arrays: values, validity, and codes of distinct values."""
+"""Conversions of Arrow columns and numpy arrays: values, validity, codes of distinct values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Float64Array = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 AnyArray = npt.NDArray[Any]
 
-# Types that are stored as integers, with the integer type of the same width.
+# Types stored as integers, with the integer type of the same width.
 _INTEGER_STORAGE = {
     "date32[day]": pa.int32(),
     "date64[ms]": pa.int64(),
@@ -28,7 +28,7 @@ _INTEGER_STORAGE = {
 
 
 def one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """The column as one plain array: chunks joined, dictionaries and views decoded."""
+    """Return the column as one plain array: chunks concatenated, dictionaries and views decoded."""
     if isinstance(column, pa.ChunkedArray):
         column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     if pa.types.is_dictionary(column.type):
@@ -41,7 +41,7 @@ def one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def joined(column: pa.ChunkedArray) -> pa.Array:
-    """The column as one array, still dictionary-encoded if its chunks are."""
+    """Return the column as one array, still dictionary-encoded if its chunks are."""
     if column.num_chunks == 1:
         return column.chunk(0)
     if pa.types.is_dictionary(column.type):
@@ -50,13 +50,13 @@ def joined(column: pa.ChunkedArray) -> pa.Array:
 
 
 def of_type(column: pa.Array | pa.ChunkedArray, type_: pa.DataType) -> pa.Array:
-    """The column as one plain array of a type."""
+    """Return the column as one plain array of a type."""
     column = one_chunk(column)
     return column if column.type == type_ else column.cast(type_)
 
 
 def is_variable_width(type_: pa.DataType) -> bool:
-    """Whether values are strings or binaries, with offsets of 32 or of 64 bits."""
+    """Return whether values are strings or binaries, with offsets of 32 or 64 bits."""
     checks = (
         pa.types.is_string,
         pa.types.is_binary,
@@ -67,7 +67,7 @@ def is_variable_width(type_: pa.DataType) -> bool:
 
 
 def integer_storage(type_: pa.DataType) -> pa.DataType | None:
-    """The signed integer type that holds values of `type_` in order, None if there is none."""
+    """Return the signed integer type that stores values of `type_` in order, or None."""
     if pa.types.is_signed_integer(type_):
         return type_
     if pa.types.is_timestamp(type_) or pa.types.is_duration(type_):
@@ -78,7 +78,7 @@ def integer_storage(type_: pa.DataType) -> pa.DataType | None:
 
 
 def validity(column: pa.Array) -> BoolArray | None:
-    """True where the value is not NULL; None if no value is NULL."""
+    """Return True where the value is not NULL; None if no value is NULL."""
     if column.null_count == 0:
         return None
     valid: BoolArray = column.is_valid().to_numpy(zero_copy_only=False)
@@ -86,7 +86,7 @@ def validity(column: pa.Array) -> BoolArray | None:
 
 
 def all_valid(columns: Iterable[pa.Array], condition: BoolArray | None) -> BoolArray | None:
-    """Rows where the condition holds and no column is NULL; None: all rows."""
+    """Return the rows where the condition holds and no column is NULL; None for all rows."""
     valid = condition
     for column in columns:
         more = validity(column)
@@ -96,7 +96,7 @@ def all_valid(columns: Iterable[pa.Array], condition: BoolArray | None) -> BoolA
 
 
 def running_sums(amounts: Int64Array) -> Int64Array:
-    """int64[n + 1], the sum of the first 0, 1, ... n amounts."""
+    """Return int64[n + 1], the sum of the first 0, 1, ... n amounts."""
     sums = np.zeros(len(amounts) + 1, np.int64)
     np.cumsum(amounts, out=sums[1:])
     return sums
@@ -108,14 +108,14 @@ def list_array(
     type_: pa.ListType | None = None,
     is_null: BoolArray | None = None,
 ) -> pa.ListArray:
-    """Lists of the given lengths over their values, one after the other."""
+    """Return lists of the given lengths over consecutive values."""
     offsets = pa.array(running_sums(lengths).astype(np.int32))
     mask = None if is_null is None else pa.array(is_null)
     return pa.ListArray.from_arrays(offsets, values, type=type_, mask=mask)
 
 
 def int64_values(column: pa.Array) -> Int64Array:
-    """The values of a column with integer storage; what stands in place of NULLs is arbitrary."""
+    """Return the values of a column with integer storage; arbitrary for NULLs."""
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.int8())
     else:
@@ -124,25 +124,25 @@ def int64_values(column: pa.Array) -> Int64Array:
 
 
 def int64_column(table: pa.Table, name: str) -> Int64Array:
-    """The values of a column of a table, as `int64_values` has them."""
+    """Return the values of a table column like `int64_values`."""
     return int64_values(one_chunk(table.column(name)))
 
 
 def with_values(table: pa.Table, name: str, values: AnyArray) -> pa.Table:
-    """A table with other values in one of its columns."""
+    """Replace the values of a table column."""
     index = table.schema.get_field_index(name)
     return table.set_column(index, table.schema.field(index), pa.array(values))
 
 
 def float64_values(column: pa.Array) -> npt.NDArray[np.float64]:
-    """The values of a floating-point column; what stands in place of NULLs is arbitrary."""
+    """Return the values of a floating-point column; arbitrary for NULLs."""
     if not pa.types.is_float64(column.type):
         column = column.cast(pa.float64())
     return _fixed_width(column, np.float64)
 
 
 def decimal_words(column: pa.Array) -> Int64Array:
-    """Low and high 64 bits of each decimal128, int64[n, 2]; arbitrary in place of NULLs."""
+    """Return the low and high 64 bits of decimal128s, int64[n, 2]; arbitrary for NULLs."""
     words: Int64Array = _fixed_width(column, np.dtype((np.int64, 2)))
     return words
 
@@ -150,12 +150,12 @@ def decimal_words(column: pa.Array) -> Int64Array:
 def decimal_array(
     low: Int64Array, high: Int64Array, valid: BoolArray | None, type_: pa.DataType
 ) -> pa.Array:
-    """The decimal128 column with the given low and high 64 bits; the digits are not checked."""
+    """Return a decimal128 column from low and high 64 bits, without checking the digits."""
     return from_buffer(np.stack((low, high), axis=1), valid, type_, len(low))
 
 
 def int64_array(values: Int64Array, valid: BoolArray | None, type_: pa.DataType) -> pa.Array:
-    """The inverse of `int64_values`; an `ArrowInvalid` if a value is too wide for `type_`."""
+    """Convert values back from `int64_values`; `ArrowInvalid` if one does not fit `type_`."""
     storage = integer_storage(type_)
     if pa.types.is_boolean(type_):
         return from_buffer(values, valid, pa.int64(), len(values)).cast(pa.bool_())
@@ -168,7 +168,7 @@ def int64_array(values: Int64Array, valid: BoolArray | None, type_: pa.DataType)
 def float64_array(
     values: npt.NDArray[np.float64], valid: BoolArray | None, type_: pa.DataType
 ) -> pa.Array:
-    """The inverse of `float64_values`, rounded to the width of `type_`."""
+    """Convert values back from `float64_values`, rounded to the width of `type_`."""
     column = from_buffer(values, valid, pa.float64(), len(values))
     return column if pa.types.is_float64(type_) else column.cast(type_, safe=False)
 
@@ -176,15 +176,15 @@ def float64_array(
 def from_buffer(
     values: AnyArray, valid: BoolArray | None, type_: pa.DataType, length: int
 ) -> pa.Array:
-    """An Arrow column over the memory of `values`, without copying it."""
-    # The values of an Arrow boolean column are a bitmap, just what validity is stored as.
+    """Return an Arrow column over the memory of `values`, without copying it."""
+    # The values of an Arrow boolean column are a bitmap, which is also how validity is stored.
     bitmap = None if valid is None else pa.array(valid).buffers()[1]
     data = pa.py_buffer(np.ascontiguousarray(values))
     return pa.Array.from_buffers(type_, length, [bitmap, data])
 
 
 def normalise_floats(column: pa.Array) -> pa.Array:
-    """One bit pattern for equal keys: every NaN the same, -0.0 as 0.0; other types as they are."""
+    """Make equal keys bitwise equal: a single NaN, -0.0 as 0.0. Other types are unchanged."""
     if not pa.types.is_floating(column.type):
         return column
     values = float64_values(column) + 0.0
@@ -193,7 +193,7 @@ def normalise_floats(column: pa.Array) -> pa.Array:
 
 
 def distinct_codes(column: pa.Array) -> tuple[Int64Array, pa.Array]:
-    """(code of each value, distinct values in order of appearance); NULL is a value of its own."""
+    """Return codes of the values and the distinct values by first appearance; NULL is a value."""
     if pa.types.is_null(column.type):
         return np.zeros(len(column), np.int64), column[:1]
     encoded = column.dictionary_encode(null_encoding="encode")
@@ -201,14 +201,14 @@ def distinct_codes(column: pa.Array) -> tuple[Int64Array, pa.Array]:
 
 
 def ranks(column: pa.Array) -> tuple[Int64Array, pa.Array]:
-    """(rank of each value, distinct values in ascending order).
+    """Return the rank of each value and the distinct values in ascending order.
 
-    NULL is the smallest and rank 0 is always NULL, whether there is one or not; NaN is the largest.
-    Strings and binaries are in the order of their bytes.
+    NULL is the smallest: rank 0 is reserved for it. NaN is the largest. Strings and binaries are
+    ordered by their bytes.
     """
     codes, distinct = distinct_codes(normalise_floats(column))
     n_values = len(distinct) - distinct.null_count
-    # NULL comes last here, right behind NaN, and is left out.
+    # NULL comes last here, after NaN, and is cut off.
     ascending = pc.array_sort_indices(distinct)[:n_values]
     rank_of_code = np.zeros(len(distinct), np.int64)
     rank_of_code[ascending.to_numpy()] = np.arange(1, n_values + 1)
@@ -218,7 +218,7 @@ def ranks(column: pa.Array) -> tuple[Int64Array, pa.Array]:
 
 
 def _fixed_width(column: pa.Array, dtype: Any) -> AnyArray:
-    """The data buffer of a fixed-width column as numpy, offset and length applied, no copy."""
+    """Return the data buffer of a fixed-width column as numpy without copying it."""
     buffer = column.buffers()[1]
     if len(column) == 0 or buffer is None:
         return np.zeros(len(column), dtype=dtype)
@@ -227,7 +227,7 @@ def _fixed_width(column: pa.Array, dtype: Any) -> AnyArray:
 
 
 def table_bytes(table: pa.Table) -> int:
-    """How much the rows of a table take: `nbytes`, several times as fast, without bitmaps."""
+    """Return the size of a table's rows: `nbytes` without bitmaps, several times faster."""
     n_bits = 0
     for type_ in table.schema.types:
         if not pa.types.is_primitive(type_):
@@ -238,6 +238,6 @@ def table_bytes(table: pa.Table) -> int:
 
 
 def mask_of(condition: pa.Array) -> BoolArray:
-    """Where a BOOLEAN column is TRUE; NULL counts as FALSE."""
+    """Return where a BOOLEAN column is TRUE; NULL counts as FALSE."""
     mask: BoolArray = one_chunk(condition).fill_null(False).to_numpy(zero_copy_only=False)
     return mask

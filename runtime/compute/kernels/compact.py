@@ -1,4 +1,4 @@
-"""Partials of one key and slice into one, in an order that compresses: what keeps state small."""
+"""Merge partials of equal key and slice, in an order that compresses well, to keep state small."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from runtime.spec.aggregates import Accumulator
 def merge_equal_slices(
     table: pa.Table, n_keys: int, slice_end: str, accumulators: tuple[Accumulator, ...]
 ) -> pa.Table:
-    """One row for each key and slice end; those of a key are neighbours, in order of time.
+    """Return one row for each key and slice end; rows of a key are adjacent, in order of time.
 
     Args:
-        table: partials: `n_keys` key columns, the slice end (int64 microseconds), the columns of
+        table: Partials: `n_keys` key columns, the slice end (int64 microseconds), the columns of
             the accumulators.
-        n_keys: how many columns are keys.
-        slice_end: the name of the slice end column.
-        accumulators: the accumulators by their partial columns; `first` and `last` keep both.
+        n_keys: Number of key columns.
+        slice_end: Name of the slice end column.
+        accumulators: Accumulators with their partial columns; `first` and `last` keep both.
 
     Raises:
-        ExecutionError: a sum overflows its type.
+        ExecutionError: A sum overflows its type.
     """
     if table.num_rows < 2:
         return table

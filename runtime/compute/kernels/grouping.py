@@ -1,8 +1,8 @@
-"""Groups of rows that share a cell, a cell being a key and a slice in one number.
+"""Groups of rows in the same cell. A cell is a key and a slice as one number.
 
-Two ways to reduce rows to groups. With few cells each array of results has a place for every cell
-and rows are added where they belong, in no order: 1 to 5 ns a row while the arrays stay in the
-cache. With many cells rows are sorted first, and each group is a run of rows.
+There are two ways to reduce rows to groups. With few cells, result arrays have an element for every
+cell, and rows are added in any order: 1 to 5 ns per row while the arrays fit the cache. With many
+cells, rows are sorted first, and each group is a run of rows.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import numpy as np
 from runtime.compute.accumulators.segments import run_starts
 from runtime.compute.kernels.columns import AnyArray, BoolArray, Int64Array
 
-# Beyond this many cells a row, going over all cells costs more than sorting the rows.
+# With more cells per row, iterating over all cells costs more than sorting the rows.
 _CELLS_PER_ROW = 4
-# What the number of cells stays below, so that arithmetic on them does not overflow.
+# Upper bound of the number of cells, so that arithmetic on them does not overflow.
 MAX_CELLS = 1 << 62
-# Arrays of fewer cells than this are never the problem.
+# Arrays of fewer cells than this are always cheap.
 _FEW_CELLS = 1 << 16
 
 
 class Groups(ABC):
-    """Rows sorted into groups. `cells` holds the cell of each group, int64[n_groups]."""
+    """Rows sorted into groups. `cells` is the cell of each group, int64[n_groups]."""
 
     cells: Int64Array
 
@@ -33,19 +33,19 @@ class Groups(ABC):
 
     @abstractmethod
     def reduce(self, ufunc: np.ufunc, values: AnyArray, identity: Any) -> AnyArray:
-        """The values of each group combined; `identity` changes nothing under `ufunc`."""
+        """Combine the values of each group; `identity` is neutral under `ufunc`."""
 
     @abstractmethod
     def count(self, valid: BoolArray | None) -> Int64Array:
-        """How many rows of each group are `valid`; None: all are."""
+        """Return the number of `valid` rows in each group; None: all rows are valid."""
 
     @abstractmethod
     def of_row(self) -> Int64Array:
-        """The group of each row."""
+        """Return the group of each row."""
 
     @abstractmethod
     def runs(self) -> tuple[Int64Array, Int64Array]:
-        """(the order that puts the rows of a group together, where each group then starts)."""
+        """Return an order that makes groups adjacent, and the start of each group in it."""
 
 
 class CellGroups(Groups):
@@ -84,11 +84,11 @@ class CellGroups(Groups):
 
 
 class RunGroups(Groups):
-    """Groups that lie one after another in an order of the rows; their cells are their numbers.
+    """Groups that are adjacent in some order of the rows. Cells are the group numbers.
 
     Args:
         order: int64[n_rows], the order.
-        starts: int64[n_groups], where each group begins in it.
+        starts: int64[n_groups], start of each group in the order.
     """
 
     def __init__(self, order: Int64Array, starts: Int64Array) -> None:
@@ -126,7 +126,7 @@ class SortedGroups(RunGroups):
 
 
 class SingleRows(Groups):
-    """Every row a group of its own, for rows that hardly repeat a cell."""
+    """One group per row, for rows that hardly repeat a cell."""
 
     def __init__(self, n_rows: int) -> None:
         self.cells = np.arange(n_rows)
@@ -145,14 +145,14 @@ class SingleRows(Groups):
 
 
 def group_cells(cell: Int64Array, n_cells: int) -> Groups:
-    """The groups of rows, of which there must be at least one; cells are 0 .. n_cells - 1."""
+    """Group rows (at least one) by cells 0 .. n_cells - 1."""
     if _has_few_cells(cell, n_cells):
         return CellGroups(cell, n_cells)
     return SortedGroups(cell, n_cells)
 
 
 def distinct_cells(cell: Int64Array, n_cells: int) -> Int64Array:
-    """The cells that occur, ascending; there must be at least one."""
+    """Return the distinct cells (at least one), ascending."""
     if _has_few_cells(cell, n_cells):
         occurs = np.zeros(n_cells, np.bool_)
         occurs[cell] = True
@@ -167,10 +167,11 @@ def _has_few_cells(cell: Int64Array, n_cells: int) -> bool:
 
 
 def _sort(cell: Int64Array, n_cells: int) -> tuple[Int64Array, Int64Array]:
-    """(the stable order that sorts the cells, the cells in that order)."""
+    """Return the stable order that sorts the cells, and the sorted cells."""
     row_bits = len(cell).bit_length()
     if (n_cells - 1).bit_length() + row_bits <= 63:
-        # Cell and row in one number: sorting plain numbers is several times faster than argsort.
+        # Combine cell and row in one number: sorting plain numbers is several times faster than
+        # argsort.
         packed = (cell << row_bits) | np.arange(len(cell))
         packed.sort()
         return packed & ((1 << row_bits) - 1), packed >> row_bits

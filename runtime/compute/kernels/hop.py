@@ -1,8 +1,8 @@
-"""HOP from slices: two combines a window, however many slices it covers.
+"""HOP from slices: two combines per window, however many slices it covers.
 
-The algorithm of van Herk (1992) and Gil and Werman (1993) for running extrema, for any associative
-combine and on sparse data. Each key's slices are cut into blocks of time, each as long as a
-window; inside a block every slice knows the combine of the block up to it (prefix) and from it on
+The algorithm of van Herk (1992) and Gil and Werman (1993) for running extrema, generalised to any
+associative combine and to sparse data. Each key's slices are cut into blocks of time as long as a
+window. Every slice stores the combine of its block up to the slice (prefix) and from the slice on
 (suffix). A window touches at most two blocks:
 
     slices        a  b  c  d | e  f     i | j
@@ -10,8 +10,9 @@ window; inside a block every slice knows the combine of the block up to it (pref
     window        [--------]                prefix[d]: begins with its block
     window              [----]              suffix[c]: ends with its block
 
-Integer sums need no blocks: a window is the difference of two entries of one running sum, which
-is exact. Floating point is never subtracted: NaN, infinity and rounding stay where they belong.
+Integer sums do not need blocks: a window is the exact difference of two entries of a running sum.
+Floating point is never subtracted, so that NaN, infinity and rounding errors do not spread to other
+windows.
 """
 
 from __future__ import annotations
@@ -29,12 +30,11 @@ from runtime.compute.kernels.slices import Slices, row_changes
 
 
 class HopCombiner:
-    """Combines slices into the windows of a HOP.
+    """Combines slices to the windows of a HOP.
 
     Args:
-        slices: the slices of a bucket.
-        block_of_slot: int64[n_slots], ascending: the block of each slot, of which a window touches
-            two at most.
+        slices: Slices of a bucket.
+        block_of_slot: int64[n_slots], ascending: block of each slot. A window touches at most two.
     """
 
     def __init__(self, slices: Slices, block_of_slot: Int64Array) -> None:
@@ -51,11 +51,11 @@ class HopCombiner:
         ]
 
     def states(self, oldest_slice: Int64Array, newest_slice: Int64Array) -> list[AccumulatorState]:
-        """The state of each accumulator for some windows.
+        """Return the state of each accumulator for some windows.
 
         Args:
-            oldest_slice: the first row of each window's slices.
-            newest_slice: the last one.
+            oldest_slice: First row of each window's slices.
+            newest_slice: Last row of each window's slices.
         """
         block_start = self._block_start.take(newest_slice)
         identity = self._n_slices
@@ -79,7 +79,7 @@ class _RunningDifference:
         self._running = accumulator.concat(accumulator.identity(state), running)
 
     def between(self, first: Int64Array, last: Int64Array) -> AccumulatorState:
-        """The states of slices first .. last, both included."""
+        """Return the states of slices first .. last, inclusive."""
         take = self._accumulator.take
         return self._accumulator.subtract(take(self._running, last + 1), take(self._running, first))
 
@@ -87,7 +87,7 @@ class _RunningDifference:
 class _PrefixAndSuffix:
     """Combines from a slice to the end of its block, and from the start of a block to a slice.
 
-    Behind the last slice stands the identity.
+    The row after the last slice is the identity.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class _PrefixAndSuffix:
         self._suffix = accumulator.concat(accumulator.scan(state, blocks, reverse=True), identity)
 
     def combined(self, suffix_at: Int64Array, prefix_at: Int64Array) -> AccumulatorState:
-        """The suffixes at some slices combined with the prefixes at others."""
+        """Combine the suffixes at some slices with the prefixes at others."""
         take = self._accumulator.take
         return self._accumulator.combine(
             take(self._suffix, suffix_at), take(self._prefix, prefix_at)

@@ -1,7 +1,7 @@
-"""Group keys as numbers that need not be dense, for data that is looked at once.
+"""Number group keys, not necessarily densely, for data that is grouped once.
 
-Unlike `encode_keys` this does not hash where it need not: integers in a narrow range are their own
-numbers, and dictionary-encoded columns, such as Parquet hands out, bring theirs.
+Unlike `encode_keys`, this avoids hashing where possible: integers in a narrow range are used as
+numbers, and dictionary-encoded columns, such as Parquet's, use their indices.
 """
 
 from __future__ import annotations
@@ -26,18 +26,19 @@ from runtime.compute.kernels.columns import (
     validity,
 )
 
-# Integers in a range of this many times the number of rows are taken as they are.
+# Integers are used directly if their range is at most this many times the number of rows.
 _RANGE_PER_ROW = 4
 
 
 @dataclass(frozen=True)
 class KeyDigits:
-    """The key of each row as one number.
+    """Key of each row as one number.
 
     Attributes:
         codes: int64[n_rows], 0 .. n_codes - 1.
-        n_codes: the number of codes, of which not all need occur.
-        decode: the key columns of an array of codes. Strings and binaries come dictionary-encoded.
+        n_codes: Bound of the codes; some may not occur.
+        decode: Function from an array of codes to key columns. Strings and binaries are
+            dictionary-encoded.
     """
 
     codes: Int64Array
@@ -53,15 +54,15 @@ class _Digit:
 
 
 def key_digits(columns: Sequence[pa.Array], n_rows: int, max_codes: int) -> KeyDigits:
-    """Number key tuples so that equal ones have one number.
+    """Number key tuples so that equal ones have equal numbers.
 
-    NULL is a key value of its own, NaN equals NaN, -0.0 equals 0.0 and comes back as 0.0. Values
-    that a dictionary lists twice may have two numbers.
+    NULL is a key value, NaN equals NaN, and -0.0 equals 0.0 and is decoded as 0.0. A value that
+    occurs twice in a dictionary may have two numbers.
 
     Args:
-        columns: the key columns, of any flat type, dictionary-encoded or not; maybe none.
-        n_rows: the number of rows, at least one.
-        max_codes: what the number of codes may reach at most, at least `n_rows`.
+        columns: Key columns of any flat type, dictionary-encoded or not; may be empty.
+        n_rows: Number of rows, at least one.
+        max_codes: Maximum number of codes, at least `n_rows`.
     """
     if not columns:
         return KeyDigits(np.zeros(n_rows, np.int64), 1, lambda codes: [])
@@ -91,7 +92,7 @@ def _digit(column: pa.Array) -> _Digit:
 
 
 def _bounds(column: pa.Array) -> tuple[int, int]:
-    """The smallest and the largest of integers, of which one at least is not NULL."""
+    """Return the smallest and largest integer; at least one is not NULL."""
     if pa.types.is_boolean(column.type):
         return 0, 1
     bounds = pc.min_max(column.view(integer_storage(column.type)))
@@ -99,7 +100,7 @@ def _bounds(column: pa.Array) -> tuple[int, int]:
 
 
 def _range_digit(column: pa.Array, low: int, high: int) -> _Digit:
-    """Integers as their distance from the lowest; NULL behind the highest."""
+    """Number integers by their distance from the lowest; NULL comes after the highest."""
     codes = int64_values(column) - low
     null_code = high - low + 1
     valid = validity(column)
@@ -125,7 +126,7 @@ def _dictionary_digit(column: pa.DictionaryArray) -> _Digit:
 
 def _lookup(values: pa.Array) -> Callable[[Int64Array], pa.Array]:
     is_value = validity(values)
-    # A NULL stands in the indices: Arrow does not join dictionaries that hold one.
+    # Represent NULL in the indices: Arrow cannot merge dictionaries that contain NULL.
     dictionary = values
     if is_value is not None and is_variable_width(values.type):
         dictionary = values.fill_null(pa.scalar(b"").cast(values.type))
@@ -154,7 +155,7 @@ def _join(keys: KeyDigits, digit: _Digit) -> KeyDigits:
 
 
 def _dense(keys: KeyDigits) -> KeyDigits:
-    """The same keys with numbers only for those that occur."""
+    """Renumber the keys densely."""
     codes, distinct = distinct_codes(pa.array(keys.codes))
     number_of = int64_values(distinct)
     return KeyDigits(codes, len(number_of), lambda dense: keys.decode(number_of[dense]))

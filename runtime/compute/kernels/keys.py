@@ -1,4 +1,4 @@
-"""Group keys: dense codes for distinct key tuples, and the bucket a key belongs to."""
+"""Dense codes for distinct key tuples, and hash buckets of keys."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from runtime.compute.kernels.columns import (
 
 _MAX_CODE = 2**63 - 1
 _NULL_HASH = np.uint64(0x9E3779B97F4A7C15)
-# Odd, so that multiplying by it loses no information; any large odd number would do.
+# Odd, so that multiplication loses no information; any large odd number would do.
 _FACTOR = np.uint64(0xD6E8FEB86659FD93)
 # Bytes are hashed in pieces, so that memory stays a small multiple of this.
 _PIECE_BYTES = 1 << 20
@@ -34,15 +34,15 @@ def encode_keys(
 ) -> tuple[Int64Array, list[pa.Array]]:
     """Number the distinct key tuples.
 
-    NULL is a key value of its own, NaN equals NaN, -0.0 equals 0.0 (and comes back as 0.0).
+    NULL is a key value, NaN equals NaN, and -0.0 equals 0.0 (and is decoded as 0.0).
 
     Args:
-        columns: the key columns, each of `n_rows` rows and of any flat type; maybe none.
-        n_rows: the number of rows, which matters where there are no columns.
+        columns: Key columns of any flat type with `n_rows` rows each; may be empty.
+        n_rows: Number of rows, needed without columns.
 
     Returns:
-        codes int64[n_rows], dense from 0 in the order of first appearance, and for each key
-        column an array with the value of each code. Without columns every code is 0.
+        Codes int64[n_rows], dense from 0 by first appearance, and for each key column an array with
+        the value of each code. Without columns every code is 0.
     """
     if not columns:
         return np.zeros(n_rows, np.int64), []
@@ -58,7 +58,7 @@ def encode_keys(
         codes = codes * len(distinct) + more
         n_codes *= len(distinct)
     codes, n_codes = _densify(codes)
-    # Written from the last row to the first, so that the first row of each code is what stays.
+    # Assigned in reverse, so that the first row of each code wins.
     first_row = np.empty(n_codes, np.int64)
     first_row[codes[::-1]] = np.arange(n_rows - 1, -1, -1)
     first_row_index = pa.array(first_row)
@@ -68,19 +68,19 @@ def encode_keys(
 def bucket_of(
     columns: Sequence[pa.Array | pa.ChunkedArray], n_rows: int, n_buckets: int, seed: int = 0
 ) -> npt.NDArray[np.int32]:
-    """The bucket, 0 to n_buckets - 1, of each key tuple.
+    """Return the bucket, 0 to n_buckets - 1, of each key tuple.
 
-    A fixed function of the values and the columns' types: the same in every process, however
-    the columns are chunked or dictionary-encoded. Keys that `encode_keys` holds for equal are in
-    the same bucket. Without columns everything is in bucket 0. Keys of one bucket are spread over
-    all buckets of another `seed`.
+    Depends only on the values and the columns' types: the result is the same in every process,
+    regardless of chunks and dictionaries. Keys that are equal for `encode_keys` are in the same
+    bucket. Without columns everything is in bucket 0. With another `seed`, the keys of one bucket
+    are spread over all buckets.
     """
     if not columns:
         return np.zeros(n_rows, np.int32)
     hashes = np.full(n_rows, seed, np.uint64)
     for column in columns:
         hashes = _mix(hashes * _FACTOR + _hash_column(one_chunk(column)))
-    # The high half times n_buckets, shifted down: even, and without a division.
+    # The high half times n_buckets, shifted down: uniform, without a division.
     buckets = ((hashes >> np.uint64(32)) * np.uint64(n_buckets)) >> np.uint64(32)
     return buckets.astype(np.int32)
 
@@ -91,7 +91,7 @@ def _densify(codes: Int64Array) -> tuple[Int64Array, int]:
 
 
 def _hash_column(column: pa.Array) -> UInt64Array:
-    """A hash of each value, not yet well spread for narrow integers."""
+    """Return a hash of each value; narrow integers are not well mixed yet."""
     if pa.types.is_null(column.type):
         return np.full(len(column), _NULL_HASH)
     if integer_storage(column.type) is not None:
@@ -108,7 +108,7 @@ def _hash_column(column: pa.Array) -> UInt64Array:
 
 
 def _hash_words(column: pa.Array) -> UInt64Array:
-    """A hash of each value of a fixed-width type, such as decimals and intervals, by its words."""
+    """Hash values of fixed-width types, such as decimals and intervals, by their words."""
     n_values, width = len(column), column.type.bit_width // 8
     padded = np.zeros((n_values, -(-width // 8) * 8), np.uint8)
     buffer = column.buffers()[1]
@@ -122,7 +122,7 @@ def _hash_words(column: pa.Array) -> UInt64Array:
 
 
 def _hash_bytes(column: pa.Array) -> UInt64Array:
-    """A polynomial over the bytes of each value, each byte first replaced by a random number."""
+    """Hash bytes by a polynomial, with each byte first replaced by a random number."""
     is_large = pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
     offset_type = np.dtype(np.int64 if is_large else np.int32)
     n_values = len(column)
@@ -152,7 +152,7 @@ def _hash_piece(data: npt.NDArray[np.uint8], offsets: Int64Array) -> UInt64Array
     powers[0] = 1
     powers = np.multiply.accumulate(powers)
     terms = _BYTE_HASHES[data[offsets[0] : offsets[-1]]] * powers[position]
-    # Sums modulo 2**64 can be subtracted, which unlike reduceat is right for empty values too.
+    # Sums modulo 2**64 can be subtracted; unlike reduceat, this is correct for empty values.
     running = np.concatenate((np.zeros(1, np.uint64), np.cumsum(terms)))
     ends = offsets - offsets[0]
     sums: UInt64Array = running[ends[1:]] - running[ends[:-1]]
@@ -160,7 +160,7 @@ def _hash_piece(data: npt.NDArray[np.uint8], offsets: Int64Array) -> UInt64Array
 
 
 def _mix(hashes: UInt64Array) -> UInt64Array:
-    """The finaliser of MurmurHash3 (Appleby): every input bit changes every output bit."""
+    """Apply MurmurHash3's finaliser (Appleby): every input bit affects every output bit."""
     hashes = (hashes ^ (hashes >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
     hashes = (hashes ^ (hashes >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
     return hashes ^ (hashes >> np.uint64(33))

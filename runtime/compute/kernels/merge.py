@@ -1,4 +1,4 @@
-"""The global stage: the partials of slices in, one row for each key and non-empty window out."""
+"""The global stage: partials of slices in, one row for each key and non-empty window out."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from runtime.spec.windows import (
 
 WINDOW_BOUND_TYPE = pa.timestamp("us")
 
-# (the oldest and the newest slice of each window) -> state of each accumulator
+# (oldest and newest slice of each window) -> state of each accumulator
 _Combine = Callable[[Int64Array, Int64Array], list[AccumulatorState]]
 
 
 def merged_schema(input_schema: pa.Schema, spec: WindowAggregation) -> pa.Schema:
-    """The columns of the result: keys, window start and end, the accumulators' output columns.
+    """Return the schema of the result: keys, window start and end, the accumulators' columns.
 
     Args:
-        input_schema: the schema of the partials; dictionary-encoded columns are decoded.
-        spec: the aggregation.
+        input_schema: Schema of the partials; dictionary-encoded columns are decoded.
+        spec: Aggregation.
     """
     bounds = [
         pa.field(name, WINDOW_BOUND_TYPE, nullable=False)
@@ -64,28 +64,28 @@ def merge_slices(
     window_ends: tuple[int, int] | None = None,
     part_rows: int = PART_ROWS,
 ) -> Iterator[pa.RecordBatch]:
-    """Put the windows of one bucket of keys together from the partials of slices.
+    """Merge the partials of one bucket of keys to windows.
 
-    Every slice lists the windows from the oldest that it belongs to, up to the key's next slice or
-    to the newest that it belongs to: so every window that has rows is listed once. They are
-    emitted key by key, in order of time, at most `max_rows` at a time; memory is bounded by the
-    slices and one batch, not by the windows.
+    Every slice lists its windows from the oldest one to the key's next slice or to its newest one:
+    so every non-empty window is listed once. Windows are emitted key by key, in order of time, at
+    most `max_rows` at a time; memory is bounded by the slices and one batch, not by the windows.
 
     Args:
-        table: `spec.keys`, `spec.slice_end` (int64 microseconds) and the accumulators' columns;
-            rows in any order, several of a key and slice allowed. Rows of slices in a gap between
-            windows are left out.
-        spec: the aggregation, over an aligned window.
-        max_rows: the most rows in a batch.
+        table: `spec.keys`, `spec.slice_end` (int64 microseconds) and the accumulators' columns.
+            Rows may be in any order, with several for a key and slice. Slices in a gap between
+            windows are ignored.
+        spec: Aggregation over an aligned window.
+        max_rows: Maximum rows per batch.
         window_ends: (after, until): only windows whose end is above the first and at most the
-            second, in microseconds; None: all.
-        part_rows: about how many rows of slices are worked on together.
+            second, in microseconds; None for all.
+        part_rows: Approximate number of slice rows processed together.
 
     Yields:
-        Batches of `merged_schema`; none if there are no windows.
+        Batches of `merged_schema`; none without windows.
 
     Raises:
-        ExecutionError: a result does not fit its type, or an accumulator its columns.
+        ExecutionError: A result does not fit its type, or an accumulator does not support the type
+            of a column.
     """
     window = spec.window
     if isinstance(window, SessionWindow):
@@ -110,7 +110,7 @@ def _windows(
     ranges = WindowRanges(slices, window, window_offset, assigner.is_shared)
     combine = _combiner(slices, window, assigner)
     distinct = distinct_aggregates(slices, accumulators, ranges)
-    # The number of a window is its place in the list plus this, which depends on its slice.
+    # The number of a window is its index in the list plus this offset, which depends on its slice.
     number_at_0 = first_window - window_offset[:-1]
     for start in range(0, int(window_offset[-1]), max_rows):
         end = min(start + max_rows, int(window_offset[-1]))
@@ -139,9 +139,9 @@ def _windows(
 def _windows_listed(
     slices: Slices, first_window: Int64Array, window: AlignedWindow, assigner: SliceAssigner
 ) -> Int64Array:
-    """How many windows each slice lists: those that no newer slice of its key belongs to."""
+    """Count the windows that each slice lists: those that no newer slice of its key belongs to."""
     if isinstance(window, Cumulate | CalendarCumulate) and window.emit_only_on_update:
-        # of windows in a range, the slices before it belong to some, but list none
+        # earlier slices of a window range belong to windows but do not list them
         own_end = assigner.window_end_of(slices.window_origin + first_window)
         is_own: Int64Array = (own_end == slices.slot_end.take(slices.slot)).astype(np.int64)
         return is_own
@@ -154,7 +154,7 @@ def _windows_listed(
 
 
 def _listing_slice(window_offset: Int64Array, start: int, end: int) -> Int64Array:
-    """The slice that lists each of the windows start .. end - 1."""
+    """Return the slice that lists each of the windows start .. end - 1."""
     first = int(np.searchsorted(window_offset, start, side="right")) - 1
     after = int(np.searchsorted(window_offset, end, side="left"))
     bounds = np.clip(window_offset[first : after + 1], start, end)

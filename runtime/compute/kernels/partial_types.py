@@ -1,4 +1,4 @@
-"""The types of partial columns, from those of what is aggregated."""
+"""Types of partial columns, from the types of the arguments."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _MOST_DECIMAL_DIGITS = 38
 
 
 def partial_types(into: Accumulator, args: Sequence[str]) -> list[pa.DataType]:
-    """The types of the partial columns, as Spark's own partials have them.
+    """Return the types of the partial columns, the same as in Spark's partials.
 
     Args:
-        into: what aggregates rows.
-        args: Spark's types of its arguments.
+        into: Accumulator.
+        args: Spark types of its arguments.
 
     Raises:
-        AnalysisError: an argument is of a type that its function does not take.
+        AnalysisError: The function does not accept the type of an argument.
     """
     match into:
         case Merge(op=MergeOp.COUNT):

@@ -1,6 +1,6 @@
-"""Rows to partial columns, and partials of one key and slice to fewer: group by group.
+"""Aggregate rows to partials, and merge partials of equal key and slice, by group.
 
-What a function means is the accumulators' business; here values are only brought to their group.
+The accumulators define the meaning of functions; this module assigns values to groups.
 """
 
 from __future__ import annotations
@@ -62,22 +62,22 @@ def aggregate_rows(
     args: Sequence[pa.Array],
     condition: BoolArray | None,
 ) -> list[pa.Array]:
-    """The partial columns of each group of rows.
+    """Return the partial columns of each group of rows.
 
     Args:
-        spec: what aggregates, and the names of the partial columns; COUNT counts rows in which no
+        spec: Accumulator with the names of the partial columns. COUNT counts rows in which no
             argument is NULL.
-        types: the types of the partial columns.
-        groups: the groups of the rows.
-        args: the arguments, each a value a row.
-        condition: which rows take part; None: all.
+        types: Types of the partial columns.
+        groups: Groups of the rows.
+        args: Arguments, one value per row.
+        condition: Rows to aggregate; None for all.
 
     Raises:
-        ExecutionError: a sum overflows its type.
+        ExecutionError: A sum overflows its type.
     """
     match spec:
         case CollectSet():
-            # By the codes of a dictionary, where there is one.
+            # uses the codes of a dictionary if there is one
             return [sets_of_rows(groups, args, condition, types[0])]
         case CollectRegisters():
             return [registers_of_rows(groups, args[0], condition)]
@@ -108,15 +108,15 @@ def aggregate_rows(
 def merge_partials(
     spec: Accumulator, groups: Groups, columns: Sequence[pa.Array]
 ) -> list[pa.Array]:
-    """The partial columns of each group of partials.
+    """Merge the partial columns of each group of partials.
 
     Args:
-        spec: what aggregates, and the names of the partial columns.
-        groups: the groups of the partials.
-        columns: the partial columns.
+        spec: Accumulator with the names of the partial columns.
+        groups: Groups of the partials.
+        columns: Partial columns.
 
     Raises:
-        ExecutionError: a sum overflows its type.
+        ExecutionError: A sum overflows its type.
     """
     columns = [one_chunk(column) for column in columns]
     match spec:
@@ -139,20 +139,20 @@ def merge_partials(
 def _reduce(
     merge: ColumnarAccumulator, state: AccumulatorState, groups: Groups
 ) -> AccumulatorState:
-    """One row of state for each group."""
+    """Reduce the state to one row per group."""
     if not isinstance(merge, ElementwiseAccumulator):
         order, starts = groups.runs()
         return merge.reduce_runs(merge.take(state, order), starts)
     values = tuple(
         groups.reduce(merge.ufunc, array, merge.identity_value) for array in state.values
     )
-    # Of the rows of a group it only matters whether any is valid.
+    # For the rows of a group it only matters whether any is valid.
     n_valid = None if state.n_valid is None else groups.count(state.n_valid > 0)
     return replace(state, values=values, n_valid=n_valid)
 
 
 def _row_moments(groups: Groups, arg: pa.Array, condition: BoolArray | None) -> list[pa.Array]:
-    """Count, mean and M2 in two passes: the mean first, then the squares of the deviations."""
+    """Return count, mean and M2 in two passes: the mean, then the squared deviations."""
     valid = all_valid([arg], condition)
     values = float64_values(arg)
     n = groups.count(valid)
@@ -178,14 +178,14 @@ def _row_moments(groups: Groups, arg: pa.Array, condition: BoolArray | None) -> 
 def _pick(
     spec: Pick, groups: Groups, columns: Sequence[pa.Array], condition: BoolArray | None
 ) -> list[pa.Array]:
-    """Order and value of the row of each group that comes first or last; NULL where none does."""
+    """Return order and value of the first or last row of each group, or NULL."""
     order, value = columns
     is_last = spec.is_last
     valid = all_valid([order], condition)
     group_of_row = groups.of_row()
     candidates = np.arange(len(order)) if valid is None else np.flatnonzero(valid)
     if integer_storage(order.type) is not None and not isinstance(groups, SingleRows):
-        # Few rows are left that tie, so that few values need to be compared.
+        # Few tied rows remain, so that few values need to be compared.
         none = INT64.min if is_last else INT64.max
         times = int64_values(order)
         if valid is not None:
@@ -205,7 +205,7 @@ def _pick(
 def _user(
     spec: UserDefined, groups: Groups, args: Sequence[pa.Array], condition: BoolArray | None
 ) -> list[pa.Array]:
-    """The fields of a user's own state; rows where the condition does not hold are left out."""
+    """Return the state fields of a user-defined aggregate; rows must meet the condition."""
     group_of_row = groups.of_row()
     if condition is not None:
         mask = pa.array(condition)
@@ -220,7 +220,7 @@ def _winners(
     columns: Sequence[pa.Array],
     candidates: Int64Array,
 ) -> Int64Array:
-    """Those of the candidate rows that come first or last in their group, ties by the value."""
+    """Return the candidate rows that are first or last in their group; ties go by the value."""
     index = pa.array(candidates)
     taken = [column.take(index) for column in columns]
     pick = accumulator(spec, [column.type for column in taken])
@@ -234,14 +234,14 @@ def _winners(
 
 
 def _from_zero(partial: pa.Array) -> pa.Array:
-    """A sum as Spark adds it up, from 0.0 on, so that -0.0 alone sums up to 0.0."""
+    """Add 0.0 as Spark does, which starts from 0.0, so that a sum of -0.0 becomes 0.0."""
     if not pa.types.is_floating(partial.type):
         return partial
     return float64_array(float64_values(partial) + 0.0, validity(partial), partial.type)
 
 
 def _where(column: pa.Array, condition: BoolArray | None) -> pa.Array:
-    """The column with NULL where the condition does not hold."""
+    """Replace values by NULL where the condition does not hold."""
     if condition is None:
         return column
     return pc.if_else(pa.array(condition), column, pa.scalar(None, column.type))

@@ -29,7 +29,7 @@ _ALL_BUT_SIGN = np.int64((1 << 63) - 1)
 def order_codes(
     column: pa.Array | pa.ChunkedArray, descending: bool, nulls_first: bool
 ) -> Int64Array:
-    """int64[n] that order rows as the column does; equal values, and NULLs, have equal codes.
+    """Return int64[n] codes in the order of the column; equal values, and NULLs, have equal codes.
 
     As in Spark, NaN is the largest number and -0.0 equals 0.0.
     """
@@ -60,15 +60,15 @@ def ranked_rows(
     function: str,
     ranks: tuple[int, int],
 ) -> tuple[Int64Array, Int64Array]:
-    """(the rows whose rank is kept, group by group in order; their ranks).
+    """Return the rows whose rank is in `ranks`, group by group in order, and their ranks.
 
     Args:
-        by: the columns that make the groups; NULLs make one too.
-        order: see `order_codes`, the most significant first. Ties of ROW_NUMBER are broken by
-            the place of the rows.
-        n_rows: how many rows there are, at least one.
+        by: Grouping columns; NULLs form a group too.
+        order: Codes from `order_codes`, the most significant first. Ties of ROW_NUMBER are broken
+            by row position.
+        n_rows: Number of rows, at least one.
         function: ROW_NUMBER, RANK or DENSE_RANK.
-        ranks: the first and the last rank that is kept.
+        ranks: First and last rank to return.
     """
     rows, is_first, is_new = _in_order(by, order, n_rows)
     place: Int64Array = np.arange(n_rows)
@@ -87,7 +87,7 @@ def ranked_rows(
 def _in_order(
     by: Sequence[pa.Array | pa.ChunkedArray], order: Sequence[Int64Array], n_rows: int
 ) -> tuple[Int64Array, BoolArray, BoolArray]:
-    """(the rows group by group in order, where a group begins, where a row differs in `order`)."""
+    """Return the rows sorted by group and order, and where group or order change."""
     keys = key_digits([one_chunk(column) for column in by], n_rows, MAX_CELLS)
     group = keys.codes
     lows = [int(codes.min()) for codes in order]
@@ -100,7 +100,7 @@ def _in_order(
         for codes in order:
             is_new |= _changes(codes[rows])
         return rows, is_first, is_new
-    # all in one number: sorting plain numbers is several times faster than sorting by them
+    # combine all in one number: sorting plain numbers is several times faster than a multi-key sort
     packed = group.copy()
     for low, width, codes in zip(lows, widths, order, strict=True):
         packed *= width
@@ -114,14 +114,14 @@ def _in_order(
 
 
 def _changes(values: Int64Array) -> BoolArray:
-    """True where a value differs from the one before; the first one does."""
+    """Return True where a value differs from the previous one, and for the first."""
     changes = np.ones(len(values), np.bool_)
     changes[1:] = values[1:] != values[:-1]
     return changes
 
 
 def _float_order(column: pa.Array) -> pa.Array:
-    """Integers in the order of floats: the bits, those of negative numbers turned over."""
+    """Return integers in the order of the floats: their bits, inverted for negative numbers."""
     column = normalise_floats(column.cast(pa.float64()))
     bits = np.ascontiguousarray(float64_values(column)).view(np.int64)
     ordered = np.where(bits < 0, bits ^ _ALL_BUT_SIGN, bits)

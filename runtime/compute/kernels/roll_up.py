@@ -1,7 +1,7 @@
-"""Partials of fine slices to partials of wider ones, for windows that share their slices.
+"""Roll up partials of fine slices to wider slices, for windows that share slices.
 
-A slice of the wider kind is a number of whole fine slices, so its end follows from the end of any
-of them, and its partials are theirs merged.
+A wider slice consists of whole fine slices. So its end follows from the end of any of them, and its
+partial is their merged partials.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ def roll_up_levels(
     accumulators: Sequence[Accumulator],
     levels: Sequence[SliceLevel],
 ) -> Iterator[tuple[int, pa.Table]]:
-    """The partials on every level that is read, each rolled up from its source.
+    """Yield the partials on every level that is read, each rolled up from its source.
 
     Args:
-        table: partials on the first level: keys, slice ends, the accumulators' columns. Several
+        table: Partials on the first level: keys, slice ends, the accumulators' columns. Several
             rows of a key and slice are allowed.
-        keys: the names of the group key columns.
-        slice_end: the name of the column of slice ends, int64 microseconds.
-        accumulators: how partials merge.
-        levels: the levels, each behind its source.
+        keys: Names of the group key columns.
+        slice_end: Name of the slice end column, int64 microseconds.
+        accumulators: Accumulators of the partial columns.
+        levels: Levels, each after its source.
 
     Yields:
-        (position of the level, keys, slice ends and those columns that are read on it).
+        (index of the level, table with keys, slice ends and the columns that are read on it).
 
     Raises:
-        ExecutionError: a sum overflows its type.
+        ExecutionError: A sum overflows its type.
     """
     always = [*keys, slice_end]
     tables: list[pa.Table] = []
@@ -68,7 +68,7 @@ def roll_up_levels(
 
 
 def _needed(levels: Sequence[SliceLevel]) -> list[set[str]]:
-    """The partial columns that are read on each level, or on one that is rolled up from it."""
+    """Return the partial columns read on each level or on a level rolled up from it."""
     needed = [set(level.columns) for level in levels]
     for number in range(len(levels) - 1, -1, -1):
         source = levels[number].source
@@ -84,7 +84,7 @@ def roll_up(
     accumulators: Sequence[Accumulator],
     level: SliceLevel,
 ) -> pa.Table:
-    """One row for each key and slice of `level`; arguments as for `roll_up_levels`."""
+    """Return one row for each key and slice of `level`; arguments as for `roll_up_levels`."""
     window = Tumble(level.width_us, level.offset_us)
     return merge_to(table, keys, slice_end, accumulators, window)
 
@@ -96,18 +96,18 @@ def merge_to(
     accumulators: Sequence[Accumulator],
     window: AlignedWindow,
 ) -> pa.Table:
-    """One row for each key and slice of a window, each of which is whole slices of the table.
+    """Return one row per key and slice of a window whose slices are whole slices of the table.
 
-    Accumulators whose columns are not in the table are left out. A column that two accumulators
-    read is merged once. Other arguments are as for `roll_up_levels`.
+    Accumulators whose columns are not in the table are ignored. A column that two accumulators read
+    is merged once. Other arguments are as for `roll_up_levels`.
 
     Raises:
-        ExecutionError: a sum overflows its type.
+        ExecutionError: A sum overflows its type.
     """
     n_rows = table.num_rows
     if n_rows == 0:
         return table
-    # A slice ends where the next one begins; the time just before is its own.
+    # A slice end is exclusive; the time just before it belongs to the slice.
     time_us = int64_values(one_chunk(table.column(slice_end))) - 1
     slot, slot_end = slice_slots(time_us, window, slice_assigner(window))
     key_columns = [joined(table.column(key)) for key in keys]
@@ -134,12 +134,12 @@ def merge_to(
 
 
 def _merge_lists(groups: Groups, column: pa.Array) -> pa.Array:
-    """The values in the lists of each group, every value once."""
+    """Merge the lists of each group, every value once."""
     lists = value_lists(column)
     if len(lists.values) == 0:
         return list_array(np.zeros(len(groups), np.int64), lists.values)
     group = np.repeat(groups.of_row(), lists.n_values)
-    # The runs come group by group, as the value's code is the lower digit.
+    # Runs are grouped, because the value's code is the lower digit.
     order, starts = SortedGroups(
         group * lists.n_codes + lists.code, len(groups) * lists.n_codes
     ).runs()

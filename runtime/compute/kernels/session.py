@@ -1,9 +1,9 @@
 """SESSION from partials: cut at gaps, vectorised over all keys.
 
-A partial stands for rows of one key that are surely in one session, and says when the first and
-the last of them came. Sorted by partition and first time, a session begins where a partial's first
-time lies more than the gap behind the latest time so far; partials may overlap, so that is a
-running maximum and not the partial before:
+A partial represents rows of one key that certainly belong to one session, with the times of its
+first and last row. Sorted by partition and first time, a session begins where a partial's first
+time is more than the gap after the latest time so far. Partials may overlap, so the latest time is
+a running maximum:
 
     partials      [----------------]
                      [--]
@@ -11,8 +11,8 @@ running maximum and not the partial before:
                                               [-----]        [--]
     sessions      [--------------------------------------)   [--------)
 
-How rows were split into partials makes no difference: neither which task read them nor how many
-of a session it aggregated together.
+The result does not depend on how rows were split into partials, neither on the task that read them
+nor on how many rows were aggregated together.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from runtime.spec.aggregates import Accumulator, ListAgg, OfValues, WindowAggreg
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
 
 _LONGEST_CELL_BITS = 63
-# Chaining pays if it leaves at most this part of the partials.
+# Chaining pays if it leaves at most this fraction of the partials.
 _WORTH_CHAINING = 0.75
 
 
@@ -53,10 +53,10 @@ class Sessions:
     """Sessions of partials, ordered by partition code and time.
 
     Attributes:
-        order: int64[n_partials], the partials, those of a session one after another.
-        starts: int64[n], where each session begins in `order`.
-        first_us: int64[n], the time of the first row of each session.
-        last_us: int64[n], the time of the last one.
+        order: int64[n_partials], order in which the partials of a session are adjacent.
+        starts: int64[n], start of each session in `order`.
+        first_us: int64[n], time of the first row of each session.
+        last_us: int64[n], time of the last row of each session.
     """
 
     order: Int64Array
@@ -68,7 +68,7 @@ class Sessions:
         return len(self.starts)
 
     def of_partial(self) -> Int64Array:
-        """int64[n_partials], the session of each partial."""
+        """Return int64[n_partials], the session of each partial."""
         lengths = np.diff(self.starts, append=len(self.order))
         session = np.empty(len(self.order), np.int64)
         session[self.order] = np.repeat(np.arange(len(self)), lengths)
@@ -78,13 +78,13 @@ class Sessions:
 def find_sessions(
     partition: Int64Array, first_us: Int64Array, last_us: Int64Array, gap_us: int
 ) -> Sessions:
-    """Cut partials, of which there must be at least one, into sessions.
+    """Cut partials (at least one) into sessions.
 
     Args:
-        partition: the partition of each partial, a number from 0.
-        first_us: the time of the first of its rows.
-        last_us: the time of the last of its rows; neighbours in time are at most the gap apart.
-        gap_us: the gap, in the unit of the times.
+        partition: Partition of each partial, a number from 0.
+        first_us: Time of its first row.
+        last_us: Time of its last row; consecutive rows are at most the gap apart.
+        gap_us: Gap, in the unit of the times.
     """
     order = _by_partition_and_time(partition, first_us)
     partition, first_us = partition.take(order), first_us.take(order)
@@ -94,7 +94,7 @@ def find_sessions(
     (latest_us,) = segments.scan(
         [last_us.take(order)], [smallest], accumulate_rows(np.maximum), reverse=False
     )
-    # Compared by what has to be added, which unlike a sum of time and gap cannot overflow.
+    # Compare the difference: unlike the sum of time and gap, it cannot overflow.
     starts = run_starts(is_other | (first_us[1:] - latest_us[:-1] > gap_us))
     ends = np.append(starts[1:], len(order)) - 1
     return Sessions(order, starts, first_us.take(starts), latest_us.take(ends))
@@ -103,20 +103,20 @@ def find_sessions(
 def chain_partials(
     table: pa.Table, keys: Sequence[str], accumulators: Sequence[Accumulator], gap_us: int
 ) -> pa.Table:
-    """Partials of a key that follow each other within the gap, merged; the others as they are.
+    """Merge partials of a key that follow each other within the gap; keep the others.
 
-    Rows that come in order of time make a partial for each cell of the gap that they are in, which
-    is many times as many as there are sessions.
+    Rows in order of time form a partial for each cell of the gap that contains rows, which are many
+    more than there are sessions.
 
     Args:
-        table: partials: the keys, a slice end, which becomes that of the first that were merged,
-            and the columns of the accumulators.
-        keys: the key columns.
-        accumulators: how partials merge, FIRST_TIME and LAST_TIME among them.
-        gap_us: the gap.
+        table: Partials: keys, slice end and the columns of the accumulators. A merged partial gets
+            the slice end of its first one.
+        keys: Key columns.
+        accumulators: Accumulators, including FIRST_TIME and LAST_TIME.
+        gap_us: Gap.
 
     Raises:
-        ExecutionError: a sum overflows its type.
+        ExecutionError: A sum overflows its type.
     """
     if table.num_rows == 0:
         return table
@@ -148,20 +148,21 @@ def chain_partials(
 def merge_sessions(
     table: pa.Table, spec: WindowAggregation, max_rows: int = 65_536
 ) -> Iterator[pa.RecordBatch]:
-    """Put the sessions of one bucket of partitions together from partials.
+    """Merge the partials of one bucket of partitions to sessions.
 
     Args:
         table: `spec.keys`, FIRST_TIME and LAST_TIME (int64 microseconds) and the accumulators'
-            columns, in any order of rows; other columns are not looked at.
-        spec: the aggregation, over a SESSION whose partition columns are among the keys. If there
-            are further keys, the rows of a session are grouped by them.
-        max_rows: the most rows in a batch.
+            columns, with rows in any order; other columns are ignored.
+        spec: Aggregation over a SESSION whose partition columns are among the keys. If there are
+            further keys, the rows of a session are grouped by them.
+        max_rows: Maximum rows per batch.
 
     Yields:
-        Batches of `merge.output_schema`, partition by partition in order of time.
+        Batches of `merge.merged_schema`, partition by partition in order of time.
 
     Raises:
-        ExecutionError: a result does not fit its type, or an accumulator its columns.
+        ExecutionError: A result does not fit its type, or an accumulator does not support the type
+            of a column.
     """
     window = spec.window
     if not isinstance(window, SessionWindow):
@@ -201,7 +202,7 @@ def merge_sessions(
 
 
 class _MergedPieces:
-    """The accumulators of groups of partials, which lie one group after another in `order`."""
+    """Accumulators of groups of partials, which are adjacent in `order`."""
 
     def __init__(
         self, table: pa.Table, spec: WindowAggregation, order: Int64Array, starts: Int64Array
@@ -228,7 +229,7 @@ class _MergedPieces:
         self._distinct = distinct_aggregates(apart, spec.accumulators, apart)
 
     def columns(self, rows: Int64Array) -> list[pa.Array]:
-        """The accumulators' output columns of consecutive groups."""
+        """Return the accumulators' output columns of consecutive groups."""
         columns: list[pa.Array] = []
         merges = iter(zip(self._accumulators, self._states, strict=True))
         for each in self._spec.accumulators:
@@ -242,7 +243,7 @@ class _MergedPieces:
 
 @dataclass(frozen=True)
 class _Apart:
-    """Groups that share nothing: each is a key, a piece and a window of its own."""
+    """Groups that share nothing: each has its own key, piece and window."""
 
     key_code: Int64Array
     values: dict[str, SliceValues]
@@ -260,7 +261,7 @@ class _Apart:
 
 
 def _by_partition_and_time(partition: Int64Array, first_us: Int64Array) -> Int64Array:
-    """The order that sorts partials by partition, then time."""
+    """Return the order that sorts partials by partition, then time."""
     earliest = int(first_us.min())
     n_times = int(first_us.max()) - earliest + 1
     n_cells = n_times * (int(partition.max()) + 1)

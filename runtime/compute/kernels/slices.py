@@ -1,4 +1,4 @@
-"""The slices of one bucket of keys: partials grouped by key and slice, in order."""
+"""Slices of one bucket of keys: partials grouped by key and slice, in order."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from runtime.compute.values.value_lists import SliceValues, ValueLists, value_li
 from runtime.compute.windows.assigner import SliceAssigner
 from runtime.spec.aggregates import ListAgg, OfValues, WindowAggregation
 
-# Up to so many sorted runs (one from each task that sent partials, say) a merge sort wins.
+# A merge sort is fastest up to this many sorted runs, such as one per sending task.
 _FEW_RUNS = 64
-# A table of all possible cells pays while it has at most so many cells a row.
+# A table of all possible cells pays up to this many cells per row.
 _CELLS_PER_ROW = 4
-# So many rows are worked on together, so that their arrays stay in the processor's cache.
+# Number of rows processed together, so that their arrays fit the CPU cache.
 PART_ROWS = 1 << 17
 
 
@@ -32,16 +32,16 @@ class Slices:
 
     Attributes:
         cell: int64[n], ascending: (key code - smallest key code) * n_slots + slot.
-        key_code: int64[n], the group key of each row.
-        keys: for each key column the value of each code.
-        slot: int64[n], the position of each row's slice end in `slot_end`.
+        key_code: int64[n], group key of each row.
+        keys: Value of each code, for each key column.
+        slot: int64[n], index of each row's slice end in `slot_end`.
         slot_end: int64[n_slots], the distinct slice ends, ascending.
-        first_window: int64[n_slots], number of the oldest window that each slice belongs to.
-        last_window: int64[n_slots], number of the newest one.
-        window_origin: what the assigner's number of a window is more than the number here.
-        accumulators: what the states belong to.
-        states: for each accumulator its state of n rows.
-        values: the columns of lists, by their names.
+        first_window: int64[n_slots], number of the oldest window with each slice.
+        last_window: int64[n_slots], number of the newest window with each slice.
+        window_origin: Offset to add to window numbers to get the assigner's numbers.
+        accumulators: Accumulators of the states.
+        states: State of n rows for each accumulator.
+        values: Columns of lists by name.
     """
 
     cell: Int64Array
@@ -60,7 +60,7 @@ class Slices:
         return len(self.key_code)
 
     def newest_up_to(self, cell: Int64Array) -> Int64Array:
-        """The last row whose cell is at most `cell`, which must not be below the first row's."""
+        """Return the last row whose cell is at most `cell`; no cell precedes the first row."""
         n_cells = int(max(self.cell[-1], cell[-1])) + 1
         if n_cells > _CELLS_PER_ROW * len(self):
             return np.searchsorted(self.cell, cell, side="right") - 1
@@ -81,19 +81,18 @@ def group_slices(
 ) -> Iterator[Slices]:
     """Group the partials of one bucket by key and slice, some keys at a time.
 
-    All rows are sorted once; from there on the work is done in parts that stay in cache, each of
-    whole keys.
+    All rows are sorted once; then they are processed in parts of whole keys that fit the cache.
 
     Args:
-        table: the partials, in any order, several of a (key, slice) allowed. Partials of finer
-            slices count to the window's slice that they lie in.
-        spec: which columns are keys, slice end and accumulators.
-        assigner: the slice assigner of the window.
-        window_ends: which windows are emitted, see `merge_slices`.
-        part_rows: about how many rows a part has.
+        table: Partials in any order, several of a (key, slice) allowed. Partials of finer slices
+            are assigned to the window's slice that contains them.
+        spec: Names of keys, slice end and accumulators.
+        assigner: Slice assigner of the window.
+        window_ends: Windows to emit, see `merge_slices`.
+        part_rows: Approximate number of rows per part.
 
     Yields:
-        The slices that belong to some window that is emitted; every key is in one part only.
+        Slices that belong to an emitted window; each key is in one part only.
     """
     if table.num_rows == 0:
         return
@@ -153,7 +152,7 @@ def group_slices(
 
 
 def _values_before(lists: dict[str, ValueLists], order: Int64Array | None) -> Int64Array | None:
-    """int64[n_rows], how many values stand in the lists of the rows before; None without lists."""
+    """Return int64[n_rows], the number of list values in earlier rows; None without lists."""
     if not lists:
         return None
     n_values: Int64Array = np.sum([each.n_values for each in lists.values()], axis=0)
@@ -166,9 +165,9 @@ def _values_before(lists: dict[str, ValueLists], order: Int64Array | None) -> In
 def _parts(
     cell: Int64Array, n_slots: int, values_before: Int64Array | None, part_rows: int
 ) -> Iterator[tuple[int, int]]:
-    """(first row, row behind the last) of parts of some `part_rows` rows, cut between keys.
+    """Yield (start, end) of parts of about `part_rows` rows, cut between keys.
 
-    Values in lists, of which `values_before` says how many stand before each row, count as rows.
+    List values count as rows; `values_before` is their number before each row.
     """
     start = 0
     while start < len(cell):
@@ -183,12 +182,12 @@ def _parts(
 
 
 def plain_type(type_: pa.DataType) -> pa.DataType:
-    """The type of the values of a dictionary-encoded column; any other type as it is."""
+    """Return the value type of a dictionary type; any other type unchanged."""
     return type_.value_type if pa.types.is_dictionary(type_) else type_
 
 
 def row_changes(arrays: Sequence[Int64Array]) -> npt.NDArray[np.bool_]:
-    """Whether row n + 1 differs from row n in any of `arrays`."""
+    """Return whether row n + 1 differs from row n in any of `arrays`."""
     changed: npt.NDArray[np.bool_] = arrays[0][1:] != arrays[0][:-1]
     for array in arrays[1:]:
         changed |= array[1:] != array[:-1]
@@ -196,9 +195,9 @@ def row_changes(arrays: Sequence[Int64Array]) -> npt.NDArray[np.bool_]:
 
 
 def _slots(slice_end: pa.ChunkedArray, assigner: SliceAssigner) -> tuple[Int64Array, Int64Array]:
-    """(the position of each row's slice among the distinct ones, their ends in ascending order)."""
+    """Return the index of each row's slice among the distinct ones, and their ends, ascending."""
     codes, distinct = distinct_codes(one_chunk(slice_end))
-    # The end of the window's own slice: that of the time just before the end of a finer one.
+    # The end of the window's own slice: assign the time just before the end of the finer one.
     ends = assigner.slice_end(int64_values(distinct) - 1)
     order = np.argsort(ends)
     begins = np.concatenate(([True], ends[order[1:]] != ends[order[:-1]]))
@@ -208,7 +207,7 @@ def _slots(slice_end: pa.ChunkedArray, assigner: SliceAssigner) -> tuple[Int64Ar
 
 
 def ascending_order(cell: Int64Array, n_cells: int) -> Int64Array | None:
-    """The order that sorts cells, which are 0 .. n_cells - 1; None if they are sorted."""
+    """Return the order that sorts cells 0 .. n_cells - 1; None if they are sorted."""
     n_rows = len(cell)
     n_runs = 1 + int(np.count_nonzero(cell[1:] < cell[:-1]))
     if n_runs == 1:
@@ -221,7 +220,7 @@ def ascending_order(cell: Int64Array, n_cells: int) -> Int64Array | None:
             row_of_cell = np.empty(n_cells, np.int64)
             row_of_cell[cell] = np.arange(n_rows)
             return row_of_cell[np.flatnonzero(n_rows_of_cell)]
-    # Radix sort: numpy has one for 16-bit integers, so one pass for every 16 bits.
+    # Radix sort: numpy has one for 16-bit integers, so use one pass for every 16 bits.
     order: Int64Array | None = None
     for shift in range(0, n_cells.bit_length(), 16):
         digit = (cell >> shift).astype(np.uint16)

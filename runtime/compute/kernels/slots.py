@@ -1,4 +1,4 @@
-"""The slices of many times at once, numbered densely."""
+"""Assign many times to slices, numbered densely."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ from runtime.spec.windows import (
     Tumble,
 )
 
-# A table of this many pieces of time is always worth its making.
+# A table of this many pieces of time is always worth building.
 _FEW_PIECES = 1 << 16
 _PIECES_PER_ROW = 4
-# Windows of times nearer to 1970 than this fit into int64, whatever their size.
+# For times closer to 1970 than this, windows of any size fit int64.
 _FAR_US = 1 << 62
 
 
 def slice_slots(
     time_us: Int64Array, window: AlignedWindow, assigner: SliceAssigner
 ) -> tuple[Int64Array, Int64Array]:
-    """Number the slices of `time_us`, of which there must be at least one.
+    """Number the slices of `time_us`, which must not be empty.
 
-    Dividing by a constant is several times faster than the assigner's arithmetic, so time is cut
-    into equal pieces of which every slice is made, and the assigner is asked once for each piece.
+    Dividing by a constant is several times faster than the assigner's arithmetic. So time is cut
+    into equal pieces that divide every slice, and the assigner is called once per piece.
 
     Args:
-        time_us: times on the windows' wall clock, in any order.
-        window: the window.
-        assigner: its slice assigner.
+        time_us: Times on the windows' wall clock, in any order.
+        window: Window.
+        assigner: Slice assigner of the window.
 
     Returns:
-        (slot int64[n], the slice end of each slot). Slots without a time are possible.
+        (slot int64[n], the slice end of each slot). Some slots may have no times.
 
     Raises:
-        ExecutionError: the window of a time does not fit into TIMESTAMP.
+        ExecutionError: The window of a time does not fit TIMESTAMP.
     """
     width, offset = _pieces(window)
     earliest, latest = int(time_us.min()), int(time_us.max())
@@ -67,7 +67,7 @@ def slice_slots(
 
 
 def _check_windows_fit(earliest_us: int, latest_us: int, assigner: SliceAssigner) -> None:
-    """Refuse times whose windows begin or end outside of int64: the arithmetic would wrap."""
+    """Reject times whose windows begin or end outside int64, where the arithmetic would wrap."""
     if -_FAR_US < earliest_us and latest_us < _FAR_US:
         return
     ends = assigner.slice_end(np.array([earliest_us, latest_us]))
@@ -85,7 +85,7 @@ def _check_windows_fit(earliest_us: int, latest_us: int, assigner: SliceAssigner
 
 
 def _pieces(window: AlignedWindow) -> tuple[int, int]:
-    """(width, offset) of the widest equal pieces of time that all slices are made of."""
+    """Return (width, offset) of the widest equal pieces of time that divide all slices."""
     match window:
         case Tumble():
             return window.size_us, window.offset_us

@@ -1,4 +1,4 @@
-"""Which slices a window is put together from, for windows in the order they are listed in."""
+"""Ranges of slices that windows consist of, for windows in listing order."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from runtime.spec.windows import AlignedWindow, CalendarHop, Hop
 
 
 class WindowRanges:
-    """The rows of slices, from the oldest to the newest, that listed windows consist of.
+    """Ranges of slice rows, from oldest to newest, that listed windows consist of.
 
-    Listed windows are numbered through, over all keys: a window's place. A slice belongs to the
-    windows from its own first place up to, and without, the place at which it is left behind.
+    Listed windows are numbered consecutively over all keys; this number is a window's place. A
+    slice belongs to the windows from its own first place up to, but excluding, the place at which
+    it is left behind.
 
     Args:
-        slices: the slices of a bucket.
-        window: the window.
-        window_offset: int64[n + 1], the number of windows listed before each slice's.
-        is_shared: whether a slice can belong to several windows.
+        slices: Slices of a bucket.
+        window: Window.
+        window_offset: int64[n + 1], number of windows listed before each slice's.
+        is_shared: Whether a slice can belong to several windows.
 
     Attributes:
-        first_place: int64[n], ascending: the first window that each slice belongs to.
-        left_at: int64[n], ascending: the first window, of the slice's key or a later one, that is
-            listed behind all windows of the slice.
+        first_place: int64[n], ascending: first window that each slice belongs to.
+        left_at: int64[n], ascending: first window, of the slice's key or a later one, that is
+            listed after all windows of the slice.
     """
 
     def __init__(
@@ -44,11 +45,11 @@ class WindowRanges:
             self.left_at = np.repeat(window_offset.take(after), after - starts)
 
     def oldest_slice(self, first_window: int, newest_slice: Int64Array) -> Int64Array:
-        """The first row of each window's slices: as many as have been left behind by then.
+        """Return the first row of each window's slices: the number of slices left behind by then.
 
         Args:
-            first_window: the place of the first of consecutive windows.
-            newest_slice: the last row of each window's slices.
+            first_window: Place of the first of consecutive windows.
+            newest_slice: Last row of each window's slices.
         """
         if not self._is_shared:
             return newest_slice
@@ -60,20 +61,20 @@ class WindowRanges:
 
 
 def cumulated_from(slices: Slices) -> Int64Array:
-    """The first slice of each maximal window of a CUMULATE."""
+    """Return the first slice of each maximal window of a CUMULATE."""
     maximal_window = slices.last_window.take(slices.slot)
     return run_starts(row_changes([slices.key_code, maximal_window]))
 
 
 def _left_by_hop(slices: Slices, window_offset: Int64Array) -> Int64Array:
-    """The first listed window that ends after the last window of each slice.
+    """Return the first listed window that ends after the last window of each slice.
 
-    It is listed with the newest slice of the key that such a window would have, if that slice has
-    so many windows.
+    It is listed by the newest slice of the key that such a window can contain, if that slice lists
+    enough windows.
     """
     after_last = slices.last_window + 1
-    # The newest slot that window number `after_last` can cover. Numbers of windows ascend with
-    # the slots: a slot belongs to it or an older one if its first window is no newer.
+    # Newest slot that window number `after_last` can cover. Window numbers ascend with the slots: a
+    # slot belongs to this window or an older one if its first window is no newer.
     newest_slot = np.searchsorted(slices.first_window, after_last, side="right") - 1
     later_slots = newest_slot - np.arange(len(newest_slot))
     newest_slice = slices.newest_up_to(slices.cell + later_slots.take(slices.slot))

@@ -1,8 +1,8 @@
 """COUNT(DISTINCT) and SUM(DISTINCT) of windows from the distinct values of slices.
 
-A value that was seen in slices s1 < s2 < ... of a key is present in a union of stretches of the
-key's windows: it enters with the oldest window of a slice, and leaves behind the newest window of
-one, unless it has been seen again by then:
+A value in slices s1 < s2 < ... of a key is present in a union of stretches of the key's windows: it
+enters with the oldest window of a slice, and leaves after the newest window of a slice, unless
+another slice with the value has entered by then:
 
     slices with the value         a        b                 c
     windows with a             [--------------)
@@ -10,12 +10,12 @@ one, unless it has been seen again by then:
     windows with c                                        [-----
     present                    enters             leaves  enters
 
-What a window holds is what has entered up to its newest slice, less what has left before its
-oldest slice: two running sums over slices, whatever the overlap. The cost is that of sorting the
-(key, slice, value) once.
+The number of values in a window is the number that entered up to its newest slice, minus the number
+that left before its oldest slice: two running sums over slices, for any overlap. The cost is one
+sort of the (key, slice, value) triples.
 
-That is exact for counts, integers and decimals. Doubles are only added, in a tree over the
-windows, so that NaN, infinity and rounding stay in the windows where the values are present.
+This is exact for counts, integers and decimals. Doubles are only added, in a tree over the windows,
+so that NaN, infinity and rounding errors stay in the windows that contain the values.
 """
 
 from __future__ import annotations
@@ -64,50 +64,50 @@ class KeyedPieces(Protocol):
 
     @property
     def key_code(self) -> Int64Array:
-        """int64[n], ascending: the group key of each piece."""
+        """int64[n], ascending: group key of each piece."""
 
     @property
     def values(self) -> dict[str, SliceValues]:
-        """The columns of lists, by their names."""
+        """Columns of lists by name."""
 
     def __len__(self) -> int: ...
 
 
 class Places(Protocol):
-    """Which listed windows a piece is in; see `kernels.window_ranges.WindowRanges`."""
+    """Listed windows of each piece; see `kernels.window_ranges.WindowRanges`."""
 
     @property
     def first_place(self) -> Int64Array:
-        """int64[n], ascending: the first window that each piece belongs to."""
+        """int64[n], ascending: first window that each piece belongs to."""
 
     @property
     def left_at(self) -> Int64Array:
-        """int64[n], ascending: the first window behind all windows of the piece."""
+        """int64[n], ascending: first window after all windows of the piece."""
 
 
 class DistinctAggregate(ABC):
-    """An aggregate of the distinct values of each window."""
+    """Aggregate of the distinct values of each window."""
 
     @abstractmethod
     def of_windows(
         self, first_window: int, oldest_slice: Int64Array, newest_slice: Int64Array
     ) -> pa.Array:
-        """The results of consecutive windows in the order they are listed in.
+        """Return the results of consecutive windows in listing order.
 
         Args:
-            first_window: how many windows are listed before the first of these.
-            oldest_slice: the first row of each window's slices.
-            newest_slice: the last one.
+            first_window: Number of windows listed before the first of these.
+            oldest_slice: First row of each window's slices.
+            newest_slice: Last row of each window's slices.
 
         Raises:
-            ExecutionError: a sum does not fit its type.
+            ExecutionError: A sum does not fit its type.
         """
 
 
 def distinct_aggregates(
     slices: KeyedPieces, accumulators: Iterable[Accumulator], ranges: Places
 ) -> dict[Accumulator, DistinctAggregate]:
-    """What computes each of the accumulators that are distinct; what they share is shared."""
+    """Return the implementation of each distinct accumulator; they share common data."""
     stretches: dict[str, _Stretches] = {}
     counts: dict[str, _DistinctCount] = {}
     percentiles: dict[str, RangePercentiles] = {}
@@ -148,12 +148,12 @@ def distinct_aggregates(
 
 @dataclass(frozen=True)
 class _Stretches:
-    """Where values are present, one row for each value and unbroken stretch of a key's windows.
+    """Presence of values: one row for each value and unbroken stretch of a key's windows.
 
     Attributes:
-        values: the values.
-        enters: int64[n], the slice with whose first window the stretch begins.
-        leaves: int64[n], the slice with whose last window it ends.
+        values: Values.
+        enters: int64[n], slice whose first window begins the stretch.
+        leaves: int64[n], slice whose last window ends it.
     """
 
     values: pa.Array
@@ -188,7 +188,7 @@ class _DistinctCount(DistinctAggregate):
         self._left = running_sums(np.bincount(stretches.leaves, minlength=n_slices))
 
     def between(self, oldest_slice: Int64Array, newest_slice: Int64Array) -> Int64Array:
-        """How many values are present."""
+        """Return the number of values present."""
         counts: Int64Array = self._entered.take(newest_slice + 1) - self._left.take(oldest_slice)
         return counts
 
@@ -199,10 +199,10 @@ class _DistinctCount(DistinctAggregate):
 
 
 def _ranks_reached(registers: SliceValues) -> SliceValues:
-    """A value for each rank that a register has reached in a slice, up to its own.
+    """Return one value for each rank up to a register's own in a slice.
 
-    Then the largest rank of a window's slices is how many ranks are present, and a register that
-    many slices have is like any other value that they have.
+    Then the largest rank over a window's slices is the number of ranks present, and a register in
+    many slices is like any other value in many slices.
     """
     codes = int64_values(registers.values).take(registers.place)
     rank = codes & ((1 << RANK_BITS) - 1)
@@ -228,7 +228,7 @@ class _ApproximateCount(DistinctAggregate):
 
     @staticmethod
     def _by_slice(rank: Int64Array, row: Int64Array, n_slices: int) -> list[Int64Array]:
-        """Running sums over slices: registers in use, and what their ranks take from the sum."""
+        """Return running sums over slices: registers in use, and what their ranks subtract."""
         in_use = np.bincount(row[rank == 1], minlength=n_slices)
         return [
             running_sums(of_slice) for of_slice in (in_use, *register_sums(rank, row, n_slices))
@@ -302,7 +302,7 @@ class _ExactSum(DistinctAggregate):
 
     @staticmethod
     def _by_slice(state: AccumulatorState, row: Int64Array, n_slices: int) -> AccumulatorState:
-        """The running sums over slices, modulo 2**64, in row n of the slices before slice n."""
+        """Return running sums modulo 2**64; row n is the sum of the slices before slice n."""
         sums = []
         for values in state.values:
             of_slice = np.zeros(n_slices, np.int64)
@@ -346,11 +346,11 @@ class _DistinctDoubleSum(DistinctAggregate):
 def _sums_over_stretches(
     begin: Int64Array, end: Int64Array, values: Float64Array, n_places: int
 ) -> Float64Array:
-    """float64[n_places], at each place the sum of the values with begin <= place < end.
+    """Return float64[n_places]: at each place, the sum of the values with begin <= place < end.
 
-    A segment tree (Bentley 1977) without its nodes: level by level, a stretch whose begin is odd
-    or whose end is odd hands in its value there, and the rest of it goes on with pairs of places.
-    Then every sum is that of its pair and its own. Additions alone; time n log n at most.
+    A segment tree (Bentley 1977) without nodes. On each level, a stretch with an odd begin or end
+    adds its value at that place; the rest continues on the next level with pairs of places. Then
+    each place adds the sum of its pair. Uses only additions; at most n log n time.
     """
     sums = np.zeros(n_places)
     with np.errstate(invalid="ignore", over="ignore"):

@@ -1,12 +1,12 @@
-"""Summaries of the values of slices for APPROX_PERCENTILE that merge again and again.
+"""Mergeable summaries of the values of slices, for APPROX_PERCENTILE.
 
-A stream's slice grows with every micro-batch, and so it must do with few values more than once. A
+A stream's slice grows with every micro-batch, so its values have to be reduced repeatedly. A
 summary (Greenwald, Khanna: Space-efficient online computation of quantile summaries, 2001; merged
-as in their Power-conserving computation of order-statistics, 2004) has, of each value that it
-keeps, how many values it stands for and how uncertain its rank is: `weight`, the values from
-behind the one kept before up to this one; `spread`, how many more than the weights up to here may
-not be larger. Neighbours become one only while weight and spread together stay within
-n / accuracy of n values. So ranks are as exact after any number of merges as after one.
+as in their Power-conserving computation of order-statistics, 2004) records two numbers for each
+value that it keeps. `weight` is the number of values after the previously kept one, up to this one.
+`spread` is how many more values than the weights up to here may not be larger. Neighbours are
+merged only while weight and spread together stay within n / accuracy of n values. So ranks are as
+exact after any number of merges as after one.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ SPREAD = "spread"
 
 
 def summary_type(value: pa.DataType) -> pa.ListType:
-    """The type of summaries of such values."""
+    """Return the type of summaries of such values."""
     return pa.list_(pa.struct([(VALUE, value), (WEIGHT, pa.int64()), (SPREAD, pa.int64())]))
 
 
 def summaries_of_rows(
     groups: Groups, values: pa.Array, condition: BoolArray | None, accuracy: int
 ) -> pa.ListArray:
-    """A summary of the values of each group of rows.
+    """Return a summary of the values of each group of rows.
 
     Args:
-        groups: the groups of the rows.
-        values: a value a row; NULLs are left out.
-        condition: which rows take part; None: all.
-        accuracy: ranks are off by at most one part in so many of a group's values.
+        groups: Groups of the rows.
+        values: One value per row; NULLs are ignored.
+        condition: Rows to aggregate; None for all.
+        accuracy: Ranks are off by at most 1 / accuracy of a group's values.
     """
     values = one_chunk(values)
     group = groups.of_row()
@@ -59,12 +59,12 @@ def summaries_of_rows(
 
 
 def merge_summaries(groups: Groups, lists: pa.ListArray, accuracy: int) -> pa.ListArray:
-    """One summary of those of each group.
+    """Merge the summaries of each group to one.
 
     Args:
-        groups: the groups of the summaries.
-        lists: the summaries; one that is NULL is empty.
-        accuracy: as they were made with.
+        groups: Groups of the summaries.
+        lists: Summaries; NULL counts as empty.
+        accuracy: Accuracy with which they were made.
     """
     n_values = list_lengths(lists)
     items = one_chunk(pc.list_flatten(lists))
@@ -83,10 +83,10 @@ def _spread_of_union(
     group: Int64Array,
     order: Int64Array,
 ) -> Int64Array:
-    """The spread of each value among those of all summaries of its group, in `order`.
+    """Return the spread of each value in the union of its group's summaries, in `order`.
 
-    A value lies between two neighbours of each other summary. Of the values which the second of
-    them stands for, some may be no larger: all but itself, and those of its own spread.
+    In every other summary, a value lies between two neighbours. Of the values that the second one
+    represents, all except itself and its spread may not be larger.
     """
     if len(order) == 0:
         return spread
@@ -96,7 +96,7 @@ def _spread_of_union(
     is_first[(end - n_values)[n_values > 0]] = True
     doubt_of_next = np.append(doubt[1:], 0)
     doubt_of_next[end[n_values > 0] - 1] = 0
-    # Of all summaries of a group, the doubt about what comes next in them
+    # Sum over all summaries of a group of the uncertainty at their next value
     at_first = np.zeros(int(group.max()) + 1, np.int64)
     np.add.at(at_first, group[is_first], doubt[is_first])
     grouped = group[order]
@@ -118,16 +118,16 @@ def _summaries(
     spread: Int64Array,
     accuracy: int,
 ) -> pa.ListArray:
-    """Summaries of as few values as the accuracy allows, where there are more than twice as many.
+    """Reduce summaries of more than twice `accuracy` values as far as the accuracy allows.
 
     Args:
-        group: ascending, the group of each value.
-        n_groups: how many groups there are.
-        values: the values.
-        order: by group and value, the places of the values.
-        weight: of each, in this order.
-        spread: of each, in this order.
-        accuracy: as above.
+        group: Group of each value, ascending.
+        n_groups: Number of groups.
+        values: Values.
+        order: Indices of the values, by group and value.
+        weight: Weight of each value, in this order.
+        spread: Spread of each value, in this order.
+        accuracy: As for `summaries_of_rows`.
     """
     n_items = np.bincount(group, minlength=n_groups)
     kept = np.arange(len(order))
@@ -138,7 +138,7 @@ def _summaries(
         kept = _kept(group, n_items, weight, spread, allowed)
         up_to = np.cumsum(weight)[kept]
         group, spread = group[kept], spread[kept]
-        # the first of a group stands for nothing of the group before, whose last is kept
+        # the first value does not include weight of the previous group, whose last value is kept
         weight = np.diff(up_to, prepend=0)
         n_items = np.bincount(group, minlength=n_groups)
     columns = [values.take(pa.array(order[kept])), *map(_int64, (weight, spread))]
@@ -154,11 +154,11 @@ def _kept(
     spread: Int64Array,
     allowed: Int64Array,
 ) -> Int64Array:
-    """The places of the values that are kept, ascending: from the last of a group as far as it may.
+    """Return the indices of the values to keep, ascending, going back from the last of each group.
 
-    The first of a group is kept too, so that nothing is uncertain about values that come before it.
-    Which value is kept before another is known for all of them at once; which of them are reached
-    from the last of their group is found by following twice as many steps each time.
+    The first of a group is kept too, so that ranks below it are certain. The predecessor that each
+    value would keep is computed for all at once; then the values reachable from the last of their
+    group are found by doubling the number of steps.
     """
     up_to = np.cumsum(weight)
     end = np.cumsum(n_items)

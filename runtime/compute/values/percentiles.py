@@ -1,16 +1,16 @@
-"""APPROX_PERCENTILE of windows from the values of slices, within a rank error that is promised.
+"""APPROX_PERCENTILE of windows from the values of slices, with a guaranteed rank error.
 
-A slice's values are kept sorted. Where there are more of them than the accuracy asks for, each run
-of g neighbours is represented by its last one, with weight g: then any rank is off by less than g,
-and g <= n / accuracy for a slice of n values. Such errors add up over slices as the values do, so a
-window of N values is off by at most N / accuracy, however many slices it has; and as long as slices
-have fewer than twice as many values as the accuracy, nothing is left out and the result is exact.
+A slice's values are stored sorted. If there are more than the accuracy needs, each run of g
+neighbours is represented by its last one, with weight g: then any rank is off by less than g, and g
+<= n / accuracy for a slice of n values. The errors of slices add up as their sizes do, so a window
+of N values is off by at most N / accuracy, regardless of the number of slices. If slices have fewer
+than twice as many values as the accuracy, all values are kept and the result is exact.
 
-A window's values are a range of its key's, which lie slice by slice. Which value of a range has a
-given rank is found by a wavelet matrix (Claude, Navarro, Ordonez: The wavelet matrix, 2015): for
-each bit of the values' numbers, from the highest, the values with a 0 go before those with a 1, and
-running sums show how much weight of a range went where. So a rank costs a step a bit, for all
-windows at once, whatever they overlap.
+A window's values are a contiguous range of its key's values, which are stored slice by slice. The
+value with a given rank in a range is found by a wavelet matrix (Claude, Navarro, Ordonez: The
+wavelet matrix, 2015): for each bit of the values' numbers, from the highest, the values with a 0
+precede those with a 1, and running sums tell how much weight of a range went to either side. So a
+rank costs one step per bit, for all windows at once, for any overlap.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ VALUE, WEIGHT = "value", "weight"
 
 
 def condensed(lists: pa.Array | pa.ChunkedArray, accuracy: int) -> pa.ListArray:
-    """Lists of values as lists of (value, weight), ascending, of less than 2 * accuracy each.
+    """Reduce lists of values to ascending (value, weight) pairs, fewer than 2 * accuracy each.
 
     Args:
-        lists: the values of each slice, repeated as often as they occur, without NULLs.
-        accuracy: ranks are off by at most one part in so many of a list's length.
+        lists: Values of each slice, with repetitions, without NULLs.
+        accuracy: Ranks are off by at most 1 / accuracy of a list's length.
 
     Returns:
-        Lists of structs `value` and `weight` (int64): how many values up to this one, from the one
-        before it, are represented by it. The weights add up to the length of the list.
+        Lists of structs `value` and `weight` (int64). A weight is the number of values after the
+        previous one, up to this one. The weights add up to the length of the list.
     """
     n_values = list_lengths(lists)
     values = one_chunk(pc.list_flatten(lists))
@@ -61,7 +61,7 @@ def condensed(lists: pa.Array | pa.ChunkedArray, accuracy: int) -> pa.ListArray:
     is_last = place == np.repeat(n_values, n_values) - 1
     is_kept = is_last | (place % group_of_value == group_of_value - 1)
     kept = np.flatnonzero(is_kept)
-    # The last run of a list may be shorter than the others
+    # The last run of a list may be shorter than the others.
     weight = place[kept] % group_of_value[kept] + 1
     chosen = values.take(pa.array(order[kept]))
     weights = from_buffer(weight, None, pa.int64(), len(weight))
@@ -70,10 +70,10 @@ def condensed(lists: pa.Array | pa.ChunkedArray, accuracy: int) -> pa.ListArray:
 
 
 def percentile_ranks(n: Int64Array, percentage: float, accuracy: int) -> Int64Array:
-    """The rank, from 1, of the value that is the percentile among `n`; 1 where there are none.
+    """Return the rank, from 1, of the percentile among `n` values; 1 for no values.
 
-    As Spark's: the first or the last value where the percentage is closer to 0 or 1 than the
-    accuracy distinguishes, else the one behind which `percentage` of the values lie.
+    As in Spark: the first or last value if the percentage is within 1 / accuracy of 0 or 1, else
+    the smallest one with at least `percentage` of the values up to it.
     """
     if percentage <= 1 / accuracy:
         return np.ones(len(n), np.int64)
@@ -83,11 +83,11 @@ def percentile_ranks(n: Int64Array, percentage: float, accuracy: int) -> Int64Ar
 
 
 class RangePercentiles:
-    """Values of ranges of slices by their rank.
+    """Values of ranges of slices by rank.
 
     Args:
-        values: structs of value and weight in slices, as `condensed` makes them.
-        n_slices: how many slices there are.
+        values: Structs of value and weight in slices, as returned by `condensed`.
+        n_slices: Number of slices.
     """
 
     def __init__(self, values: SliceValues, n_slices: int) -> None:
@@ -99,7 +99,7 @@ class RangePercentiles:
         self._levels = _levels(numbers, weights, len(self.distinct))
 
     def counts(self, oldest_slice: Int64Array, newest_slice: Int64Array) -> Int64Array:
-        """How many values each range of slices has."""
+        """Return the number of values in each range of slices."""
         begin, end = self._offset.take(oldest_slice), self._offset.take(newest_slice + 1)
         counts: Int64Array = self._weight_before.take(end) - self._weight_before.take(begin)
         return counts
@@ -107,9 +107,9 @@ class RangePercentiles:
     def of_rank(
         self, oldest_slice: Int64Array, newest_slice: Int64Array, rank: Int64Array
     ) -> Int64Array:
-        """The position in `distinct` of the value of each range that has the rank, from 1.
+        """Return the index in `distinct` of each range's value with a rank, from 1.
 
-        Of a range without values it is any position.
+        For an empty range, the index is arbitrary.
         """
         begin, end = self._offset.take(oldest_slice), self._offset.take(newest_slice + 1)
         number = np.zeros(len(rank), np.int64)
@@ -133,9 +133,9 @@ class _BitLevel:
     """One bit of the numbers.
 
     Attributes:
-        zeros: [n + 1], how many of the first values have a 0.
-        zero_weight: [n + 1], what those weigh; `zeros` itself where every value weighs 1.
-        n_zeros: how many have a 0.
+        zeros: [n + 1], number of zeros among the first values.
+        zero_weight: [n + 1], total weight of those; `zeros` itself if every weight is 1.
+        n_zeros: Total number of zeros.
     """
 
     zeros: npt.NDArray[np.integer]

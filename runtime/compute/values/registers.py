@@ -1,9 +1,9 @@
-"""HyperLogLog++: counting distinct values roughly, in registers that merge by their maximum.
+"""HyperLogLog++: approximate distinct counts, in registers that merge by their maximum.
 
-A value's hash picks one of 2**precision registers, and the zeros in front of the hash's other bits
-are what the register keeps the maximum of (Flajolet et al. 2007; Heule, Nunkesser, Hall 2013). Here
-a register with its rank is one number, `register << 6 | rank`, so that a slice holds a list of
-those that it has; Spark's hash and rank make the registers those of APPROX_COUNT_DISTINCT.
+A value's hash selects one of 2**precision registers, and the register stores the maximum number of
+leading zeros in the remaining bits (Flajolet et al. 2007; Heule, Nunkesser, Hall 2013). Here a
+register and its rank are one number, `register << 6 | rank`, and a slice holds a list of its
+registers. Hash and rank are Spark's, so that APPROX_COUNT_DISTINCT has the same registers.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from runtime.compute.kernels.columns import Float64Array, Int64Array, from_buffe
 from runtime.compute.values.xxhash64 import xxhash64
 
 RANK_BITS = 6
-# Ranks up to this are added up in units of 2**-_COARSE_BITS, the others in units of 2**-_FINE_BITS:
-# both exact as int64 over billions of registers.
+# Ranks up to this are added in units of 2**-_COARSE_BITS, higher ones in units of 2**-_FINE_BITS;
+# both are exact as int64 for billions of registers.
 _COARSE_BITS = 30
 _FINE_BITS = 61
 
@@ -25,10 +25,10 @@ _NEIGHBOURS = 6
 
 
 def register_codes(column: pa.Array, precision: int) -> pa.Array:
-    """The register of each value and its rank there, INT; NULL where the value is.
+    """Return the register of each value with its rank, INT; NULL for NULL.
 
     Args:
-        column: of a type that `xxhash64` takes.
+        column: Column of a type that `xxhash64` supports.
         precision: 4 to 18, for 2**precision registers.
     """
     hashes = xxhash64(column)
@@ -39,15 +39,15 @@ def register_codes(column: pa.Array, precision: int) -> pa.Array:
 
 
 def register_sums(rank: Int64Array, at: Int64Array, n: int) -> tuple[Int64Array, Int64Array]:
-    """What ranks that are reached subtract from the sum of 2**-rank over all registers.
+    """Sum the amounts that ranks reached subtract from the sum of 2**-rank over all registers.
 
-    A register of rank r has reached the ranks 1 .. r, and 2**-r is 1 - 2**-1 - ... - 2**-r: so the
-    sum follows from which (register, rank) are present, each counted by itself.
+    A register of rank r has reached the ranks 1 .. r, and 2**-r is 1 - 2**-1 - ... - 2**-r. So the
+    sum follows from the (register, rank) pairs present, each counted separately.
 
     Args:
-        rank: the rank of each (register, rank) that is reached.
-        at: where it is added, 0 .. n - 1.
-        n: how many places there are.
+        rank: Rank of each (register, rank) reached.
+        at: Index to which it is added, 0 .. n - 1.
+        n: Number of sums.
 
     Returns:
         (coarse, fine) int64[n] each, in units of 2**-30 and of 2**-61.
@@ -62,7 +62,7 @@ def register_sums(rank: Int64Array, at: Int64Array, n: int) -> tuple[Int64Array,
 
 
 def inverse_sum(precision: int, coarse: Int64Array, fine: Int64Array) -> Float64Array:
-    """The sum of 2**-rank over all registers from the sums of `register_sums`."""
+    """Return the sum of 2**-rank over all registers from the sums of `register_sums`."""
     left = (1 << (precision + _COARSE_BITS)) - coarse
     return np.ldexp(left.astype(np.float64), -_COARSE_BITS) - np.ldexp(
         fine.astype(np.float64), -_FINE_BITS
@@ -72,15 +72,15 @@ def inverse_sum(precision: int, coarse: Int64Array, fine: Int64Array) -> Float64
 def estimates(
     precision: int, tables: tuple[float, ...], inverse: Float64Array, n_empty: Int64Array
 ) -> Int64Array:
-    """How many distinct values there are, about.
+    """Estimate the numbers of distinct values.
 
     Args:
-        precision: the binary logarithm of the number of registers.
-        tables: for Spark's own estimates: the threshold below which linear counting is used, raw
-            estimates and as many biases (the tables of the HyperLogLog++ paper). Without them
-            Ertl's estimator takes their place, which needs none.
-        inverse: the sum of 2**-rank over all registers.
-        n_empty: how many registers are empty.
+        precision: Binary logarithm of the number of registers.
+        tables: Tables of the HyperLogLog++ paper for Spark's own estimates: the threshold below
+            which linear counting is used, raw estimates and as many biases. Empty for Ertl's
+            estimator, which needs no tables.
+        inverse: Sum of 2**-rank over all registers.
+        n_empty: Number of empty registers.
     """
     if not tables:
         found = _by_ertl(precision, inverse, n_empty)
@@ -99,7 +99,7 @@ def _by_tables(
     inverse: Float64Array,
     n_empty: Int64Array,
 ) -> Float64Array:
-    """Linear counting for few values, else the raw estimate less its bias."""
+    """Use linear counting for few values, else the raw estimate minus its bias."""
     m = 1 << precision
     alpha = {4: 0.673, 5: 0.697, 6: 0.709}.get(precision, 0.7213 / (1.0 + 1.079 / m))
     estimate = alpha * m * m / inverse
@@ -110,7 +110,7 @@ def _by_tables(
 
 
 def _bias(estimate: Float64Array, raw: Float64Array, bias: Float64Array) -> Float64Array:
-    """The mean bias of the raw estimates that are nearest."""
+    """Return the mean bias of the nearest raw estimates."""
     low = np.maximum(np.searchsorted(raw, estimate) - _NEIGHBOURS + 1, 0)
     low = np.minimum(low, len(raw) - 1)
     high = np.minimum(low + _NEIGHBOURS, len(raw))
@@ -129,10 +129,10 @@ def _bias(estimate: Float64Array, raw: Float64Array, bias: Float64Array) -> Floa
 
 
 def _by_ertl(precision: int, inverse: Float64Array, n_empty: Int64Array) -> Float64Array:
-    """The corrected raw estimate, without tables.
+    """Return the corrected raw estimate, without tables.
 
     Ertl, "New cardinality estimation algorithms for HyperLogLog sketches", 2017, Algorithm 6. With
-    64 bits of hash no register is ever full.
+    a 64-bit hash, registers are never full.
     """
     m = 1 << precision
     x = n_empty / m
@@ -154,7 +154,7 @@ def _by_ertl(precision: int, inverse: Float64Array, n_empty: Int64Array) -> Floa
 
 
 def _leading_zeros(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32]:
-    """How many zero bits stand before the first one bit; no value is 0."""
+    """Return the number of leading zero bits; no value is 0."""
     zeros = np.zeros(len(values), np.int32)
     values = values.copy()
     for bits in (32, 16, 8, 4, 2, 1):

@@ -1,7 +1,7 @@
 """LISTAGG: the texts of a window's rows, by time, from lists of the rows of its slices.
 
-Slices of a key lie one after the other in the order of time. So with the rows of each slice sorted
-by time, the rows of any window are one stretch, whatever the overlap.
+Slices of a key are adjacent, in order of time. With the rows of each slice sorted by time, the rows
+of any window are contiguous, for any overlap.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ TIME, TEXT = "o", "v"
 
 
 def rows_type(time: pa.DataType) -> pa.ListType:
-    """The type of lists of rows, from that of their times."""
+    """Return the type of lists of rows, given the type of their times."""
     return pa.list_(pa.struct([(TIME, time), (TEXT, pa.string())]))
 
 
 def rows_of_groups(
     groups: Groups, args: Sequence[pa.Array], condition: BoolArray | None, type_: pa.ListType
 ) -> pa.ListArray:
-    """The rows of each group in one list, in the order in which they come.
+    """Collect the rows of each group in a list, in input order.
 
     Args:
-        groups: the groups of the rows.
-        args: the time of each row, and its text; rows where one is NULL are left out.
-        condition: which rows take part; None: all.
-        type_: of the result, see `rows_type`.
+        groups: Groups of the rows.
+        args: Time and text of each row; rows where one is NULL are ignored.
+        condition: Rows to aggregate; None for all.
+        type_: Type of the result, see `rows_type`.
     """
     columns = [one_chunk(arg) for arg in args]
     valid = all_valid(columns, condition)
@@ -62,7 +62,7 @@ def rows_of_groups(
 
 
 def merge_rows(groups: Groups, lists: pa.ListArray) -> pa.ListArray:
-    """The lists of each group as one; a list that is NULL is empty."""
+    """Concatenate the lists of each group; NULL counts as empty."""
     group = np.repeat(groups.of_row(), list_lengths(lists))
     order = np.argsort(group, kind="stable")
     values = one_chunk(pc.list_flatten(lists)).take(pa.array(order))
@@ -70,11 +70,11 @@ def merge_rows(groups: Groups, lists: pa.ListArray) -> pa.ListArray:
 
 
 class TextsByTime:
-    """The texts of consecutive slices, those of one time by the text.
+    """Texts of consecutive slices by time, then by text.
 
     Args:
-        rows: the rows of the slices.
-        n_slices: how many slices there are.
+        rows: Rows of the slices.
+        n_slices: Number of slices.
     """
 
     def __init__(self, rows: SliceValues, n_slices: int) -> None:
@@ -92,13 +92,13 @@ class TextsByTime:
         separator: str,
         is_unique: bool = False,
     ) -> pa.Array:
-        """The texts from one slice to another as one text; NULL where there are none.
+        """Concatenate the texts of each range of slices; NULL for no texts.
 
         Args:
-            oldest_slice: the first slice of each window.
-            newest_slice: the last one.
-            separator: what stands between two texts.
-            is_unique: whether of equal texts of a window the first one alone counts.
+            oldest_slice: First slice of each window.
+            newest_slice: Last slice of each window.
+            separator: Text between two texts.
+            is_unique: Whether only the first of equal texts in a window counts.
         """
         begin, end = self._offset.take(oldest_slice), self._offset.take(newest_slice + 1)
         lengths = end - begin

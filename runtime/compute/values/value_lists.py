@@ -1,4 +1,4 @@
-"""Columns of lists: the values seen in each slice, numbered so that equal values compare fast."""
+"""Columns of lists: the values of each slice, numbered so that equal values compare fast."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from runtime.compute.kernels.columns import (
 from runtime.compute.kernels.keys import encode_keys
 from runtime.compute.values.value_sets import list_lengths
 
-# Integers that lie this close together are numbered by their distance from the smallest. So few
-# bits leave enough for the key and for the row where they are sorted as one number.
+# Integers in a range this narrow are numbered by their distance from the smallest. This needs few
+# bits, so that key, value and row fit one number for sorting.
 _DENSE_RANGE = 1 << 28
 
 
 @dataclass(frozen=True)
 class SliceValues:
-    """The values of the slices of some keys, one after another in the order of the slices.
+    """Values of the slices of some keys, in the order of the slices.
 
     Attributes:
-        slice_row: int64[n], ascending: the slice that each value was seen in. A slice may have a
-            value several times.
+        slice_row: int64[n], ascending: slice of each value. A slice may contain a value several
+            times.
         code: int64[n], 0 .. n_codes - 1, equal for equal values.
-        n_codes: how many codes there can be.
-        values: the values themselves, in an order of their own.
-        place: int64[n], the position of each value in `values`.
+        n_codes: Bound of the codes.
+        values: Values, in an arbitrary order.
+        place: int64[n], index of each value in `values`.
     """
 
     slice_row: Int64Array
@@ -50,14 +50,14 @@ class SliceValues:
 
 @dataclass(frozen=True)
 class ValueLists:
-    """A column of lists.
+    """Column of lists.
 
     Attributes:
-        offset: int64[n_rows + 1], where the list of each row begins among the values.
-        code: int64[n_values], 0 .. n_codes - 1, equal for equal values: NaN equals NaN, -0.0
-            equals 0.0.
-        n_codes: how many codes there can be.
-        values: the values of all lists.
+        offset: int64[n_rows + 1], start of each row's list among the values.
+        code: int64[n_values], 0 .. n_codes - 1, equal for equal values: NaN equals NaN, -0.0 equals
+            0.0.
+        n_codes: Bound of the codes.
+        values: Values of all lists.
     """
 
     offset: Int64Array
@@ -67,16 +67,16 @@ class ValueLists:
 
     @property
     def n_values(self) -> Int64Array:
-        """int64[n_rows], the length of each list."""
+        """int64[n_rows], length of each list."""
         lengths: Int64Array = np.diff(self.offset)
         return lengths
 
     def of_slices(self, rows: Int64Array | slice, slice_row: Int64Array) -> SliceValues:
-        """The values in some rows.
+        """Return the values of some rows.
 
         Args:
-            rows: the rows, by slice.
-            slice_row: int64[n], ascending: the slice of each of `rows`.
+            rows: Rows, ordered by slice.
+            slice_row: int64[n], ascending: slice of each of `rows`.
         """
         begin, end = self.offset[:-1][rows], self.offset[1:][rows]
         n_values = end - begin
@@ -94,12 +94,12 @@ class ValueLists:
 def value_lists(
     column: pa.Array | pa.ChunkedArray, *, are_distinguished: bool = True
 ) -> ValueLists:
-    """Take a column of lists apart.
+    """Split a column of lists into offsets, codes and values.
 
     Args:
-        column: lists of any flat type, or of structs of flat types, without NULLs in them; a
-            list that is NULL has no values.
-        are_distinguished: whether the codes are needed; if not, all of them are 0.
+        column: Lists of any flat type, or of structs of flat types, without NULLs; a NULL list is
+            empty.
+        are_distinguished: Whether the codes are needed; if not, all of them are 0.
     """
     offset = running_sums(list_lengths(column))
     values = one_chunk(pc.list_flatten(column))
@@ -108,7 +108,7 @@ def value_lists(
 
 
 def _number(values: pa.Array) -> tuple[Int64Array, int]:
-    """(a number for each value, equal for equal values; a bound that none of them reaches)."""
+    """Return a number for each value, equal for equal values, and a bound of the numbers."""
     if len(values) == 0:
         return np.zeros(0, np.int64), 1
     if pa.types.is_struct(values.type):

@@ -1,7 +1,7 @@
-"""Sets of values by group, for aggregates of DISTINCT values: each group's values in one list.
+"""Sets of values by group, for DISTINCT aggregates: each group's values in one list.
 
-Group and value make one number, so that telling the pairs apart is one sort of plain integers, or
-no sort where there are few of them.
+Group and value form one number, so that finding distinct pairs takes one sort of plain integers, or
+none if there are few cells.
 """
 
 from __future__ import annotations
@@ -35,17 +35,18 @@ def sets_of_rows(
     condition: BoolArray | None,
     type_: pa.ListType,
 ) -> pa.ListArray:
-    """The values of each group of rows, each once.
+    """Collect the distinct values of each group of rows.
 
-    NaN equals NaN and -0.0 equals 0.0. Where every row is a group of its own the values are taken
-    as they come.
+    NaN equals NaN and -0.0 equals 0.0. If every row is a group of its own, values are only
+    normalised.
 
     Args:
-        groups: the groups of the rows.
-        args: the arguments, each a value a row, dictionary-encoded or not; of several the tuples
-            are distinguished. Rows where one is NULL have no value.
-        condition: which rows take part; None: all.
-        type_: of the result: lists of the argument's type, or of structs of the arguments'.
+        groups: Groups of the rows.
+        args: Arguments, one value per row, dictionary-encoded or not; several arguments form
+            tuples. Rows where one is NULL are ignored.
+        condition: Rows to aggregate; None for all.
+        type_: Type of the result: lists of the argument's type, or of structs of the arguments'
+            types.
     """
     valid = all_valid(args, condition)
     if valid is not None:
@@ -59,11 +60,11 @@ def sets_of_rows(
 
 
 def merge_sets(groups: Groups, lists: pa.ListArray) -> pa.ListArray:
-    """The union of the lists of each group, each value once.
+    """Return the union of the lists of each group.
 
     Args:
-        groups: the groups of the lists.
-        lists: lists without NULLs in them; one that is NULL is empty.
+        groups: Groups of the lists.
+        lists: Lists without NULLs; a NULL list is empty.
     """
     lengths = list_lengths(lists)
     values = one_chunk(pc.list_flatten(lists))
@@ -72,12 +73,12 @@ def merge_sets(groups: Groups, lists: pa.ListArray) -> pa.ListArray:
 
 
 def registers_of_rows(groups: Groups, codes: pa.Array, condition: BoolArray | None) -> pa.ListArray:
-    """The registers that the rows of each group reach, each once with its largest rank.
+    """Collect the registers that each group's rows reach, each once with its largest rank.
 
     Args:
-        groups: the groups of the rows.
+        groups: Groups of the rows.
         codes: INT, `register << 6 | rank` of each row, or NULL.
-        condition: which rows take part; None: all.
+        condition: Rows to aggregate; None for all.
     """
     codes = one_chunk(codes)
     valid = all_valid([codes], condition)
@@ -88,7 +89,7 @@ def registers_of_rows(groups: Groups, codes: pa.Array, condition: BoolArray | No
 
 
 def merge_registers(groups: Groups, lists: pa.ListArray) -> pa.ListArray:
-    """The registers of the lists of each group, each once with its largest rank."""
+    """Merge the registers of each group's lists, each once with its largest rank."""
     group = np.repeat(groups.of_row(), list_lengths(lists))
     return _largest_ranks(group, len(groups), int64_values(one_chunk(pc.list_flatten(lists))))
 
@@ -108,7 +109,7 @@ def _largest_ranks(group: Int64Array, n_groups: int, codes: Int64Array) -> pa.Li
 
 
 def list_lengths(lists: pa.Array | pa.ChunkedArray) -> Int64Array:
-    """How many values stand in each list; 0 where it is NULL."""
+    """Return the length of each list; 0 for NULL."""
     return int64_values(one_chunk(pc.fill_null(pc.list_value_length(lists), 0)))
 
 
@@ -126,7 +127,7 @@ def _distinct_lists(
 
 
 def _lists(lengths: Int64Array, columns: Sequence[pa.Array], type_: pa.ListType) -> pa.ListArray:
-    """Lists of the given lengths over columns of values, one after the other."""
+    """Return lists of the given lengths over consecutive values."""
     if pa.types.is_struct(type_.value_type):
         fields = list(type_.value_type)
         parts = [of_type(column, field.type) for column, field in zip(columns, fields, strict=True)]

@@ -1,8 +1,8 @@
-"""XXH64, as Spark's xxhash64() and APPROX_COUNT_DISTINCT compute it, for whole columns.
+"""XXH64 for whole columns, as computed by Spark's xxhash64() and APPROX_COUNT_DISTINCT.
 
-The algorithm is Yann Collet's (xxhash.com, the XXH64 specification), with Spark's rules on what the
-bytes of a value are: integers of up to 32 bits, dates and booleans are hashed as four bytes, wider
-ones, timestamps and decimals of up to 18 digits as eight.
+The algorithm is Yann Collet's (xxhash.com, the XXH64 specification). The bytes of a value follow
+Spark: integers of up to 32 bits, dates and booleans are hashed as four bytes; wider integers,
+timestamps and decimals of up to 18 digits as eight.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _P5 = np.uint64(0x27D4EB2F165667C5)
 
 
 def xxhash64(column: pa.Array) -> UInt64Array:
-    """The hash of each value; of NULLs anything.
+    """Return the hash of each value; arbitrary for NULLs.
 
     Args:
-        column: of any flat type; decimals of up to 18 digits.
+        column: Column of any flat type; decimals of up to 18 digits.
     """
     type_ = column.type
     with np.errstate(over="ignore"):
@@ -66,12 +66,12 @@ def _avalanche(hashes: UInt64Array) -> UInt64Array:
 
 
 def _with_word(hashes: UInt64Array, words: UInt64Array) -> UInt64Array:
-    """Eight more bytes."""
+    """Mix in eight more bytes."""
     return _rotated(hashes ^ (_rotated(words * _P2, 31) * _P1), 27) * _P1 + _P4
 
 
 def _with_half(hashes: UInt64Array, halves: UInt64Array) -> UInt64Array:
-    """Four more bytes."""
+    """Mix in four more bytes."""
     return _rotated(hashes ^ (halves * _P1), 23) * _P2 + _P3
 
 
@@ -84,9 +84,9 @@ def _hash_ints(halves: UInt64Array) -> UInt64Array:
 
 
 def _hash_bytes(column: pa.Array) -> UInt64Array:
-    """Bytes of any length, all values side by side, the longest first.
+    """Hash byte strings of any length in parallel, the longest first.
 
-    Each step takes in the next bytes of those values that have more: a stretch at the front.
+    Each step consumes the next bytes of the values that have more, which are at the front.
     """
     is_large = pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
     offset_type = np.dtype(np.int64 if is_large else np.int32)
@@ -110,10 +110,10 @@ def _hash_bytes(column: pa.Array) -> UInt64Array:
 
 
 def _hash_sorted(words: UInt64Array, position: Int64Array, length: Int64Array) -> UInt64Array:
-    """The hash of values by where they begin and how long they are, longest first.
+    """Return the hashes of values given by start and length, longest first.
 
     Args:
-        words: the eight bytes that begin at each position.
+        words: Eight bytes that begin at each position.
         position: int64[n].
         length: int64[n], descending.
     """
@@ -144,7 +144,7 @@ def _hash_sorted(words: UInt64Array, position: Int64Array, length: Int64Array) -
 
 
 def _hash_stripes(words: UInt64Array, position: Int64Array, length: Int64Array) -> UInt64Array:
-    """The state after all whole stripes of 32 bytes, of which each value has one at least."""
+    """Return the state after all whole stripes of 32 bytes; each value has at least one."""
     n_values = len(length)
     lanes = [np.full(n_values, seed) for seed in (_SEED + _P1 + _P2, _SEED + _P2, _SEED)]
     lanes.append(np.full(n_values, _SEED - _P1))
@@ -162,5 +162,5 @@ def _hash_stripes(words: UInt64Array, position: Int64Array, length: Int64Array) 
 
 
 def _n_at_least(length: Int64Array, bound: int) -> int:
-    """How many of descending lengths are `bound` or more."""
+    """Return how many of the descending lengths are at least `bound`."""
     return int(np.searchsorted(-length, -bound, side="right"))

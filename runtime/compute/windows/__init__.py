@@ -1,1 +1,1 @@
-"""Slice assigners: which slice a time falls into, which windows a slice belongs to."""
+"""Slice assigners: map times to slices, and slices to windows."""

@@ -1,4 +1,4 @@
-"""Aligned windows: TUMBLE, HOP and CUMULATE, of fixed lengths or of the calendar's."""
+"""Aligned windows: TUMBLE, HOP and CUMULATE, with fixed or calendar lengths."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from runtime.spec.windows import AlignedWindow, CalendarWindow
 
 
 def slice_assigner(window: AlignedWindow) -> SliceAssigner:
-    """The slice assigner of `window`.
+    """Return the slice assigner of `window`.
 
     Raises:
-        AnalysisError: a length is not positive, or CUMULATE's step does not divide its size.
+        AnalysisError: A length is not positive, or CUMULATE's step does not divide its size.
     """
     return calendar_slices(window) if isinstance(window, CalendarWindow) else even_slices(window)

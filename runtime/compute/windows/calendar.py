@@ -1,11 +1,11 @@
 """Slice assigners of calendar windows: months, quarters and years, by civil-date arithmetic.
 
-Months are counted from January 1970, so that a month is a number; windows whose lengths are months
-are then aligned windows over these numbers, and only times and numbers have to be turned into each
-other. NumPy and Spark both go by the proleptic Gregorian calendar.
+Months are numbered from January 1970. Windows with lengths in months are then aligned windows over
+these numbers, and only times and month numbers need to be converted. NumPy and Spark both use the
+proleptic Gregorian calendar.
 
-    CUMULATE(step 1 week, size 1 month): steps are counted anew in each month, and the last one
-    ends with the month.
+    CUMULATE(step 1 week, size 1 month): steps are counted from the start of each month, and the
+    last one ends with the month.
 
     1 February 2023                1 March                             1 April
     [------|------|------|------)  [------|------|------|------|--)
@@ -32,46 +32,46 @@ from runtime.spec.windows import (
 
 
 class Months:
-    """Between times and the numbers of the months they are in.
+    """Conversion between times and month numbers.
 
     Args:
-        offset_us: how far behind midnight of its first day a month begins.
+        offset_us: Offset of a month's start from midnight of its first day.
     """
 
     def __init__(self, offset_us: int) -> None:
         self._offset = offset_us
 
     def of(self, time_us: Int64Array) -> Int64Array:
-        """The month that each time is in."""
+        """Return the month of each time."""
         days = ((time_us - self._offset) // DAY_US).astype("M8[D]")
         return days.astype("M8[M]").astype(np.int64)
 
     def start(self, month: Int64Array) -> Int64Array:
-        """When each month begins."""
+        """Return the start of each month."""
         days = month.astype("M8[M]").astype("M8[D]").astype(np.int64)
         start: Int64Array = days * DAY_US + self._offset
         return start
 
     def of_sql(self, time_us_sql: str) -> str:
-        """`of` as a BIGINT expression of Spark SQL."""
+        """Return `of` as a BIGINT expression of Spark SQL."""
         time = f"({time_us_sql}) - {self._offset}L" if self._offset else f"({time_us_sql})"
         day = f"CAST(({time} - PMOD({time}, {DAY_US}L)) DIV {DAY_US}L AS INT)"
         date = f"DATE_FROM_UNIX_DATE({day})"
         return f"CAST((YEAR({date}) - 1970) * 12 + MONTH({date}) - 1 AS BIGINT)"
 
     def start_sql(self, month_sql: str) -> str:
-        """`start` as a BIGINT expression of Spark SQL."""
+        """Return `start` as a BIGINT expression of Spark SQL."""
         date = f"ADD_MONTHS(DATE'1970-01-01', CAST({month_sql} AS INT))"
         start = f"CAST(UNIX_DATE({date}) AS BIGINT) * {DAY_US}L"
         return f"({start} + {self._offset}L)" if self._offset else f"({start})"
 
 
 class CalendarSlices(SliceAssigner):
-    """Windows whose lengths are all months.
+    """Windows whose lengths are all in months.
 
     Args:
-        over_months: the assigner of the same window with months for microseconds.
-        months: what months are.
+        over_months: Assigner of the same window with months as the unit.
+        months: Conversion of months.
     """
 
     def __init__(self, over_months: SliceAssigner, months: Months) -> None:
@@ -126,8 +126,8 @@ class CalendarSlices(SliceAssigner):
 class CalendarStepSlices(SliceAssigner):
     """CUMULATE with a size in months and a step of fixed length.
 
-    Windows are numbered so that those of each start end with the same remainder: numbers are left
-    out where a largest window begins, as many as it has steps fewer than the longest of all.
+    Windows are numbered so that the last window of each start has the same remainder. Where a
+    maximal window begins, numbers are skipped: as many as it has fewer steps than the longest one.
     """
 
     def __init__(self, window: CalendarCumulate) -> None:
@@ -168,7 +168,7 @@ class CalendarStepSlices(SliceAssigner):
 
     def previous_window_end(self, time_us: int) -> int:
         start, _ = self._bounds(self._period(np.array([time_us])))
-        # of the first step it is the start, where the largest window before ends
+        # for the first step it is the start, where the previous maximal window ends
         return time_us - (time_us - int(start[0])) % self._step
 
     def window_number(self, window_end: Int64Array) -> Int64Array:
@@ -196,7 +196,7 @@ class CalendarStepSlices(SliceAssigner):
         return f"TRANSFORM(SEQUENCE({first}, {last}), i -> {step_end})"
 
     def _period(self, time_us: Int64Array) -> Int64Array:
-        """The number of the largest window that each time is in."""
+        """Return the number of the maximal window with each time."""
         return (self._months.of(time_us) - self._offset) // self._size
 
     def _bounds(self, period: Int64Array) -> tuple[Int64Array, Int64Array]:
@@ -213,10 +213,10 @@ class CalendarStepSlices(SliceAssigner):
 
 
 def calendar_slices(window: CalendarWindow) -> SliceAssigner:
-    """The slice assigner of a window whose size is a number of months.
+    """Return the slice assigner of a window whose size is in months.
 
     Raises:
-        AnalysisError: a length is not positive, or CUMULATE's step does not divide its size.
+        AnalysisError: A length is not positive, or CUMULATE's step does not divide its size.
     """
     over_months: Tumble | Hop | Cumulate
     match window:

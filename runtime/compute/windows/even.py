@@ -1,11 +1,11 @@
 """Slice assigners of windows of fixed lengths: TUMBLE, HOP and CUMULATE on int64 arrays.
 
-A slice is the smallest piece of time that windows share; it is named by its end. All times are
-int64 microseconds since 1970-01-01 00:00, before it too: every division rounds down. The same
-arithmetic comes as Spark SQL over a BIGINT expression, so that both local stages agree.
+A slice is the smallest piece of time that windows share, named by its end. All times are int64
+microseconds since 1970-01-01 00:00, possibly negative: every division rounds down. The same
+arithmetic is available as Spark SQL over a BIGINT expression, so that both local stages agree.
 
-    HOP(slide 2, size 5): windows start at every even time and last 5, so slices are cut at
-    every window start and at every window end, in turn 1 and 1 wide.
+    HOP(slide 2, size 5): windows start at every even time and last 5, so slices are cut at every
+    window start and at every window end; all slices have width 1.
 
     0  1  2  3  4  5  6  7  8  9
     [--------------)
@@ -13,7 +13,7 @@ arithmetic comes as Spark SQL over a BIGINT expression, so that both local stage
                 [--------------)
     |  |  |  |  |  |  |  |  |  |
 
-Two slices a slide are those of paired windows (Krishnamurthy, Wu, Franklin: On-the-fly sharing for
+Two slices per slide are called paired windows (Krishnamurthy, Wu, Franklin: On-the-fly sharing for
 streamed aggregation, SIGMOD 2006); Flink cuts by the greatest common divisor.
 """
 
@@ -30,7 +30,7 @@ class _EvenWindowEnds(SliceAssigner):
     """Window ends on a grid: one every `window_end_stride_us`."""
 
     block_us: int
-    """A length that no window exceeds."""
+    """Upper bound of window lengths."""
 
     _end_offset: int
     """A window end, modulo the stride."""
@@ -54,9 +54,8 @@ class _EvenWindowEnds(SliceAssigner):
 class HopSlices(_EvenWindowEnds):
     """HOP with any ratio of size and slide, cut at every window start and every window end.
 
-    Those are the same times if the size is a multiple of the slide; else there are two slices a
-    slide (paired windows: Krishnamurthy, Wu, Franklin: On-the-fly sharing for streamed
-    aggregation, SIGMOD 2006). With slide > size every second slice is a gap.
+    They coincide if the size is a multiple of the slide; otherwise there are two slices per slide
+    ("paired windows", see the module). With slide > size every second slice is a gap.
     """
 
     def __init__(self, window: Hop) -> None:
@@ -64,7 +63,7 @@ class HopSlices(_EvenWindowEnds):
         self._size = self.block_us = window.size_us
         self._start_offset = window.offset_us % window.slide_us
         self._end_offset = (window.offset_us + window.size_us) % window.slide_us
-        # How far window ends lie behind window starts, modulo the slide; 0: at the same times.
+        # Distance from a window start to the next window end, modulo the slide; 0 if they coincide.
         self._rest = window.size_us % window.slide_us
         self.window_end_stride_us = window.slide_us
         self.is_shared = window.size_us > window.slide_us
@@ -100,12 +99,12 @@ class HopSlices(_EvenWindowEnds):
         windows = f"sequence({first}, {last}, {self._slide}L)"
         if self._slide <= self._size:
             return windows
-        # sequence() fails where it would have to run downwards.
+        # sequence() fails if the bounds are reversed.
         return f"if({first} <= {last}, {windows}, cast(array() AS array<bigint>))"
 
 
 class TumbleSlices(HopSlices):
-    """TUMBLE, a HOP whose slide is its size: a slice is a whole window."""
+    """TUMBLE, a HOP whose slide equals its size: a slice is a whole window."""
 
     def __init__(self, window: Tumble) -> None:
         super().__init__(Hop(window.size_us, window.size_us, window.offset_us))
@@ -158,10 +157,10 @@ class CumulateSlices(_EvenWindowEnds):
 
 
 def even_slices(window: Tumble | Hop | Cumulate) -> SliceAssigner:
-    """The slice assigner of a window whose lengths are fixed.
+    """Return the slice assigner of a window with fixed lengths.
 
     Raises:
-        AnalysisError: a length is not positive, or CUMULATE's step does not divide its size.
+        AnalysisError: A length is not positive, or CUMULATE's step does not divide its size.
     """
     match window:
         case Tumble():
@@ -192,12 +191,12 @@ def _check_positive(function: str, parameter: str, length_us: int) -> None:
 
 
 def _floor(time_us: Int64Array, offset: int, width: int) -> Int64Array:
-    """The last k*width + offset that is not above the time."""
+    """Return the last k*width + offset that is not above the time."""
     return time_us - (time_us - offset) % width
 
 
 def _next(time_us: int, offset: int, width: int) -> int:
-    """The first k*width + offset above the time."""
+    """Return the first k*width + offset above the time."""
     return time_us - (time_us - offset) % width + width
 
 
