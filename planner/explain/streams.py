@@ -63,7 +63,7 @@ def explain_stream(
     for rows in watermarked_rows(step):
         lines.append(
             f"CURRENT_WATERMARK: the watermark of {rows.name} before the rows of the micro-batch; "
-            "NULL in the first"
+            "NULL until there is one"
         )
     for operator in operators:
         if isinstance(operator, StreamWindowStep):
