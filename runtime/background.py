@@ -28,10 +28,10 @@ def is_test_or_ci() -> bool:
 def stamp(path: Path) -> str:
     """Return a text that changes when the file is rewritten or removed: its size and mtime."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return f"{path} missing"
-    return f"{path} {found.st_size} {found.st_mtime_ns}"
+    return f"{path} {status.st_size} {status.st_mtime_ns}"
 
 
 def start_module(

@@ -98,12 +98,12 @@ def read_commits(files: Files, directory: str) -> dict[str, Commit]:
         ExecutionError: A commit file is malformed.
         OSError: The file system is unreachable.
     """
-    found = {}
+    commits = {}
     for name in files.names_in(directory):
         match = _COMMIT_FILE.fullmatch(name)
         if match is not None and (commit := read_commit(files, directory, match[1])) is not None:
-            found[match[1]] = commit
-    return found
+            commits[match[1]] = commit
+    return commits
 
 
 def read_commit(files: Files, directory: str, writer: str) -> Commit | None:
@@ -142,7 +142,11 @@ def batch_of(path: str) -> tuple[str, int] | None:
 def counting_files(directory: str, commits: Commits) -> Callable[[str], bool]:
     """Return a predicate for committed files. Read `commits` before listing the directory."""
     below = directory.rstrip("/")
-    replaced = {f"{below}/{name}" for each in commits.values() for name in each.replaced}
+    replaced = {
+        f"{below}/{name}"
+        for commit_of_writer in commits.values()
+        for name in commit_of_writer.replaced
+    }
 
     def counts(path: str) -> bool:
         if path in replaced:
@@ -166,8 +170,8 @@ def committed_files(files: Files, directory: str, listed: Callable[[], list[str]
     """
     commits = read_commits(files, directory)
     while True:
-        found = listed()
-        writers = {written[0] for path in found for written in [batch_of(path)] if written}
+        paths = listed()
+        writers = {written[0] for path in paths for written in [batch_of(path)] if written}
         # A writer may have started since, with only part of its files listed. A batch may have
         # advanced since and deleted files before they were listed.
         is_later = not writers <= commits.keys() or any(map(BATCH_WRITER.fullmatch, commits))
@@ -175,8 +179,8 @@ def committed_files(files: Files, directory: str, listed: Callable[[], list[str]
         if _is_same(commits, later, writers):
             # A batch may have been published in between and have deleted its commit file.
             batches = any(map(BATCH_WRITER.fullmatch, writers - commits.keys()))
-            if not batches or set(listed()) == set(found):
-                return list(filter(counting_files(directory, commits), found))
+            if not batches or set(listed()) == set(paths):
+                return list(filter(counting_files(directory, commits), paths))
         commits = later
 
 
@@ -194,17 +198,17 @@ def _path(directory: str, writer: str) -> str:
 
 def _read(files: Files, path: str) -> Commit:
     try:
-        found = json.loads(files.read_text(path))
-        known = found["files"]
+        fields = json.loads(files.read_text(path))
+        names = fields["files"]
         return Commit(
-            int(found["batch"]),
-            bool(found["is_whole"]),
-            None if known is None else tuple(known),
-            tuple(found.get("sources", ())),
-            str(found.get("plan", "")),
-            tuple(Held(**each) for each in found.get("held", ())),
-            bool(found.get("is_merged", False)),
-            tuple(found.get("replaced", ())),
+            int(fields["batch"]),
+            bool(fields["is_whole"]),
+            None if names is None else tuple(names),
+            tuple(fields.get("sources", ())),
+            str(fields.get("plan", "")),
+            tuple(Held(**held) for held in fields.get("held", ())),
+            bool(fields.get("is_merged", False)),
+            tuple(fields.get("replaced", ())),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise ExecutionError(

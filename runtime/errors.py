@@ -43,7 +43,7 @@ def place_of_word(word: str, before: str, sql: str) -> Position:
         sql: SQL text from which it was generated. If it does not contain the word, return its end.
     """
     pattern = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)", re.IGNORECASE)
-    places = [found.start() for found in pattern.finditer(sql)] if word.strip() else []
+    places = [match.start() for match in pattern.finditer(sql)] if word.strip() else []
     if not places:
         return Position.at(sql, len(sql.rstrip()))
     return Position.at(sql, places[min(len(pattern.findall(before)), len(places) - 1)], len(word))

@@ -128,9 +128,9 @@ class Mask:
 
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Return the spans of secrets in a text, in order, without their quotes."""
-        found = [*self._said(text), *_remembered_in(text)]
+        secrets = [*self._named_secrets(text), *_remembered_in(text)]
         merged: list[tuple[int, int]] = []
-        for start, end in sorted(span for span in found if span[0] < span[1]):
+        for start, end in sorted(span for span in secrets if span[0] < span[1]):
             if merged and start <= merged[-1][1]:
                 merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
             else:
@@ -139,11 +139,11 @@ class Mask:
 
     def remember(self, text: str) -> None:
         """Remember the named secrets of a text, to mask them where they occur without a name."""
-        for start, end in self._said(text):
+        for start, end in self._named_secrets(text):
             # SQL doubles a quote
             remember({text[start:end], text[start:end].replace("''", "'")})
 
-    def _said(self, text: str) -> Iterator[tuple[int, int]]:
+    def _named_secrets(self, text: str) -> Iterator[tuple[int, int]]:
         for pattern in (_PAIR, _BESIDE):
             at = 0
             # The quoted value of a harmless pair may contain another pair.

@@ -48,10 +48,10 @@ def user_directory(above: str | None = None) -> Path:
     path = Path(above) / f"sqlwin-{_user()}"
     with suppress(OSError):
         path.mkdir(mode=0o700, exist_ok=True)
-        found = path.lstat()
+        status = path.lstat()
         # another user may have created it
         is_ours = not hasattr(os, "getuid") or (
-            found.st_uid == os.getuid() and found.st_mode & 0o022 == 0
+            status.st_uid == os.getuid() and status.st_mode & 0o022 == 0
         )
         if is_ours and path.is_dir() and not path.is_symlink() and os.access(path, os.W_OK):
             return path

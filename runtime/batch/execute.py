@@ -172,18 +172,18 @@ class _Building:
             case LocalStep() if is_local(step, SparkRows, Catalyst):
                 with temporary_view(self.spark, self.dataframe(step.source.input)) as source:
                     partials = self.spark.sql(local_aggregate_sql(step, source))
-                return self._observed(partials, step.label)
+                return self._observe(partials, step.label)
             case MeasuredStep():
-                return self._observed(self.dataframe(step.input), step.label)
+                return self._observe(self.dataframe(step.input), step.label)
             case GlobalStep():
                 return self._windows(step)
         raise TypeError(f"{type(step).__name__} has no batch form")
 
     def _windows(self, step: GlobalStep) -> DataFrame:
-        found = self.global_input(step)
-        to_windows = windows_of(found.aggregation, found.shared, self.options.bucket_bytes)
+        source = self.global_input(step)
+        to_windows = windows_of(source.aggregation, source.shared, self.options.bucket_bytes)
         measured = self.options.wrap(step.label)(to_windows)
-        return found.blobs(None).mapInArrow(measured, found.schema)
+        return source.blobs(None).mapInArrow(measured, source.schema)
 
     def global_input(self, step: GlobalStep) -> _GlobalInput:
         """Return the input of a step's global stage, cached per step."""
@@ -198,7 +198,7 @@ class _Building:
             shared, schema = self.shared.read(exchanged, self._shared_blobs)
             schema = windows_schema(schema, aggregation)
             return _GlobalInput(lambda _: shared, aggregation, exchanged, schema)
-        partitions, buckets = _spread(self.spark, exchanged, options)
+        partitions, buckets = _exchange_size(self.spark, exchanged, options)
         local = self._local_stage(exchanged, aggregation.accumulators)
         cut = bucket_cut(exchanged.keys, buckets)
 
@@ -210,7 +210,7 @@ class _Building:
         return _GlobalInput(blobs, aggregation, None, schema, local.run_emitting is not None)
 
     def _shared_blobs(self, step: SharedExchangeStep) -> SharedBlobs:
-        partitions, buckets = _spread(self.spark, step, self.options)
+        partitions, buckets = _exchange_size(self.spark, step, self.options)
         return shared_blobs(self._local_stage(step), step, buckets, partitions, self.options.wrap)
 
     def _local_stage(
@@ -219,13 +219,13 @@ class _Building:
         buffer_bytes, counts = self.options.buffer_bytes, self.options.scan_counts
         return local_stage(self.spark, step, self.dataframe, buffer_bytes, counts, accumulators)
 
-    def _observed(self, frame: DataFrame, label: str) -> DataFrame:
+    def _observe(self, frame: DataFrame, label: str) -> DataFrame:
         if self.options.meter is None or not label:
             return frame
         return self.options.meter.observed(label, frame)
 
 
-def _spread(
+def _exchange_size(
     spark: SparkSession, step: ExchangeStep | SharedExchangeStep, options: ExecutionOptions
 ) -> tuple[int, int]:
     """Return the number of tasks and the number of buckets of an exchange."""

@@ -114,10 +114,10 @@ def windows_here(step: InProcessStep, stores: Stores = (None, None)) -> Iterator
 
     rows = projected(to_windows, step.projection, aggregation.window_end)([])
     if step.ranked is not None:
-        rows = _ranked(_whole(rows, step.projection), step.ranked)
+        rows = _rank_rows(_whole(rows, step.projection), step.ranked)
     if step.ordered is not None:
         last = step.projection if step.ranked is None else step.ranked.projection
-        rows = _ordered(_whole(rows, last), step.ordered)
+        rows = _sort_rows(_whole(rows, last), step.ordered)
     yield from rows
 
 
@@ -128,7 +128,7 @@ def _whole(rows: Iterable[pa.RecordBatch], projection: WindowProjection) -> pa.R
     return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
 
 
-def _ranked(rows: pa.RecordBatch, of: RankedRows) -> Iterator[pa.RecordBatch]:
+def _rank_rows(rows: pa.RecordBatch, of: RankedRows) -> Iterator[pa.RecordBatch]:
     """Filter the rows by rank and project them."""
     if rows.num_rows:
         by = [rows.column(name) for name in of.by]
@@ -142,7 +142,7 @@ def _ranked(rows: pa.RecordBatch, of: RankedRows) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays(columns, schema=projected_schema(of.projection))
 
 
-def _ordered(rows: pa.RecordBatch, of: RowOrder) -> Iterator[pa.RecordBatch]:
+def _sort_rows(rows: pa.RecordBatch, of: RowOrder) -> Iterator[pa.RecordBatch]:
     """Sort the rows and apply LIMIT and OFFSET."""
     if of.order and rows.num_rows:
         codes = _codes(rows, of.order)

@@ -96,8 +96,8 @@ class LocalStage:
             run = self.run(cut)
         else:
             run = self.run_emitting(cut, emit)
-        found = map_in_arrow(self.input, wrap(self.label)(run), ddl)
-        return found if self.beside is None else found.union(self.beside.cut(cut, ddl, wrap))
+        frame = map_in_arrow(self.input, wrap(self.label)(run), ddl)
+        return frame if self.beside is None else frame.union(self.beside.cut(cut, ddl, wrap))
 
 
 @dataclass(frozen=True)
@@ -155,14 +155,14 @@ def local_stage(
                 f"WHERE {quoted(step.time_column)} IS NOT NULL"
             )
         plan = buffer_plan(step, columns, spark_types(rows), buffer_bytes)
-        run = _chained(plan, partial(_of_rows, plan))
+        run = _chain_sessions(plan, partial(_of_rows, plan))
         return LocalStage(rows, run, _spark_schema(plan.schema), step.label)
     rows = child(step)
     of_partials = partial(_of_partials, buffer_bytes, accumulators)
     return LocalStage(rows, of_partials, rows.schema, exchange.label)
 
 
-def _chained(
+def _chain_sessions(
     plan: BufferPlan, run: Callable[[Cut], ArrowFunction]
 ) -> Callable[[Cut], ArrowFunction]:
     """Wrap a stage over sessions to merge partials known to belong to one session."""
@@ -196,7 +196,7 @@ def _of_files(
     scan = partial(split_partials, step, plan, sent, store, counter)
     return LocalStage(
         numbers,
-        _chained(plan, scan),
+        _chain_sessions(plan, scan),
         _spark_schema(plan.schema),
         step.label,
         run_emitting=scan if any(own) else None,
@@ -220,10 +220,10 @@ def _of_messages(
     first, second = message_partials(step, plan, reader, sent, counter)
     return _MessageStage(
         numbers,
-        _chained(plan, first),
+        _chain_sessions(plan, first),
         _spark_schema(plan.schema),
         step.label,
-        second=lambda names: _chained(plan, partial(second, names)),
+        second=lambda names: _chain_sessions(plan, partial(second, names)),
         source=source,
         reader=reader,
         columns=columns,
@@ -276,8 +276,8 @@ def _expanding(cut: Cut, keys: Sequence[str], sets: GroupingSets | None) -> Cut:
     """Return a cut that expands grouping sets first."""
 
     def run(table: pa.Table) -> Iterator[pa.RecordBatch]:
-        for each in expanded([table], keys, sets):
-            yield from cut(each)
+        for expanded_table in expanded([table], keys, sets):
+            yield from cut(expanded_table)
 
     return run
 
@@ -298,18 +298,18 @@ def _of_partials(enough_bytes: int, accumulators: Sequence[Accumulator], cut: Cu
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
         for table in large_tables(batches, enough_bytes):
-            yield from cut(_thinned_out(table, accumulators))
+            yield from cut(_thin_out(table, accumulators))
 
     return run
 
 
-def _thinned_out(table: pa.Table, accumulators: Sequence[Accumulator]) -> pa.Table:
+def _thin_out(table: pa.Table, accumulators: Sequence[Accumulator]) -> pa.Table:
     """Reduce the lists of values for percentiles as far as the accuracy permits."""
     accuracies: dict[str, int] = {}
-    for each in accumulators:
-        if isinstance(each, ApproxPercentile):
-            (name,) = each.columns
-            accuracies[name] = max(each.accuracy, accuracies.get(name, 0))
+    for reader in accumulators:
+        if isinstance(reader, ApproxPercentile):
+            (name,) = reader.columns
+            accuracies[name] = max(reader.accuracy, accuracies.get(name, 0))
     for name, accuracy in accuracies.items():
         position = table.schema.get_field_index(name)
         table = table.set_column(position, name, condensed(table.column(name), accuracy))

@@ -171,8 +171,8 @@ def level_blobs(batches: Iterable[pa.RecordBatch], level: int) -> Iterator[tuple
     for batch in batches:
         levels, buckets, blobs = batch.columns
         rows = zip(levels.to_pylist(), buckets.to_pylist(), blobs, strict=True)
-        for found, bucket, blob in rows:
-            if found == level:
+        for blob_level, bucket, blob in rows:
+            if blob_level == level:
                 yield bucket, blob.as_buffer()
 
 

@@ -173,7 +173,7 @@ class WindowBuffer:
             columns = keys.decode(key_codes)
         else:
             groups = SingleRows(n_rows)
-            columns = [_normalised(key) for key in rows.keys]
+            columns = [_normalise(key) for key in rows.keys]
         columns.append(_slice_ends(slot_end[slot]))
         for accumulator, types, args, condition in zip(
             self._accumulators, self._types, rows.args, rows.conditions, strict=True
@@ -183,8 +183,8 @@ class WindowBuffer:
         first = self._assigner.first_window_end(slot_end)
         in_window = first <= self._assigner.last_window_end(slot_end)
         if not in_window.all():
-            kept = in_window[slot]
-            table, slot = table.filter(pa.array(kept)), slot[kept]
+            is_in_window = in_window[slot]
+            table, slot = table.filter(pa.array(is_in_window)), slot[is_in_window]
         return _Run(table, slot_end, self._items_of_slots(table, slot, len(slot_end)))
 
     def _items_of_slots(self, table: pa.Table, slot: Int64Array, n_slots: int) -> Int64Array:
@@ -200,12 +200,12 @@ class WindowBuffer:
         if not self._may_overlap() or not self._merging.is_worth_trying():
             return
         try:
-            self._runs = [self._merged()]
+            self._runs = [self._merge_runs()]
         except MemoryError:
             # If a worker's memory is limited, emit them unmerged: the global stage merges too.
             self._merging.gave_up()
 
-    def _merged(self) -> _Run:
+    def _merge_runs(self) -> _Run:
         """Return the buffered partials, one for each key and slice."""
         tables = [run.table for run in self._runs]
         columns = dict(zip(self.schema.names, map(joined, _concat(tables)), strict=True))
@@ -319,7 +319,7 @@ def _concat(tables: Sequence[pa.Table]) -> list[pa.ChunkedArray]:
     return columns
 
 
-def _normalised(key: pa.Array) -> pa.Array:
+def _normalise(key: pa.Array) -> pa.Array:
     return key if pa.types.is_dictionary(key.type) else normalise_floats(one_chunk(key))
 
 

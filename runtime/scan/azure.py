@@ -98,8 +98,8 @@ def _credentials(container: str, host: str, setting: Said) -> dict[str, Any]:
             *(f".{each}" for each in hosts),
             "",
         ]
-        found = (setting(f"fs.azure.{name}{place}") for place in places)
-        return next((each for each in found if each is not None), None)
+        values = (setting(f"fs.azure.{name}{place}") for place in places)
+        return next((each for each in values if each is not None), None)
 
     kind = (said("account.auth.type") or "").lower()
     if kind and kind not in _KINDS:
@@ -128,8 +128,8 @@ def _application(client: str | None, said: Said) -> dict[str, Any]:
     """Return a client and its secret; a client alone is a managed identity of the machine."""
     secret, endpoint = said("account.oauth2.client.secret"), said("account.oauth2.client.endpoint")
     tenant = urlsplit(endpoint or "").path.strip("/").partition("/")[0] or None
-    given = {"id": client, "secret": secret, "endpoint": tenant}
-    missing = [name for name, value in given.items() if value is None]
+    credentials = {"id": client, "secret": secret, "endpoint": tenant}
+    missing = [name for name, value in credentials.items() if value is None]
     if missing and (secret is not None or endpoint is not None):
         raise _wrong(
             "of the application's credentials one is missing: "
@@ -153,8 +153,8 @@ def _of_environment(account: str) -> tuple[str | None, str | None]:
     """Return the account key and the SAS token from the environment."""
     if os.environ.get("AZURE_STORAGE_ACCOUNT", account) != account:
         return None, None
-    found = (os.environ.get(f"AZURE_STORAGE_{name}") for name in ("KEY", "SAS_TOKEN"))
-    key, sas = ((each or "").strip() or None for each in found)
+    variables = (os.environ.get(f"AZURE_STORAGE_{name}") for name in ("KEY", "SAS_TOKEN"))
+    key, sas = ((value or "").strip() or None for value in variables)
     return key, sas
 
 

@@ -73,10 +73,12 @@ def list_files(
             try:
                 partitions: _Partitions = {}
 
-                def below(root: str = root, found: _Partitions = partitions) -> list[str]:
-                    found.clear()
-                    found.update(_below(root, ()))
-                    return list(found)
+                def below(
+                    root: str = root, partition_of_path: _Partitions = partitions
+                ) -> list[str]:
+                    partition_of_path.clear()
+                    partition_of_path.update(_below(root, ()))
+                    return list(partition_of_path)
 
                 shown = committed_files(LocalFiles(), root, below)
                 files += [(path, partitions[path]) for path in shown]
@@ -102,7 +104,7 @@ def _listing(
 
 
 def _list_stored(roots: Sequence[str], files: StoredFiles, is_flat: bool) -> Listing | NotScannable:
-    found: list[tuple[str, tuple[tuple[str, str], ...]]] = []
+    partitions: list[tuple[str, tuple[tuple[str, str], ...]]] = []
     stamps: dict[str, tuple[int, int]] = {}
     try:
         for root in roots:
@@ -116,17 +118,17 @@ def _list_stored(roots: Sequence[str], files: StoredFiles, is_flat: bool) -> Lis
             if files.is_file(root):
                 info = files.info(root)
                 stamps[root] = (info.size, info.mtime_ns or 0)
-                found.append((root, ()))
+                partitions.append((root, ()))
                 continue
             for path in committed_files(files, root, below):
                 below_root = path.removeprefix(root).strip("/")
                 directories = [] if is_flat else below_root.split("/")[:-1]
-                found.append((path, tuple(map(partition_pair, directories))))
+                partitions.append((path, tuple(map(partition_pair, directories))))
     except _OwnLayoutError as layout:
         return NotScannable(str(layout))
     except OSError as error:
         return NotScannable(f"{error.filename or roots[0]}: {error.strerror or error}")
-    return _listing(found, stamps)
+    return _listing(partitions, stamps)
 
 
 def _is_shown(below: str) -> bool:
@@ -188,7 +190,7 @@ def partition_pair(name: str, path: str | None = None) -> tuple[str, str]:
     column, equals, text = name.partition("=")
     if not (column and equals):
         raise _OwnLayoutError(f"{path or name} is a directory not named column=value")
-    return _unescaped(column), _unescaped(text)
+    return _unescape(column), _unescape(text)
 
 
 def is_hidden(name: str) -> bool:
@@ -198,18 +200,18 @@ def is_hidden(name: str) -> bool:
 
 def partition_type(values: Iterable[str]) -> str:
     """Return the type that Spark infers for a partition column from its texts."""
-    found = [value for value in values if value != _NULL]
-    if found and all(re.fullmatch(r"[+-]?\d{1,18}", value) for value in found):
-        return "INT" if all(int(value) in _INTS for value in found) else "BIGINT"
+    texts = [value for value in values if value != _NULL]
+    if texts and all(re.fullmatch(r"[+-]?\d{1,18}", value) for value in texts):
+        return "INT" if all(int(value) in _INTS for value in texts) else "BIGINT"
     try:
-        if found and all(date.fromisoformat(value) and len(value) == 10 for value in found):
+        if texts and all(date.fromisoformat(value) and len(value) == 10 for value in texts):
             return "DATE"
     except ValueError:
         return "STRING"
     return "STRING"
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     """Decode escapes such as `%3A` for `:`; Spark escapes only ASCII characters."""
 
     def character(match: re.Match[str]) -> str:

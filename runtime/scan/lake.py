@@ -82,12 +82,12 @@ class Snapshot:
 
     def pruned(self, filters: Sequence[Expression]) -> Snapshot:
         """Remove the files for which the log's statistics rule out a filter."""
-        kept = tuple(
+        files = tuple(
             file
             for file in self.files
             if all(can_be_true(condition, self._ranges(file).get) for condition in filters)
         )
-        return replace(self, files=kept)
+        return replace(self, files=files)
 
     def _ranges(self, file: LakeFile) -> dict[str, ValueRange]:
         n_rows = 1 if file.n_rows is None else file.n_rows
@@ -115,25 +115,25 @@ def scan_source_of(
         filters: Conditions, joined by AND.
         store: Object store of the files; None for this machine.
     """
-    known = {column.name.lower(): column for column in snapshot.columns}
+    column_of_name = {column.name.lower(): column for column in snapshot.columns}
     names = [name.lower() for name in snapshot.partition_columns]
     in_files: list[Column] = []
     in_names: list[Column] = []
     for column in columns:
-        if column.name.lower() not in known:
+        if column.name.lower() not in column_of_name:
             return NotScannable(f"{column.name} is a field of a column")
         if not is_flat(column.type):
             return NotScannable(f"column {column.name} is {column.type.upper()}")
         (in_names if column.name.lower() in names else in_files).append(column)
-    kept = snapshot.pruned(filters).files
-    footers = read_footers([file.path for file in kept], store)
+    lake_files = snapshot.pruned(filters).files
+    footers = read_footers([file.path for file in lake_files], store)
     if isinstance(footers, NotScannable):
         return footers
     positions = [names.index(column.name.lower()) for column in in_names]
-    wanted = [known[column.name.lower()] for column in in_files]
+    lake_columns = [column_of_name[column.name.lower()] for column in in_files]
     files, n_rows = [], 0
-    for file, footer in zip(kept, footers, strict=True):
-        stored = stored_names(footer, wanted, file.needed)
+    for file, footer in zip(lake_files, footers, strict=True):
+        stored = stored_names(footer, lake_columns, file.needed)
         if isinstance(stored, NotScannable):
             return NotScannable(f"{stored.reason} in {file.path}")
         as_stored = [
@@ -178,7 +178,7 @@ def stored_names(
     spelled: dict[str, list[str]] = {}
     for name in schema.names:
         spelled.setdefault(name.lower(), []).append(name)
-    found: list[str | None] = []
+    stored: list[str | None] = []
     for column in columns:
         if column.field_id is not None and by_id:
             names = [by_id[column.field_id]] if column.field_id in by_id else []
@@ -190,5 +190,5 @@ def stored_names(
             return NotScannable(f"column {column.name} has several spellings")
         if not names and column.name in needed:
             return NotScannable(f"column {column.name} is missing")
-        found.append(names[0] if names else None)
-    return tuple(found)
+        stored.append(names[0] if names else None)
+    return tuple(stored)

@@ -67,22 +67,22 @@ class _Footers:
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
         self._n_bytes = 0
-        self._found: OrderedDict[tuple[str, int, int], pq.FileMetaData] = OrderedDict()
+        self._by_key: OrderedDict[tuple[str, int, int], pq.FileMetaData] = OrderedDict()
         self._lock = Lock()
 
     def get(self, key: tuple[str, int, int]) -> pq.FileMetaData | None:
         with self._lock:
-            if key in self._found:
-                self._found.move_to_end(key)
-            return self._found.get(key)
+            if key in self._by_key:
+                self._by_key.move_to_end(key)
+            return self._by_key.get(key)
 
     def add(self, key: tuple[str, int, int], footer: pq.FileMetaData) -> None:
         with self._lock:
-            if key not in self._found:
+            if key not in self._by_key:
                 self._n_bytes += footer.serialized_size
-            self._found[key] = footer
-            while self._n_bytes > self._most_bytes and len(self._found) > 1:
-                self._n_bytes -= self._found.popitem(last=False)[1].serialized_size
+            self._by_key[key] = footer
+            while self._n_bytes > self._most_bytes and len(self._by_key) > 1:
+                self._n_bytes -= self._by_key.popitem(last=False)[1].serialized_size
 
 
 _footers = _Footers(_REMEMBERED_BYTES)
@@ -117,13 +117,13 @@ LookAt = Callable[[Sequence[ScanFile], WantedColumns], Sequence[Looked]]
 
 def look_here(files: Sequence[ScanFile], wanted: WantedColumns) -> list[Looked]:
     """Inspect footers in this process in parallel; stop early if most files are unsuitable."""
-    found: list[Looked] = []
+    looked: list[Looked] = []
     for start in range(0, len(files), _LOOKED_AT):
         part = files[start : start + _LOOKED_AT]
-        found += of_footers(part, lambda file: _look_at(file, wanted), wanted.store)
-        if are_too_many(sum(each.misfit is not None for each in found), len(found)):
+        looked += of_footers(part, lambda file: _look_at(file, wanted), wanted.store)
+        if are_too_many(sum(look.misfit is not None for look in looked), len(looked)):
             break
-    return found
+    return looked
 
 
 def of_footers(
@@ -192,25 +192,25 @@ def find_source(
     listing = list_files(roots, store)
     if isinstance(listing, NotScannable):
         return listing
-    named = {name.lower() for name in listing.partition_columns}
-    in_files = tuple(column for column in columns if column.name.lower() not in named)
-    in_names = tuple(column for column in columns if column.name.lower() in named)
+    partition_names = {name.lower() for name in listing.partition_columns}
+    in_files = tuple(column for column in columns if column.name.lower() not in partition_names)
+    in_names = tuple(column for column in columns if column.name.lower() in partition_names)
     files = partition_files(listing, in_names)
     if isinstance(files, NotScannable):
         return files
-    looked = look_at(files, WantedColumns(in_files, frozenset(named), store))
-    misfits = [each.misfit for each in looked if each.misfit is not None]
+    looked = look_at(files, WantedColumns(in_files, frozenset(partition_names), store))
+    misfits = [look.misfit for look in looked if look.misfit is not None]
     # the remaining files were not inspected if most were unsuitable
     if misfits and not (leaves_some and len(looked) == len(files)):
         return NotScannable(misfits[0])
     if are_too_many(len(misfits), len(looked)):
         return NotScannable(misfits[0])
-    fits = [file for file, each in zip(files, looked, strict=True) if each.misfit is None]
-    others = [file for file, each in zip(files, looked, strict=True) if each.misfit is not None]
+    fits = [file for file, look in zip(files, looked, strict=True) if look.misfit is None]
+    others = [file for file, look in zip(files, looked, strict=True) if look.misfit is not None]
     is_struct = any("." in column.name for column in in_files)
     if others and (is_struct or len({file.partition_values for file in others}) > _MOST_GROUPS):
         return NotScannable(misfits[0])
-    n_rows = sum(each.n_rows for each in looked)
+    n_rows = sum(look.n_rows for look in looked)
     return ScanSource(path, tuple(fits), in_files, in_names, n_rows=n_rows, others=tuple(others))
 
 
@@ -256,10 +256,10 @@ def find_misfit(
     path: str, footer: pq.FileMetaData, columns: Sequence[Column]
 ) -> NotScannable | None:
     """Return why a file's columns cannot be scanned with the table's types; None if they can."""
-    found = _file_columns(footer)
+    columns_by_name = _file_columns(footer)
     schema = pa.struct(list(footer.schema.to_arrow_schema()))
     for column in columns:
-        indices = found.get(column.name.lower(), [])
+        indices = columns_by_name.get(column.name.lower(), [])
         problem = _problem(footer, indices, schema, column)
         if problem is not None:
             return NotScannable(f"column {column.name} {problem} in {path}")
@@ -268,8 +268,8 @@ def find_misfit(
 
 def present_columns(footer: pq.FileMetaData, columns: Sequence[Column]) -> tuple[Column, ...]:
     """Return the columns that the file has, with any type."""
-    found = _file_columns(footer)
-    return tuple(column for column in columns if column.name.lower() in found)
+    names = _file_columns(footer)
+    return tuple(column for column in columns if column.name.lower() in names)
 
 
 def column_indices(footer: pq.FileMetaData) -> dict[str, int]:
@@ -277,8 +277,8 @@ def column_indices(footer: pq.FileMetaData) -> dict[str, int]:
 
     `column.field` is a field of a struct. Columns that differ only in case are omitted.
     """
-    found = _file_columns(footer).items()
-    return {name: indices[0] for name, indices in found if len(indices) == 1}
+    columns_by_name = _file_columns(footer).items()
+    return {name: indices[0] for name, indices in columns_by_name if len(indices) == 1}
 
 
 def spark_type(column: pq.ColumnSchema) -> str | None:
@@ -313,9 +313,9 @@ def read_footer(file: ScanFile, store: Store | None = None) -> pq.FileMetaData |
         key = _footer_key(file, store)
     except OSError as error:
         return _unreadable(file.path, error)
-    known = _footers.get(key)
-    if known is not None:
-        return known
+    cached = _footers.get(key)
+    if cached is not None:
+        return cached
     footer = open_footer(file.path, store)
     # Do not cache a stored file without a listing: changes could not be detected.
     if key[1] and not isinstance(footer, NotScannable):
@@ -436,7 +436,7 @@ def _problem(
     stored = _field_type(schema, leaf.path)
     if stored is None:
         return "has a dot in its name"
-    if not _is_kept(stored, type_):
+    if not _is_readable_as(stored, type_):
         return "has an Arrow type of its own"
     if footer.num_row_groups:
         codec = footer.row_group(0).column(indices[0]).compression
@@ -456,7 +456,7 @@ def _field_type(stored: pa.DataType, path: str) -> pa.DataType | None:
     return stored
 
 
-def _is_kept(stored: pa.DataType, type_: str) -> bool:
+def _is_readable_as(stored: pa.DataType, type_: str) -> bool:
     """Return whether pyarrow reads a column with a type that Spark's type allows.
 
     A file may embed a schema of Arrow types, such as durations, which pyarrow follows and Spark

@@ -94,14 +94,14 @@ def missing_path(path: str) -> ExecutionError:
         return ExecutionError(f"{path} does not exist")
     if os.path.islink(path):
         return _broken_link(path)
-    there = Path(path)
-    while not there.parent.exists():
-        there = there.parent
-    siblings = sorted(os.listdir(there.parent)) if os.access(there.parent, os.R_OK) else []
-    meant = nearest(there.name, siblings)
-    hint = f"did you mean {there.parent / meant}?" if meant else f"{there.parent} is there"
-    if there.parent.is_file():
-        hint = f"{there.parent} is a file"
+    missing = Path(path)
+    while not missing.parent.exists():
+        missing = missing.parent
+    siblings = sorted(os.listdir(missing.parent)) if os.access(missing.parent, os.R_OK) else []
+    similar = nearest(missing.name, siblings)
+    hint = f"did you mean {missing.parent / similar}?" if similar else f"{missing.parent} is there"
+    if missing.parent.is_file():
+        hint = f"{missing.parent} is a file"
     return ExecutionError(f"{path} does not exist", hint=hint)
 
 

@@ -64,8 +64,8 @@ def can_be_true(expression: Expression, range_of: Callable[[str], ValueRange | N
             column, *members = args
             if isinstance(column, ColumnRef) and all(isinstance(m, Constant) for m in members):
                 constants = [member for member in members if isinstance(member, Constant)]
-                known = [member for member in constants if member.value is not None]
-                return any(_can_compare("=", column, member, range_of) for member in known)
+                not_null = [member for member in constants if member.value is not None]
+                return any(_can_compare("=", column, member, range_of) for member in not_null)
         case "is_null":
             (column,) = args
             if isinstance(column, ColumnRef):
@@ -117,8 +117,8 @@ def range_of_value(value: PartitionValue, n_rows: int) -> ValueRange:
         return ValueRange(None, None, n_rows, n_rows)
     if value != value:  # NaN never equals itself
         return ValueRange(None, None, 0, n_rows, has_nan=True)
-    known = value.encode() if isinstance(value, str) else value
-    return ValueRange(known, known, 0, n_rows)
+    bound = value.encode() if isinstance(value, str) else value
+    return ValueRange(bound, bound, 0, n_rows)
 
 
 def _can_compare(
@@ -136,7 +136,7 @@ def _can_compare(
     if isinstance(value, str):
         value = value.encode()
     # NaN is not ordered; lake logs may have it as a bound
-    if any(each is None or _is_nan(each) for each in (values.low, values.high, value)):
+    if any(number is None or _is_nan(number) for number in (values.low, values.high, value)):
         return True
     match function:
         case "=":

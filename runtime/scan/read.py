@@ -57,7 +57,7 @@ def read_batches(
     largest = max((part.n_bytes // max(1, len(part.row_groups)) for part in split), default=0)
     at_a_time = max(1, min(_AT_A_TIME, _BATCH_BYTES // max(1, largest)))
     groups = _stored_groups(split, source, dictionaries, store)
-    return _large_batches(read_ahead(_begun_ahead(groups, at_a_time)))
+    return _large_batches(read_ahead(_start_ahead(groups, at_a_time)))
 
 
 def read_ahead(batches: Iterator[T]) -> Iterator[T]:
@@ -70,17 +70,17 @@ def read_ahead(batches: Iterator[T]) -> Iterator[T]:
             del batch
 
 
-def _begun_ahead(many: Iterator[Iterator[T]], at_a_time: int) -> Iterator[T]:
+def _start_ahead(many: Iterator[Iterator[T]], at_a_time: int) -> Iterator[T]:
     """Chain iterators; compute the first item of `at_a_time` iterators in parallel."""
 
-    def begin(each: Iterator[T]) -> tuple[T | None, Iterator[T]]:
-        return next(each, None), each
+    def begin(iterator: Iterator[T]) -> tuple[T | None, Iterator[T]]:
+        return next(iterator, None), iterator
 
     with ThreadPoolExecutor(at_a_time) as threads:
-        coming = deque(threads.submit(begin, each) for each in islice(many, at_a_time))
-        while coming:
-            first, rest = coming.popleft().result()
-            coming.extend(threads.submit(begin, each) for each in islice(many, 1))
+        pending = deque(threads.submit(begin, iterator) for iterator in islice(many, at_a_time))
+        while pending:
+            first, rest = pending.popleft().result()
+            pending.extend(threads.submit(begin, iterator) for iterator in islice(many, 1))
             if first is not None:
                 yield first
                 del first
@@ -91,7 +91,7 @@ def _part_batches(
     part: FilePart, source: ScanSource, dictionaries: frozenset[str]
 ) -> Iterator[pa.RecordBatch]:
     """Read the rows of a part of a local file."""
-    with _explained(part, None), _opened(part, source, dictionaries) as file:
+    with _explain_errors(part, None), _open_part(part, source, dictionaries) as file:
         _check_same(part, file.metadata)
         for row_group in part.row_groups:
             # one at a time: a reader of several keeps all of them in memory
@@ -122,18 +122,18 @@ class _StoredFile:
     ) -> Iterator[pa.RecordBatch]:
         """Read the rows of a row group; several may be read in parallel."""
         part = self._part
-        with _explained(part, self._store):
+        with _explain_errors(part, self._store):
             with self._lock:
                 if self._found is None:
                     where = open_stored(self._store, part.file.path)
                     self._found = where, pq.read_metadata(where)
             _check_same(part, self._found[1])
             # use a separate reader, because readers keep the data they requested
-            with _opened(part, source, dictionaries, *self._found) as file:
+            with _open_part(part, source, dictionaries, *self._found) as file:
                 yield from _group_batches(file, row_group, part, source, dictionaries)
 
 
-def _opened(
+def _open_part(
     part: FilePart,
     source: ScanSource,
     dictionaries: frozenset[str],
@@ -179,7 +179,7 @@ def _group_batches(
 
 
 @contextmanager
-def _explained(part: FilePart, store: Store | None) -> Iterator[None]:
+def _explain_errors(part: FilePart, store: Store | None) -> Iterator[None]:
     """Convert errors of reading a file to ExecutionErrors that name it."""
     try:
         yield
@@ -211,7 +211,7 @@ def _with_types(
             array = pa.nulls(batch.num_rows, arrow_type(column.type))
         else:
             array = _leaf(batch, name)
-        arrays.append(_typed(array, column.type, column.name in dictionaries))
+        arrays.append(_to_spark_type(array, column.type, column.name in dictionaries))
         names.append(column.name)
     for column, value in zip(source.partition_columns, part.file.partition_values, strict=True):
         scalar = pa.scalar(value, arrow_type(column.type))
@@ -231,7 +231,7 @@ def typed_rows(
         columns: Names and Spark types.
         dictionaries: Names of columns to dictionary-encode.
     """
-    arrays = [_typed(batch.column(c.name), c.type, c.name in dictionaries) for c in columns]
+    arrays = [_to_spark_type(batch.column(c.name), c.type, c.name in dictionaries) for c in columns]
     return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
 
 
@@ -242,12 +242,12 @@ def _leaf(batch: pa.RecordBatch, path: str) -> pa.Array:
     return pc.struct_field(array, fields) if fields else array
 
 
-def _typed(array: pa.Array, spark_type: str, is_dictionary: bool) -> pa.Array:
+def _to_spark_type(array: pa.Array, spark_type: str, is_dictionary: bool) -> pa.Array:
     """Convert an array to Spark's type, regardless of the Arrow schema embedded in the file."""
     type_ = arrow_type(spark_type)
     if is_dictionary:
-        wanted = pa.dictionary(pa.int32(), type_)
-        if array.type == wanted:
+        encoded_type = pa.dictionary(pa.int32(), type_)
+        if array.type == encoded_type:
             return array
         if pa.types.is_dictionary(array.type):
             return pa.DictionaryArray.from_arrays(
@@ -274,7 +274,7 @@ def _large_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
             continue
         is_full = n_pending + batch.num_rows > BATCH_ROWS or n_bytes + batch.nbytes > _BATCH_BYTES
         if pending and is_full:
-            yield _joined(pending)
+            yield _concat_batches(pending)
             pending, n_pending, n_bytes = [], 0, 0
         pending.append(batch)
         n_pending += batch.num_rows
@@ -282,13 +282,13 @@ def _large_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
         del batch
         if n_pending >= _ENOUGH_ROWS:
             # release the batches before the next ones are read
-            yield _joined(pending)
+            yield _concat_batches(pending)
             pending, n_pending, n_bytes = [], 0, 0
     if pending:
-        yield _joined(pending)
+        yield _concat_batches(pending)
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def _concat_batches(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     if len(batches) == 1:
         return batches[0]
     table = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks()

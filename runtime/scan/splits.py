@@ -182,10 +182,10 @@ def plan_splits(
         ExecutionError: A file has changed since planning.
     """
     sought = Sought(replace(source, files=()), tuple(filters), store, time)
-    found = groups_of(source.files, sought)
+    groups_of_files = groups_of(source.files, sought)
     groups = [
         (file, of_file, group)
-        for file, of_file in zip(source.files, found, strict=True)
+        for file, of_file in zip(source.files, groups_of_files, strict=True)
         for group in of_file.row_groups
     ]
     total = sum(group.compressed_bytes for _, _, group in groups)
@@ -202,12 +202,12 @@ def plan_splits(
 
 def times_of(parts: Iterable[RowGroup | FilePart]) -> tuple[int, int] | None:
     """Return the first and last time of all parts; None if unknown for any part."""
-    known = []
+    times = []
     for part in parts:
         if part.times_us is None:
             return None
-        known.append(part.times_us)
-    return min(first for first, _ in known), max(last for _, last in known)
+        times.append(part.times_us)
+    return min(first for first, _ in times), max(last for _, last in times)
 
 
 @dataclass(frozen=True)
@@ -233,16 +233,16 @@ def own_times(splits: Sequence[Split]) -> list[OwnTimes | None]:
     Splits hardly overlap if rows were written in order of time.
     """
     times = [times_of(split) for split in splits]
-    known = [each for each in times if each is not None]
+    known_times = [span for span in times if span is not None]
     own: list[OwnTimes | None] = [None] * len(splits)
-    if len(known) < len(splits):
+    if len(known_times) < len(splits):
         return own
-    order = sorted(range(len(splits)), key=known.__getitem__)
+    order = sorted(range(len(splits)), key=known_times.__getitem__)
     after_us = _FIRST_US
     for position, number in enumerate(order):
-        first_us, last_us = known[number]
+        first_us, last_us = known_times[number]
         is_last = position + 1 == len(order)
-        until_us = _LAST_US if is_last else known[order[position + 1]][0]
+        until_us = _LAST_US if is_last else known_times[order[position + 1]][0]
         if after_us < until_us:
             own[number] = OwnTimes(first_us, last_us, after_us, until_us)
         after_us = max(after_us, last_us)

@@ -52,8 +52,8 @@ class StoredFiles:
 
     def names_in(self, path: str) -> list[str]:
         """List the names in a directory, sorted; none if it does not exist."""
-        found = self._listed(path, is_recursive=False)
-        return sorted(info.path.rstrip("/").rpartition("/")[2] for info in found)
+        infos = self._listed(path, is_recursive=False)
+        return sorted(info.path.rstrip("/").rpartition("/")[2] for info in infos)
 
     def files_below(self, path: str) -> Iterator[str]:
         """List the files below a directory recursively, as paths that start with `path`."""
@@ -62,8 +62,8 @@ class StoredFiles:
 
     def listed_below(self, path: str) -> list[fs.FileInfo]:
         """List the files below a directory with size and time, sorted by path."""
-        found = self._listed(path, is_recursive=True)
-        return sorted((info for info in found if info.is_file), key=lambda info: info.path)
+        infos = self._listed(path, is_recursive=True)
+        return sorted((info for info in infos if info.is_file), key=lambda info: info.path)
 
     def size(self, path: str) -> int:
         """Return the total size of the files below a directory in bytes."""
@@ -78,24 +78,26 @@ class StoredFiles:
         if braces is not None:
             before, after = pattern[: braces.start()], pattern[braces.end() :]
             parts = braces[1].split(",")
-            return sorted({each for part in parts for each in self.expand(before + part + after)})
+            return sorted({match for part in parts for match in self.expand(before + part + after)})
         below = pattern[len(self.store.root) :].strip("/").split("/")
-        found = [self.store.root]
+        paths = [self.store.root]
         for number, part in enumerate(below):
             if _WILD.search(part) is None:
-                found = [f"{path}/{part}" for path in found]
+                paths = [f"{path}/{part}" for path in paths]
                 if number == len(below) - 1:
-                    found = [path for path in found if self.exists(path)]
+                    paths = [path for path in paths if self.exists(path)]
                 continue
             # wildcards do not match hidden names
-            named = re.compile(translate(part) if part[0] == "." else rf"(?!\.){translate(part)}")
-            found = [
+            pattern_of_name = re.compile(
+                translate(part) if part[0] == "." else rf"(?!\.){translate(part)}"
+            )
+            paths = [
                 f"{path}/{name}"
-                for path in found
+                for path in paths
                 for name in self._names_remembered(path)
-                if named.match(name)
+                if pattern_of_name.match(name)
             ]
-        return sorted(found)
+        return sorted(paths)
 
     def _names_remembered(self, path: str) -> list[str]:
         """List the names in a directory, caching the listing's file information for `info`."""
@@ -137,13 +139,13 @@ class StoredFiles:
 
     def _info(self, path: str) -> fs.FileInfo:
         with explained(self.store, path):
-            found = filesystem_of(self.store).get_file_info(self.store.path(path))
+            file_info = filesystem_of(self.store).get_file_info(self.store.path(path))
             if self.store.kind == "abfs":
-                found = self._in_azure(found)
+                file_info = self._in_azure(file_info)
             # Arrow reports a missing bucket like a missing file
-            if found.type == fs.FileType.NotFound and self.store.top and not self._is_bucket():
+            if file_info.type == fs.FileType.NotFound and self.store.top and not self._is_bucket():
                 raise OSError(f"Bucket '{self.store.top}' not found, ContainerNotFound")
-            return found
+            return file_info
 
     def _in_azure(self, info: fs.FileInfo) -> fs.FileInfo:
         """Return the information about an Azure path, recognising directories that Arrow misses.
@@ -171,28 +173,29 @@ class StoredFiles:
     def _is_bucket(self) -> bool:
         """Return whether the bucket or container exists, or the store does not tell."""
         try:
-            found = filesystem_of(self.store).get_file_info(self.store.top)
+            file_info = filesystem_of(self.store).get_file_info(self.store.top)
         except OSError as error:
             # a SAS token for a container permits listing it but not reading its properties
             if self.store.kind == "abfs" and "403" in str(error):
                 return True
             raise
-        return bool(found.type != fs.FileType.NotFound)
+        return bool(file_info.type != fs.FileType.NotFound)
 
     def _listed(self, path: str, *, is_recursive: bool) -> list[fs.FileInfo]:
         top = self.store.path(path)
         with explained(self.store, path):
             selector = fs.FileSelector(top, allow_not_found=True, recursive=is_recursive)
-            found = filesystem_of(self.store).get_file_info(selector)
+            infos = filesystem_of(self.store).get_file_info(selector)
             if self.store.kind == "abfs":
-                directories = {each.path for each in found if not each.is_file}
-                found = [
-                    each
-                    for each in found
-                    if not (each.is_file and each.path in directories) and not self._is_marker(each)
+                directories = {file_info.path for file_info in infos if not file_info.is_file}
+                infos = [
+                    file_info
+                    for file_info in infos
+                    if not (file_info.is_file and file_info.path in directories)
+                    and not self._is_marker(file_info)
                 ]
         # some stores return an empty file in place of a directory
-        return [info for info in found if info.path.strip("/") != top.strip("/")]
+        return [info for info in infos if info.path.strip("/") != top.strip("/")]
 
 
 def _as_it_is(found: _T) -> _T:

@@ -100,10 +100,10 @@ def store_of(uri: str, setting: Setting) -> Store | None:
         options = azure_options(parts.scheme, parts.netloc, setting)
     else:
         options = _OPTIONS[kind](parts.netloc, setting)
-    given = {key: value for key, value in options.items() if value is not None}
-    remember(str(given[key]) for key in _SECRETS if key in given)
+    set_options = {key: value for key, value in options.items() if value is not None}
+    remember(str(set_options[key]) for key in _SECRETS if key in set_options)
     top = "" if kind == "hdfs" else parts.netloc.partition("@")[0]
-    return Store(kind, f"{parts.scheme}://{parts.netloc}", top, tuple(sorted(given.items())))
+    return Store(kind, f"{parts.scheme}://{parts.netloc}", top, tuple(sorted(set_options.items())))
 
 
 @lru_cache(maxsize=16)
@@ -148,7 +148,7 @@ def explained(store: Store, uri: str) -> Iterator[None]:
     except (OSError, pa.ArrowException, ValueError) as error:
         if isinstance(error, OSError) and error.filename is not None:
             raise
-        number, why = _why(store, _telling(store, error))
+        number, why = _why(store, _with_cause(store, error))
         raise OSError(number, why, uri) from error
 
 
@@ -157,8 +157,8 @@ def why_of(store: Store, uri: str, error: Exception) -> str:
     try:
         with explained(store, uri):
             raise error
-    except OSError as found:
-        return str(found.strerror or found)
+    except OSError as explained_error:
+        return str(explained_error.strerror or explained_error)
 
 
 # -- settings --------------------------------------------------------------------------------------
@@ -275,8 +275,8 @@ def _is_true(text: str | None) -> bool:
 
 def _seconds(text: str | None) -> float | None:
     """Parse a Hadoop duration: a number of milliseconds, or a number with a unit."""
-    found = None if text is None else re.fullmatch(r"(\d+)\s*(ms|s|m|h|)", text.strip())
-    return None if found is None else int(found[1]) * _UNITS[found[2]] or None
+    match = None if text is None else re.fullmatch(r"(\d+)\s*(ms|s|m|h|)", text.strip())
+    return None if match is None else int(match[1]) * _UNITS[match[2]] or None
 
 
 @contextmanager
@@ -380,7 +380,7 @@ _REASONS: dict[str, tuple[tuple[str, int, str], ...]] = {
 _CODE = re.compile(r"AWS Error (\w+(?: \(HTTP status \d+\))?)")
 
 
-def _telling(store: Store, error: Exception) -> Exception:
+def _with_cause(store: Store, error: Exception) -> Exception:
     """Replace an error without details by the error of a request that reports the cause.
 
     The response to a HEAD request has no body, so it does not contain the cause.
@@ -389,8 +389,8 @@ def _telling(store: Store, error: Exception) -> Exception:
         return error
     try:
         filesystem_of(store).get_file_info(fs.FileSelector(store.top, recursive=False))
-    except (OSError, pa.ArrowException) as found:
-        return error if "No response body" in str(found) else found
+    except (OSError, pa.ArrowException) as telling_error:
+        return error if "No response body" in str(telling_error) else telling_error
     return error
 
 

@@ -93,8 +93,8 @@ def _unchanged_footer(file: ScanFile, store: Store) -> pq.FileMetaData | NotScan
 def _part_of_file(
     path: str, footer: pq.FileMetaData, columns: Sequence[Column], numbers: Sequence[int]
 ) -> FilePart:
-    found = column_indices(footer)
-    indices = [found.get(column.name.lower()) for column in columns]
+    index_of_name = column_indices(footer)
+    indices = [index_of_name.get(column.name.lower()) for column in columns]
     chunks = [footer.row_group(n).column(i) for n in numbers for i in indices if i is not None]
     return FilePart(
         ScanFile(path),

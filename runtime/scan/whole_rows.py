@@ -48,8 +48,8 @@ def file_ranges(
         split_bytes: Maximum bytes per split.
     """
     total = sum(file.n_bytes for file in files)
-    wanted = max(min(n_splits, total // LEAST_BYTES), -(-total // split_bytes), 1)
-    most = max(1, -(-total // wanted))
+    count = max(min(n_splits, total // LEAST_BYTES), -(-total // split_bytes), 1)
+    most = max(1, -(-total // count))
     splits: list[list[FileRange]] = [[]]
     left = most
     for file in files:
@@ -71,7 +71,7 @@ def row_schema(file: ScanFile, store: Store) -> pa.Schema:
     Raises:
         ExecutionError: The file cannot be read.
     """
-    return _schema(_checked(read_footer(file, store)), file.path)
+    return _schema(_require_footer(read_footer(file, store)), file.path)
 
 
 def read_part(
@@ -94,17 +94,17 @@ def read_part(
     try:
         with explained(store, path):
             opened = open_stored(store, path)
-            footer = _checked(footer_of(opened, path))
+            footer = _require_footer(footer_of(opened, path))
     except OSError as error:
         raise ExecutionError(f"cannot read {path}: {error.strerror or error}") from error
-    found = _schema(footer, path)
-    names = {field.name: _named(found, field.name) for field in schema}
+    file_schema = _schema(footer, path)
+    names = {field.name: _find_column(file_schema, field.name) for field in schema}
     for field in schema:
         name = names[field.name]
         if name is not None and field.name not in values:
-            _check_type(path, name, found.field(name).type, field.type)
-    read = [n for each, n in names.items() if n is not None and each not in values]
-    instants = frozenset(name for name in read if found.field(name).type == _INSTANT)
+            _check_type(path, name, file_schema.field(name).type, field.type)
+    read = [n for target, n in names.items() if n is not None and target not in values]
+    instants = frozenset(name for name in read if file_schema.field(name).type == _INSTANT)
 
     def batches() -> Iterator[pa.RecordBatch]:
         file = pq.ParquetFile(
@@ -131,7 +131,7 @@ def read_part(
         raise ExecutionError(f"cannot read {path}: {why_of(store, path, error)}") from error
 
 
-def _checked(footer: pq.FileMetaData | NotScannable) -> pq.FileMetaData:
+def _require_footer(footer: pq.FileMetaData | NotScannable) -> pq.FileMetaData:
     if isinstance(footer, NotScannable):
         raise ExecutionError(footer.reason)
     return footer
@@ -148,18 +148,18 @@ def _schema(footer: pq.FileMetaData, path: str) -> pa.Schema:
     if nested is not None:
         raise ExecutionError(f"{path} has times of type INT96 in {nested}, within another column")
     return pa.schema(
-        pa.field(field.name, _INSTANT if field.name in old else _sparks(field.type))
+        pa.field(field.name, _INSTANT if field.name in old else _spark_arrow_type(field.type))
         for field in footer.schema.to_arrow_schema()
     )
 
 
-def _sparks(type_: pa.DataType) -> pa.DataType:
+def _spark_arrow_type(type_: pa.DataType) -> pa.DataType:
     """Return the Arrow type of the Spark type of a column."""
     t = pa.types
     if t.is_dictionary(type_):
-        return _sparks(type_.value_type)
+        return _spark_arrow_type(type_.value_type)
     if isinstance(type_, pa.BaseExtensionType):
-        return _sparks(type_.storage_type)
+        return _spark_arrow_type(type_.storage_type)
     if t.is_large_string(type_) or t.is_string_view(type_):
         return pa.string()
     if t.is_large_binary(type_) or t.is_binary_view(type_) or t.is_fixed_size_binary(type_):
@@ -173,21 +173,21 @@ def _sparks(type_: pa.DataType) -> pa.DataType:
     if t.is_decimal(type_):
         return pa.decimal128(type_.precision, type_.scale)
     if t.is_map(type_):
-        return pa.map_(_sparks(type_.key_type), _sparks(type_.item_type))
+        return pa.map_(_spark_arrow_type(type_.key_type), _spark_arrow_type(type_.item_type))
     if t.is_list(type_) or t.is_large_list(type_) or t.is_fixed_size_list(type_):
-        return pa.list_(_sparks(type_.value_type))
+        return pa.list_(_spark_arrow_type(type_.value_type))
     if t.is_struct(type_):
         fields = [type_.field(i) for i in range(type_.num_fields)]
-        return pa.struct([pa.field(field.name, _sparks(field.type)) for field in fields])
+        return pa.struct([pa.field(field.name, _spark_arrow_type(field.type)) for field in fields])
     return _UNSIGNED.get(type_, type_)
 
 
-def _named(schema: pa.Schema, name: str) -> str | None:
+def _find_column(schema: pa.Schema, name: str) -> str | None:
     """Return the column with this name, or else the only one that differs from it in case."""
     if name in schema.names:
         return name
-    found = [other for other in schema.names if other.lower() == name.lower()]
-    return found[0] if len(found) == 1 else None
+    candidates = [other for other in schema.names if other.lower() == name.lower()]
+    return candidates[0] if len(candidates) == 1 else None
 
 
 def _check_type(path: str, name: str, found: pa.DataType, wanted: pa.DataType) -> None:

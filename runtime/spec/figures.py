@@ -68,10 +68,10 @@ def date_text(days: int) -> str:
         ['1970-01-01', '+10000-01-01', '-0001-12-31']
     """
     cycles, rest = divmod(days - _DAYS_TO_2000, _DAYS_OF_400_YEARS)
-    found = dt.date(2000, 1, 1) + dt.timedelta(days=rest)
-    year = found.year + 400 * cycles
+    date = dt.date(2000, 1, 1) + dt.timedelta(days=rest)
+    year = date.year + 400 * cycles
     sign = "-" if year < 0 else "+" if year > 9999 else ""
-    return f"{sign}{abs(year):04d}-{found:%m-%d}"
+    return f"{sign}{abs(year):04d}-{date:%m-%d}"
 
 
 def timestamp_text(time_us: int, separator: str = " ") -> str:
@@ -91,7 +91,7 @@ def wall_clock_text(time_us: int | None) -> str:
     if time_us is None:
         return "none yet"
     try:
-        found = _EPOCH + dt.timedelta(microseconds=time_us)
+        wall_clock = _EPOCH + dt.timedelta(microseconds=time_us)
     except OverflowError:
         return str(time_us)
-    return found.isoformat(" ", "milliseconds" if found.microsecond else "seconds")
+    return wall_clock.isoformat(" ", "milliseconds" if wall_clock.microsecond else "seconds")

@@ -273,17 +273,17 @@ def folded(text: str) -> str:
 
 def _without_comments(text: str) -> str:
     """Remove comments, including hints, from SQL."""
-    found, place = [], 0
+    parts, place = [], 0
     while (start := text.find("/*", place)) >= 0:
         literal = _LITERAL.search(text, place)
         if literal is not None and literal.start() < start:
-            found.append(text[place : literal.end()])
+            parts.append(text[place : literal.end()])
             place = literal.end()
             continue
-        found.append(text[place:start].rstrip())
+        parts.append(text[place:start].rstrip())
         end = text.find("*/", start + 2)
         place = len(text) if end < 0 else end + 2
-    return "".join([*found, text[place:]])
+    return "".join([*parts, text[place:]])
 
 
 def folded_form(form: Any) -> Any:
@@ -293,15 +293,15 @@ def folded_form(form: Any) -> Any:
     removed.
     """
     if isinstance(form, list | tuple):
-        return [folded_form(each) for each in form]
+        return [folded_form(part) for part in form]
     if not isinstance(form, Mapping):
         return folded(form) if isinstance(form, str) else form
     left_out = _UNSAID if "kind" in form or "generation" in form else frozenset[str]()
-    found = {
+    folded_fields = {
         name: value if name in _NAMES else folded_form(value)
         for name, value in form.items()
         if name not in left_out
     }
-    if isinstance(conditions := found.get("where"), list):
-        found["where"] = sorted(conditions)
-    return found
+    if isinstance(conditions := folded_fields.get("where"), list):
+        folded_fields["where"] = sorted(conditions)
+    return folded_fields

@@ -94,8 +94,8 @@ class LocalForm:
     @property
     def columns(self) -> tuple[str, ...]:
         """Columns of the table of slices, in order."""
-        kept = (name for partial in self.partials for name in partial.into.columns)
-        return (*(key.name for key in self.keys), SLICE_END, *kept)
+        partial_columns = (name for partial in self.partials for name in partial.into.columns)
+        return (*(key.name for key in self.keys), SLICE_END, *partial_columns)
 
 
 @dataclass(frozen=True)
@@ -192,8 +192,12 @@ def form_to_json(form: LocalForm) -> dict[str, Any]:
     """Return a form as a JSON-compatible dict."""
     kind = "calendar" if isinstance(form.grid, CalendarTumble) else "fixed"
     partials = [
-        {"text": each.text, "types": list(each.types), "into": _accumulator_to_json(each.into)}
-        for each in form.partials
+        {
+            "text": partial.text,
+            "types": list(partial.types),
+            "into": _accumulator_to_json(partial.into),
+        }
+        for partial in form.partials
     ]
     return {
         **{name: getattr(form, name) for name in ("base", "time", "time_type", "time_zone")},
@@ -219,20 +223,22 @@ def form_from_json(found: Mapping[str, Any]) -> LocalForm:
         _GRIDS[grid.pop("kind")](**grid),
         tuple(SliceKey(**key) for key in found["keys"]),
         tuple(
-            SlicePartial(each["text"], _accumulator_from_json(each["into"]), tuple(each["types"]))
-            for each in found["partials"]
+            SlicePartial(
+                partial["text"], _accumulator_from_json(partial["into"]), tuple(partial["types"])
+            )
+            for partial in found["partials"]
         ),
         tuple(found["conditions"]),
     )
 
 
 def _accumulator_to_json(into: Accumulator) -> dict[str, Any]:
-    own = {each.name: getattr(into, each.name) for each in fields(into)}
+    own = {attribute.name: getattr(into, attribute.name) for attribute in fields(into)}
     return {"kind": type(into).__name__, **own, "columns": list(into.columns)}
 
 
-def _accumulator_from_json(found: Mapping[str, Any]) -> Accumulator:
-    own = dict(found)
+def _accumulator_from_json(content: Mapping[str, Any]) -> Accumulator:
+    own = dict(content)
     kinds: dict[str, type[Accumulator]] = {kind.__name__: kind for kind in KEPT_ACCUMULATORS}
     kind = kinds[own.pop("kind")]
     own["columns"] = tuple(own["columns"])

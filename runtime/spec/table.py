@@ -65,8 +65,8 @@ class TableSpec:
     @property
     def late_rows(self) -> str | None:
         """Table that receives the late rows; None: they are dropped."""
-        said = next((value for name, value in self.options if name.lower() == LATE_ROWS), "drop")
-        return None if said.lower() == "drop" else said
+        target = next((value for name, value in self.options if name.lower() == LATE_ROWS), "drop")
+        return None if target.lower() == "drop" else target
 
     @property
     def option_map(self) -> dict[str, str]:

@@ -97,17 +97,17 @@ def _combine(left: Sequence[AnyArray], right: Sequence[AnyArray]) -> tuple[AnyAr
 
 
 def _scan_rows(matrices: Sequence[AnyArray]) -> None:
-    for matrix, scanned in zip(matrices, _scanned(matrices), strict=True):
+    for matrix, scanned in zip(matrices, _scan(matrices), strict=True):
         matrix[...] = scanned
 
 
-def _scanned(matrices: Sequence[AnyArray]) -> Sequence[AnyArray]:
+def _scan(matrices: Sequence[AnyArray]) -> Sequence[AnyArray]:
     """Running combine along rows: of pairs of columns first, then of the columns in between."""
     n_columns = matrices[0].shape[1]
     if n_columns == 1:
         return matrices
     left = [m[:, 0 : n_columns - 1 : 2] for m in matrices]
-    pairs = _scanned(_combine(left, [m[:, 1::2] for m in matrices]))
+    pairs = _scan(_combine(left, [m[:, 1::2] for m in matrices]))
     scanned = [np.empty(m.shape, m.dtype) for m in matrices]
     for out, matrix, pair in zip(scanned, matrices, pairs, strict=True):
         out[:, 0] = matrix[:, 0]

@@ -110,8 +110,8 @@ class Segments:
         size = 0
         offset_of_segment = np.empty(len(self.starts), np.int64)
         # np.unique would sort, and import numpy.ma
-        for each in np.flatnonzero(np.bincount(length_class)):
-            (members,) = np.nonzero(length_class == each)
+        for class_number in np.flatnonzero(np.bincount(length_class)):
+            (members,) = np.nonzero(length_class == class_number)
             block = _Block(size, len(members), int(self.lengths[members].max()))
             offset_of_segment[members] = size + np.arange(len(members)) * block.width
             blocks.append(block)

@@ -36,19 +36,19 @@ class UserAccumulator(ColumnarAccumulator):
 
     def identity(self, state: AccumulatorState) -> AccumulatorState:
         nothing = [field.slice(0, 0) for field in state.lookup]
-        return self._merged(no_groups(), 1, nothing)
+        return self._merge(no_groups(), 1, nothing)
 
     def combine(self, left: AccumulatorState, right: AccumulatorState) -> AccumulatorState:
         group = np.arange(len(left))
-        both = _concatenated(_fields(left), _fields(right))
-        return self._merged(np.concatenate((group, group)), len(left), both)
+        both = _concat(_fields(left), _fields(right))
+        return self._merge(np.concatenate((group, group)), len(left), both)
 
     def reduce_runs(self, state: AccumulatorState, run_starts: Int64Array) -> AccumulatorState:
         if len(run_starts) == len(state):
             return state
         lengths = np.diff(run_starts, append=len(state))
         groups = np.repeat(np.arange(len(run_starts)), lengths)
-        return self._merged(groups, len(run_starts), _fields(state))
+        return self._merge(groups, len(run_starts), _fields(state))
 
     def scan(
         self, state: AccumulatorState, segments: Segments, reverse: bool = False
@@ -66,7 +66,7 @@ class UserAccumulator(ColumnarAccumulator):
             rows = np.flatnonzero(place >= distance)
             other = rows + distance if reverse else rows - distance
             further = self.combine(self.take(state, other), self.take(state, rows))
-            all_fields = _concatenated(_fields(state), _fields(further))
+            all_fields = _concat(_fields(state), _fields(further))
             values = np.arange(len(state))
             values[rows] = len(state) + np.arange(len(rows))
             state = AccumulatorState((values,), None, tuple(all_fields))
@@ -74,9 +74,9 @@ class UserAccumulator(ColumnarAccumulator):
         return state
 
     def concat(self, first: AccumulatorState, second: AccumulatorState) -> AccumulatorState:
-        return _state(_concatenated(_fields(first), _fields(second)))
+        return _state(_concat(_fields(first), _fields(second)))
 
-    def _merged(
+    def _merge(
         self, groups: Int64Array, n_groups: int, fields: Sequence[pa.Array]
     ) -> AccumulatorState:
         return _state(merged(self._aggregate, groups, n_groups, fields))
@@ -91,5 +91,5 @@ def _fields(state: AccumulatorState) -> list[pa.Array]:
     return [field.take(index) for field in state.lookup]
 
 
-def _concatenated(first: Sequence[pa.Array], second: Sequence[pa.Array]) -> list[pa.Array]:
+def _concat(first: Sequence[pa.Array], second: Sequence[pa.Array]) -> list[pa.Array]:
     return [pa.concat_arrays(pair) for pair in zip(first, second, strict=True)]

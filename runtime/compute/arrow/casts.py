@@ -59,8 +59,8 @@ def _to_decimal(value: Datum, source: str, target: str) -> Datum:
         # Arrow requires enough digits for every integer of the type.
         digits = max(type_.precision, _INTEGER_DIGITS[source] + type_.scale)
     else:
-        given = arrow_type(source)
-        digits = max(type_.precision, given.precision - given.scale + type_.scale)
+        source_type = arrow_type(source)
+        digits = max(type_.precision, source_type.precision - source_type.scale + type_.scale)
     is_narrow = digits <= _MAX_DECIMAL128_DIGITS
     wide = (pa.decimal128 if is_narrow else pa.decimal256)(digits, type_.scale)
     exact = pc.cast(value, wide)

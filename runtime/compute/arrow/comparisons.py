@@ -38,24 +38,24 @@ def compare(function: str, left: Datum, right: Datum) -> Datum:
 def is_in(value: Datum, members: Sequence[pa.Scalar]) -> Datum:
     """Compute `value IN (members)`: NULL for NULL, or if nothing matches and a member is NULL."""
     unknown = pa.scalar(None, pa.bool_())
-    known = [member for member in members if member.is_valid]
-    if not known:
+    not_null = [member for member in members if member.is_valid]
+    if not not_null:
         return unknown
     if isinstance(value, pa.Scalar):
         return is_in(pa.array([value], value.type), members)[0]
-    values = pa.array(known, value.type)
+    values = pa.array(not_null, value.type)
     if pa.types.is_floating(value.type):
         # Hashing distinguishes -0.0 from 0.0, and one NaN from another.
         zero = pa.scalar(0.0, value.type)
-        found = pc.or_(
+        is_member = pc.or_(
             pc.is_in(pc.add(value, zero), value_set=pc.add(values, zero)),
             pc.and_(pc.fill_null(pc.is_nan(value), False), pc.any(pc.is_nan(values))),
         )
     else:
-        found = pc.is_in(value, value_set=values)
+        is_member = pc.is_in(value, value_set=values)
     if len(values) < len(members):
-        found = pc.if_else(found, found, unknown)
-    return pc.if_else(pc.is_valid(value), found, unknown)
+        is_member = pc.if_else(is_member, is_member, unknown)
+    return pc.if_else(pc.is_valid(value), is_member, unknown)
 
 
 def _equal(left: Datum, right: Datum) -> Datum:

@@ -56,7 +56,7 @@ def pack(table: pa.Table) -> bytes:
     schema = table.schema.serialize().to_pybytes()
     notes = np.array([table.num_rows, *packer.notes], np.int64)
     header = b"".join([_SIZES.pack(len(schema), len(notes)), schema, _planes(notes).tobytes()])
-    packed = _compressed(header)
+    packed = _compress(header)
     return b"".join((_SIZES.pack(len(packed), len(header)), packed, *map(bytes, packer.parts)))
 
 
@@ -65,11 +65,11 @@ def unpack(blob: bytes | memoryview) -> pa.Table:
     view = memoryview(blob)
     n_packed, n_header = _SIZES.unpack_from(view)
     start = _SIZES.size + n_packed
-    header = memoryview(_decompressed(view[_SIZES.size : start], n_header))
+    header = memoryview(_decompress(view[_SIZES.size : start], n_header))
     n_schema, n_notes = _SIZES.unpack_from(header)
     schema = pa.ipc.read_schema(pa.py_buffer(header[_SIZES.size : _SIZES.size + n_schema]))
     planes = np.frombuffer(header, np.uint8, n_notes * 8, _SIZES.size + n_schema)
-    n_rows, *notes = _joined(planes.reshape(8, n_notes)).view(np.int64).ravel().tolist()
+    n_rows, *notes = _join_planes(planes.reshape(8, n_notes)).view(np.int64).ravel().tolist()
     unpacker = _Unpacker(view[start:], iter(notes))
     columns = [unpacker.column(field.type, n_rows) for field in schema]
     return pa.Table.from_arrays(columns, schema=schema)
@@ -164,14 +164,14 @@ class _Packer:
         for last in (-1, 0):
             while untried:
                 number = untried.pop(last)
-                parts[number] = _shortest(planes[number])
+                parts[number] = _compress_if_shorter(planes[number])
                 if len(parts[number]) == n_bytes:
                     break
         for part in parts:
             self._write(part, n_bytes)
 
     def _part(self, part: bytes | _Bytes) -> None:
-        self._write(_shortest(part), len(part))
+        self._write(_compress_if_shorter(part), len(part))
 
     def _write(self, packed: bytes | _Bytes, n_bytes: int) -> None:
         self.notes += [len(packed), n_bytes]
@@ -203,7 +203,7 @@ class _Unpacker:
             valid = np.unpackbits(bits, count=n_rows).view(np.bool_)
             n_values = int(valid.sum())
         column = self._values(type_, n_values)
-        return column if valid is None else _spread(column, valid)
+        return column if valid is None else _spread_valid(column, valid)
 
     def _values(self, type_: pa.DataType, n_values: int) -> pa.Array:
         if integer_storage(type_) is not None:
@@ -237,7 +237,7 @@ class _Unpacker:
         planes = np.zeros((8, n_values - is_steps), np.uint8)
         for plane in planes[:n_planes]:
             plane[:] = np.frombuffer(self._part(), np.uint8)
-        numbers = _joined(planes).view(np.uint64).ravel()
+        numbers = _join_planes(planes).view(np.uint64).ravel()
         if divisor > 1:
             numbers *= np.uint64(divisor)
         if not is_steps:
@@ -256,13 +256,13 @@ class _Unpacker:
         if n_values:
             for plane in planes:
                 plane[:] = np.frombuffer(self._part(), np.uint8)
-        return pa.Array.from_buffers(type_, n_values, [None, pa.py_buffer(_joined(planes))])
+        return pa.Array.from_buffers(type_, n_values, [None, pa.py_buffer(_join_planes(planes))])
 
     def _part(self) -> Any:
         n_packed, n_bytes = next(self._notes), next(self._notes)
         part = self._parts[self._at : self._at + n_packed]
         self._at += n_packed
-        return part if n_packed == n_bytes else _decompressed(part, n_bytes)
+        return part if n_packed == n_bytes else _decompress(part, n_bytes)
 
 
 def _is_known(type_: pa.DataType) -> bool:
@@ -301,7 +301,7 @@ def _divisor(numbers: npt.NDArray[np.uint64]) -> int:
     return divisor if is_noted and not (numbers % np.uint64(divisor)).any() else 1
 
 
-def _spread(column: pa.Array, valid: BoolArray) -> pa.Array:
+def _spread_valid(column: pa.Array, valid: BoolArray) -> pa.Array:
     """Return the values at the valid positions, NULL elsewhere."""
     places = np.cumsum(valid) - 1
     return column.take(pa.array(places, mask=~valid))
@@ -313,7 +313,7 @@ def _planes(values: npt.NDArray[Any]) -> _Bytes:
     return np.ascontiguousarray(as_bytes.T)
 
 
-def _joined(planes: _Bytes) -> _Bytes:
+def _join_planes(planes: _Bytes) -> _Bytes:
     """Return uint8[values, bytes per value], the inverse of `_planes`."""
     return np.ascontiguousarray(planes.T)
 
@@ -325,19 +325,19 @@ def _are_equal(left: Int64Array, right: Int64Array) -> bool:
     return len(left) == 0 or bool(left[0] == right[0] and (left == right).all())
 
 
-def _shortest(part: bytes | _Bytes) -> bytes | _Bytes:
+def _compress_if_shorter(part: bytes | _Bytes) -> bytes | _Bytes:
     """Compress a part; return it unchanged if that is not longer."""
     if len(part) < _SMALL:
         return part
-    packed = _compressed(part)
+    packed = _compress(part)
     return packed if len(packed) < len(part) else part
 
 
-def _compressed(data: bytes | _Bytes) -> bytes:
+def _compress(data: bytes | _Bytes) -> bytes:
     packed: bytes = pa.compress(data, codec="zstd", asbytes=True)
     return packed
 
 
-def _decompressed(data: memoryview, n_bytes: int) -> bytes:
+def _decompress(data: memoryview, n_bytes: int) -> bytes:
     unpacked: bytes = pa.decompress(data, n_bytes, codec="zstd", asbytes=True)
     return unpacked

@@ -62,10 +62,10 @@ class HopCombiner:
         suffix_at = np.where(oldest_slice == block_start, identity, oldest_slice)
         prefix_at = np.where(oldest_slice > block_start, identity, newest_slice)
         return [
-            each.between(oldest_slice, newest_slice)
-            if isinstance(each, _RunningDifference)
-            else each.combined(suffix_at, prefix_at)
-            for each in self._ranges
+            source.between(oldest_slice, newest_slice)
+            if isinstance(source, _RunningDifference)
+            else source.combined(suffix_at, prefix_at)
+            for source in self._ranges
         ]
 
 

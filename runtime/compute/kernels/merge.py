@@ -105,7 +105,7 @@ def _windows(
     max_rows: int,
 ) -> Iterator[pa.RecordBatch]:
     first_window = slices.first_window.take(slices.slot)
-    n_windows = _windows_listed(slices, first_window, window, assigner)
+    n_windows = _count_listed_windows(slices, first_window, window, assigner)
     window_offset = np.concatenate((np.zeros(1, np.int64), np.cumsum(n_windows)))
     ranges = WindowRanges(slices, window, window_offset, assigner.is_shared)
     combine = _combiner(slices, window, assigner)
@@ -123,9 +123,9 @@ def _windows(
         columns.append(_timestamps(window_end))
         oldest_slice = ranges.oldest_slice(start, newest_slice)
         states = zip(slices.accumulators, combine(oldest_slice, newest_slice), strict=True)
-        for each in accumulators:
-            if isinstance(each, OfValues):
-                columns.append(distinct[each].of_windows(start, oldest_slice, newest_slice))
+        for spec in accumulators:
+            if isinstance(spec, OfValues):
+                columns.append(distinct[spec].of_windows(start, oldest_slice, newest_slice))
             else:
                 accumulator, state = next(states)
                 columns += accumulator.to_arrow(state)
@@ -136,7 +136,7 @@ def _windows(
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _windows_listed(
+def _count_listed_windows(
     slices: Slices, first_window: Int64Array, window: AlignedWindow, assigner: SliceAssigner
 ) -> Int64Array:
     """Count the windows that each slice lists: those that no newer slice of its key belongs to."""

@@ -80,8 +80,8 @@ def ranked_rows(
     else:
         n_new: Int64Array = np.cumsum(is_new)
         rank = n_new - n_new[group_start] + 1
-    kept = (rank >= ranks[0]) & (rank <= ranks[1])
-    return rows[kept], rank[kept]
+    is_in_range = (rank >= ranks[0]) & (rank <= ranks[1])
+    return rows[is_in_range], rank[is_in_range]
 
 
 def _in_order(

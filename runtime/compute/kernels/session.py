@@ -131,10 +131,10 @@ def chain_partials(
     first = pa.array(chains.order.take(chains.starts))
     merged = {
         name: column
-        for each in accumulators
+        for spec in accumulators
         for name, column in zip(
-            each.columns,
-            merge_partials(each, groups, [table.column(name) for name in each.columns]),
+            spec.columns,
+            merge_partials(spec, groups, [table.column(name) for name in spec.columns]),
             strict=True,
         )
     }

@@ -155,7 +155,7 @@ def _values_before(lists: dict[str, ValueLists], order: Int64Array | None) -> In
     """Return int64[n_rows], the number of list values in earlier rows; None without lists."""
     if not lists:
         return None
-    n_values: Int64Array = np.sum([each.n_values for each in lists.values()], axis=0)
+    n_values: Int64Array = np.sum([column.n_values for column in lists.values()], axis=0)
     if order is not None:
         n_values = n_values[order]
     before: Int64Array = np.cumsum(n_values) - n_values

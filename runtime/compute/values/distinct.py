@@ -113,36 +113,36 @@ def distinct_aggregates(
     percentiles: dict[str, RangePercentiles] = {}
     texts: dict[str, TextsByTime] = {}
     aggregates: dict[Accumulator, DistinctAggregate] = {}
-    for each in accumulators:
-        if not isinstance(each, OfValues):
+    for spec in accumulators:
+        if not isinstance(spec, OfValues):
             continue
-        (name,) = each.columns
-        if isinstance(each, ApproxPercentile):
+        (name,) = spec.columns
+        if isinstance(spec, ApproxPercentile):
             if name not in percentiles:
                 percentiles[name] = RangePercentiles(slices.values[name], len(slices))
-            aggregates[each] = _ApproximatePercentile(percentiles[name], each)
+            aggregates[spec] = _ApproximatePercentile(percentiles[name], spec)
             continue
-        if isinstance(each, ListAgg):
+        if isinstance(spec, ListAgg):
             if name not in texts:
                 texts[name] = TextsByTime(slices.values[name], len(slices))
-            aggregates[each] = _JoinedTexts(texts[name], each)
+            aggregates[spec] = _JoinedTexts(texts[name], spec)
             continue
-        if isinstance(each, ApproxCountDistinct):
+        if isinstance(spec, ApproxCountDistinct):
             reached = _stretches(slices, _ranks_reached(slices.values[name]), ranges)
-            aggregates[each] = _ApproximateCount(reached, each, len(slices))
+            aggregates[spec] = _ApproximateCount(reached, spec, len(slices))
             continue
-        assert isinstance(each, Distinct)
+        assert isinstance(spec, Distinct)
         if name not in stretches:
             stretches[name] = _stretches(slices, slices.values[name], ranges)
             counts[name] = _DistinctCount(stretches[name], len(slices))
-        if each.op is MergeOp.COUNT:
-            aggregates[each] = counts[name]
+        if spec.op is MergeOp.COUNT:
+            aggregates[spec] = counts[name]
             continue
-        values, output_type = stretches[name].values, arrow_type(each.output.type)
+        values, output_type = stretches[name].values, arrow_type(spec.output.type)
         if pa.types.is_floating(values.type):
-            aggregates[each] = _DistinctDoubleSum(stretches[name], counts[name], ranges)
+            aggregates[spec] = _DistinctDoubleSum(stretches[name], counts[name], ranges)
         else:
-            aggregates[each] = _ExactSum(stretches[name], counts[name], output_type, name)
+            aggregates[spec] = _ExactSum(stretches[name], counts[name], output_type, name)
     return aggregates
 
 
@@ -261,15 +261,15 @@ class _ApproximatePercentile(DistinctAggregate):
     ) -> pa.Array:
         counts = self._percentiles.counts(oldest_slice, newest_slice)
         is_empty = counts == 0
-        found = []
+        positions = []
         for percentage in self._percentages:
             rank = percentile_ranks(counts, percentage, self._accuracy)
-            found.append(self._percentiles.of_rank(oldest_slice, newest_slice, rank))
+            positions.append(self._percentiles.of_rank(oldest_slice, newest_slice, rank))
         distinct = self._percentiles.distinct
         if not pa.types.is_list(self._type):
-            return distinct.take(pa.array(found[0], mask=is_empty)).cast(self._type)
-        position = np.stack(found, axis=1)[~is_empty].reshape(-1)
-        lengths = np.where(is_empty, 0, len(found))
+            return distinct.take(pa.array(positions[0], mask=is_empty)).cast(self._type)
+        position = np.stack(positions, axis=1)[~is_empty].reshape(-1)
+        lengths = np.where(is_empty, 0, len(positions))
         values = distinct.take(pa.array(position)).cast(self._type.value_type)
         return list_array(lengths, values, self._type, is_empty)
 

@@ -105,8 +105,8 @@ def _spread_of_union(
     starts = np.flatnonzero(np.append(True, grouped[1:] != grouped[:-1]))
     before = np.repeat(changed[starts] - change[starts], np.diff(np.append(starts, len(order))))
     of_all = at_first[grouped] + changed - before
-    found: Int64Array = spread[order] + of_all - doubt_of_next[order]
-    return found
+    union_spread: Int64Array = spread[order] + of_all - doubt_of_next[order]
+    return union_spread
 
 
 def _summaries(
@@ -130,24 +130,24 @@ def _summaries(
         accuracy: As for `summaries_of_rows`.
     """
     n_items = np.bincount(group, minlength=n_groups)
-    kept = np.arange(len(order))
+    indices = np.arange(len(order))
     if (n_items > 2 * accuracy).any():
         total = np.zeros(n_groups, np.int64)
         np.add.at(total, group, weight)
         allowed = np.where(n_items > 2 * accuracy, total // accuracy, 0)
-        kept = _kept(group, n_items, weight, spread, allowed)
-        up_to = np.cumsum(weight)[kept]
-        group, spread = group[kept], spread[kept]
+        indices = _indices_to_keep(group, n_items, weight, spread, allowed)
+        up_to = np.cumsum(weight)[indices]
+        group, spread = group[indices], spread[indices]
         # the first value does not include weight of the previous group, whose last value is kept
         weight = np.diff(up_to, prepend=0)
         n_items = np.bincount(group, minlength=n_groups)
-    columns = [values.take(pa.array(order[kept])), *map(_int64, (weight, spread))]
+    columns = [values.take(pa.array(order[indices])), *map(_int64, (weight, spread))]
     type_ = summary_type(values.type)
     items = pa.StructArray.from_arrays(columns, fields=list(type_.value_type))
     return list_array(n_items, items, type_)
 
 
-def _kept(
+def _indices_to_keep(
     group: Int64Array,
     n_items: Int64Array,
     weight: Int64Array,
@@ -175,8 +175,8 @@ def _kept(
             break
         is_kept[reached] = True
         leads_to = leads_to[leads_to]
-    kept: Int64Array = np.flatnonzero(is_kept)
-    return kept
+    indices: Int64Array = np.flatnonzero(is_kept)
+    return indices
 
 
 def _int64(values: Int64Array) -> pa.Array:

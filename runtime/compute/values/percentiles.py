@@ -60,13 +60,13 @@ def condensed(lists: pa.Array | pa.ChunkedArray, accuracy: int) -> pa.ListArray:
     group_of_value = np.repeat(group, n_values)
     is_last = place == np.repeat(n_values, n_values) - 1
     is_kept = is_last | (place % group_of_value == group_of_value - 1)
-    kept = np.flatnonzero(is_kept)
+    kept_values = np.flatnonzero(is_kept)
     # The last run of a list may be shorter than the others.
-    weight = place[kept] % group_of_value[kept] + 1
-    chosen = values.take(pa.array(order[kept]))
+    weight = place[kept_values] % group_of_value[kept_values] + 1
+    chosen = values.take(pa.array(order[kept_values]))
     weights = from_buffer(weight, None, pa.int64(), len(weight))
     items = pa.StructArray.from_arrays([chosen, weights], [VALUE, WEIGHT])
-    return list_array(np.bincount(of_list[kept], minlength=n_lists), items)
+    return list_array(np.bincount(of_list[kept_values], minlength=n_lists), items)
 
 
 def percentile_ranks(n: Int64Array, percentage: float, accuracy: int) -> Int64Array:

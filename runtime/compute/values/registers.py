@@ -83,12 +83,12 @@ def estimates(
         n_empty: Number of empty registers.
     """
     if not tables:
-        found = _by_ertl(precision, inverse, n_empty)
+        counts = _by_ertl(precision, inverse, n_empty)
     else:
         threshold, numbers = tables[0], np.array(tables[1:])
         raw, bias = np.split(numbers, 2)
-        found = _by_tables(precision, threshold, raw, bias, inverse, n_empty)
-    return np.floor(found + 0.5).astype(np.int64)
+        counts = _by_tables(precision, threshold, raw, bias, inverse, n_empty)
+    return np.floor(counts + 0.5).astype(np.int64)
 
 
 def _by_tables(
@@ -148,8 +148,8 @@ def _by_ertl(precision: int, inverse: Float64Array, n_empty: Int64Array) -> Floa
         factor *= 2.0
     below = m * sigma + (inverse - n_empty)
     with np.errstate(divide="ignore"):
-        found = m * m / (2 * np.log(2)) / below
-    counts: Float64Array = np.where(is_open, found, 0.0)
+        estimate = m * m / (2 * np.log(2)) / below
+    counts: Float64Array = np.where(is_open, estimate, 0.0)
     return counts
 
 

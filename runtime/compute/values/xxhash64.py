@@ -55,7 +55,7 @@ def xxhash64(column: pa.Array) -> UInt64Array:
         return _hash_ints(values.view(np.uint64) & np.uint64(0xFFFFFFFF))
 
 
-def _rotated(value: UInt64Array, bits: int) -> UInt64Array:
+def _rotate(value: UInt64Array, bits: int) -> UInt64Array:
     return (value << np.uint64(bits)) | (value >> np.uint64(64 - bits))
 
 
@@ -67,12 +67,12 @@ def _avalanche(hashes: UInt64Array) -> UInt64Array:
 
 def _with_word(hashes: UInt64Array, words: UInt64Array) -> UInt64Array:
     """Mix in eight more bytes."""
-    return _rotated(hashes ^ (_rotated(words * _P2, 31) * _P1), 27) * _P1 + _P4
+    return _rotate(hashes ^ (_rotate(words * _P2, 31) * _P1), 27) * _P1 + _P4
 
 
 def _with_half(hashes: UInt64Array, halves: UInt64Array) -> UInt64Array:
     """Mix in four more bytes."""
-    return _rotated(hashes ^ (halves * _P1), 23) * _P2 + _P3
+    return _rotate(hashes ^ (halves * _P1), 23) * _P2 + _P3
 
 
 def _hash_longs(words: UInt64Array) -> UInt64Array:
@@ -137,7 +137,7 @@ def _hash_sorted(words: UInt64Array, position: Int64Array, length: Int64Array) -
     for _ in range(3):
         (more,) = np.nonzero(rest > 0)
         byte = words[position[more]] & np.uint64(0xFF)
-        hashes[more] = _rotated(hashes[more] ^ (byte * _P5), 11) * _P1
+        hashes[more] = _rotate(hashes[more] ^ (byte * _P5), 11) * _P1
         position[more] += 1
         rest[more] -= 1
     return _avalanche(hashes)
@@ -153,11 +153,11 @@ def _hash_stripes(words: UInt64Array, position: Int64Array, length: Int64Array) 
         at = position[:n_more] + start
         for number, lane in enumerate(lanes):
             mixed = lane[:n_more] + words[at + 8 * number] * _P2
-            lane[:n_more] = _rotated(mixed, 31) * _P1
-    hashes = _rotated(lanes[0], 1) + _rotated(lanes[1], 7)
-    hashes += _rotated(lanes[2], 12) + _rotated(lanes[3], 18)
+            lane[:n_more] = _rotate(mixed, 31) * _P1
+    hashes = _rotate(lanes[0], 1) + _rotate(lanes[1], 7)
+    hashes += _rotate(lanes[2], 12) + _rotate(lanes[3], 18)
     for lane in lanes:
-        hashes = (hashes ^ (_rotated(lane * _P2, 31) * _P1)) * _P1 + _P4
+        hashes = (hashes ^ (_rotate(lane * _P2, 31) * _P1)) * _P1 + _P4
     return hashes
 
 
