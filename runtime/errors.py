@@ -151,8 +151,8 @@ class SqlwinError(Exception):
             what: Object, as the message begins with it.
             subject: Name of the object.
         """
-        quoted = [each for each in self.subjects if each.startswith("'")]
-        names = [each for each in self.subjects if each not in quoted]
+        quoted = [name for name in self.subjects if name.startswith("'")]
+        names = [name for name in self.subjects if name not in quoted]
         return type(self)(
             f"{what}: {self.message}",
             hint=self.hint,

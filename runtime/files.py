@@ -152,7 +152,7 @@ class LocalFiles:
             return sorted(glob.glob(pattern))
         before, after = pattern[: match.start()], pattern[match.end() :]
         parts = match.group(1).split(",")
-        return sorted({found for part in parts for found in self.expand(before + part + after)})
+        return sorted({file for part in parts for file in self.expand(before + part + after)})
 
 
 @contextmanager

@@ -132,10 +132,10 @@ def _rank_rows(rows: pa.RecordBatch, of: RankedRows) -> Iterator[pa.RecordBatch]
     """Filter the rows by rank and project them."""
     if rows.num_rows:
         by = [rows.column(name) for name in of.by]
-        found, ranks = kernels.ranked_rows(
+        positions, ranks = kernels.ranked_rows(
             by, _codes(rows, of.order), rows.num_rows, of.function, of.ranks
         )
-        rows = rows.take(_numbers(found)).append_column(of.column, _numbers(ranks, pa.int32()))
+        rows = rows.take(_numbers(positions)).append_column(of.column, _numbers(ranks, pa.int32()))
         if of.projection.filters:
             rows = rows.filter(filter_mask(of.projection.filters, rows))
         columns = [evaluate(expression, rows) for _, expression in of.projection.columns]
@@ -152,8 +152,8 @@ def _sort_rows(rows: pa.RecordBatch, of: RowOrder) -> Iterator[pa.RecordBatch]:
 
 
 def _codes(rows: pa.RecordBatch, order: Sequence[RankOrder]) -> list[Int64Array]:
-    columns = ((rows.column(each.column), each) for each in order)
-    return [kernels.order_codes(c, each.is_descending, each.nulls_first) for c, each in columns]
+    columns = ((rows.column(part.column), part) for part in order)
+    return [kernels.order_codes(c, part.is_descending, part.nulls_first) for c, part in columns]
 
 
 def tables_here(step: SliceLocalStep, stores: Stores = (None, None)) -> list[pa.Table]:

@@ -46,4 +46,6 @@ def projected(
 
 def projected_schema(projection: WindowProjection) -> pa.Schema:
     """Return the schema of projected windows."""
-    return pa.schema([(name, arrow_type(each.type)) for name, each in projection.columns])
+    return pa.schema(
+        [(name, arrow_type(expression.type)) for name, expression in projection.columns]
+    )

@@ -98,8 +98,8 @@ def _array(
             array = one_chunk(values)
         else:
             array = pa.array(values)
-        if array.type != (wanted := arrow_type(type_)):
-            array = array.cast(wanted)
+        if array.type != (expected := arrow_type(type_)):
+            array = array.cast(expected)
     except (pa.ArrowException, TypeError, ValueError) as error:
         first_line = str(error).partition("\n")[0]
         raise ExecutionError(

@@ -38,10 +38,10 @@ def asked(key: Hashable, ask: Callable[[], T]) -> T:
         key: Request, including the store.
         ask: Function that sends the request.
     """
-    found = _found.get()
-    if found is None:
+    cache = _found.get()
+    if cache is None:
         return ask()
-    if key not in found:
-        found[key] = ask()
-    result: T = found[key]
+    if key not in cache:
+        cache[key] = ask()
+    result: T = cache[key]
     return result

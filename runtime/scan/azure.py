@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-Said = Callable[[str], str | None]
+Setting = Callable[[str], str | None]
 
 _S = "spark.hadoop."
 _DOMAIN = "dfs.core.windows.net"
@@ -24,7 +24,7 @@ _ENDPOINT = "fs.azure.abfs.endpoint"
 _KINDS = {"sharedkey": "account_key", "sas": "sas_token", "oauth": "client_id"}
 
 
-def azure_options(scheme: str, authority: str, setting: Said) -> dict[str, Any]:
+def azure_options(scheme: str, authority: str, setting: Setting) -> dict[str, Any]:
     """Return Arrow's options to open a container; None for unset options.
 
     Args:
@@ -65,7 +65,7 @@ def who_asks(options: Mapping[str, Any], host: str) -> str:
     )
 
 
-def _endpoint(scheme: str, domain: str, setting: Said) -> dict[str, Any]:
+def _endpoint(scheme: str, domain: str, setting: Setting) -> dict[str, Any]:
     """Return the options for the endpoint and for TLS."""
     is_plain = scheme in ("abfs", "wasb") and (
         (setting("fs.azure.always.use.https") or "true").lower() == "false"
@@ -85,30 +85,30 @@ def _endpoint(scheme: str, domain: str, setting: Said) -> dict[str, Any]:
     return options
 
 
-def _credentials(container: str, host: str, setting: Said) -> dict[str, Any]:
+def _credentials(container: str, host: str, setting: Setting) -> dict[str, Any]:
     """Return the options for one kind of credentials."""
     # settings of the same account under either of its two host names
     account, _, domain = host.partition(".")
     other = domain.replace("dfs.", "x.", 1).replace("blob.", "dfs.", 1).replace("x.", "blob.", 1)
     hosts = (host, f"{account}.{other}")
 
-    def said(name: str) -> str | None:
+    def account_setting(name: str) -> str | None:
         places = [
-            *(f".{container}.{each}" for each in hosts),
-            *(f".{each}" for each in hosts),
+            *(f".{container}.{host_name}" for host_name in hosts),
+            *(f".{host_name}" for host_name in hosts),
             "",
         ]
         values = (setting(f"fs.azure.{name}{place}") for place in places)
-        return next((each for each in values if each is not None), None)
+        return next((value for value in values if value is not None), None)
 
-    kind = (said("account.auth.type") or "").lower()
+    kind = (account_setting("account.auth.type") or "").lower()
     if kind and kind not in _KINDS:
         raise _wrong(
             f"{_S}fs.azure.account.auth.type is SharedKey, OAuth or SAS, not {kind.upper()}"
         )
-    key, sas = said("account.key"), said("sas.fixed.token")
+    key, sas = account_setting("account.key"), account_setting("sas.fixed.token")
     sas = sas or next(filter(None, (setting(f"fs.azure.sas.{container}.{h}") for h in hosts)), None)
-    client = said("account.oauth2.client.id")
+    client = account_setting("account.oauth2.client.id")
     if not (kind or key or sas or client) or kind in ("sharedkey", "sas"):
         found_key, found_sas = _of_environment(account)
         key, sas = (key, sas) if key or sas else (found_key, found_sas)
@@ -121,12 +121,15 @@ def _credentials(container: str, host: str, setting: Said) -> dict[str, Any]:
         if sas is None:
             raise _wrong(f"there is no SAS token: {_S}fs.azure.sas.fixed.token.{host} says it")
         return {"sas_token": "?" + sas.lstrip("?")}
-    return _application(client, said) if chosen == "client_id" else {}
+    return _application(client, account_setting) if chosen == "client_id" else {}
 
 
-def _application(client: str | None, said: Said) -> dict[str, Any]:
+def _application(client: str | None, account_setting: Setting) -> dict[str, Any]:
     """Return a client and its secret; a client alone is a managed identity of the machine."""
-    secret, endpoint = said("account.oauth2.client.secret"), said("account.oauth2.client.endpoint")
+    secret, endpoint = (
+        account_setting("account.oauth2.client.secret"),
+        account_setting("account.oauth2.client.endpoint"),
+    )
     tenant = urlsplit(endpoint or "").path.strip("/").partition("/")[0] or None
     credentials = {"id": client, "secret": secret, "endpoint": tenant}
     missing = [name for name, value in credentials.items() if value is None]

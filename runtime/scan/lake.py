@@ -171,10 +171,10 @@ def stored_names(
     """
     schema = footer.schema.to_arrow_schema()
     by_id: dict[int, str] = {}
-    for each in schema:
-        number = (each.metadata or {}).get(_FIELD_ID)
+    for arrow_field in schema:
+        number = (arrow_field.metadata or {}).get(_FIELD_ID)
         if number is not None:
-            by_id[int(number)] = each.name
+            by_id[int(number)] = arrow_field.name
     spelled: dict[str, list[str]] = {}
     for name in schema.names:
         spelled.setdefault(name.lower(), []).append(name)
@@ -185,7 +185,9 @@ def stored_names(
         elif column.field_id is not None and not column.stored:
             return NotScannable(f"column {column.name} has neither a number nor a name")
         else:
-            names = [name for each in column.stored for name in spelled.get(each.lower(), [])]
+            names = [
+                name for spelling in column.stored for name in spelled.get(spelling.lower(), [])
+            ]
         if len(names) > 1:
             return NotScannable(f"column {column.name} has several spellings")
         if not names and column.name in needed:

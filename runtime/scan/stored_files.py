@@ -78,7 +78,7 @@ class StoredFiles:
         if braces is not None:
             before, after = pattern[: braces.start()], pattern[braces.end() :]
             parts = braces[1].split(",")
-            return sorted({match for part in parts for match in self.expand(before + part + after)})
+            return sorted({file for part in parts for file in self.expand(before + part + after)})
         below = pattern[len(self.store.root) :].strip("/").split("/")
         paths = [self.store.root]
         for number, part in enumerate(below):

@@ -165,18 +165,18 @@ def why_of(store: Store, uri: str, error: Exception) -> str:
 
 
 def _s3_options(bucket: str, setting: Setting) -> Options:
-    def said(name: str) -> str | None:
+    def s3_setting(name: str) -> str | None:
         own = setting(f"fs.s3a.bucket.{bucket}.{name}")
-        found = setting(f"fs.s3a.{name}") if own is None else own
-        return None if found is None or not found.strip() else found.strip()
+        value = setting(f"fs.s3a.{name}") if own is None else own
+        return None if value is None or not value.strip() else value.strip()
 
-    endpoint, scheme = said("endpoint"), None
+    endpoint, scheme = s3_setting("endpoint"), None
     if endpoint is not None and "://" in endpoint:
         scheme, _, endpoint = endpoint.partition("://")
-    if said("connection.ssl.enabled") is not None and scheme is None:
-        scheme = "https" if _is_true(said("connection.ssl.enabled")) else "http"
+    if s3_setting("connection.ssl.enabled") is not None and scheme is None:
+        scheme = "https" if _is_true(s3_setting("connection.ssl.enabled")) else "http"
     endpoint = None if endpoint is None else endpoint.rstrip("/")
-    region = said("endpoint.region")
+    region = s3_setting("endpoint.region")
     if endpoint is not None and (aws := _AWS_HOST.fullmatch(endpoint)) is not None:
         endpoint, region = None, region or aws["region"]
     is_elsewhere = endpoint is not None or any(
@@ -187,17 +187,17 @@ def _s3_options(bucket: str, setting: Setting) -> Options:
         region = None if is_known else "us-east-1"
     elif region is None and not is_known:
         region = _bucket_region(bucket)
-    providers = said("aws.credentials.provider") or ""
+    providers = s3_setting("aws.credentials.provider") or ""
     options: Options = {
-        "access_key": said("access.key"),
-        "secret_key": said("secret.key"),
-        "session_token": said("session.token"),
+        "access_key": s3_setting("access.key"),
+        "secret_key": s3_setting("secret.key"),
+        "session_token": s3_setting("session.token"),
         "endpoint_override": endpoint,
         "scheme": scheme,
         "region": region,
-        "connect_timeout": _seconds(said("connection.establish.timeout")) or _CONNECT_S,
-        "request_timeout": _seconds(said("connection.timeout")) or _ANSWER_S,
-        "attempts": said("attempts.maximum"),
+        "connect_timeout": _seconds(s3_setting("connection.establish.timeout")) or _CONNECT_S,
+        "request_timeout": _seconds(s3_setting("connection.timeout")) or _ANSWER_S,
+        "attempts": s3_setting("attempts.maximum"),
     }
     if (options["access_key"] is None) != (options["secret_key"] is None):
         missing = "access.key" if options["access_key"] is None else "secret.key"
@@ -206,21 +206,23 @@ def _s3_options(bucket: str, setting: Setting) -> Options:
         )
     if "Anonymous" in providers and options["access_key"] is None:
         options["anonymous"] = True
-    if (role := said("assumed.role.arn")) is not None:
-        options |= {"role_arn": role, "session_name": said("assumed.role.session.name")}
-        options |= {"external_id": said("assumed.role.external.id")}
-    if said("path.style.access") is not None and not _is_true(said("path.style.access")):
+    if (role := s3_setting("assumed.role.arn")) is not None:
+        options |= {"role_arn": role, "session_name": s3_setting("assumed.role.session.name")}
+        options |= {"external_id": s3_setting("assumed.role.external.id")}
+    if s3_setting("path.style.access") is not None and not _is_true(
+        s3_setting("path.style.access")
+    ):
         options["force_virtual_addressing"] = True
-    if (host := said("proxy.host")) is not None:
-        options["proxy_options"] = _proxy(host, said)
+    if (host := s3_setting("proxy.host")) is not None:
+        options["proxy_options"] = _proxy(host, s3_setting)
     return options
 
 
-def _proxy(host: str, said: Setting) -> str:
-    user, password = said("proxy.username"), said("proxy.password")
+def _proxy(host: str, s3_setting: Setting) -> str:
+    user, password = s3_setting("proxy.username"), s3_setting("proxy.password")
     login = f"{user}:{password}@" if user is not None and password is not None else ""
-    scheme = "https" if _is_true(said("proxy.ssl.enabled")) else "http"
-    return f"{scheme}://{login}{host}:{said('proxy.port') or '80'}"
+    scheme = "https" if _is_true(s3_setting("proxy.ssl.enabled")) else "http"
+    return f"{scheme}://{login}{host}:{s3_setting('proxy.port') or '80'}"
 
 
 @lru_cache
@@ -399,9 +401,9 @@ def _why(store: Store, error: Exception) -> tuple[int, str]:
     for pattern, number, why in _REASONS[store.kind]:
         if re.search(pattern, text):
             code = _CODE.search(text)
-            said = "" if code is None else code[1]
+            code_text = "" if code is None else code[1]
             host = store.root.rpartition("@")[2]
             who = who_asks(dict(store.options), host) if store.kind == "abfs" else ""
-            return number, why.format(store.top, s=_SPARKS, code=said, host=host, who=who)
+            return number, why.format(store.top, s=_SPARKS, code=code_text, host=host, who=who)
     lines = text.splitlines()
     return errno.EIO, lines[0] if lines else type(error).__name__

@@ -190,14 +190,14 @@ def _find_column(schema: pa.Schema, name: str) -> str | None:
     return candidates[0] if len(candidates) == 1 else None
 
 
-def _check_type(path: str, name: str, found: pa.DataType, wanted: pa.DataType) -> None:
-    is_wider = pa.types.is_decimal(found) and pa.types.is_decimal(wanted)
+def _check_type(path: str, name: str, file_type: pa.DataType, table_type: pa.DataType) -> None:
+    is_wider = pa.types.is_decimal(file_type) and pa.types.is_decimal(table_type)
     is_wider = is_wider and (
-        found.scale <= wanted.scale
-        and found.precision - found.scale <= wanted.precision - wanted.scale
+        file_type.scale <= table_type.scale
+        and file_type.precision - file_type.scale <= table_type.precision - table_type.scale
     )
-    if found != wanted and wanted not in _WIDENED.get(found, ()) and not is_wider:
-        raise ExecutionError(f"column {name} of {path} is {found}, not {wanted}")
+    if file_type != table_type and table_type not in _WIDENED.get(file_type, ()) and not is_wider:
+        raise ExecutionError(f"column {name} of {path} is {file_type}, not {table_type}")
 
 
 def _as_type(array: pa.Array, type_: pa.DataType, is_instant: bool) -> pa.Array:

@@ -188,13 +188,13 @@ def operator_of(fields: Mapping[str, Any]) -> KeptOperator:
         tuple(KeptKey(**key) for key in fields["keys"]),
         tuple(
             KeptAccumulator(
-                **{**each, "columns": tuple(each["columns"]), "args": tuple(each["args"])}
+                **{**entry, "columns": tuple(entry["columns"]), "args": tuple(entry["args"])}
             )
-            for each in fields["accumulators"]
+            for entry in fields["accumulators"]
         ),
         tuple(
-            KeptReader(each["name"], dict(each["window"]), dict(each["slices"]))
-            for each in fields["readers"]
+            KeptReader(entry["name"], dict(entry["window"]), dict(entry["slices"]))
+            for entry in fields["readers"]
         ),
         dict(fields["rows"]),
         fields["generation"],

@@ -208,27 +208,27 @@ def form_to_json(form: LocalForm) -> dict[str, Any]:
     }
 
 
-def form_from_json(found: Mapping[str, Any]) -> LocalForm:
+def form_from_json(content: Mapping[str, Any]) -> LocalForm:
     """Parse the result of `form_to_json`.
 
     Raises:
         KeyError, TypeError, ValueError: The dict is malformed.
     """
-    grid = dict(found["grid"])
+    grid = dict(content["grid"])
     return LocalForm(
-        found["base"],
-        found["time"],
-        found["time_type"],
-        found["time_zone"],
+        content["base"],
+        content["time"],
+        content["time_type"],
+        content["time_zone"],
         _GRIDS[grid.pop("kind")](**grid),
-        tuple(SliceKey(**key) for key in found["keys"]),
+        tuple(SliceKey(**key) for key in content["keys"]),
         tuple(
             SlicePartial(
                 partial["text"], _accumulator_from_json(partial["into"]), tuple(partial["types"])
             )
-            for partial in found["partials"]
+            for partial in content["partials"]
         ),
-        tuple(found["conditions"]),
+        tuple(content["conditions"]),
     )
 
 
