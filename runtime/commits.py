@@ -3,9 +3,9 @@
 A stream moves the files of a micro-batch one by one into the table directory. A small commit file
 next to them, replaced atomically, lists the files moved so far:
 
-    part-<writer>-<batch>-<number>.<suffix>    the files, maybe below partition directories
-    .sqlwin-<writer>.json                      the last micro-batch, its files, and whether they
-                                               are all there
+    part-<writer>-<batch>-<number>.<suffix>    data file, possibly in a partition directory
+    .sqlwin-<writer>.json                      last micro-batch, its files, and whether all of
+                                               them are in place
 
 A file is not committed if its micro-batch is later than the last one, or is the last one and that
 is incomplete. Files with other names are always committed, and so are the files of a writer without
@@ -13,9 +13,9 @@ a commit file.
 
 A stream that compacts its files first holds micro-batches in hidden directories, then publishes
 several together under the number of the last one. A batch query is written like micro-batch 0, by a
-writer of its own; its commit file is deleted once all its files are published. A batch that
-replaces files lists them when its own are complete: from then on they are no longer committed, and
-the batch deletes them.
+separate writer, whose commit file is deleted once all its files are published. If the batch
+replaces files, its commit file lists them once the new files are complete: from then on the
+replaced files are not committed, and the batch deletes them.
 """
 
 from __future__ import annotations

@@ -64,8 +64,10 @@ class RowsHere:
         if ranked is not None:
             below = made
             made = {
-                name: below.get(each.name, each) if isinstance(each, ColumnRef) else each
-                for name, each in ranked.projection.columns
+                name: below.get(expression.name, expression)
+                if isinstance(expression, ColumnRef)
+                else expression
+                for name, expression in ranked.projection.columns
             }
             never_null.add(ranked.column)
 
@@ -77,7 +79,10 @@ class RowsHere:
             return column.nullable
 
         return pa.schema(
-            [pa.field(each.name, arrow_type(each.type), may_be_null(each)) for each in self.columns]
+            [
+                pa.field(column.name, arrow_type(column.type), may_be_null(column))
+                for column in self.columns
+            ]
         )
 
     def batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:

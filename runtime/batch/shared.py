@@ -124,7 +124,9 @@ def read_by_several(steps: Sequence[Step]) -> frozenset[SharedExchangeStep]:
 
 def first_reader(steps: Sequence[Step], kept: Set[SharedExchangeStep]) -> int | None:
     """Return the index of the first of `steps` that reads any of `kept`; None if none does."""
-    readers = (i for i, step in enumerate(steps) if any(each in kept for each in _shared_in(step)))
+    readers = (
+        i for i, step in enumerate(steps) if any(shared in kept for shared in _shared_in(step))
+    )
     return next(readers, None)
 
 

@@ -97,7 +97,7 @@ class WindowBuffer:
         self._n_keys = len(keys)
         self._slice_end = slice_end
         self._accumulators = accumulators
-        self._types = [[schema.field(name).type for name in each.columns] for each in accumulators]
+        self._types = [[schema.field(name).type for name in spec.columns] for spec in accumulators]
         self._buffer_bytes = buffer_bytes
         self._portion_bytes = min(portion_bytes, buffer_bytes)
         self._runs: list[_Run] = []

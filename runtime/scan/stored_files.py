@@ -194,7 +194,7 @@ class StoredFiles:
                     if not (file_info.is_file and file_info.path in directories)
                     and not self._is_marker(file_info)
                 ]
-        # some stores return an empty file in place of a directory
+        # some stores list a directory itself as an empty file
         return [info for info in infos if info.path.strip("/") != top.strip("/")]
 
 

@@ -97,7 +97,7 @@ class KeptAccumulator:
         columns: Column names.
         kind: Kind, which determines how it merges, see `accumulator_kind`.
         args: Arguments, as Spark SQL over the rows.
-        condition: FILTER condition; None if there is none.
+        condition: FILTER condition, or None.
         name: Aggregate in SQL, for users who inspect the state.
         source: Column from which it is computed, as a DOUBLE, in state that does not have it yet.
             None if all state has it.

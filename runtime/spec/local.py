@@ -25,8 +25,7 @@ class PartialColumns(Generic[E]):
 
     Attributes:
         into: Accumulator, with the names of the partial columns. COUNT counts rows in which no
-            argument is NULL, or all rows if there are no arguments; moments take the argument as
-            DOUBLE.
+            argument is NULL, or all rows without arguments; moments take the argument as DOUBLE.
         args: Arguments, as Spark SQL or as expressions for the Arrow scan. Order and value for
             `Pick`; `register << 6 | rank` for `CollectRegisters`.
         condition: FILTER condition; only rows for which it is TRUE are aggregated.

@@ -18,7 +18,7 @@ SPLIT = 1024
 # SOURCE of a row for all sources. Together with a WATERMARK of any value, it marks the end of
 # input. A flag is needed because every number is a possible watermark.
 ALL_SOURCES = -1
-# BIGINT microseconds: the row's watermark for its source; NULL if there is none.
+# BIGINT microseconds: the row's watermark for its source; NULL without a watermark.
 WATERMARK = "$watermark"
 # The highest watermark: it closes every window. All sources have it after the end of input, but a
 # row may have it too.

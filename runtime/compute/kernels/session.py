@@ -212,16 +212,16 @@ class _MergedPieces:
         self._accumulators = []
         values: dict[str, SliceValues] = {}
         group = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))
-        for each in spec.accumulators:
-            columns = [table.column(name) for name in each.columns]
-            if isinstance(each, OfValues):
-                name = each.columns[0]
+        for accumulator_spec in spec.accumulators:
+            columns = [table.column(name) for name in accumulator_spec.columns]
+            if isinstance(accumulator_spec, OfValues):
+                name = accumulator_spec.columns[0]
                 if name not in values:
-                    is_set = not isinstance(each, ListAgg)
+                    is_set = not isinstance(accumulator_spec, ListAgg)
                     lists = value_lists(columns[0], are_distinguished=is_set)
                     values[name] = lists.of_slices(order, group)
                 continue
-            merge = accumulator(each, [plain_type(column.type) for column in columns])
+            merge = accumulator(accumulator_spec, [plain_type(column.type) for column in columns])
             state = merge.take(merge.from_arrow(columns), order)
             self._accumulators.append(merge)
             self._states.append(merge.reduce_runs(state, starts))
@@ -232,9 +232,11 @@ class _MergedPieces:
         """Return the accumulators' output columns of consecutive groups."""
         columns: list[pa.Array] = []
         merges = iter(zip(self._accumulators, self._states, strict=True))
-        for each in self._spec.accumulators:
-            if isinstance(each, OfValues):
-                columns.append(self._distinct[each].of_windows(int(rows[0]), rows, rows))
+        for accumulator_spec in self._spec.accumulators:
+            if isinstance(accumulator_spec, OfValues):
+                columns.append(
+                    self._distinct[accumulator_spec].of_windows(int(rows[0]), rows, rows)
+                )
             else:
                 merge, state = next(merges)
                 columns += merge.to_arrow(merge.take(state, rows))

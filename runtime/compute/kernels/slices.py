@@ -118,14 +118,18 @@ def group_slices(
         cell = cell[order]
     accumulators, states = [], []
     lists: dict[str, ValueLists] = {}
-    for each in spec.accumulators:
-        columns = [table.column(name) for name in each.columns]
-        if isinstance(each, OfValues):
-            if each.columns[0] not in lists:
-                is_set = not isinstance(each, ListAgg)
-                lists[each.columns[0]] = value_lists(columns[0], are_distinguished=is_set)
+    for accumulator_spec in spec.accumulators:
+        columns = [table.column(name) for name in accumulator_spec.columns]
+        if isinstance(accumulator_spec, OfValues):
+            if accumulator_spec.columns[0] not in lists:
+                is_set = not isinstance(accumulator_spec, ListAgg)
+                lists[accumulator_spec.columns[0]] = value_lists(
+                    columns[0], are_distinguished=is_set
+                )
             continue
-        accumulators.append(accumulator(each, [plain_type(column.type) for column in columns]))
+        accumulators.append(
+            accumulator(accumulator_spec, [plain_type(column.type) for column in columns])
+        )
         states.append(accumulators[-1].from_arrow(columns))
     for start, end in _parts(cell, n_slots, _values_before(lists, order), part_rows):
         rows = slice(start, end) if order is None else order[start:end]
@@ -147,7 +151,7 @@ def group_slices(
             window_origin=origin,
             accumulators=accumulators,
             states=[a.reduce_runs(a.take(state, rows), starts) for a, state in pairs],
-            values={name: each.of_slices(rows, slice_row) for name, each in lists.items()},
+            values={name: column.of_slices(rows, slice_row) for name, column in lists.items()},
         )
 
 
