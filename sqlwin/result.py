@@ -229,8 +229,13 @@ class Result:
         if self.table is not None:
             yield from self.table.slice(0, limit).to_batches()
             return
+        n_rows = 0
         with self._failures():
-            yield from self._computed_batches(limit)
+            for batch in self._computed_batches(limit):
+                n_rows += batch.num_rows
+                yield batch
+        if limit is None and self.run is not None:
+            self.run.count_rows(n_rows)
 
     def _computed_batches(self, limit: int | None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a batch query, computed by this process or by a Spark job."""

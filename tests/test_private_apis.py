@@ -68,4 +68,6 @@ def test_modules_that_call_private_parts_are_those_in_the_table() -> None:
 @pytest.mark.parametrize("module", sorted({*CALLING, *listed()}))
 def test_a_module_says_in_which_spark_its_private_parts_were_seen(module: str) -> None:
     doc = ast.get_docstring(ast.parse((ROOT / module).read_text())) or ""
-    assert re.search(r"seen in\s+(Py)?Spark\s+4\.\d", doc), f"{module} does not say it"
+    assert re.search(r"(checked with|as of|seen in)\s+(Py)?Spark\s+4\.\d", doc), (
+        f"{module} does not say it"
+    )

@@ -15,6 +15,7 @@ from sqlglot import exp
 from planner.catalog import Schema, StreamTable
 from planner.sql.build import relation, select_all_from
 from runtime.connectors.columns import proctime_columns
+from runtime.connectors.filesystem.read import unwritten_note
 from runtime.connectors.lake.places import TablePlace, place_of_path
 from runtime.connectors.lake.table import UnreadableError
 from runtime.connectors.registry import (
@@ -109,6 +110,7 @@ class SessionCatalog:
         self.entries = Entries()
         self._changed = ChangedTables()
         self._files = FilesByName(self.described)
+        self._unwritten: dict[str, str] = {}
         self._states = StatesByName(spark)
         self.variables = Variables()
         self.spark_tables = SparkTables(spark)
@@ -337,8 +339,8 @@ class SessionCatalog:
 
     @property
     def file_notes(self) -> tuple[str, ...]:
-        """Return notes about properties of this statement's files that are uncertain."""
-        return self._files.notes
+        """Return notes on files of this statement that are missing or not certain."""
+        return (*self._files.notes, *self._unwritten.values())
 
     def is_changed_table(self, name: str) -> bool:
         """Return whether a Spark name only exists for some statement.
@@ -485,6 +487,7 @@ class SessionCatalog:
         for name in self.variables.start_statement():
             self._spark.catalog.dropTempView(_spark_name(folded_name(name)))
         self._files.start_statement()
+        self._unwritten.clear()
         self._states.start_statement()
         self.spark_tables.start_statement()
         self.slices.start_statement()
@@ -502,6 +505,8 @@ class SessionCatalog:
             return
         self.analyzer.forget()
         if isinstance(entry, TableSpec):
+            if (note := unwritten_note(self._spark, entry)) is not None:
+                self._unwritten[entry.name] = note
             read = read_stream if self._is_streamed(entry) else read_table
             with self._files.plainly_named(entry.name):
                 dataframe = read(self._spark, entry)

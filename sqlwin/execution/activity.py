@@ -185,6 +185,10 @@ class StatementRun:
         )
         return rows
 
+    def count_rows(self, n_rows: int) -> None:
+        """Record how many rows the statement has given."""
+        self._change(lambda record, _: replace(record, n_rows=n_rows))
+
     def _change(self, changed: Callable[[StatementRecord, float], StatementRecord]) -> None:
         with self._lock:
             self.record = changed(self.record, time.time())

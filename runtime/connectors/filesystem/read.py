@@ -236,6 +236,20 @@ def may_be_unwritten(spec: TableSpec, path: str) -> bool:
     return bool(spec.columns) and not is_file
 
 
+def unwritten_note(spark: SparkSession, spec: TableSpec) -> str | None:
+    """Return the note about a table whose directory on this machine is missing, or None.
+
+    The table has no rows, and its path may be misspelt.
+    """
+    path = option_values(spec).get("path")
+    if spec.connector.lower() != "filesystem" or path is None or is_remote(spark):
+        return None
+    origin = resolve(spark, path)
+    if not is_local_path(origin) or os.path.exists(origin) or not may_be_unwritten(spec, origin):
+        return None
+    return f"{origin} does not exist yet, so `{spec.name}` has no rows"
+
+
 def checked_files(spark: SparkSession, spec: TableSpec) -> Callable[[str], bool] | None:
     """Return the filter for files that must be complete, or None if broken files are possible."""
     values = option_values(spec)

@@ -113,7 +113,8 @@ def decoding_of(spec: TableSpec) -> Decoding | AvroDecoding | None:
     if file_format not in (JSON, CSV):
         return None
     options = spark_options(spec, file_format)
-    for without_effect in ("mode", "ignoreNullFields"):
+    # limits of Spark's parser, which Arrow does not have
+    for without_effect in ("mode", "ignoreNullFields", "maxNumLen", "maxStringLen"):
         options.pop(without_effect, None)
     delimiter = options.pop("sep", ",")
     if options != ({"escape": '"'} if file_format == CSV else {}):

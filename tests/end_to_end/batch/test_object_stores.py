@@ -149,8 +149,11 @@ def refused(session: sqlwin.Session, sql: str) -> str:
 
 
 def test_what_is_not_there_is_named(lake: sqlwin.Session, store: ObjectStore) -> None:
-    create(lake, "missing", store.uri("none"), "(k INT)")
-    assert "s3a://lake/none does not exist" in refused(lake, "SELECT * FROM missing")
+    create(lake, "missing", store.uri("none.parquet"), "(k INT)")
+    assert "s3a://lake/none.parquet does not exist" in refused(lake, "SELECT * FROM missing")
+    # nothing has been written to a declared table yet
+    create(lake, "unwritten", store.uri("none"), "(k INT)")
+    assert lake.sql("SELECT * FROM unwritten").collect() == []
     with pytest.raises(SqlwinError, match="there is no bucket nothing"):
         create(lake, "bucketless", "s3a://nothing/x")
 

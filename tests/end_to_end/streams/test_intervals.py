@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -61,7 +62,10 @@ def db(fresh_session: sqlwin.Session, tmp_path: Path) -> sqlwin.Session:
     )
     (tmp_path / "in").mkdir()
     for number in range(2):
-        pq.write_table(table.slice(number * 5, 5 + 9 * number), tmp_path / f"in/{number}.parquet")
+        file = tmp_path / f"in/{number}.parquet"
+        pq.write_table(table.slice(number * 5, 5 + 9 * number), file)
+        # a stream reads files in the order of their times
+        os.utime(file, (START / SECOND + number,) * 2)
     fresh_session.execute(f"""
         CREATE TABLE t (ts TIMESTAMP(6), a TIMESTAMP(6), b TIMESTAMP(6), k BIGINT, v BIGINT,
           WATERMARK FOR ts AS ts)

@@ -134,9 +134,9 @@ def test_an_error_in_a_value_is_reported_where_it_is_computed(run: Run) -> None:
             1,
             "error: `counts` (connector 'filesystem') cannot take updates",
         ),
-        (EVENTS.replace("'in'", "'nowhere'") + COUNT, 3, "nowhere"),
+        (EVENTS.replace("'in'", "'nowhere.json'") + COUNT, 3, "nowhere.json"),
     ],
-    ids=["no watermark", "watermark of text", "no time", "no updates", "no directory"],
+    ids=["no watermark", "watermark of text", "no time", "no updates", "no file"],
 )
 def test_what_is_wrong_is_reported_with_its_place_and_nothing_is_written(
     script: str, code: int, reported: str, run: Run
@@ -148,3 +148,12 @@ def test_what_is_wrong_is_reported_with_its_place_and_nothing_is_written(
     if code == 1:
         assert "  at job.sql, line " in result.stderr
         assert "^" in result.stderr
+
+
+def test_a_directory_that_is_missing_is_noted_since_its_path_may_be_misspelt(
+    run: Run, tmp_path: Path
+) -> None:
+    result = run(EVENTS.replace("'in'", "'nowhere'") + COUNT)
+    assert result.exit_code == 0, result.stderr
+    note = f"note: {tmp_path}/nowhere does not exist yet, so `events` has no rows"
+    assert note in result.stderr
