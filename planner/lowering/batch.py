@@ -67,6 +67,7 @@ from runtime.spec.local import (
     ArrowBuffer,
     Catalyst,
     CatalystStep,
+    FileScan,
     GroupingSets,
     LocalStep,
     RowsLocalStep,
@@ -74,8 +75,8 @@ from runtime.spec.local import (
     SliceLocalStep,
     SliceRows,
     SparkRows,
+    SplitScan,
     SqlPartial,
-    TaskScan,
     is_local,
 )
 from runtime.spec.steps import ExpandStep, MeasuredStep, SqlStep, Step
@@ -270,7 +271,8 @@ class Lowering:
         # share_window_slices excludes aggregates that are only merged after the exchange.
         assert (
             is_local(local, SparkRows, Catalyst)
-            or is_local(local, TaskScan, ArrowBuffer)
+            or is_local(local, FileScan, ArrowBuffer)
+            or is_local(local, SplitScan, ArrowBuffer)
             or is_local(local, SliceRows, ArrowBuffer)
             or isinstance(local, SqlStep | MeasuredStep)
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Generic, TypeAlias, TypeGuard, TypeVar
 
@@ -68,7 +69,7 @@ class SparkRows(LocalSource[str]):
 
 
 @dataclass(frozen=True)
-class TaskScan(LocalSource[Expression]):
+class TaskScan(LocalSource[Expression], ABC):
     """Rows that tasks read themselves.
 
     Attributes:
@@ -82,9 +83,9 @@ class TaskScan(LocalSource[Expression]):
     filters: tuple[Expression, ...]
 
     @property
+    @abstractmethod
     def columns(self) -> tuple[Column, ...]:
         """Columns to read."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

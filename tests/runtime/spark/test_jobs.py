@@ -22,7 +22,7 @@ def test_an_interrupt_waits_until_the_work_has_cleaned_up(spark: SparkSession) -
         try:
             interrupted.wait()
         finally:
-            time.sleep(1)  # in which who does not wait for it would be seen
+            time.sleep(1)  # long enough to show a caller that does not wait
             cleaned.set()
 
     def interrupt() -> None:
