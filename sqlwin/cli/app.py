@@ -31,7 +31,7 @@ from sqlwin.console.scripts import Script, read_scripts
 if TYPE_CHECKING:
     from sqlwin.display.output import AtomicFile
 
-# New objects before Python collects garbage, instead of 700 by default
+# Threshold of new objects for Python's garbage collection; the default is 700
 _OBJECTS_OF_A_COLLECTION = 50_000
 
 
@@ -73,10 +73,10 @@ def main() -> None:
 
     \b
     Exit codes:
-      0    fine
-      1    the SQL is wrong
-      2    the command line is wrong
-      3    it failed while running
+      0    success
+      1    error in the SQL
+      2    error in the command line
+      3    failure while running
       130  interrupted (Ctrl-C); 143 by SIGTERM
     """  # noqa: D301 (click's mark is the character \b itself)
     # Modules and plans live as long as the process. Collecting garbage in them takes a tenth of a
@@ -85,28 +85,28 @@ def main() -> None:
     atexit.register(gc.freeze)
 
 
-@main.command(cls=PageCommand, short_help="Run SQL of files, of -e or of standard input.")
+@main.command(cls=PageCommand, short_help="Run SQL from files, -e or standard input.")
 @sql_options
 @page_option
 @click.option(
     "--format",
     type=click.Choice(FORMATS),
-    help="How rows are written. If it is not given: by the suffix of --output (.csv, .json, "
-    ".jsonl, .md, .txt), else a table on a terminal and CSV anywhere else.",
+    help="Output format of rows. Default: from the suffix of --output (.csv, .json, .jsonl, .md, "
+    ".txt), otherwise a table on a terminal and CSV elsewhere.",
 )
 @click.option(
     "--max-rows",
     type=click.IntRange(min=0),
     metavar="N",
-    help="The most rows that a table shows; 0 shows all. On a terminal 40, elsewhere all; "
-    "a stream is stopped after N rows, if N is given. "
-    "A table is held in memory, the other formats are not.",
+    help="Maximum rows to show in a table; 0: all. Default: 40 on a terminal, all elsewhere. "
+    "If given, it also stops a stream after N rows. Tables are held in memory, other formats are "
+    "not.",
 )
 @click.option(
     "--latest",
     is_flag=True,
-    help="On a terminal: of a stream show the latest window of each key, in place, and not all "
-    "rows one below the other.",
+    help="On a terminal, show only the latest window of each key of a stream, and update it in "
+    "place.",
 )
 def run(
     files: Sequence[str],
@@ -122,24 +122,25 @@ def run(
 ) -> None:
     """Run the SQL of each FILE or -e, in order, in one session.
 
-    A FILE of - is standard input, which is also read if neither FILE nor -e is given. Rows go to
-    standard output (or --output), messages and progress to standard error.
+    Use - as FILE for standard input, which is also the default without FILE and -e. Rows go to
+    standard output or --output, messages and progress to standard error.
 
-    With several results, a blank line stands between them; in jsonl, nothing does. A JSON file
-    (--format json with --output) holds one result only.
+    A blank line separates results, except in jsonl. A JSON file (--format json with --output) can
+    contain only one result.
 
-    A query over an unbounded source prints rows as windows close; an INSERT from one goes on in
-    the background until all statements are done, and then until Ctrl-C, which lets the micro-batch
-    that is running finish and says how to resume. On a terminal a line shows the state of streams.
+    A query over an unbounded source prints rows as windows close. An INSERT from an unbounded
+    source runs in the background while the remaining statements run, and then until Ctrl-C. Ctrl-C
+    waits for the current micro-batch and prints how to resume. On a terminal, a status line shows
+    the progress of streams.
 
     \b
-    Values that are not plain text:
-      NULL       nothing in CSV (the empty string is ""), null in JSON, NULL in a table
-      timestamp  2013-01-01T05:15:00, with the offset from UTC if it is a TIMESTAMP_LTZ
-      decimal    all its digits, in JSON too (as a number)
-      NaN        NaN, Infinity, -Infinity; in JSON these as strings
+    Representation of values:
+      NULL       empty in CSV (the empty string is ""), null in JSON, NULL in a table
+      timestamp  2013-01-01T05:15:00, with the offset from UTC for TIMESTAMP_LTZ
+      decimal    all digits, also in JSON (as a number)
+      NaN        NaN, Infinity, -Infinity; strings in JSON
       binary     hexadecimal digits; base64 in JSON
-      nested     JSON, in CSV too
+      nested     JSON, also in CSV
 
     \b
     Examples, from the project's root:
@@ -195,26 +196,26 @@ def run(
         run_scripts(session, scripts, presenter)
 
 
-@main.command(short_help="Show plans, and what running them took.")
+@main.command(short_help="Show plans, and measure them with --analyze.")
 @sql_options
 @click.option(
     "--format",
     type=click.Choice(["text", "json", "mermaid", "dot", "html"]),
-    help="How the plan is written: as text, as one JSON document, as a diagram for "
-    "Mermaid or Graphviz, or as a page for a browser with everything in it. If it is not given: by "
-    "the suffix of --output (.json, .mmd, .dot, .html), else text.",
+    help="Output format of the plan: text, one JSON document, a diagram for Mermaid or Graphviz, "
+    "or a self-contained web page. Default: from the suffix of --output (.json, .mmd, .dot, "
+    ".html), otherwise text.",
 )
 @click.option(
     "--analyze",
     is_flag=True,
-    help="Run the queries and INSERTs, and show the rows, bytes, time and memory of each operator.",
+    help="Run the queries and INSERTs, and show rows, bytes, time and memory of each operator.",
 )
 @click.option(
     "--for",
     "duration",
     metavar="TIME",
-    help="With --analyze: for how long a stream runs whose input does not end, such as 1min or "
-    "'90 s' (30 s if it is not given; 0: until Ctrl-C). Sets sqlwin.analyze.duration.",
+    help="With --analyze: how long to run a stream with unbounded input, such as 1min or '90 s'. "
+    "Default: 30 s; 0: until Ctrl-C. Sets sqlwin.analyze.duration.",
 )
 def explain(
     files: Sequence[str],
@@ -229,11 +230,13 @@ def explain(
 ) -> None:
     """Show the plan of every query and INSERT of each FILE or -e, without running it.
 
-    The rows of queries are thrown away with --analyze, but INSERTs write theirs. A stream runs to
-    the end of its input, or --for a while, or until Ctrl-C: the figures are those up to then.
+    With --analyze, the statements run: rows of queries are discarded, but INSERTs write theirs. A
+    stream runs to the end of its input, for the time of --for, or until Ctrl-C. The measurements
+    cover the time until then.
 
-    CREATE, DROP, USE, SET and the like are executed, so that tables exist. CREATE TABLE ... AS is
-    explained, and the table is not made: what reads it cannot be explained in the same run.
+    CREATE, DROP, USE, SET and similar statements are executed, so that tables exist. CREATE TABLE
+    ... AS is explained without creating the table, so statements that read the table cannot be
+    explained in the same run.
 
     \b
     Examples, from the project's root:
@@ -292,14 +295,15 @@ def explain(
 @no_progress_option
 @with_spark_options
 def refresh(targets: Sequence[str], no_progress: bool, **spark: Any) -> None:
-    """Bring materialized tables up to date: what a scheduler runs every few minutes.
+    """Bring materialized tables up to date. A scheduler can run this every few minutes.
 
-    NAME is the directory of a materialized table, or its name in the directory that
-    sqlwin.materialized.dir says. FILE is a script whose CREATE and SET statements are executed, and
-    whose materialized tables are refreshed; its queries and INSERTs are left out.
+    NAME is the directory of a materialized table, or its name in the directory
+    sqlwin.materialized.dir. FILE is a script: its CREATE and SET statements are executed and its
+    materialized tables refreshed; its queries and INSERTs are skipped.
 
-    Of new files all rows are read, of others none. A table that is suspended is left as it is. It
-    does no harm that two run at once, or that one is killed.
+    A refresh reads new and changed files, and other files only if their rows are in slices that it
+    has to recompute. Suspended tables are skipped. Refreshes can safely run concurrently, and a
+    killed refresh does no harm.
 
     \b
     Examples:
@@ -320,13 +324,13 @@ main.add_command(engine)
 main.add_command(repl)
 
 
-@main.command(short_help="Print what makes a shell complete commands.")
+@main.command(short_help="Print the completion script for a shell.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print what makes SHELL complete commands, options, files and functions of sqlwin.
+    """Print the script that makes SHELL complete sqlwin's commands, options, files and functions.
 
     \b
-    Once, in the file that the shell reads when it starts:
+    To install it, run once:
       bash  echo 'eval "$(sqlwin completion bash)"' >> ~/.bashrc
       zsh   echo 'eval "$(sqlwin completion zsh)"' >> ~/.zshrc
       fish  sqlwin completion fish > ~/.config/fish/completions/sqlwin.fish
@@ -351,12 +355,12 @@ def _function_names(ctx: click.Context, param: click.Parameter, incomplete: str)
     return [name for name in FUNCTIONS if name.upper().startswith(incomplete.upper())]
 
 
-@main.command(short_help="Explain functions, with pictures.")
+@main.command(short_help="Explain functions, with diagrams.")
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=_function_names)
 def functions(names: tuple[str, ...]) -> None:
-    """Explain functions: signature, meaning, a picture of the windows, an example.
+    """Explain functions: signature, meaning, a diagram of the windows, an example.
 
-    Without NAME, all are listed.
+    Without NAME, list all functions.
 
     \b
     Examples:

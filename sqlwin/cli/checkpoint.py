@@ -10,9 +10,9 @@ from sqlwin.cli.options import no_engine_option, no_progress_option, with_spark_
 from sqlwin.console.formats import FORMATS
 
 
-@click.group(short_help="Look into the checkpoint of a stream, or rescale it.")
+@click.group(short_help="Inspect or rescale the checkpoint of a stream.")
 def checkpoint() -> None:
-    """The checkpoints of streams, which `execution.checkpointing.dir` has a directory of each.
+    """Inspect or rescale the checkpoints of streams, in `execution.checkpointing.dir`.
 
     \b
     Examples:
@@ -22,23 +22,25 @@ def checkpoint() -> None:
     """  # noqa: D301
 
 
-@checkpoint.command(short_help="Show what a stream keeps.")
+@checkpoint.command(short_help="Show the state of a stream.")
 @click.argument("directory")
-@click.option("--rows", is_flag=True, help="Show the rows: keys, slices and aggregates.")
+@click.option(
+    "--rows", is_flag=True, help="Show the rows of the state: keys, slices and aggregates."
+)
 @click.option(
     "--operator",
     type=click.IntRange(min=0),
     metavar="N",
-    help="With --rows, of a stream with several operators: which one.",
+    help="With --rows: number of the operator, if the stream has several.",
 )
 @click.option(
     "--version",
     type=click.IntRange(min=0),
     metavar="N",
-    help="With --rows: after the micro-batch of this number, and not the last one.",
+    help="With --rows: show the state after micro-batch N. Default: the last one.",
 )
 @with_spark_options
-@click.option("--format", type=click.Choice(FORMATS), help="How rows are written, as in run.")
+@click.option("--format", type=click.Choice(FORMATS), help="Output format of rows, as in run.")
 @no_progress_option
 @no_engine_option
 @click.pass_context
@@ -51,10 +53,10 @@ def show(
     version: int | None,
     **options: Any,
 ) -> None:
-    """Show what the stream with the checkpoint in DIRECTORY keeps, whether it runs or not.
+    """Show the state of the stream with the checkpoint DIRECTORY, whether it is running or not.
 
-    Its operators, and of each what it keeps and how much: what SHOW STATE OF shows in SQL. With
-    --rows the state itself, as TABLE(STATE('DIRECTORY')) has it in SQL.
+    Lists the operators of the stream, with the content and size of their state, like SHOW STATE OF
+    in SQL. With --rows, shows the rows of the state, like TABLE(STATE('DIRECTORY')) in SQL.
 
     \b
     Examples:
@@ -89,26 +91,27 @@ def show(
     )
 
 
-@checkpoint.command(short_help="Spread a stream's state over another number of tasks.")
+@checkpoint.command(short_help="Change the number of tasks of a stream.")
 @click.argument("directory", metavar="DIR", type=click.Path())
 @click.option(
     "--partitions",
     type=click.IntRange(min=1),
     required=True,
     metavar="N",
-    help="How many tasks the stream is to have from now on.",
+    help="New number of tasks of the stream.",
 )
 @no_progress_option
 @with_spark_options
 def rescale(directory: str, partitions: int, no_progress: bool, **spark: Any) -> None:
-    """Spread the state of the stream with the checkpoint DIR over N tasks.
+    """Distribute the state of the stream with the checkpoint DIR over N tasks.
 
-    The number of tasks is fixed when a stream starts with a new checkpoint. Stop the stream,
-    rescale its checkpoint, and start it: it goes on where it stopped, and its rows are the same.
-    Each task gets two key groups or more, for which those that are there are cut in halves.
+    The number of tasks is fixed when a stream starts with a new checkpoint. To change it, stop the
+    stream, rescale its checkpoint, and start the stream again. It resumes where it stopped and
+    emits the same rows. Each task gets at least two key groups; existing key groups are split in
+    half as needed.
 
-    The state is written anew beside the old one, which counts until all is there, also if the
-    command is killed. There has to be room for both.
+    The command writes a new copy of the state, which replaces the old one when it is complete. If
+    the command is killed, the old state remains valid. There must be space for both copies.
 
     \b
     Examples:

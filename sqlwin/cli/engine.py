@@ -42,7 +42,7 @@ def run_in_engine(
 
 @contextmanager
 def _starting_bar(no_progress: bool) -> Iterator[None]:
-    """Show that Spark is starting."""
+    """Show a progress bar while Spark starts."""
     from rich.console import Console
 
     from sqlwin.display.progress import ProgressBar
@@ -53,7 +53,7 @@ def _starting_bar(no_progress: bool) -> Iterator[None]:
 
 
 def _say_left() -> None:
-    """Print that a process stays behind, which users do not expect of a command."""
+    """Print a note that Spark keeps running, which users do not expect of a command."""
     click.echo(
         f"note: Spark stays in the background for the next commands, until {_time(idle_seconds())} "
         "without one (`sqlwin engine stop` ends it, SQLWIN_ENGINE=off prevents it)",
@@ -63,15 +63,18 @@ def _say_left() -> None:
 
 @click.group(short_help="Show, start or stop the background engine.")
 def engine() -> None:
-    """The background engine: a Spark that is there for the next command.
+    """Manage the background engine, a running Spark that waits for the next command.
 
-    The first `sqlwin run` starts it, and those after it take a second or two instead of ten. Each
-    command has its own directory, environment, tables and settings in it. While it runs one
-    command, others start a Spark of their own, as do those with --no-engine, --master, --remote, or
-    with a --conf that Spark takes at its start only, and services of systemd. It ends after 15
-    minutes without work (SQLWIN_ENGINE_IDLE), when sqlwin is replaced by another version, and by
-    `sqlwin engine stop`. SQLWIN_ENGINE=off, and CI in the environment, switch it off. Only on
-    Linux.
+    The first `sqlwin run` starts the engine, and later commands take one or two seconds instead of
+    ten. Each command has its own directory, environment, tables and settings.
+
+    The engine runs one command at a time. Other commands meanwhile start their own Spark. So do
+    systemd services, and commands with --no-engine, --master, --remote, or a --conf that Spark
+    reads only at its start.
+
+    The engine exits on `sqlwin engine stop`, after 15 minutes without work (SQLWIN_ENGINE_IDLE),
+    and when another version replaces sqlwin. To disable it, set SQLWIN_ENGINE=off or CI in the
+    environment. The engine needs Linux.
 
     \b
     Examples:
@@ -81,9 +84,9 @@ def engine() -> None:
     """  # noqa: D301
 
 
-@engine.command(short_help="Show what runs.")
+@engine.command(short_help="Show running engines.")
 def status() -> None:
-    """Show the engines of this user's, one a line."""
+    """Show the running engines of this user."""
     engines = client.status()
     for info in engines:
         ours = "" if info["ours"] else ", of another version or environment"
@@ -97,9 +100,9 @@ def status() -> None:
         click.echo("no engine runs")
 
 
-@engine.command(short_help="Start it, if it does not run.")
+@engine.command(short_help="Start the engine unless it is running.")
 def start() -> None:
-    """Start the engine for the commands of this environment, and wait until it is ready."""
+    """Start the engine of this environment, and wait until it is ready."""
     if sys.platform != "linux":
         raise click.ClickException("the engine is for Linux")
     reason = client.start()
@@ -108,9 +111,9 @@ def start() -> None:
     click.echo("the engine is ready")
 
 
-@engine.command(short_help="Let it end.")
+@engine.command(short_help="Stop the engine.")
 def stop() -> None:
-    """Let the engines of this user's end: at once, or when the command that runs is done."""
+    """Stop the engines of this user: immediately, or after the command that is running."""
     engines = client.stop()
     for answer in engines:
         when = "ends with the command that it runs" if answer["idle_seconds"] is None else "ends"

@@ -63,13 +63,13 @@ parameter_option = click.option(
     callback=parameter_pairs,
     multiple=True,
     metavar="NAME=VALUE",
-    help="The value of :NAME in the SQL. A number, TRUE, FALSE, NULL, a string in quotes, "
-    "DATE '...', TIMESTAMP '...' and INTERVAL ... are what they are in SQL, anything else is "
-    "a text. Repeatable.",
+    help="Value of :NAME in the SQL. A number, TRUE, FALSE, NULL, a quoted string, DATE '...', "
+    "TIMESTAMP '...' and INTERVAL ... have their SQL meaning; anything else is a string. "
+    "Repeatable.",
 )
 no_progress_option = click.option("--no-progress", is_flag=True, help="Show no progress bar.")
 no_engine_option = click.option(
-    "--no-engine", is_flag=True, help="Start a Spark, and leave the background engine alone."
+    "--no-engine", is_flag=True, help="Start a new Spark instead of using the background engine."
 )
 
 
@@ -81,7 +81,7 @@ def _setting_names(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 
 def with_spark_options(command: Command) -> Command:
-    """Add the options of every command that starts Spark: master and settings."""
+    """Add the options shared by all commands that start Spark: master and settings."""
     return _decorate(
         command,
         click.option(
@@ -91,17 +91,17 @@ def with_spark_options(command: Command) -> Command:
             multiple=True,
             metavar="KEY=VALUE",
             shell_complete=_setting_names,
-            help="A setting, as SET does it in SQL. Repeatable.",
+            help="Change a setting, like SET in SQL. Repeatable.",
         ),
-        click.option("--master", metavar="URL", help="The Spark master, such as local[4]."),
+        click.option("--master", metavar="URL", help="Spark master, such as local[4]."),
         click.option(
             "--conf",
             callback=pairs,
             multiple=True,
             metavar="KEY=VALUE",
-            help="A property of Spark's configuration. Repeatable.",
+            help="Spark configuration property. Repeatable.",
         ),
-        click.option("--remote", metavar="URL", help="A Spark Connect server, sc://host:port."),
+        click.option("--remote", metavar="URL", help="Spark Connect server, sc://host:port."),
     )
 
 
@@ -120,7 +120,7 @@ def begin_java(spark: Mapping[str, Any]) -> None:
 
 
 def connect(spark: Mapping[str, Any]) -> Session:
-    """Return a session on the Spark and with the settings of `with_spark_options`."""
+    """Return a session with the Spark and the settings of `with_spark_options`."""
     import sqlwin
 
     return sqlwin.connect(
@@ -140,7 +140,7 @@ def _configuration(spark: Mapping[str, Any]) -> dict[str, str]:
 
 
 def sql_options(command: Command) -> Command:
-    """Add the options of every command that runs SQL: its sources, Spark and settings."""
+    """Add the options shared by all commands that run SQL: sources, Spark and settings."""
     return _decorate(
         command,
         click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(allow_dash=True)),
@@ -155,7 +155,7 @@ def sql_options(command: Command) -> Command:
             type=click.Path(dir_okay=False, allow_dash=True),
             metavar="PATH",
             callback=lambda ctx, param, path: None if path == "-" else path,
-            help="Write to this file. It appears when it is complete, and not before.",
+            help="Write to this file. The file appears only when it is complete.",
         ),
         no_progress_option,
         no_engine_option,
@@ -198,8 +198,8 @@ page_option = click.option(
     "ui_port",
     callback=_port,
     metavar="[PORT]",
-    help="Serve a web page of what runs on 127.0.0.1, and metrics for Prometheus. Without "
-    "PORT: 4050, or a free one if that is taken.",
+    help="Serve a web page about running statements, and Prometheus metrics, on 127.0.0.1. "
+    "Default port: 4050, or a free one if it is in use.",
 )
 
 

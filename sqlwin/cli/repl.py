@@ -28,28 +28,30 @@ from sqlwin.console.scripts import read_scripts
     multiple=True,
     type=click.Path(),
     metavar="FILE",
-    help="Run this file first, while the prompt is there already. Repeatable.",
+    help="Run this file first; the prompt appears at once. Repeatable.",
 )
 @click.option(
     "-e", "expressions", multiple=True, metavar="SQL", help="Run this SQL first. Repeatable."
 )
 @parameter_option
 @with_spark_options
-@click.option("--format", type=click.Choice(FORMATS), default="table", help="How rows are written.")
+@click.option(
+    "--format", type=click.Choice(FORMATS), default="table", help="Output format of rows."
+)
 @click.option(
     "--max-rows",
     type=click.IntRange(min=0),
     default=1000,
     show_default=True,
     metavar="N",
-    help="The most rows that a table shows; 0 shows all.",
+    help="Maximum rows to show in a table; 0: all.",
 )
 @click.option(
     "--keys",
     type=click.Choice(["emacs", "vi"]),
     default="emacs",
     envvar="SQLWIN_KEYS",
-    help="The keys of the prompt. Also from SQLWIN_KEYS.",
+    help="Key bindings of the prompt. Also set by SQLWIN_KEYS.",
 )
 @no_progress_option
 def repl(
@@ -62,14 +64,14 @@ def repl(
     no_progress: bool,
     **spark: Any,
 ) -> None:
-    """Type SQL and see what it gives.
+    """Run SQL interactively.
 
-    A statement runs when a ; ends it. Spark starts in the background; what is run before it is
-    there waits for it. Ctrl-C cancels what runs, Ctrl-D leaves.
+    End a statement with ; to run it. Spark starts in the background, and statements wait until it
+    is ready. Ctrl-C cancels the running statement, Ctrl-D quits.
 
-    At the prompt, \\? lists the commands (\\d describes tables, \\i runs a file, \\x shows a line
-    for each value ...), and Tab completes tables, columns, functions, settings and files. What
-    is typed is remembered in ~/.local/state/sqlwin/history, or where SQLWIN_HISTORY says.
+    At the prompt, \\? lists the commands (\\d describes tables, \\i runs a file, \\x shows one line
+    per value ...), and Tab completes tables, columns, functions, settings and files. The history
+    is in ~/.local/state/sqlwin/history, or in the file SQLWIN_HISTORY.
 
     \b
     Examples, from the project's root:

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 AUTO = "auto"
-
-
 DEFAULT = "default"
 
 
@@ -61,272 +59,285 @@ SETTINGS: dict[str, Setting] = {
             "execution.checkpointing.dir",
             Type.STRING,
             "",
-            "where streams keep what they need to resume, each in a directory of its own; "
-            "without it they cannot",
+            "directory of the checkpoints, with a subdirectory for each stream; without it, "
+            "streams cannot resume",
         ),
         Setting(
             "execution.checkpointing.interval",
             Type.DURATION,
             "1 s",
-            "the time from the start of a stream's micro-batch to that of the next",
+            "time between the starts of two micro-batches of a stream",
         ),
         Setting(
             "execution.runtime-mode",
             Type.CHOICE,
             "automatic",
-            "how queries run: `batch`; `streaming`; or `automatic`, which is streaming where a "
-            "source is unbounded",
+            "execution mode of queries: `batch`, `streaming`, or `automatic`, which streams if "
+            "a source is unbounded",
             choices=("automatic", "batch", "streaming"),
         ),
         Setting(
             "parallelism.default",
             Type.INT,
             DEFAULT,
-            "the parallelism of an exchange of rows",
+            "parallelism after an exchange of rows",
             spark_conf="spark.sql.shuffle.partitions",
         ),
         Setting(
             "pipeline.name",
             Type.STRING,
             "",
-            "a name for the jobs of the statements that follow",
+            "name of the jobs of the statements that follow",
         ),
         Setting(
             "sqlwin.analyze.duration",
             Type.DURATION,
             "30 s",
-            "for how long EXPLAIN ANALYZE runs a stream of unbounded input; 0: until Ctrl-C",
+            "how long EXPLAIN ANALYZE runs a stream with unbounded input; 0: until Ctrl-C",
         ),
         Setting(
             "sqlwin.double-quotes",
             Type.CHOICE,
             "checked",
-            "the meaning of text in double quotes: `string`, `identifier` (a name), or `checked`: "
-            "a string, and an error where a column in scope has that name",
+            "meaning of text in double quotes: `string`, `identifier`, or `checked`: a string, "
+            "but an error if a column in scope has that name",
             choices=("checked", "identifier", "string"),
         ),
         Setting(
             "sqlwin.emit.early-fire.rows",
             Type.INT,
             "0",
-            "emits a window early whenever so many rows came; 0: never",
+            "emit windows early after every N rows in a key group; 0: never",
         ),
         Setting(
             "sqlwin.emit.late-fire.rows",
             Type.INT,
             "0",
-            "emits a window again whenever so many late rows came; 0: never",
+            "emit windows again after every N late rows in a key group; 0: never",
         ),
         Setting(
             "sqlwin.end-of-input",
             Type.CHOICE,
             "close-windows",
-            "what the end of a stream's input does: closes all windows, or leaves them in the "
-            "checkpoint for the next run",
+            "open windows at the end of a stream's input: `close-windows` emits them, "
+            "`hold-windows` keeps them in the checkpoint for the next run",
             choices=("close-windows", "hold-windows"),
         ),
         Setting(
             "sqlwin.exchange.buckets",
             Type.INT_OR_AUTO,
             AUTO,
-            "buckets of keys that a window aggregation is cut into; one is in memory at a time; "
-            "`auto` goes by the tasks and by the size of the files",
+            "number of buckets for the keys of a window aggregation; a task holds one bucket in "
+            "memory at a time; `auto` depends on the number of tasks and the size of the files",
         ),
         Setting(
             "sqlwin.exchange.partitions",
             Type.INT_OR_AUTO,
             AUTO,
-            "parallelism of a window aggregation over its buckets; `auto` goes by the rows of "
-            "the files, and takes at most spark.sql.shuffle.partitions",
+            "parallelism of the global stage of a window aggregation; `auto` depends on the "
+            "number of rows in the files, up to spark.sql.shuffle.partitions",
         ),
         Setting(
             "sqlwin.local.buffer-size",
             Type.MEMORY,
             "64 mb",
-            "what a task of a window aggregation holds of partial results before it sends them",
+            "memory in which a task of the local stage collects partials before it sends them",
         ),
         Setting(
             "sqlwin.materialized.dir",
             Type.STRING,
             "",
-            "a directory, here or in a store: materialized tables in it are opened by themselves, "
-            "and those that have no 'path' are made there",
+            "directory of materialized tables, local or in an object store: tables in it are "
+            "opened automatically, and new ones without 'path' are created in it",
         ),
         Setting(
             "sqlwin.materialized.in-process-bytes",
             Type.MEMORY,
             "64 mb",
-            "where so few bytes of slices are left to read, and little beside them, windows are "
-            "put together in this process, without a job of Spark's; 0: never",
+            "maximum bytes of slices from which a query is answered in this process, without a "
+            "Spark job, if it reads little else; 0: never",
         ),
         Setting(
             "sqlwin.materialized.rewrite",
             Type.BOOLEAN,
             "true",
-            "whether queries over a table are answered from slices of materialized tables over it",
+            "whether queries over a table use the slices of materialized tables over it",
         ),
         Setting(
             "sqlwin.materialized.stale-read",
             Type.CHOICE,
             "refuse",
-            "what becomes of rows that are not in a materialized table yet: `refuse` reads them "
-            "beside its slices; `allow` answers without them",
+            "rows that a materialized table does not contain yet: `refuse` reads them in "
+            "addition to its slices, `allow` answers without them",
             choices=("refuse", "allow"),
         ),
         Setting(
             "sqlwin.optimizer.disabled-rules",
             Type.LIST,
             "",
-            "names of planner rules that are left out, with commas between them",
+            "names of planner rules to skip, separated by commas",
         ),
         Setting(
             "sqlwin.python-variables",
             Type.BOOLEAN,
             "true",
-            "whether `FROM df` reads the variable `df` of a notebook or of Python's prompt where "
-            "there is no table of that name",
+            "whether `FROM df` reads the variable `df` of a notebook or of Python's prompt if "
+            "no table has that name",
         ),
         Setting(
             "sqlwin.redaction.regex",
             Type.PATTERN,
             "",
-            "names of options and settings whose values are shown as ******, beside those such as "
-            "password, secret, token and key",
+            "names of additional options and settings whose values are shown as ******; names "
+            "such as password, secret, token and key are always covered",
         ),
         Setting(
             "sqlwin.shared-local-paths",
             Type.BOOLEAN,
             "false",
-            "whether paths without a file system of their own, such as NFS mounts, are the same "
-            "files on all hosts of the cluster",
+            "whether paths without a file system scheme, such as NFS mounts, are the same files "
+            "on all hosts of the cluster",
             spark_conf="spark.sqlwin.sharedLocalPaths",
         ),
         Setting(
             "sqlwin.state.bucket-bytes",
             Type.MEMORY,
             "64 mb",
-            "a stream puts about so many bytes of rows of a key group together at a time: one with "
-            "more is cut into sub-buckets, which are processed one after the other",
+            "approximate maximum bytes of a key group's rows that a stream merges at once; "
+            "larger key groups are split into sub-buckets, which are processed one after "
+            "another",
         ),
         Setting(
             "sqlwin.state.key-groups",
             Type.INT_OR_AUTO,
             AUTO,
-            "groups of keys that a stream's state is cut into when it first starts",
+            "number of key groups in the state of a new stream",
         ),
         Setting(
             "sqlwin.strict-flink",
             Type.BOOLEAN,
             "false",
-            "whether to refuse what Flink 2.3 would refuse, and to give functions and operators "
-            "the meaning that they have there",
+            "whether to reject what Flink 2.3 rejects, and to give functions and operators "
+            "Flink's meaning",
         ),
         Setting(
             "sqlwin.watermark.max-jump",
             Type.DURATION,
             "0 ms",
-            "how far one micro-batch may move a source's watermark; 0: any distance",
+            "maximum distance that one micro-batch may advance a source's watermark; 0: no limit",
         ),
         Setting(
             "sqlwin.watermark.per-split",
             Type.CHOICE,
             "auto",
-            "whether each partition of a Kafka table has a watermark, and the table their minimum; "
-            "auto: where it is known which partition a row is of",
+            "whether each partition of a Kafka table has its own watermark, and the table their "
+            "minimum; `auto`: if the partition of each row is known",
             choices=("auto", "true", "false"),
         ),
         Setting(
             "sqlwin.watermark.policy",
             Type.CHOICE,
             "min",
-            "which of its sources' watermarks an operator goes by",
+            "whether an operator uses the lowest or the highest watermark of its sources",
             choices=("min", "max"),
         ),
         Setting(
             "table.dml-sync",
             Type.BOOLEAN,
             "false",
-            "whether INSERT waits for the end of a stream that has none; it does for all others",
+            "whether INSERT waits for a stream with unbounded input to end; it always waits for "
+            "all others",
         ),
         Setting(
             "table.exec.emit.allow-lateness",
             Type.DURATION,
             "0 ms",
-            "for so long after its end a window is emitted again with late rows",
+            "allowed lateness: time after its end during which a window is emitted again with "
+            "late rows",
         ),
         Setting(
             "table.exec.emit.early-fire.delay",
             Type.DURATION,
             "0 ms",
-            "how often windows are emitted early; 0: with every micro-batch that brought rows",
+            "interval at which windows are emitted early; 0: after every micro-batch with rows",
         ),
         Setting(
             "table.exec.emit.early-fire.enabled",
             Type.BOOLEAN,
             "false",
-            "whether windows are emitted before their end too",
+            "whether windows are also emitted before their end",
         ),
         Setting(
             "table.exec.emit.late-fire.delay",
             Type.DURATION,
             "0 ms",
-            "how often windows with late rows are emitted again; 0: with every micro-batch",
+            "interval at which windows with late rows are emitted again; 0: after every "
+            "micro-batch",
         ),
         Setting(
             "table.exec.emit.late-fire.enabled",
             Type.BOOLEAN,
             "false",
-            "whether `table.exec.emit.late-fire.delay` counts",
+            "whether `table.exec.emit.late-fire.delay` applies",
         ),
         Setting(
             "table.exec.source.idle-timeout",
             Type.DURATION,
             "0 ms",
-            "a stream's source without rows for so long does not hold back the others; 0: it does",
+            "time without rows after which a stream's source is idle and the watermark no "
+            "longer waits for it; 0: never",
         ),
         Setting(
             "table.local-time-zone",
             Type.TIME_ZONE,
             DEFAULT,
-            "the zone of TIMESTAMP_LTZ columns and of windows over them; `default` is Spark's",
+            "time zone of TIMESTAMP_LTZ columns and of windows over them; `default`: Spark's "
+            "session time zone",
             spark_conf="spark.sql.session.timeZone",
         ),
         Setting(
             "table.optimizer.agg-phase-strategy",
             Type.CHOICE,
             "AUTO",
-            "whether window aggregations are computed before the exchange too",
+            "whether window aggregations also aggregate before the exchange",
             choices=("AUTO", "ONE_PHASE", "TWO_PHASE"),
         ),
-        _flink("jobmanager.memory.process.size", Type.MEMORY, DEFAULT, "memory of Flink's manager"),
+        _flink(
+            "jobmanager.memory.process.size", Type.MEMORY, DEFAULT, "memory of Flink's job manager"
+        ),
         _flink(
             "pipeline.auto-watermark-interval",
             Type.DURATION,
             "200 ms",
-            "how often Flink's sources emit the watermark",
+            "interval at which Flink's sources emit watermarks",
         ),
         _flink(
             "sql-client.execution.result-mode",
             Type.STRING,
             "table",
-            "how Flink's client shows rows",
+            "how Flink's SQL client shows rows",
         ),
         _flink(
             "table.exec.mini-batch.allow-latency",
             Type.DURATION,
             "0 ms",
-            "how long Flink collects rows",
+            "maximum time that Flink collects rows in a mini-batch",
         ),
         _flink(
-            "table.exec.mini-batch.enabled", Type.BOOLEAN, "false", "whether Flink collects rows"
+            "table.exec.mini-batch.enabled",
+            Type.BOOLEAN,
+            "false",
+            "whether Flink collects rows in mini-batches",
         ),
-        _flink("table.exec.mini-batch.size", Type.INT, "0", "how many rows Flink collects"),
+        _flink(
+            "table.exec.mini-batch.size", Type.INT, "0", "maximum rows in a mini-batch of Flink"
+        ),
         _flink("table.exec.state.ttl", Type.DURATION, "0 ms", "how long Flink keeps state"),
         _flink(
             "table.optimizer.distinct-agg.split.bucket-num",
             Type.INT,
             "1024",
-            "buckets of Flink's split DISTINCT aggregates",
+            "number of buckets into which Flink splits DISTINCT aggregates",
         ),
         _flink(
             "table.optimizer.distinct-agg.split.enabled",
@@ -344,31 +355,31 @@ SETTINGS: dict[str, Setting] = {
             "table.optimizer.multiple-input-enabled",
             Type.BOOLEAN,
             "true",
-            "whether Flink merges operators",
+            "whether Flink merges operators with several inputs",
         ),
         _flink(
             "table.optimizer.reuse-source-enabled",
             Type.BOOLEAN,
             "true",
-            "whether Flink reads a source once",
+            "whether Flink reads a shared source only once",
         ),
         _flink(
             "table.optimizer.reuse-sub-plan-enabled",
             Type.BOOLEAN,
             "true",
-            "whether Flink computes a part of a plan once",
+            "whether Flink computes a shared part of a plan only once",
         ),
         _flink(
             "taskmanager.memory.process.size",
             Type.MEMORY,
             DEFAULT,
-            "memory of Flink's workers",
+            "memory of Flink's task managers",
         ),
     )
 }
 
 
-# Flink has hundreds of these about its own execution. Any value is accepted.
+# Prefixes of Flink's settings for its own execution. They are accepted with any value.
 FLINK_PREFIXES = (
     "akka.",
     "client.",

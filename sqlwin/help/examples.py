@@ -30,8 +30,8 @@ STATEMENTS = (
         "FROM table | TABLE(window function) | (query) [AS name] [JOIN ... ON ...]\n"
         "[WHERE condition] [GROUP BY expression, ...] [HAVING condition]\n"
         "[ORDER BY expression, ...] [LIMIT n]",
-        "A query, as Spark reads it, with window functions in FROM. Types, functions, joins,\n"
-        "casts and NULLs are Spark's in ANSI mode.",
+        "Runs a query in Spark SQL, with window functions in FROM. Types, functions, joins, casts\n"
+        "and NULLs follow Spark in ANSI mode.",
         "SELECT window_start, window_end, item, SUM(price) AS total\n"
         "FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' MINUTES))\n"
         "GROUP BY window_start, window_end, item;",
@@ -39,21 +39,21 @@ STATEMENTS = (
     StatementHelp(
         "EXPLAIN",
         "EXPLAIN [PLAN FOR | detail, ...] statement",
-        "What a query or INSERT would do: the trees, the slices, the rules that applied, and\n"
-        "why the others did not. [explain.md](explain.md) has the details.",
+        "Shows the plan of a query or INSERT: the trees, the slices, the rules that applied, and\n"
+        "why others did not. See [explain.md](explain.md).",
         "EXPLAIN SELECT COUNT(*) FROM bids;",
     ),
     StatementHelp(
         "INSERT",
         "INSERT INTO | OVERWRITE table [PARTITION (column [= value], ...)] [(column, ...)] query",
-        "Writes the rows of a query to a table; OVERWRITE replaces what is there.",
+        "Writes the rows of a query to a table. OVERWRITE replaces the existing rows.",
         "INSERT INTO totals SELECT item, SUM(price) FROM bids GROUP BY item;",
     ),
     StatementHelp(
         "EXECUTE STATEMENT SET",
         "EXECUTE STATEMENT SET BEGIN insert; [insert; ...] END\n"
         "BEGIN STATEMENT SET; insert; [insert; ...] END",
-        "Several INSERT as one.",
+        "Runs several INSERTs as one statement.",
         "EXECUTE STATEMENT SET BEGIN\n"
         "  INSERT INTO totals SELECT item, SUM(price) FROM bids GROUP BY item;\n"
         "  INSERT INTO counts SELECT item, COUNT(*) FROM bids GROUP BY item;\n"
@@ -68,9 +68,9 @@ STATEMENTS = (
         "[COMMENT 'text'] [PARTITIONED BY (column, ...)]\n"
         "WITH ('connector' = '...', 'option' = 'value', ...)\n"
         "[LIKE table [(INCLUDING | EXCLUDING | OVERWRITING part ...)] | AS query]",
-        "A table of the session over files, generated rows, a sink: see\n"
-        "[Connectors](#connectors).\n"
-        "Columns may be left out where the data names and types its own. With AS it is filled.",
+        "Creates a session table over a source or sink, such as files: see\n"
+        "[Connectors](#connectors). The columns are optional if the data has a schema. With AS,\n"
+        "the rows of the query are written to the table.",
         "CREATE TABLE bids (\n"
         "  ts TIMESTAMP(3), item STRING, price DOUBLE, tax AS price * 0.19,\n"
         "  WATERMARK FOR ts AS ts - INTERVAL '5' SECONDS\n"
@@ -80,7 +80,7 @@ STATEMENTS = (
         "CREATE VIEW",
         "CREATE [OR REPLACE] [TEMPORARY] VIEW [IF NOT EXISTS] name [(column, ...)]\n"
         "[COMMENT 'text'] AS query",
-        "A name for a query.",
+        "Gives a query a name.",
         "CREATE VIEW dear AS SELECT * FROM bids WHERE price > 100;",
     ),
     StatementHelp(
@@ -88,10 +88,10 @@ STATEMENTS = (
         "CREATE MATERIALIZED TABLE [IF NOT EXISTS] name [COMMENT 'text']\n"
         "[PARTITIONED BY (key, ...)] [WITH ('path' = 'directory', ...)]\n"
         "[FRESHNESS = INTERVAL 'n' unit] [REFRESH_MODE = FULL | CONTINUOUS] [AS query]",
-        "A window aggregation that is kept as slices, from which queries over the same table are\n"
-        "answered: see [Materialized tables](materialized-tables.md). Without AS one that is\n"
-        "there is opened. FULL ones follow the files of the table; rows of CONTINUOUS ones come\n"
-        "by INSERT, of batches and streams. 'slices.tiers' = '1 min for 7 d, 1 h' merges old\n"
+        "Stores a window aggregation as slices, which answer queries over the same table: see\n"
+        "[Materialized tables](materialized-tables.md). Without AS, an existing one is opened.\n"
+        "FULL tables follow the files of the source table. CONTINUOUS tables receive rows from\n"
+        "INSERTs, in batch and streaming mode. 'slices.tiers' = '1 min for 7 d, 1 h' merges old\n"
         "slices, 'slices.retention' = '1 y' drops them.",
         "CREATE MATERIALIZED TABLE sold WITH ('path' = 'sold') AS\n"
         "SELECT item, window_start, window_end, SUM(price) AS total\n"
@@ -101,14 +101,15 @@ STATEMENTS = (
     StatementHelp(
         "ALTER MATERIALIZED TABLE",
         "ALTER MATERIALIZED TABLE name REFRESH | SUSPEND | RESUME",
-        "REFRESH takes in new files, and computes slices anew of which files changed or went;\n"
-        "`sqlwin refresh ...` passes over a table that is suspended.",
+        "REFRESH reads new files, and recomputes the slices of changed and removed files.\n"
+        "`sqlwin refresh ...` skips suspended tables.",
         "ALTER MATERIALIZED TABLE sold REFRESH;",
     ),
     StatementHelp(
         "DROP",
         "DROP [TEMPORARY] TABLE | VIEW [IF EXISTS] name\nDROP MATERIALIZED TABLE [IF EXISTS] name",
-        "Forgets a table or view; files stay, but for the slices of a materialized table.",
+        "Removes a table or view. Files remain, except for the slices of a materialized table,\n"
+        "which are deleted.",
         "DROP TABLE IF EXISTS bids;",
     ),
     StatementHelp(
@@ -116,41 +117,42 @@ STATEMENTS = (
         "SHOW TABLES | VIEWS | MATERIALIZED TABLES | FUNCTIONS [LIKE 'pattern']\n"
         "SHOW STREAMS\nSHOW STATE OF 'checkpoint'\n"
         "SHOW CREATE TABLE | VIEW | MATERIALIZED TABLE name\nSHOW CREATE TABLE 'path'",
-        "What there is; in a pattern, `%` stands for any text and `_` for a character. SHOW\n"
-        "STREAMS shows the state of the session's streams, and why one emits nothing. SHOW STATE\n"
-        "OF shows what a stream keeps, `SELECT * FROM TABLE(STATE('checkpoint'))` has its rows.",
+        "Lists objects. In a pattern, `%` stands for any text and `_` for one character. SHOW\n"
+        "STREAMS shows the status of the session's streams, and why a stream emits nothing. SHOW\n"
+        "STATE OF summarizes the state in a checkpoint; `SELECT * FROM\n"
+        "TABLE(STATE('checkpoint'))` returns its rows.",
         "SHOW TABLES LIKE 'b%';",
     ),
     StatementHelp(
         "STOP STREAM",
         "STOP STREAM number | name",
-        "Stops a stream that INSERT has started, after the micro-batch that is running.",
+        "Stops a stream that INSERT started, after the current micro-batch.",
         "STOP STREAM 1;",
     ),
     StatementHelp(
         "DESCRIBE",
         "DESCRIBE | DESC [EXTENDED] name\nDESCRIBE | DESC 'path'",
-        "The columns of a table, a view or files, with their types.",
+        "Lists the columns of a table, a view or files, with their types.",
         "DESCRIBE bids;",
     ),
     StatementHelp(
         "SUMMARIZE",
         "SUMMARIZE name | 'path' | query",
-        "What is in each column: values, NULLs, about how many distinct values, range, mean and\n"
-        "quantiles.",
+        "Shows statistics of each column: number of values and NULLs, approximate number of\n"
+        "distinct values, range, mean and quantiles.",
         "SUMMARIZE bids;",
     ),
     StatementHelp(
         "SET, RESET",
         "SET ['key' [= 'value']]\nRESET ['key']",
-        "Changes a setting, shows one or all, or gives it its default again; see\n"
-        "[Settings](#settings).",
+        "SET changes a setting, or shows one or all. RESET restores the default of one or all.\n"
+        "See [Settings](#settings).",
         "SET 'table.local-time-zone' = 'Europe/Berlin';",
     ),
     StatementHelp(
         "USE",
         "USE [CATALOG | DATABASE] name",
-        "The catalog or database of Spark in which names are looked up.",
+        "Selects the Spark catalog or database in which names are resolved.",
         "USE DATABASE default;",
     ),
 )

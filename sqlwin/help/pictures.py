@@ -1,7 +1,6 @@
 """Pictures of windows over time, with results of aggregates, drawn in characters.
 
-Windows and results are computed from their definitions for a few rows, so pictures agree with the
-functions.
+Windows and results are computed from their definitions for a few rows.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from operator import and_, or_, xor
 
 from runtime.spec.figures import counted
 
-# Minutes of the rows in every picture; one is on a boundary, and there is a pause
+# Minutes of the rows in every picture: one row is on a boundary, and one follows a gap
 _ROWS = (1, 4, 10, 12, 18, 33)
 # Characters per minute
 _SCALE = 2
@@ -55,7 +54,7 @@ def picture(kind: str, *, step: int, size: int, until: int) -> str:
 
 
 def axis(left: int, right: int) -> list[str]:
-    """Return the time axis between two minutes, and the labels below it."""
+    """Return the time axis between two minutes, and its labels."""
     marks = range(left, right + 1, _MARK_EVERY)
     line = list("─" * ((right - left) * _SCALE + 1))
     for mark in marks:
@@ -67,7 +66,7 @@ def axis(left: int, right: int) -> list[str]:
 
 
 def bar(minutes: int) -> str:
-    """Return the bar of a window of some minutes."""
+    """Return the bar of a window."""
     return "[" + "─" * (minutes * _SCALE - 1) + ")"
 
 
@@ -93,7 +92,7 @@ def aligned(kind: str, step: int, size: int, until: int) -> list[Window]:
 
 
 def sessions(rows: Sequence[int], gap: int) -> list[Window]:
-    """Return the sessions of rows that are ordered by time."""
+    """Return the sessions of rows in time order. `rows` are minutes."""
     windows: list[Window] = []
     for row in rows:
         if windows and row <= windows[-1][1]:  # touching counts
@@ -105,7 +104,7 @@ def sessions(rows: Sequence[int], gap: int) -> list[Window]:
 
 # -- aggregates --------------------------------------------------------------------------------
 
-# Rows of every picture: minute, x, y. Two windows of ten minutes have three and two of them.
+# Rows of every picture: minute, x, y. The two windows of ten minutes contain three and two rows.
 ROWS = ((1, 5, 7), (4, 3, 9), (8, 5, 4), (12, 2, 8), (17, 6, 1))
 _SIZE = 10
 # `x > LEAST` is the condition of aggregates that take one
@@ -131,7 +130,7 @@ def _by_y(pick: Callable[..., tuple[int, int, int]]) -> Callable[[Rows], int]:
     return lambda rows: pick(rows, key=lambda row: row[2])[1]
 
 
-_FIRST: Callable[[Rows], int] = lambda rows: rows[0][1]  # noqa: E731  (one of a list of such)
+_FIRST: Callable[[Rows], int] = lambda rows: rows[0][1]  # noqa: E731  (an entry of _RESULTS)
 
 _RESULTS: dict[str, Callable[[Rows], float | str]] = {
     "COUNT": len,

@@ -38,50 +38,52 @@ _COMPRESSIONS = (".gz", ".bz2", ".zst", ".snappy", ".lz4", ".deflate")
 
 FLINK_OPTIONS: Mapping[str, Mapping[str, Option]] = {
     "csv": {
-        "csv.field-delimiter": Option("what stands between fields; a comma unless set"),
-        "csv.quote-character": Option('what fields are quoted with; " unless set', one_character),
-        "csv.disable-quote-character": switch("no field is quoted"),
-        "csv.escape-character": Option("what makes the next character mean itself", one_character),
-        "csv.null-literal": Option("the text that is read and written as NULL"),
-        "csv.ignore-parse-errors": switch("fields that do not fit are NULL"),
-        "csv.allow-comments": switch("lines that begin with # are skipped"),
-        "csv.null-literals": Option("texts that are read as NULL, with | between them"),
-        "csv.decimal-separator": choice("what stands before fractions", ".", ","),
-        "csv.thousands-separator": Option("what stands between groups of digits", one_character),
+        "csv.field-delimiter": Option("field separator; default: comma"),
+        "csv.quote-character": Option('quote character; default: "', one_character),
+        "csv.disable-quote-character": switch("whether fields are never quoted"),
+        "csv.escape-character": Option("escape character", one_character),
+        "csv.null-literal": Option("text for NULL, in reading and writing"),
+        "csv.ignore-parse-errors": switch("whether fields that do not match their type are NULL"),
+        "csv.allow-comments": switch("whether lines that begin with # are skipped"),
+        "csv.null-literals": Option("texts that are read as NULL, separated by |"),
+        "csv.decimal-separator": choice("decimal separator", ".", ","),
+        "csv.thousands-separator": Option("thousands separator", one_character),
         "csv.number-symbols": Option(
-            "texts around numbers that are left out, such as € and %, with | between them"
+            "texts to ignore around numbers, such as € and %, separated by |"
         ),
-        "csv.comment": Option("the beginning of lines that are skipped"),
+        "csv.comment": Option("prefix of comment lines, which are skipped"),
         "csv.skip-lines": Option("number of lines above the header to skip", whole_number(0)),
         "csv.skip-lines-below-header": Option(
             "number of lines below the header to skip, such as a row of units", whole_number(0)
         ),
-        "csv.skip-repeated-headers": switch("lines that repeat the header are skipped"),
+        "csv.skip-repeated-headers": switch("whether lines that repeat the header are skipped"),
     },
     "json": {
-        "json.ignore-parse-errors": switch("broken lines are left out"),
+        "json.ignore-parse-errors": switch("whether malformed lines are skipped"),
         # A missing field is NULL; Spark cannot make it an error.
-        "json.fail-on-missing-field": choice("only false: a missing field is NULL", "false"),
-        "json.timestamp-format.standard": choice(
-            "how timestamps are written: 2024-01-01 10:00:00, or with a T", "SQL", "ISO-8601"
+        "json.fail-on-missing-field": choice(
+            "only false is supported: a missing field is NULL", "false"
         ),
-        "json.encode.ignore-null-fields": switch("NULLs are not written"),
-        "json.null-literals": Option("texts that are read as NULL, with | between them"),
+        "json.timestamp-format.standard": choice(
+            "timestamp format: 2024-01-01 10:00:00, or with a T", "SQL", "ISO-8601"
+        ),
+        "json.encode.ignore-null-fields": switch("whether NULL fields are omitted in writing"),
+        "json.null-literals": Option("texts that are read as NULL, separated by |"),
         "json.records": Option(
-            'the field of a file\'s one object that holds the records, as in {"data": [...]}'
+            'field that contains the records if a file is one object, as in {"data": [...]}'
         ),
     },
     "text": {
         "text.pattern": Option(
-            "how a line becomes columns: a regular expression with named groups, common, "
-            "combined or logfmt",
+            "pattern that splits a line into columns: a regular expression with named groups, "
+            "common, combined or logfmt",
         ),
-        "text.ignore-parse-errors": switch("lines that do not match are left out"),
-        "text.null-literals": Option("texts that are read as NULL, with | between them"),
-        "text.decimal-separator": choice("what stands before fractions", ".", ","),
-        "text.thousands-separator": Option("what stands between groups of digits", one_character),
-        "text.number-symbols": Option("texts around numbers that are left out, with | between"),
-        "text.comment": Option("the beginning of lines that are skipped"),
+        "text.ignore-parse-errors": switch("whether lines that do not match are skipped"),
+        "text.null-literals": Option("texts that are read as NULL, separated by |"),
+        "text.decimal-separator": choice("decimal separator", ".", ","),
+        "text.thousands-separator": Option("thousands separator", one_character),
+        "text.number-symbols": Option("texts to ignore around numbers, separated by |"),
+        "text.comment": Option("prefix of comment lines, which are skipped"),
         "text.skip-lines": Option("number of lines at the top to skip", whole_number(0)),
     },
 }

@@ -9,9 +9,9 @@ def test_all_functions_are_listed():
     result = CliRunner().invoke(main, ["functions"])
     assert result.exit_code == 0
     listed = [" ".join(line.split()) for line in result.stdout.splitlines()]
-    assert "CUMULATE windows that grow by the step up to the size, then begin anew" in listed
-    assert "STDDEV_SAMP the standard deviation of a sample (n - 1)" in listed
-    assert "SESSION_END where the window of GROUP BY ends (exclusive)" in listed
+    assert "CUMULATE windows that grow by the step up to the size, then start over" in listed
+    assert "STDDEV_SAMP sample standard deviation (n - 1)" in listed
+    assert "SESSION_END end of the window of GROUP BY (exclusive)" in listed
 
 
 def test_a_function_is_explained_with_a_picture_and_an_example():
@@ -19,7 +19,7 @@ def test_a_function_is_explained_with_a_picture_and_an_example():
     assert result.exit_code == 0
     assert result.stdout.startswith(
         "HOP(TABLE data, DESCRIPTOR(timecol), slide, size [, offset])\n\n"
-        "  Windows that begin every slide and overlap.\n"
+        "  Windows that begin at every slide and may overlap.\n"
     )
     assert "[───────────────────)" in result.stdout
     assert "FROM TABLE(HOP(TABLE bids, DESCRIPTOR(ts), INTERVAL '5' MINUTES" in result.stdout
