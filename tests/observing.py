@@ -58,18 +58,18 @@ def wait_until(
 
 
 def next_file_time(directory: Path) -> None:
-    """Wait until a file that is written gets another time than those that were written before.
+    """Wait until files that are written get a later millisecond than those written before.
 
-    File systems count in steps of some milliseconds.
+    File systems count in steps of some milliseconds, and sqlwin compares milliseconds.
     """
     probe = directory / ".time"
     probe.touch()
-    before = probe.stat().st_mtime_ns
+    before_ms = probe.stat().st_mtime_ns // 1_000_000
 
     def has_passed() -> bool:
         probe.write_text("")
         os.utime(probe)
-        return probe.stat().st_mtime_ns > before
+        return probe.stat().st_mtime_ns // 1_000_000 > before_ms
 
     wait_until(has_passed, every_s=0.001)
     probe.unlink()
