@@ -109,7 +109,7 @@ def test_what_is_missing_or_refused_is_one_line_within_seconds(
     session = fresh_session
     session.execute(
         table("there", azure.uri("in"))
-        + table("pathless", azure.uri("nothing"))
+        + table("pathless", azure.uri("nothing.parquet"))
         + table("boxless", azure.uri("in", container="nothing"))
     )
 
@@ -121,7 +121,7 @@ def test_what_is_missing_or_refused_is_one_line_within_seconds(
         assert "\n" not in caught.value.message
         return caught.value.message
 
-    assert f"{azure.uri('nothing')} does not exist" in refused("pathless")
+    assert f"{azure.uri('nothing.parquet')} does not exist" in refused("pathless")
     assert "there is no container nothing" in refused("boxless")
     azure.configure(session.spark, account_key=WRONG_KEY)
     said = f"does not accept the account key: spark.hadoop.fs.azure.account.key.{HOST} says it"

@@ -151,7 +151,7 @@ def test_a_stream_reads_each_file_of_a_bucket_once(
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("gs://lake/nothing", "gs://lake/nothing does not exist"),
+        ("gs://lake/no.parquet", "gs://lake/no.parquet does not exist"),
         ("gs://elsewhere/in", "gs://elsewhere"),
     ],
 )
