@@ -171,15 +171,15 @@ class OpenedSlices:
         base = next(named, table.form.base)
         source = self._catalog.scan_source(name_parts(base), columns)
         if not isinstance(source, ScanSource):
-            return source if isinstance(source, str) else f"{base} is no table of files"
+            return source if isinstance(source, str) else f"{base} is not a table of files"
         listed = (*source.files, *source.others)
         now = list(map(as_it_is, listed))
         difference = changes(now, stored.manifest)
         if difference.n_changed or difference.n_gone:
             n_files = difference.n_changed + difference.n_gone
             return (
-                f"{n_files} file{'s' * (n_files > 1)} of {base} changed or went since the last "
-                f"refresh of {table.name}"
+                f"{n_files} file{'s' * (n_files > 1)} of {base} changed or disappeared since the "
+                f"last refresh of {table.name}"
             )
         share = sum(file.n_bytes for file in difference.added) / (sum(f.n_bytes for f in now) or 1)
         tail = _tail(source, {file.path for file in difference.added}, share)
@@ -232,11 +232,11 @@ class OpenedSlices:
         if other is not None:
             name = ".".join(entry.name)
             raise CatalogError(
-                f"`{other}` is another table here than the one that materialized table `{name}` "
-                "was made of",
+                f"`{other}` in this session differs from the `{other}` that materialized table "
+                f"`{name}` was created over",
                 subjects=(name, other),
-                hint=f"DROP it here before {name} is opened, which brings its own; SHOW CREATE "
-                f"MATERIALIZED TABLE {name} says what it is",
+                hint=f"DROP it before opening {name}, which defines its own; SHOW CREATE "
+                f"MATERIALIZED TABLE {name} shows the definition",
             )
 
     def check_known(self, name: Name, definition: Definition) -> None:
@@ -249,13 +249,14 @@ class OpenedSlices:
             if not _is_own(table) or self._entry_of(table) is not None:
                 continue
             called, option = ".".join(name), masked_option(table)
-            why = "Spark's catalog has none of that name"
+            why = "Spark's catalog has no such table"
             if option is not None:
-                why = f"its option '{option}' is secret, and so in no definition"
+                why = f"its option '{option}' is secret and was not stored"
             raise CatalogError(
-                f"table `{table.name}` of materialized table `{called}` is not known here: {why}",
+                f"table `{table.name}` of materialized table `{called}` is not defined in "
+                f"this session: {why}",
                 subjects=(called, table.name),
-                hint=f"CREATE TABLE {table.name} ... first",
+                hint=f"run CREATE TABLE {table.name} ... first",
             )
 
     def kept_tables(
@@ -282,8 +283,8 @@ class OpenedSlices:
                 tables[table.name] = table
             else:
                 raise CatalogError(
-                    f"`{'.'.join(name)}` is no table of CREATE TABLE ... WITH: of others nobody "
-                    "knows which rows are new",
+                    f"`{'.'.join(name)}` is not a table of CREATE TABLE ... WITH, so its new rows "
+                    "cannot be tracked",
                     subjects=(".".join(name), name[-1]),
                     hint="CREATE TABLE ... WITH ('connector' = 'filesystem', 'path' = ...)",
                 )
@@ -385,7 +386,8 @@ def directories_in(place: TablePlace) -> list[str]:
         return []
     except OSError as error:
         raise CatalogError(
-            f"'sqlwin.materialized.dir' is {root}: {error.strerror or error}", subjects=(root,)
+            f"cannot list 'sqlwin.materialized.dir' = '{root}': {error.strerror or error}",
+            subjects=(root,),
         ) from error
 
 

@@ -92,7 +92,7 @@ class OfflineCatalog(SessionCatalog):
         """Open the materialized table at a path; return a message."""
         entry = open_materialized(self, name, _local(path))
         description = self.slices.described(entry)
-        return f"`{'.'.join(name)}` is opened: {description}"
+        return f"opened `{'.'.join(name)}`: {description}"
 
     def relation(self, name: Name) -> str | None:
         """Return the name in SQL text. Any table that is not a session table is left to Spark."""

@@ -83,18 +83,18 @@ class SparkTables:
             kind = self._spark.catalog.getTable(called)
             if kind.isTemporary or kind.tableType in ("VIEW", "TEMPORARY"):
                 raise CatalogError(
-                    f"`{shown}` is a view of Spark's, of which nobody knows the rows that are new",
+                    f"`{shown}` is a Spark view, so its new rows cannot be tracked",
                     subjects=(shown, name[-1]),
-                    hint="name the table that it reads, or write its query as CREATE VIEW here",
+                    hint="use the table that it reads, or recreate the view in this session "
+                    "with CREATE VIEW",
                 )
             (row,) = self._spark.sql(f"DESCRIBE TABLE EXTENDED {called} AS JSON").collect()
         except PySparkException as error:
             raise CatalogError(
-                f"`{shown}` is not described by its catalog as tables of Spark's session catalog "
-                "are: of its rows nobody knows which are new",
+                f"`{shown}` is not in Spark's session catalog, so its new rows cannot be tracked",
                 subjects=(shown, name[-1]),
-                hint="tables of lakes: CREATE TABLE ... WITH ('connector' = 'delta' or 'iceberg', "
-                "...)",
+                hint="for Delta and Iceberg tables, use CREATE TABLE ... WITH ('connector' = "
+                "'delta' or 'iceberg', ...)",
             ) from error
         return described_table(shown, json.loads(row[0]))
 
@@ -119,7 +119,7 @@ class SparkTables:
                 partition_pair(directory, file.path)[0].lower() for directory in directories
             )
             if named != partition_columns:
-                return f"{file.path} is in no directory of the table's partitions"
+                return f"{file.path} is not in a partition directory of the table"
         if partition_files is None:
             return source
 
@@ -140,9 +140,9 @@ class SparkTables:
             # A partition may be anywhere, even in another partition's directory.
             is_below = file.startswith(f"{root}/")
             if not is_below or "/".join(_directories(file, root)) not in partitions:
-                return f"its file {file} is not where the table has that partition: below {root}"
+                return f"the partition of file {file} is outside the table's directory {root}"
         if len(set(files)) < len(files):
-            return f"partitions of it are in the same directory below {root}"
+            return f"several partitions share a directory below {root}"
         return frozenset(files)
 
 
@@ -167,16 +167,16 @@ def described_table(name: str, description: Mapping[str, Any]) -> TableSpec:
         str(description.get("location", "")),
     )
     if provider != "parquet" or not location:
-        hint = "write it as Parquet, or as a Delta or an Iceberg table"
+        hint = "store it as Parquet, Delta or Iceberg"
         is_parquet = (
             provider == "hive" and "parquet" in str(description.get("serde_library", "")).lower()
         )
         if provider in _LAKES or is_parquet:
             connector = "filesystem', 'format' = 'parquet" if is_parquet else provider
-            hint = f"CREATE TABLE ... WITH ('connector' = '{connector}', 'path' = '{location}')"
+            hint = f"use CREATE TABLE ... WITH ('connector' = '{connector}', 'path' = '{location}')"
         raise CatalogError(
-            f"`{name}` is a table of {provider.upper() or 'another kind'}, of which Spark's "
-            "catalog does not say which rows are new",
+            f"`{name}` is a table of format {provider.upper() or 'unknown'}, so its new "
+            "rows cannot be tracked",
             subjects=(name, name.rpartition(".")[2]),
             hint=hint,
         )

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 _NOT_RUN = (Explain, Insert, Query, StatementSet, Summarize)
 # Messages for tables that are not refreshed, by status
 _LEFT_OUT = {
-    "suspended": "suspended, and left as it is",
-    "continuous": "continuous: INSERTs bring its rows",
+    "suspended": "suspended, skipped",
+    "continuous": "continuous, skipped: INSERT adds its rows",
 }
 # A directory in an object store
 _STORED = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")

@@ -57,9 +57,9 @@ class MaterializedTables:
         catalog, name = self._plans.catalog, ".".join(statement.name)
         if (entry := catalog.entry(statement.name)) is not None:
             if statement.if_not_exists and isinstance(entry, MaterializedTable):
-                return _ok(statement.text, f"`{name}` exists already, nothing to do")
+                return _ok(statement.text, f"`{name}` already exists, nothing to do")
             raise CatalogError(
-                f"`{name}` exists already",
+                f"`{name}` already exists",
                 subjects=(name,),
                 hint="DROP it first, or write IF NOT EXISTS",
             )
@@ -67,7 +67,7 @@ class MaterializedTables:
         path = place.path
         if statement.ast is None:
             opened = open_materialized(catalog, statement.name, path)
-            return _ok(statement.text, f"`{name}` is opened: {self._describe(opened)}")
+            return _ok(statement.text, f"opened `{name}`: {self._describe(opened)}")
         if statement.if_not_exists and is_table(place, name):
             return self._open_same(statement, path)
         catalog.follow(tables_of(statement.ast))
@@ -84,7 +84,7 @@ class MaterializedTables:
         try:
             opened = open_materialized(catalog, statement.name, path)
             if is_continuous:
-                message = f"`{name}` is made; INSERT INTO {name} brings its rows"
+                message = f"created `{name}`; fill it with INSERT INTO {name}"
                 return _ok(statement.text, message)
             done = self._refresh(opened, statement.text, planned)
         except BaseException:
@@ -93,7 +93,7 @@ class MaterializedTables:
             raise
         n_files = counted(done.n_added, "files")
         message = (
-            f"`{name}` is made: {done.n_written:,} partials of {done.n_read:,} rows, {n_files}"
+            f"created `{name}`: {done.n_written:,} partials from {done.n_read:,} rows in {n_files}"
         )
         return Result(statement.text, "insert", message, row_count=done.n_read)
 
@@ -107,15 +107,15 @@ class MaterializedTables:
         name = ".".join(entry.name)
         if entry.definition.is_inserted:
             raise AnalysisError(
-                f"`{name}` has REFRESH_MODE = CONTINUOUS: its rows come by INSERT, and there is no "
-                f"{statement.action}",
+                f"`{name}` has REFRESH_MODE = CONTINUOUS, which does not support "
+                f"{statement.action}: rows are added by INSERT",
                 subjects=(statement.action, name),
-                hint=f"INSERT INTO {name} takes the query of its definition, over any table",
+                hint=f"INSERT INTO {name} with the query of its definition, over any table",
             )
         if statement.action != "REFRESH":
             is_suspended = statement.action == "SUSPEND"
             set_suspended(self._plans.catalog.slices.stored(entry.path, name), is_suspended)
-            what = "suspended: sqlwin refresh passes over it" if is_suspended else "resumed"
+            what = "suspended: `sqlwin refresh` skips it" if is_suspended else "resumed"
             return _ok(statement.text, f"`{name}` is {what}")
         done = self._refresh(entry, statement.text)
         return Result(statement.text, "insert", _report(name, done), row_count=done.n_read)
@@ -167,7 +167,7 @@ class MaterializedTables:
         files, options = stored.files, dict(definition.options)
         facts = {
             "materialized table": ".".join(entry.name),
-            "of table": form.base,
+            "base table": form.base,
             "refresh mode": definition.refresh_mode,
             "freshness": definition.freshness.removeprefix("INTERVAL "),
             "status": "suspended" if stored.is_suspended else "active",
@@ -187,7 +187,9 @@ class MaterializedTables:
             "path": entry.path,
         }
         shown = {name: value for name, value in facts.items() if value}
-        return pa.table({"fact": pa.array(shown), "value": pa.array(shown.values(), pa.string())})
+        return pa.table(
+            {"property": pa.array(shown), "value": pa.array(shown.values(), pa.string())}
+        )
 
     def open_directory(self) -> None:
         """Open the tables in the directory of 'sqlwin.materialized.dir'.
@@ -210,7 +212,7 @@ class MaterializedTables:
         if entry is None:
             raise self._plans.catalog.unknown(name, "materialized table")
         raise CatalogError(
-            f"`{'.'.join(name)}` is no materialized table",
+            f"`{'.'.join(name)}` is not a materialized table",
             subjects=(".".join(name),),
             hint="SHOW MATERIALIZED TABLES lists them",
         )
@@ -220,17 +222,17 @@ class MaterializedTables:
         unknown = sorted(set(options) - {"path", TIERS, RETENTION})
         if unknown:
             raise CatalogError(
-                f"a materialized table has no option '{unknown[0]}'",
+                f"a materialized table does not have the option '{unknown[0]}'",
                 subjects=(f"'{unknown[0]}'",),
-                hint=f"it takes 'path', '{TIERS}' and '{RETENTION}'",
+                hint=f"its options are 'path', '{TIERS}' and '{RETENTION}'",
             )
         name = ".".join(statement.name)
         root = self._directory
         if "path" not in options and not root:
             raise CatalogError(
-                f"where the slices of `{name}` go is not said",
+                f"no directory for the slices of `{name}`",
                 subjects=(name, statement.name[-1]),
-                hint="WITH ('path' = 'a directory'), or SET 'sqlwin.materialized.dir'",
+                hint="add WITH ('path' = 'directory') or SET 'sqlwin.materialized.dir'",
             )
         return self._plans.catalog.slices.place(options.get("path") or os.path.join(root, name))
 
@@ -258,9 +260,9 @@ class MaterializedTables:
         if len(definition.tables) != 1 or definition.views:
             view = ".".join(definition.views[0][0]) if definition.views else name
             raise AnalysisError(
-                "REFRESH_MODE = CONTINUOUS takes a query over one table, and over no view",
+                "REFRESH_MODE = CONTINUOUS requires a query over a single table and no views",
                 subjects=(view, "CONTINUOUS", name),
-                hint="write in the query what the view says",
+                hint="replace views by their queries",
             )
         (table,) = definition.tables
         columns = table.columns or self._plans.catalog.columns_in(table)
@@ -273,11 +275,11 @@ class MaterializedTables:
         if " ".join(opened.text.split()) != " ".join(statement.query_text.split()):
             self._plans.catalog.forget(statement.name)
             raise CatalogError(
-                f"the materialized table at {path} is of another query",
+                f"the materialized table at {path} has another query",
                 subjects=(f"'{path}'", name),
-                hint="DROP MATERIALIZED TABLE removes it; without AS it is opened as it is",
+                hint="remove it with DROP MATERIALIZED TABLE, or open it by leaving out AS",
             )
-        return _ok(statement.text, f"`{name}` is opened: {self._describe(opened)}")
+        return _ok(statement.text, f"opened `{name}`: {self._describe(opened)}")
 
     def _describe(self, entry: MaterializedTable) -> str:
         return self._plans.catalog.slices.described(entry)
@@ -318,18 +320,22 @@ def _partitions(statement: CreateMaterializedTable, form: LocalForm) -> tuple[st
     for column in statement.partitioned_by:
         if column.lower() not in keys:
             raise CatalogError(
-                f"PARTITIONED BY names `{column}`, which is no key of the windows",
+                f"PARTITIONED BY names `{column}`, which is not a grouping key of the query",
                 subjects=(column,),
-                hint=f"the keys are {', '.join(keys.values())}" if keys else "there are no keys",
+                hint=f"the keys are {', '.join(keys.values())}"
+                if keys
+                else "the query has no keys",
             )
     if statement.partitioned_by and len(statement.partitioned_by) == len(form.columns):
-        raise CatalogError("a column has to be left", subjects=statement.partitioned_by)
+        raise CatalogError(
+            "PARTITIONED BY cannot name all columns", subjects=statement.partitioned_by
+        )
     return tuple(keys[column.lower()] for column in statement.partitioned_by)
 
 
 _SHOWN = (
     "materialized table",
-    "of table",
+    "base table",
     "slices",
     "keys",
     "partials",

@@ -27,7 +27,7 @@ def read_create_materialized(parser: SqlWinParser) -> dict[str, Any]:
     fields["name"] = read_name(parser, "the materialized table")
     if parser._curr and parser._curr.token_type == TokenType.L_PAREN:
         parser.fail(
-            "a materialized table has the columns of its query, and declares none",
+            "a materialized table cannot declare columns: it has the columns of its query",
             parser._curr,
             hint=f"CREATE MATERIALIZED TABLE {'.'.join(fields['name'])} AS SELECT ...",
         )
@@ -36,7 +36,9 @@ def read_create_materialized(parser: SqlWinParser) -> dict[str, Any]:
         "REFRESH_MODE": lambda: {"refresh_mode": _read_refresh_mode(parser)},
         "AS": lambda: read_query_and_text(parser),
     }
-    fields |= read_clauses(parser, readers, "slices are in files by time, and by PARTITIONED BY")
+    fields |= read_clauses(
+        parser, readers, "slices are stored by time and by the columns of PARTITIONED BY"
+    )
     if "partitioned_by" in fields:
         fields["partitioned_by"] = tuple(token.text for token in fields["partitioned_by"])
     return fields
@@ -54,16 +56,18 @@ def read_alter_materialized(parser: SqlWinParser) -> dict[str, Any]:
     keyword = action.text.upper() if action else ""
     if keyword not in ACTIONS:
         parser.fail(
-            f"ALTER MATERIALIZED TABLE takes {', '.join(ACTIONS[:-1])} or {ACTIONS[-1]}",
+            f"expected {', '.join(ACTIONS[:-1])} or {ACTIONS[-1]} after ALTER MATERIALIZED TABLE",
             action or parser._prev,
-            hint="its query is changed by DROP MATERIALIZED TABLE, and creating it again",
+            hint="to change its query, drop and recreate it",
         )
     parser._advance()
     if parser._curr:
         parser.fail(
-            f"nothing stands behind {keyword}",
+            f"unexpected text after {keyword}",
             parser._curr,
-            hint="REFRESH finds by itself which files are new" if keyword == "REFRESH" else None,
+            hint="REFRESH takes no arguments: it finds new files itself"
+            if keyword == "REFRESH"
+            else None,
         )
     return {"name": name, "action": keyword}
 
@@ -73,7 +77,7 @@ def _read_refresh_mode(parser: SqlWinParser) -> str:
     _expect_equals(parser)
     mode = parser._curr
     if mode.text.upper() not in ("FULL", "CONTINUOUS"):
-        parser.fail("REFRESH_MODE is FULL or CONTINUOUS", mode or clause)
+        parser.fail("REFRESH_MODE must be FULL or CONTINUOUS", mode or clause)
     parser._advance()
     return mode.text.upper()
 
@@ -90,12 +94,12 @@ def _read_freshness(parser: SqlWinParser) -> str:
     is_interval = bool(parser._match_text_seq("INTERVAL"))
     number = parser._curr.text if is_interval and parser._curr else ""
     if not number.isdecimal() or int(number) == 0:
-        parser.fail("FRESHNESS is an interval", first, hint="INTERVAL '1' MINUTE")
+        parser.fail("FRESHNESS requires an interval", first, hint="INTERVAL '1' MINUTE")
     parser._advance()
     unit = parser._curr.text.upper() if parser._curr else ""
     if unit.rstrip("S") not in _UNITS:
         parser.fail(
-            f"FRESHNESS counts in {', '.join(_UNITS)}",
+            f"the unit of FRESHNESS must be one of {', '.join(_UNITS)}",
             parser._curr or first,
             hint="INTERVAL '1' MINUTE",
         )

@@ -63,23 +63,24 @@ def _check(statement: Insert, entry: MaterializedTable) -> None:
     name = ".".join(entry.name)
     if not entry.definition.is_inserted:
         raise AnalysisError(
-            f"cannot insert into `{name}`: its slices are those of the files of "
+            f"cannot insert into `{name}`: its slices come from the files of "
             f"`{'.'.join(tables_of(entry.query)[0])}`",
             subjects=(name,),
-            hint=f"ALTER MATERIALIZED TABLE {name} REFRESH takes in new files; one with "
-            "REFRESH_MODE = CONTINUOUS takes INSERTs",
+            hint=f"add new files with ALTER MATERIALIZED TABLE {name} REFRESH; only tables with "
+            "REFRESH_MODE = CONTINUOUS accept INSERT",
         )
     if statement.overwrite or statement.columns or statement.static or statement.options:
         raise AnalysisError(
-            f"INSERT INTO `{name}` takes a query and nothing else: rows are added to its slices",
+            f"INSERT INTO `{name}` accepts only a query: no OVERWRITE, column list, "
+            "PARTITION or OPTIONS",
             subjects=("OVERWRITE" if statement.overwrite else name, name),
             hint=f"INSERT INTO {name} SELECT ...",
         )
     if _form(statement.ast) != _form(entry.query):
         raise AnalysisError(
-            f"INSERT INTO `{name}` takes the query of its definition, over any table",
+            f"INSERT INTO `{name}` requires the query of its definition, over any table",
             subjects=("SELECT", name),
-            hint=f"SHOW CREATE MATERIALIZED TABLE {name} says what it is",
+            hint=f"SHOW CREATE MATERIALIZED TABLE {name} shows the query",
         )
 
 

@@ -52,16 +52,18 @@ def planned_rows(plans: Plans, name: Name, query: exp.Query, text: str) -> Plann
     plan = plans.plan(query, text, without=READS_SLICES)
     if plans.is_stream(plan):
         raise AnalysisError(
-            f"`{'.'.join(name)}` would be of a stream, and its slices are of files",
+            f"`{'.'.join(name)}` would read a stream, but REFRESH_MODE = FULL reads files",
             subjects=tuple(".".join(name_parts) for name_parts in tables_of(query)),
-            hint="write REFRESH_MODE = CONTINUOUS, and INSERT INTO it; or SET "
-            "'execution.runtime-mode' = 'batch' where its table is bounded",
+            hint="use REFRESH_MODE = CONTINUOUS and INSERT INTO it, or SET "
+            "'execution.runtime-mode' = 'batch' if its table is bounded",
         )
     node, form, expressions = _stored_aggregation(plans, plan)
     scan = node.scan if isinstance(node, ScanLocalWindowAggregate) else None
     if not isinstance(scan, FileScan):
         refused = [e for e in plan.trace.entries if e.rule == "push_local_aggregate_into_scan"]
-        reason = next((e.reason for e in refused if e.reason), "the Arrow scan does not read it")
+        reason = next(
+            (e.reason for e in refused if e.reason), "the Arrow scan cannot read the table"
+        )
         raise _cannot_store(reason, tuple(".".join(name_parts) for name_parts in tables_of(query)))
     step = LocalStep(
         scan, ArrowBuffer(), form.grid, node.time_column, node.time_type, node.slice_end
@@ -106,9 +108,9 @@ def refuse_nondeterministic(text: str) -> None:
     call = _NONDETERMINISTIC.search(_without_strings(text))
     if call is not None:
         raise AnalysisError(
-            f"{call[1].upper()} is another value each time, and slices keep one",
+            f"{call[1].upper()} returns another value on each call, so slices cannot store it",
             subjects=(call[0],),
-            hint="take what the rows hold",
+            hint="use a column instead",
         )
 
 
@@ -150,16 +152,18 @@ def _local_aggregate(plan: Plan) -> LocalWindowAggregate:
     """
     nodes = list(plan.physical.walk())
     for kind, what, word in (
-        (WindowRank, "ranks rows of windows", "ROW_NUMBER"),
-        (WindowDeduplicate, "keeps one row of a window", "ROW_NUMBER"),
+        (WindowRank, "ranks the rows of each window", "ROW_NUMBER"),
+        (WindowDeduplicate, "keeps one row per window", "ROW_NUMBER"),
         (WindowJoin, "joins windows", "JOIN"),
     ):
         if any(isinstance(node, kind) for node in nodes):
             raise _cannot_store(
-                f"it {what}", (word,), "keep the window aggregation, and do that above"
+                f"it {what}",
+                (word,),
+                "store only the window aggregation, and do this in the query over it",
             )
     if any(isinstance(node, OnePhaseWindowAggregate) for node in nodes):
-        reason = refusal(plan, "split_window_aggregate", "its aggregates do not merge")
+        reason = refusal(plan, "split_window_aggregate", "its aggregates cannot be merged")
         raise _cannot_store(reason, _words(reason))
     aggregates = [node for node in nodes if isinstance(node, LocalWindowAggregate)]
     if any(isinstance(node, SharedExchange) for node in nodes) or len(aggregates) > 1:
@@ -180,7 +184,9 @@ def refusal(plan: Plan, rule: str, otherwise: str) -> str:
 
 
 def _cannot_store(reason: str, words: Sequence[str], hint: str | None = None) -> SqlwinError:
-    return AnalysisError(f"it cannot be kept as slices: {reason}", subjects=(*words,), hint=hint)
+    return AnalysisError(
+        f"the query cannot be stored as slices: {reason}", subjects=(*words,), hint=hint
+    )
 
 
 def _words(reason: str) -> tuple[str, ...]:

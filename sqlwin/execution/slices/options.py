@@ -36,9 +36,9 @@ def rules_of(options: Sequence[tuple[str, str]], form: LocalForm) -> TierRules:
     retention_us = _duration(RETENTION, text, text)
     if tiers and retention_us <= tiers[-1][1]:
         age = render_duration(tiers[-1][1])
-        raise _wrong(RETENTION, text, f"it has to be longer than the tiers: {age}")
+        raise _wrong(RETENTION, text, f"must be longer than the age of the last tier, {age}")
     if retention_us < form.grid.slice_width_us:
-        raise _wrong(RETENTION, text, f"slices of {grid_text(form.grid)} are wider")
+        raise _wrong(RETENTION, text, f"must be at least one slice, {grid_text(form.grid)}")
     return TierRules(tiers, retention_us)
 
 
@@ -46,30 +46,36 @@ def _tiers(text: str, form: LocalForm) -> tuple[tuple[int, int], ...]:
     """Return width and age of each tier but the first."""
     grid = form.grid
     if not isinstance(grid, Tumble):
-        raise _wrong(TIERS, text, f"slices of {grid_text(grid)} are not merged")
+        raise _wrong(TIERS, text, f"slices of {grid_text(grid)} cannot be merged")
     tiers: list[tuple[int, int | None]] = []
     for part in text.split(","):
         match = _TIER.fullmatch(part.strip())
         if match is None:
-            raise _wrong(TIERS, text, f"it is a list such as {_EXAMPLE}")
+            raise _wrong(TIERS, text, f"expected a list such as {_EXAMPLE}")
         age = match["age"]
         width_us = _duration(TIERS, match["width"], text)
         tiers.append((width_us, None if age is None else _duration(TIERS, age, text)))
     if tiers[0][0] != grid.size_us:
         own = grid_text(grid)
-        raise _wrong(TIERS, text, f"the first tier is of the slices that the query needs: {own}")
+        raise _wrong(
+            TIERS, text, f"the first tier must have the width of the query's slices, {own}"
+        )
     for (width_us, age_us), (wider_us, next_us) in pairwise(tiers):
         if age_us is None:
-            raise _wrong(TIERS, text, "only the last tier goes without FOR")
+            raise _wrong(TIERS, text, "only the last tier may leave out FOR")
         shown, wider = render_duration(width_us), render_duration(wider_us)
         if wider_us <= width_us or wider_us % width_us:
-            raise _wrong(TIERS, text, f"{wider} is no number of slices of {shown}")
+            raise _wrong(TIERS, text, f"{wider} is not a multiple of {shown}")
         if age_us < wider_us:
             age = render_duration(age_us)
-            raise _wrong(TIERS, text, f"{shown} for {age} is shorter than a slice of {wider}")
+            raise _wrong(
+                TIERS,
+                text,
+                f"the age {age} of {shown} slices is shorter than the next slice width {wider}",
+            )
         if next_us is not None and next_us <= age_us:
             ages = render_duration(age_us), render_duration(next_us)
-            raise _wrong(TIERS, text, "ages count from now, and {1} is not above {0}".format(*ages))
+            raise _wrong(TIERS, text, f"ages must increase: {ages[1]} follows {ages[0]}")
     ages_us = [age_us for _, age_us in tiers[:-1]]
     widths_us = [width_us for width_us, _ in tiers[1:]]
     return tuple((w, a) for w, a in zip(widths_us, ages_us, strict=True) if a is not None)
@@ -83,16 +89,16 @@ def _duration(key: str, text: str, whole: str) -> int:
         us = parse_duration(key, text.strip())
     except SqlwinError as error:
         raise _wrong(
-            key, whole, f"'{text.strip()}' is no duration such as 7 d, 1 h or 1 y"
+            key, whole, f"'{text.strip()}' is not a duration such as 7 d, 1 h or 1 y"
         ) from error
     if us <= 0:
-        raise _wrong(key, whole, f"'{text.strip()}' is nothing")
+        raise _wrong(key, whole, f"'{text.strip()}' must be positive")
     return us
 
 
 def _wrong(key: str, text: str, why: str) -> CatalogError:
     return CatalogError(
-        f"option '{key}' is '{text}': {why}",
+        f"invalid '{key}' = '{text}': {why}",
         subjects=(f"'{text}'", f"'{key}'"),
-        hint=f"such as '{key}' = {_EXAMPLE if key == TIERS else repr('2 y')}",
+        hint=f"for example '{key}' = {_EXAMPLE if key == TIERS else repr('2 y')}",
     )

@@ -108,8 +108,8 @@ def test_what_its_slices_do_not_answer_is_refused_and_never_empty(
         with pytest.raises(error, match=words):
             fresh_session.execute(sql)[0].to_arrow()
 
-    refused("ALTER MATERIALIZED TABLE m REFRESH", "its rows come by INSERT, and there is no")
-    refused(f"INSERT OVERWRITE m {QUERY}", "takes a query and nothing else")
+    refused("ALTER MATERIALIZED TABLE m REFRESH", "rows are added by INSERT")
+    refused(f"INSERT OVERWRITE m {QUERY}", "accepts only a query")
     refused(
         f"INSERT INTO m {QUERY.replace('SUM(fare)', 'MAX(fare)')}", "the query of its definition"
     )
@@ -140,7 +140,7 @@ def test_a_continuous_table_takes_one_table_and_no_view(
     fresh_session: sqlwin.Session, tmp_path: Path, history: pa.Table
 ) -> None:
     fresh_session.execute("CREATE VIEW rides AS SELECT ts, city, fare FROM trips WHERE fare > 0")
-    with pytest.raises(AnalysisError, match="over one table, and over no view"):
+    with pytest.raises(AnalysisError, match="over a single table and no views"):
         fresh_session.execute(
             f"CREATE MATERIALIZED TABLE v WITH ('path' = '{tmp_path / 'v'}') "
             f"REFRESH_MODE = CONTINUOUS AS {QUERY.replace('trips', 'rides')}"

@@ -90,7 +90,7 @@ def test_a_script_that_slices_answer_starts_no_spark(trips):
     opened = f"CREATE MATERIALIZED TABLE m WITH ('path' = '{trips.kept_at}')"
     offline = OfflineSession({})
     said, result = offline.results(f"{opened}; {HERE['hop']}")
-    assert said.message.startswith("`m` is opened: ")
+    assert said.message.startswith("opened `m`: ")
     (expected,) = trips.execute(HERE["hop"])
     assert result.types == expected.types and result.to_arrow().schema == expected.to_arrow().schema
     assert as_rows(result.rows) == as_rows(expected.rows)

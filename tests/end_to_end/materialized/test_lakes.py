@@ -168,7 +168,7 @@ def test_what_is_secret_in_the_options_of_a_base_table_is_in_no_definition(
     other.execute(opened)
     with pytest.raises(SqlwinError, match=r"'catalog\.s3\.secret-access-key' is secret") as raised:
         refresh(other)
-    assert raised.value.hint == "CREATE TABLE trips ... first"
+    assert raised.value.hint == "run CREATE TABLE trips ... first"
     other.execute(table)
     assert "is up to date" in refresh(other)
     check_answers(other, lake)

@@ -158,7 +158,7 @@ def test_another_session_opens_what_is_there_with_the_tables_below(
     other.execute(f"SET 'sqlwin.materialized.dir' = '{tmp_path / 'all'}'")
     assert other.sql("SELECT * FROM m ORDER BY city, window_end").toArrow() == wanted
     (shown,) = other.execute("SHOW MATERIALIZED TABLES")[0].table.to_pylist()
-    assert (shown["materialized table"], shown["of table"], shown["slices"]) == (
+    assert (shown["materialized table"], shown["base table"], shown["slices"]) == (
         "m",
         "trips",
         "10 min",
@@ -173,7 +173,7 @@ def test_another_session_opens_what_is_there_with_the_tables_below(
         "CREATE TABLE trips (ts TIMESTAMP(3), city STRING, fare INT) WITH ('connector' = "
         f"'filesystem', 'path' = '{tmp_path / 'other'}', 'format' = 'parquet')"
     )
-    with pytest.raises(CatalogError, match="`trips` is another table here"):
+    with pytest.raises(CatalogError, match="`trips` in this session differs"):
         third.execute(f"CREATE MATERIALIZED TABLE m WITH ('path' = '{tmp_path / 'all' / 'm'}')")
 
 
@@ -205,5 +205,5 @@ def test_a_base_table_with_other_columns_is_refused(
         "CREATE TABLE trips (ts TIMESTAMP(3), city STRING, fare BIGINT) WITH ('connector' = "
         f"'filesystem', 'path' = '{base.root}', 'format' = 'parquet')"
     )
-    with pytest.raises(CatalogError, match="`trips` is another table here"):
+    with pytest.raises(CatalogError, match="`trips` in this session differs"):
         refresh(fresh_session)

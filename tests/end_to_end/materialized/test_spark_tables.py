@@ -75,10 +75,10 @@ def test_an_external_table_is_followed_under_each_of_its_names(
     other.execute(f"CREATE MATERIALIZED TABLE m WITH ('path' = '{tmp_path}/m')")
     assert "is up to date" in refresh(other)
     session.spark.sql("DROP TABLE shop.trips")
-    with pytest.raises(CatalogError, match="Spark's catalog has none of that name"):
+    with pytest.raises(CatalogError, match="Spark's catalog has no such table"):
         other.sql("SELECT * FROM m").collect()
     session.spark.sql(f"CREATE TABLE shop.trips ({COLUMNS}) USING parquet LOCATION '{tmp_path}/x'")
-    with pytest.raises(CatalogError, match=r"`spark_catalog\.shop\.trips` is another table here"):
+    with pytest.raises(CatalogError, match=r"`spark_catalog\.shop\.trips` in this session differs"):
         other.sql("SELECT * FROM m").collect()
 
 
@@ -142,7 +142,7 @@ def test_of_a_partitioned_table_the_partitions_are_read_that_spark_reads(
     spark.sql(f"ALTER TABLE shop.trips ADD PARTITION (day = 5, shop = 'e') LOCATION '{tmp_path}/e'")
     (tmp_path / "e").mkdir(exist_ok=True)
     pq.write_table(random_rows(draw, 10), tmp_path / "e" / "f.parquet")
-    with pytest.raises(sqlwin.SqlwinError, match="is not where the table has that partition"):
+    with pytest.raises(sqlwin.SqlwinError, match="the partition of file"):
         refresh(session)
 
 
@@ -173,9 +173,9 @@ def test_what_nobody_can_follow_is_refused_with_what_to_do(
     spark.sql("CREATE VIEW shop.seen AS SELECT * FROM shop.texts")
     spark.sql(rows).createOrReplaceTempView("shown")
     for name, why, hint in (
-        ("shop.seen", "`shop.seen` is a view of Spark's", "name the table that it reads"),
-        ("shown", "`shown` is a view of Spark's", "name the table that it reads"),
-        ("shop.texts", "`shop.texts` is a table of CSV", "write it as Parquet"),
+        ("shop.seen", "`shop.seen` is a Spark view", "use the table that it reads"),
+        ("shown", "`shown` is a Spark view", "use the table that it reads"),
+        ("shop.texts", "`shop.texts` is a table of format CSV", "store it as Parquet"),
         ("shop.none", "shop.none", ""),
     ):
         with pytest.raises(CatalogError if hint else sqlwin.SqlwinError) as raised:

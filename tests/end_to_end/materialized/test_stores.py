@@ -227,5 +227,7 @@ def test_rows_are_inserted_and_old_slices_are_merged_and_dropped(
 def test_slices_are_where_they_can_be(lake: sqlwin.Session, tmp_path: Path) -> None:
     Base(tmp_path / "in").write("day", 10)
     lake.execute(TABLE.format(tmp_path / "in"))
-    with pytest.raises(CatalogError, match=r"slices cannot be at hdfs://h/m: .* on no file system"):
+    with pytest.raises(
+        CatalogError, match=r"slices cannot be stored at hdfs://h/m: .* on no file system"
+    ):
         lake.execute(f"CREATE MATERIALIZED TABLE m WITH ('path' = 'hdfs://h/m') AS {QUERY}")

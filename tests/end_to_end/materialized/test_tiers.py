@@ -95,8 +95,8 @@ def test_wide_old_slices_answer_what_is_made_of_them(
     between = HOURS.replace("GROUP", "WHERE ts >= TIMESTAMP_NTZ '2024-01-01 13:10:00' GROUP")
     check_answers(fresh_session, between, "are of 1 h")
     facts = fresh_session.execute("DESCRIBE EXTENDED m")[0].table.to_pylist()
-    assert {"fact": "base files", "value": "5"} in facts
-    (slices,) = (row["value"] for row in facts if row["fact"] == "slices")
+    assert {"property": "base files", "value": "5"} in facts
+    (slices,) = (row["value"] for row in facts if row["property"] == "slices")
     assert slices.startswith("4 h up to 2024-01-01 ")
     assert slices.endswith(", 10 min")
 

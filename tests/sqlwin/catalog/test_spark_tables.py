@@ -41,12 +41,12 @@ def test_of_parquet_files_that_hive_reads_the_directory_is_named() -> None:
     ("provider", "kind", "hint"),
     [
         ("delta", "DELTA", "'connector' = 'delta', 'path' = 'file:/data/ware house/shop.db/trips'"),
-        ("csv", "CSV", "write it as Parquet, or as a Delta or an Iceberg table"),
-        ("hive", "HIVE", "write it as Parquet, or as a Delta or an Iceberg table"),
+        ("csv", "CSV", "store it as Parquet, Delta or Iceberg"),
+        ("hive", "HIVE", "store it as Parquet, Delta or Iceberg"),
     ],
 )
 def test_another_format_is_refused_with_what_to_do(provider: str, kind: str, hint: str) -> None:
     with pytest.raises(CatalogError) as raised:
         described_table("shop.trips", FOUND | {"provider": provider})
-    assert raised.value.message.startswith(f"`shop.trips` is a table of {kind}, of which ")
+    assert raised.value.message.startswith(f"`shop.trips` is a table of format {kind}, ")
     assert hint in str(raised.value.hint)

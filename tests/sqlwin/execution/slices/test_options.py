@@ -30,15 +30,18 @@ def test_each_tier_but_the_first_begins_at_the_age_of_the_one_before() -> None:
 @pytest.mark.parametrize(
     ("tiers", "why"),
     [
-        ("", "it is a list such as"),
-        ("1 min for ever, 1 h", "'ever' is no duration"),
-        ("1 h for 7 d", "the first tier is of the slices that the query needs: 1 min"),
-        ("1 min for 7 d, 90 s", "1 min 30 s is no number of slices of 1 min"),
-        ("1 min for 7 d, 1 min", "1 min is no number of slices of 1 min"),
-        ("1 min, 1 h", "only the last tier goes without FOR"),
-        ("1 min for 2 h, 1 d", "1 min for 2 h is shorter than a slice of 1 d"),
-        ("1 min for 7 d, 1 h for 3 d", "ages count from now, and 3 d is not above 7 d"),
-        ("1 min for 0 d, 1 h", "'0 d' is nothing"),
+        ("", "expected a list such as"),
+        ("1 min for ever, 1 h", "'ever' is not a duration"),
+        ("1 h for 7 d", "the first tier must have the width of the query's slices, 1 min"),
+        ("1 min for 7 d, 90 s", "1 min 30 s is not a multiple of 1 min"),
+        ("1 min for 7 d, 1 min", "1 min is not a multiple of 1 min"),
+        ("1 min, 1 h", "only the last tier may leave out FOR"),
+        (
+            "1 min for 2 h, 1 d",
+            "the age 2 h of 1 min slices is shorter than the next slice width 1 d",
+        ),
+        ("1 min for 7 d, 1 h for 3 d", "ages must increase: 3 d follows 7 d"),
+        ("1 min for 0 d, 1 h", "'0 d' must be positive"),
     ],
 )
 def test_a_wrong_tier_is_named(tiers: str, why: str) -> None:
@@ -48,7 +51,8 @@ def test_a_wrong_tier_is_named(tiers: str, why: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("retention", "why"), [("5 d", "longer than the tiers: 7 d"), ("soon", "no duration")]
+    ("retention", "why"),
+    [("5 d", "longer than the age of the last tier, 7 d"), ("soon", "not a duration")],
 )
 def test_a_wrong_retention_is_named(retention: str, why: str) -> None:
     options = [("slices.tiers", "1 min for 7 d, 1 h"), ("slices.retention", retention)]
@@ -58,6 +62,6 @@ def test_a_wrong_retention_is_named(retention: str, why: str) -> None:
 
 def test_slices_of_months_are_not_merged_but_dropped() -> None:
     months = replace(FORM, grid=CalendarTumble(1))
-    with pytest.raises(CatalogError, match="slices of 1 month are not merged"):
+    with pytest.raises(CatalogError, match="slices of 1 month cannot be merged"):
         rules_of([("slices.tiers", "1 min for 7 d, 1 h")], months)
     assert rules_of([("slices.retention", "2 y")], months) == TierRules((), 730 * DAY_US)
