@@ -124,7 +124,7 @@ class SparkAnalyzer:
                 names = [database.name for database in self._spark.catalog.listDatabases()]
             case ErrorKind.UNKNOWN_CATALOG:
                 names = self._catalogs()
-                error.hint = f"there is {', '.join(f'`{name}`' for name in names)}; {error.hint}"
+                error.hint = f"catalogs: {', '.join(f'`{name}`' for name in names)}; {error.hint}"
             case _:
                 return error
         close = nearest(unknown, names)

@@ -150,7 +150,7 @@ class SessionCatalog:
             return place_of_path(self._spark, path)
         except UnreadableError as error:
             raise CatalogError(
-                f"slices cannot be at {path}: {error.reason}", subjects=(f"'{path}'",)
+                f"slices cannot be stored at {path}: {error.reason}", subjects=(f"'{path}'",)
             ) from error
 
     def add(self, name: Name, entry: Entry, *, replace: bool, if_not_exists: bool) -> bool:
@@ -163,7 +163,7 @@ class SessionCatalog:
             if if_not_exists:
                 return False
             raise CatalogError(
-                f"`{'.'.join(name)}` exists already",
+                f"`{'.'.join(name)}` already exists",
                 subjects=(".".join(name),),
                 hint="DROP it first, or write IF NOT EXISTS",
             )
@@ -189,7 +189,7 @@ class SessionCatalog:
             raise CatalogError(
                 f"`{'.'.join(name)}` is a {existing_kind.lower()}, not a {kind.lower()}",
                 subjects=(".".join(name),),
-                hint=f"write DROP {existing_kind} {'.'.join(name)}",
+                hint=f"use DROP {existing_kind} {'.'.join(name)}",
             )
         key = folded_name(name)
         self.entries.remove(name)
@@ -218,7 +218,7 @@ class SessionCatalog:
         return CatalogError(
             f"{kind.lower()} `{'.'.join(name)}` does not exist",
             subjects=(".".join(name),),
-            hint=f"did you mean `{close}`?" if close else "SHOW TABLES lists what there is",
+            hint=f"did you mean `{close}`?" if close else "SHOW TABLES lists all tables and views",
         )
 
     def names(self) -> list[str]:
@@ -283,9 +283,10 @@ class SessionCatalog:
         if not isinstance(entry, TableSpec):
             self.analyze(select_all_from(relation(*name)), {})  # the table may not exist at all
             raise AnalysisError(
-                f"OPTIONS stand here, and `{'.'.join(name)}` is no table of CREATE TABLE ... WITH",
+                f"OPTIONS cannot be used with `{'.'.join(name)}`, which is not a table of "
+                "CREATE TABLE ... WITH",
                 subjects=(".".join(name),),
-                hint="leave them out",
+                hint="remove the OPTIONS hint",
             )
         changed = self._changed.add(entry, _spark_name(folded_name(name)), options, self._mask())
         return tuple(changed.spec.name.split("."))

@@ -36,10 +36,14 @@ def check_time_column(schema: Schema, time_column: str) -> None:
         AnalysisError: It does not exist, or is not a TIMESTAMP.
     """
     times = [column.name for column in schema if is_timestamp(column.type)]
-    hint = f"its TIMESTAMP columns: {', '.join(times)}" if times else "it has no TIMESTAMP column"
+    hint = (
+        f"TIMESTAMP columns: {', '.join(times)}"
+        if times
+        else "the DataFrame has no TIMESTAMP column"
+    )
     type_ = required_column(schema, time_column, hint).type
     if not is_timestamp(type_):
-        message = f"time_column `{time_column}` is {type_.upper()}, no TIMESTAMP"
+        message = f"time_column `{time_column}` must be TIMESTAMP, but it is {type_.upper()}"
         raise AnalysisError(message, hint=hint)
 
 
@@ -56,8 +60,8 @@ def output_columns(ddl: str) -> StructType:
         schema = StructType.fromDDL(ddl)
     except PySparkException as error:
         raise AnalysisError(
-            f"`{ddl}` are no columns", hint="for example output='n bigint, top string'"
+            f"invalid columns: `{ddl}`", hint="for example output='n bigint, top string'"
         ) from error
     if isinstance(schema, StructType) and schema.fields:
         return schema
-    raise AnalysisError(f"`{ddl}` are no columns", hint="for example output='n bigint'")
+    raise AnalysisError(f"invalid columns: `{ddl}`", hint="for example output='n bigint'")

@@ -40,10 +40,10 @@ _CHANGES = (
 
 # Alternatives for statements that cannot change a session table
 _INSTEAD = {
-    "ANALYZE TABLE": "leave it out: plans need no statistics of such a table",
-    "TRUNCATE TABLE": "INSERT OVERWRITE from a query of another table that has no rows",
-    "DELETE FROM": "INSERT OVERWRITE writes the rows that stay, from another table",
-    "UPDATE": "INSERT OVERWRITE writes the changed rows, from another table",
+    "ANALYZE TABLE": "remove the statement: sqlwin does not use table statistics",
+    "TRUNCATE TABLE": "use INSERT OVERWRITE with a query over another table that returns no rows",
+    "DELETE FROM": "use INSERT OVERWRITE with the rows to keep, from another table",
+    "UPDATE": "use INSERT OVERWRITE with the changed rows, from another table",
 }
 
 
@@ -100,7 +100,7 @@ class Definitions:
             statement.name, entry, replace=statement.or_replace, if_not_exists=may_exist
         )
         name = ".".join(statement.name)
-        return _ADDED if added else f"`{name}` exists already, nothing to do"
+        return _ADDED if added else f"`{name}` already exists, nothing to do"
 
     def _refuse_spark_view(self, statement: Create) -> None:
         """Check that the session table's temporary view would not hide another one in Spark."""
@@ -109,9 +109,9 @@ class Definitions:
             return
         if self._catalog.is_foreign_view(name[0]):
             raise CatalogError(
-                f"Spark has a temporary view `{name[0]}` already",
+                f"a temporary view `{name[0]}` already exists in Spark",
                 subjects=(name[0],),
-                hint="take another name, or DROP VIEW it first",
+                hint="use another name, or DROP VIEW first",
             )
 
     def _with_columns_of_files(self, spec: TableSpec) -> tuple[TableSpec, tuple[str, ...]]:
@@ -139,9 +139,9 @@ class Definitions:
             twice = next((c.name for c in declared if c.name.lower() in names), None)
             if twice is not None:
                 raise AnalysisError(
-                    f"column `{twice}` of `{spec.name}` is one of its files already",
+                    f"column `{twice}` of `{spec.name}` already exists in its files",
                     subjects=(twice,),
-                    hint="give it another name, or declare all columns",
+                    hint="rename it, or declare all columns",
                 )
             spec = replace(
                 detected,
@@ -199,9 +199,9 @@ class Definitions:
             if "WATERMARKS" not in excluded and model.watermark is not None:
                 if watermark is not None and "WATERMARKS" not in statement.like_overwriting:
                     raise AnalysisError(
-                        f"`{model.name}` brings a watermark, and CREATE TABLE {name} has its own",
+                        f"both `{model.name}` and CREATE TABLE {name} define a watermark",
                         subjects=(model.name,),
-                        hint="write LIKE ... (OVERWRITING WATERMARKS) or (EXCLUDING WATERMARKS)",
+                        hint="use LIKE ... (OVERWRITING WATERMARKS) or (EXCLUDING WATERMARKS)",
                     )
                 watermark = watermark or model.watermark
             comment = comment or model.comment
@@ -210,7 +210,7 @@ class Definitions:
         connector = options.pop("connector", None)
         if connector is None:
             raise AnalysisError(
-                f"CREATE TABLE {name} has no 'connector' option",
+                f"CREATE TABLE {name} requires the option 'connector'",
                 subjects=("'connector'",),
                 hint="for example WITH ('connector' = 'filesystem', 'path' = 'data.parquet')",
             )
@@ -293,10 +293,10 @@ def refuse_kept_table(catalog: SessionCatalog, text: str) -> None:
         is_table = isinstance(entry, TableSpec)
         kind = "table of CREATE TABLE ... WITH" if is_table else "view of this session"
         verb = " ".join(change)
-        anew = f"CREATE OR REPLACE {'TABLE' if is_table else 'VIEW'} makes it anew"
+        anew = f"use CREATE OR REPLACE {'TABLE' if is_table else 'VIEW'} instead"
         first, last = parts[0], parts[-1]
         raise CatalogError(
-            f"{verb} is Spark's, and `{text[first.start : last.end + 1]}` is a {kind}",
+            f"{verb} does not support `{text[first.start : last.end + 1]}`, a {kind}",
             position=Position.at(text, first.start, last.end - first.start + 1),
             sql=text,
             hint=_INSTEAD.get(verb, anew) if is_table else anew,

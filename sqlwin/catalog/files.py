@@ -59,8 +59,8 @@ def described_by_files(spec: TableSpec, origin: str, files: Files) -> Detected:
         raise missing_path(origin)
     if not paths:
         raise ExecutionError(
-            f"{origin} holds no file to take the columns from",
-            hint="CREATE TABLE with columns makes a table that files come to later",
+            f"{origin} contains no files to derive columns from",
+            hint="declare the columns in CREATE TABLE if files are added later",
         )
     return detect(spec, origin, paths, files, keeps_types=path_of_files(spec.name) is None)
 
@@ -77,9 +77,9 @@ def described_elsewhere(spec: TableSpec) -> Detected:
         file_format in SELF_DESCRIBING or path_of_files(spec.name) is None
     ):
         raise CatalogError(
-            f"{path}: files of a Spark Connect server are not looked into",
+            f"{path}: sqlwin cannot inspect files on a Spark Connect server",
             subjects=(path,),
-            hint="CREATE TABLE with columns and 'format' says what they are",
+            hint="declare columns and 'format' in CREATE TABLE",
         )
     return Detected(spec)
 
@@ -150,10 +150,10 @@ class FilesByName:
         for key, _ in options:
             if key.lower() in (_STREAMING, "path", "connector"):
                 raise CatalogError(
-                    f"'{key}' is no option of files by name"
-                    + (", which are read as they are now" if key.lower() == _STREAMING else ""),
+                    f"option '{key}' cannot be used with files by path"
+                    + (", which are read once" if key.lower() == _STREAMING else ""),
                     subjects=(f"'{key}'",),
-                    hint="CREATE TABLE ... WITH ('connector' = 'filesystem', ...) takes it",
+                    hint="use CREATE TABLE ... WITH ('connector' = 'filesystem', ...)",
                 )
         pairs = ", ".join(f"{quote_string(k)} = {quote_string(v)}" for k, v in options)
         changed = f"{name} /*+ OPTIONS({pairs}) */"
@@ -201,7 +201,9 @@ class FilesByName:
         except ExecutionError as error:
             bare = spec.option_map["path"]
             if re.fullmatch(r"\w+", bare):
-                error.hint = f"a path stands in quotes, and the table `{bare}` without them"
+                error.hint = (
+                    f"to read the table `{bare}`, remove the quotes: quotes mark a file path"
+                )
             raise
 
 
@@ -216,9 +218,9 @@ def _path_options(path: str) -> tuple[tuple[str, str], ...]:
     match = _AT_ANY_DEPTH.fullmatch(path)
     if match is None:
         raise CatalogError(
-            f"in {path} two stars stand where they mean nothing",
+            f"`**` is misplaced in {path}",
             subjects=(path,),
-            hint="'logs/**/*.csv' are the files at any depth below logs",
+            hint="use it as a directory, as in 'logs/**/*.csv': CSV files at any depth below logs",
         )
     options = [("path", match["root"] or "/")]
     if match["name"] is not None and match["name"] != "*":
@@ -272,6 +274,6 @@ def refuse_remote_state(spark: SparkSession) -> None:
     """
     if is_remote(spark):
         raise SetupError(
-            "state is read where Spark's driver runs, not over Spark Connect",
-            hint="use master= (--master) in place of remote= (--remote)",
+            "state cannot be read over Spark Connect",
+            hint="use master= (--master) instead of remote= (--remote)",
         )

@@ -137,7 +137,7 @@ def _to_declared(catalog: SessionCatalog, files: TableSpec, spark: SparkSession)
 def _create_statement(entry: Entry, mask: Mask) -> str:
     name = quoted(*entry_name(entry))
     if isinstance(entry, Registered):
-        return f"-- {name} is a DataFrame registered from Python"
+        return f"-- {name} is a DataFrame registered in Python"
     if isinstance(entry, MaterializedTable):
         return create_statement(entry)
     if isinstance(entry, View):

@@ -27,9 +27,9 @@ def with_options(spec: TableSpec, options: Sequence[tuple[str, str]]) -> TableSp
     overridden = {key.lower() for key, _ in options}
     if "connector" in overridden:
         raise CatalogError(
-            f"table `{spec.name}`: 'connector' is not changed by a query",
+            f"table `{spec.name}`: a query cannot change 'connector'",
             subjects=("'connector'", spec.name),
-            hint="CREATE TABLE ... WITH ('connector' = ...) LIKE makes another table",
+            hint="create another table with CREATE TABLE ... WITH ('connector' = ...) LIKE ...",
         )
     unchanged = tuple(option for option in spec.options if option[0].lower() not in overridden)
     changed = replace(spec, options=(*unchanged, *options))
@@ -122,10 +122,8 @@ def idle_notes(spec: TableSpec, among: Collection[str] | None = None) -> tuple[s
     names = [f"'{name}'" for name in idle if among is None or name in among]
     if not names:
         return ()
-    are = (
-        "is an option of Flink's and has" if len(names) == 1 else "are options of Flink's and have"
-    )
-    return (f"table `{spec.name}`: {', '.join(names)} {are} no effect here",)
+    are = "is a Flink option and has" if len(names) == 1 else "are Flink options and have"
+    return (f"table `{spec.name}`: {', '.join(names)} {are} no effect",)
 
 
 def hint_notes(
@@ -151,11 +149,11 @@ def hint_notes(
             notes += idle_notes(with_options(spec, pairs), [key for key, _ in pairs])
     flinks = [name for name in left_out if name in FLINK_HINTS]
     if flinks:
-        are = "is a hint" if len(flinks) == 1 else "are hints"
-        notes.append(f"{', '.join(flinks)} {are} of Flink's runtime, without effect here")
+        are = "is a Flink hint and has" if len(flinks) == 1 else "are Flink hints and have"
+        notes.append(f"{', '.join(flinks)} {are} no effect")
     for name in left_out:
         if name not in FLINK_HINTS:
             close = nearest(name, SPARK_HINTS)
             meant = f"; did you mean {close}?" if close else ""
-            notes.append(f"there is no hint {name}, so it has no effect{meant}")
+            notes.append(f"unknown hint {name} is ignored{meant}")
     return tuple(dict.fromkeys(notes))

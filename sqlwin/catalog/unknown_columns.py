@@ -67,7 +67,7 @@ def _list(columns: tuple[TableColumn, ...]) -> str:
             n_others -= 1
             if n_others < 0:
                 continue
-        mark = " (a time)" if _is_time(column) else ""
+        mark = " (time column)" if _is_time(column) else ""
         shown.append(f"{quoted(column.name)} {shown_type(column.type or '')}{mark}")
     more = len(columns) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")

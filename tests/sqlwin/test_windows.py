@@ -96,8 +96,8 @@ def test_windows_that_end_before_a_row_are_out_before_it(visits: sqlwin.Session)
     ("changed", "message"),
     [
         ({"keys": ["visitors"]}, "no column `visitors`"),
-        ({"time": "pages"}, "no TIMESTAMP"),
-        ({"output": "n nonsense"}, "are no columns"),
+        ({"time": "pages"}, "must be TIMESTAMP"),
+        ({"output": "n nonsense"}, "invalid columns"),
         ({"allowed_lateness": "a while"}, "has no unit|is no number"),
     ],
 )

@@ -168,7 +168,9 @@ def test_options_and_duckdbs_functions(fresh_session: sqlwin.Session, data: Path
     assert rows(fresh_session, f"SELECT SUM(Menge) FROM {call}") == [(12,)]
     with pytest.raises(sqlwin.SqlwinError, match="read_csv has no argument delm here"):
         fresh_session.execute("SELECT * FROM read_csv('sales.csv', delm = ';')")
-    with pytest.raises(sqlwin.SqlwinError, match="is no option of files by name, which are read"):
+    with pytest.raises(
+        sqlwin.SqlwinError, match="cannot be used with files by path, which are read"
+    ):
         fresh_session.execute(
             "SELECT * FROM 'sales.csv' /*+ OPTIONS('source.monitor-interval' = '1 s') */"
         )

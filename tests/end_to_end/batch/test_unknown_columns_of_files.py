@@ -11,7 +11,9 @@ import pytest
 
 import sqlwin
 
-COLUMNS = "`Zeit` TIMESTAMP_NTZ (a time), `Tag` DATE (a time), `Ort` STRING, `kW h` DOUBLE"
+COLUMNS = (
+    "`Zeit` TIMESTAMP_NTZ (time column), `Tag` DATE (time column), `Ort` STRING, `kW h` DOUBLE"
+)
 
 
 @pytest.fixture
@@ -39,7 +41,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (
             "SELECT MAX(v) FROM TUMBLE('f.parquet', ts, 1h) GROUP BY window_start, window_end",
-            "'f.parquet' has `at` TIMESTAMP (a time), `v` BIGINT",
+            "'f.parquet' has `at` TIMESTAMP (time column), `v` BIGINT",
         ),
         (
             "SELECT nosuch FROM read_csv('f.csv', header = false)",
@@ -74,5 +76,5 @@ def test_of_many_columns_all_times_are_listed(
     with pytest.raises(sqlwin.SqlwinError) as raised:
         fresh_session.execute("SELECT nosuch FROM 'wide.csv'")
     hint = raised.value.hint or ""
-    assert "`at` TIMESTAMP_NTZ (a time) and 60 more" in hint
+    assert "`at` TIMESTAMP_NTZ (time column) and 60 more" in hint
     assert "`c38` BIGINT" in hint and "`c39`" not in hint

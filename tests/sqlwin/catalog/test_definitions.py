@@ -50,9 +50,7 @@ def files(*options: str, rest: str = "") -> str:
         (("'source.monitor-interval' = '1 s'",), ()),
         (
             ("'sink.rolling-policy.file-size' = '1mb'",),
-            (
-                "table `t`: 'sink.rolling-policy.file-size' is an option of Flink's and has no effect here",
-            ),
+            ("table `t`: 'sink.rolling-policy.file-size' is a Flink option and has no effect",),
         ),
         (
             (
@@ -60,8 +58,8 @@ def files(*options: str, rest: str = "") -> str:
                 "'sink.rolling-policy.file-size' = '1mb'",
             ),
             (
-                "table `t`: 'sink.partition-commit.trigger', 'sink.rolling-policy.file-size' are options of "
-                "Flink's and have no effect here",
+                "table `t`: 'sink.partition-commit.trigger', 'sink.rolling-policy.file-size' are Flink options and "
+                "have no effect",
             ),
         ),
     ],
@@ -74,7 +72,7 @@ def test_one_note_names_all_options_that_change_nothing(
 
 def test_it_is_not_made_again_of_a_table_that_is_there() -> None:
     table = files("'sink.rolling-policy.file-size' = '1mb'", rest="IF NOT EXISTS")
-    assert reported(table, table) == ("`t` exists already, nothing to do", ())
+    assert reported(table, table) == ("`t` already exists, nothing to do", ())
 
 
 def made(columns: str, path: Path, *options: str) -> TableSpec:
@@ -147,8 +145,8 @@ def test_metadata_alone_are_all_columns_unless_another_one_is_named(readings: Pa
         ),
         (
             "V AS ts, WATERMARK FOR ts AS ts",
-            "column `V` of `t` is one of its files already",
-            "give it another name, or declare all columns",
+            "column `V` of `t` already exists in its files",
+            "rename it, or declare all columns",
         ),
         (
             "PRIMARY KEY (k) NOT ENFORCED",

@@ -53,7 +53,7 @@ def test_two_stars_stand_for_any_depth(files: FilesByName) -> None:
     found = options(files, "'x/**/*.csv'")
     assert (found["path"], found["pathGlobFilter"]) == ("x", "*.csv")
     assert found["recursiveFileLookup"] == "true"
-    with pytest.raises(CatalogError, match="two stars stand where they mean nothing"):
+    with pytest.raises(CatalogError, match=r"`\*\*` is misplaced"):
         files.table("'x/**b/*.csv'")
     with pytest.raises(CatalogError, match="several formats"):
         files.table("'x/**'")
@@ -64,7 +64,7 @@ def test_options_make_another_table_of_the_same_files(files: FilesByName) -> Non
     assert [c.name for c in (files.table(changed) or TableSpec("", "")).columns] == ["column0"]
     assert [c.name for c in (files.table("'a.csv'") or TableSpec("", "")).columns] == ["a", "b"]
     assert files.view(changed) != files.view("'a.csv'")
-    with pytest.raises(CatalogError, match="'path' is no option of files by name"):
+    with pytest.raises(CatalogError, match="option 'path' cannot be used with files by path"):
         files.with_options("'a.csv'", (("path", "b.csv"),))
 
 

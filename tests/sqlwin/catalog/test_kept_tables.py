@@ -27,16 +27,16 @@ def catalog_with(type_: str) -> SessionCatalog:
 @pytest.mark.parametrize(
     ("text", "name", "hint"),
     [
-        ("ALTER TABLE Bids RENAME TO offers", "Bids", "makes it anew"),
-        ("alter view bids AS SELECT 1", "bids", "makes it anew"),
+        ("ALTER TABLE Bids RENAME TO offers", "Bids", "use CREATE OR REPLACE"),
+        ("alter view bids AS SELECT 1", "bids", "use CREATE OR REPLACE"),
         ("TRUNCATE TABLE default_catalog.default_database.`bids`", None, "INSERT OVERWRITE"),
-        ("ANALYZE TABLE bids COMPUTE STATISTICS", "bids", "leave it out"),
+        ("ANALYZE TABLE bids COMPUTE STATISTICS", "bids", "remove the statement"),
         ("DELETE FROM bids WHERE a = 1", "bids", "INSERT OVERWRITE"),
         ("UPDATE bids SET a = 1", "bids", "INSERT OVERWRITE"),
         (
             "MERGE INTO bids USING s ON bids.a = s.a WHEN MATCHED THEN DELETE",
             "bids",
-            "makes it anew",
+            "use CREATE OR REPLACE",
         ),
     ],
 )
@@ -49,7 +49,7 @@ def test_a_table_of_the_session_is_not_changed_behind_its_back(
     assert error.position is not None
     found = text[error.position.offset : error.position.offset + error.position.length]
     assert found == (name or "default_catalog.default_database.`bids`")
-    assert "is a table of CREATE TABLE ... WITH" in error.message
+    assert "a table of CREATE TABLE ... WITH" in error.message
     assert hint in (error.hint or "")
 
 

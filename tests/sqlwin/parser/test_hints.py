@@ -116,9 +116,9 @@ def test_what_has_no_effect_is_noted() -> None:
         "FROM files /*+ OPTIONS('sink.rolling-policy.file-size' = '1mb', 'header' = 'true') */"
     )
     assert hint_notes(tree, lambda name: FILES) == (
-        "table `files`: 'sink.rolling-policy.file-size' is an option of Flink's and has no effect here",
-        "STATE_TTL, NEST_LOOP are hints of Flink's runtime, without effect here",
-        "there is no hint BRODCAST, so it has no effect; did you mean BROADCAST?",
+        "table `files`: 'sink.rolling-policy.file-size' is a Flink option and has no effect",
+        "STATE_TTL, NEST_LOOP are Flink hints and have no effect",
+        "unknown hint BRODCAST is ignored; did you mean BROADCAST?",
     )
     assert hint_notes(parse_query("SELECT /*+ BROADCAST(a) */ * FROM a"), lambda name: None) == ()
 
@@ -134,7 +134,7 @@ def test_options_take_the_place_of_those_of_the_table_in_any_case_of_their_names
     [
         (("number-of-row", "3"), "there is no option 'number-of-row'"),
         (("number-of-rows", "some"), "'number-of-rows'"),
-        (("connector", "kafka"), "'connector' is not changed by a query"),
+        (("connector", "kafka"), "a query cannot change 'connector'"),
     ],
 )
 def test_options_are_checked_as_those_of_create_table_are(
@@ -232,13 +232,13 @@ def test_a_sink_takes_options_too(fresh_session: sqlwin.Session, tmp_path: Path)
     )
     (result,) = session.execute(insert)
     assert result.notes == (
-        "table `kept`: 'sink.rolling-policy.file-size' is an option of Flink's and has no effect here",
+        "table `kept`: 'sink.rolling-policy.file-size' is a Flink option and has no effect",
     )
     (file,) = tmp_path.glob("*.csv")
     assert file.read_text() == "1;a,b\n"
     rows = session.sql("SELECT * FROM kept /*+ OPTIONS('csv.field-delimiter' = ';') */").collect()
     assert [tuple(row) for row in rows] == [(1, "a,b")]
-    with pytest.raises(SqlwinError, match="`numbers` is no table of CREATE"):
+    with pytest.raises(SqlwinError, match="which is not a table of CREATE"):
         session.spark.range(3).createOrReplaceTempView("numbers")
         session.sql("SELECT * FROM numbers /*+ OPTIONS('a' = 'b') */")
 
