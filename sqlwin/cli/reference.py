@@ -7,17 +7,19 @@ settings, connectors, functions. A test compares the file with them.
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 import click
 
 from runtime.connectors.options.formats import SPARK_OPTIONS
+from runtime.spec.table import LATE_ROWS
 from sqlwin.cli.app import main
 from sqlwin.config.settings import SETTINGS, Setting, Type
 from sqlwin.help.connectors import ABILITIES, CONNECTORS, FORMAT_OPTIONS, OptionHelp
 from sqlwin.help.examples import STATEMENTS
-from sqlwin.help.functions import AGGREGATES, GROUP_WINDOWS, WINDOWS, describe_function
+from sqlwin.help.functions import AGGREGATES, GROUP_WINDOWS, WINDOW_COLUMNS, WINDOWS
 from sqlwin.repl.commands import help_lines
 
 _TITLE = """\
@@ -66,20 +68,72 @@ def reference() -> str:
 
 
 def _commands() -> Iterator[str]:
+    commands = dict(_leaf_commands(main, "sqlwin"))
+    users: dict[tuple[str, str], list[str]] = {}
+    for name, command in commands.items():
+        for option in _option_records(command, name):
+            users.setdefault(option, []).append(name)
+    shared = {option: names for option, names in users.items() if len(names) > 1}
     yield "## Commands\n"
-    yield _help(main, "sqlwin")
+    yield f"```text\n{_help(main, 'sqlwin')}\n```\n"
+    yield "`--help` shows the same with examples. Options of several commands:\n"
+    yield _table(
+        ("option", "commands", "meaning"),
+        (
+            (f"`{option}`", ", ".join(name.removeprefix("sqlwin ") for name in names), meaning)
+            for (option, meaning), names in shared.items()
+        ),
+    )
     for name, command in sorted(main.commands.items()):
-        if not command.hidden:
-            yield f"### sqlwin {name}\n"
-            yield _help(command, f"sqlwin {name}")
+        if command.hidden:
+            continue
+        yield f"### sqlwin {name}\n"
+        yield f"```text\n{_help(command, f'sqlwin {name}')}\n```\n"
+        own = [
+            record
+            for path, leaf in commands.items()
+            if path == f"sqlwin {name}" or path.startswith(f"sqlwin {name} ")
+            for record in _option_records(leaf, path)
+            if record not in shared
+        ]
+        if own:
+            yield _table(("option", "meaning"), ((f"`{left}`", right) for left, right in own))
 
 
-def _help(command: click.Command, name: str) -> str:
-    context = click.Context(
+def _leaf_commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Command]]:
+    """Yield commands that have no subcommands, with their names."""
+    for word, command in sorted(group.commands.items()):
+        if command.hidden:
+            continue
+        if isinstance(command, click.Group):
+            yield from _leaf_commands(command, f"{name} {word}")
+        else:
+            yield f"{name} {word}", command
+
+
+def _context(command: click.Command, name: str) -> click.Context:
+    return click.Context(
         command, info_name=name, max_content_width=100, terminal_width=100,
         help_option_names=["-h", "--help"],
     )  # fmt: skip
-    return f"```text\n{command.get_help(context).rstrip()}\n```\n"
+
+
+def _option_records(command: click.Command, name: str) -> Iterator[tuple[str, str]]:
+    """Yield the options of a command, without `--help`, each with its meaning."""
+    context = _context(command, name)
+    for parameter in command.params:
+        if isinstance(parameter, click.Option) and (record := parameter.get_help_record(context)):
+            yield record
+
+
+def _help(command: click.Command, name: str) -> str:
+    """Return the help text of a command without its examples and options."""
+    sections = command.get_help(_context(command, name)).split("\n\n")
+    return "\n\n".join(
+        section.rstrip()
+        for section in sections
+        if not section.lstrip().startswith(("Options:", "Examples"))
+    )
 
 
 def _prompt() -> Iterator[str]:
@@ -98,25 +152,32 @@ def _statements() -> Iterator[str]:
         yield f"### {statement.title}\n"
         yield f"```text\n{statement.syntax}\n```\n"
         yield f"{statement.doc}\n"
-        yield f"```sql\n{statement.example}\n```\n"
+        if "\n" in statement.example:
+            yield f"```sql\n{statement.example}\n```\n"
 
 
 def _functions() -> Iterator[str]:
     yield "## Window functions\n"
-    yield "Use them in FROM, with or without `TABLE( )`. See also `sqlwin functions NAME`.\n"
-    for name in WINDOWS:
+    yield (
+        "Use them in FROM, with or without `TABLE( )`. [windows.md](windows.md) has examples;\n"
+        "`sqlwin functions NAME` draws the windows.\n"
+    )
+    yield f"{WINDOW_COLUMNS}\n"
+    for name, function in WINDOWS.items():
         yield f"### {name}\n"
-        yield f"```text\n{describe_function(name)}\n```\n"
+        yield f"```text\n{function.signature}\n```\n"
+        yield f"{function.summary[:1].upper()}{function.summary[1:]}."
+        yield f"{function.text.removesuffix(WINDOW_COLUMNS).rstrip()}\n"
     yield "### In GROUP BY\n"
     yield (
         "`GROUP BY TUMBLE(timecol, size)`, `HOP(timecol, slide, size)` and "
         "`SESSION(timecol, gap)`, the style\nof Flink before 1.13, run as the table functions. "
-        "These functions go with them:\n"
+        "These functions take the same arguments:\n"
     )
-    yield _table(
-        ("function", "value"),
-        ((f"`{function.signature}`", function.summary) for function in GROUP_WINDOWS.values()),
-    )
+    names: dict[str, list[str]] = {}
+    for name, function in GROUP_WINDOWS.items():
+        names.setdefault(function.summary, []).append(name)
+    yield _table(("functions", "value"), ((_quoted(ns), text) for text, ns in names.items()))
     yield "## Aggregates\n"
     yield (
         "sqlwin merges these from slices, also with FILTER. For Spark's other aggregates, it\n"
@@ -132,27 +193,27 @@ def _settings() -> Iterator[str]:
         "`SET 'key' = 'value'`, `RESET 'key'`, `--set key=value`, or `settings=` of "
         "`sqlwin.connect`.\nKeys that begin with `spark.` are Spark settings.\n"
     )
-    working = [s for s in SETTINGS.values() if s.has_effect]
-    others = [s for s in SETTINGS.values() if not s.has_effect]
+    settings = SETTINGS.values()
     yield _table(
-        ("setting", "values", "default", "meaning"),
-        (
-            (f"`{s.name}`", _values(s), f"`{s.default}`" if s.default else "", s.doc)
-            for s in working
-        ),
+        ("setting", "default", "meaning"),
+        ((f"`{s.name}`", _default(s), _meaning(s)) for s in settings if s.has_effect),
     )
-    if others:
-        yield "Flink settings that sqlwin accepts and ignores, so that Flink scripts run:\n"
-        yield _table(
-            ("setting", "values", "meaning in Flink"),
-            ((f"`{s.name}`", _values(s), s.doc) for s in others),
-        )
+    if ignored := [s.name for s in settings if not s.has_effect]:
+        yield "Flink settings that sqlwin accepts and ignores, so that Flink scripts run:"
+        yield _wrap(f"{_quoted(ignored)}.")
 
 
-def _values(setting: Setting) -> str:
-    if setting.type is Type.CHOICE:
-        return _quoted(setting.choices)
-    return str(setting.type)
+def _default(setting: Setting) -> str:
+    if setting.default:
+        return f"`{setting.default}`"
+    return "" if setting.type is Type.CHOICE else f"({setting.type})"
+
+
+def _meaning(setting: Setting) -> str:
+    """Return the description, with the choices that it does not mention."""
+    if all(choice in setting.doc for choice in setting.choices):
+        return setting.doc
+    return f"{setting.doc}: {_quoted(setting.choices)}"
 
 
 def _connectors() -> Iterator[str]:
@@ -165,12 +226,12 @@ def _connectors() -> Iterator[str]:
             for c in CONNECTORS.values()
         ),
     )
+    late_rows = next(o for c in CONNECTORS.values() for o in c.options if o.name == LATE_ROWS)
+    yield f"Every connector that streams has the option `{LATE_ROWS}`: {late_rows.doc}.\n"
     for connector in CONNECTORS.values():
         yield f"### {connector.name}\n"
-        yield connector.summary[:1].upper() + connector.summary[1:] + ".\n"
         yield f"```sql\n{connector.example}\n```\n"
-        if connector.options:
-            yield _options(connector.options)
+        yield from _options(option for option in connector.options if option.name != LATE_ROWS)
         if connector.name == "filesystem":
             yield from _file_formats()
 
@@ -178,24 +239,28 @@ def _connectors() -> Iterator[str]:
 def _file_formats() -> Iterator[str]:
     for format_, options in FORMAT_OPTIONS.items():
         yield f"With `'format' = '{format_}'`:\n"
-        yield _options(options)
+        yield from _options(options)
+    common = set.intersection(*(set(options) for options in SPARK_OPTIONS.values()))
     yield "Options of Spark's readers and writers, with or without the format as a prefix:\n"
-    rows = ((f"`{name}`", _quoted(sorted(set(o)))) for name, o in SPARK_OPTIONS.items())
-    yield _table(("format", "options"), rows)
+    rows = [("all", common), *((name, set(o) - common) for name, o in SPARK_OPTIONS.items())]
+    yield _table(("format", "options"), ((name, _quoted(sorted(o))) for name, o in rows))
 
 
-def _options(options: Iterable[OptionHelp]) -> str:
-    return _table(
-        ("option", "values", "meaning"),
-        (
-            (
-                f"`{option.name}`",
-                _quoted(option.values),
-                option.doc + (" (required)" if option.required else ""),
-            )
-            for option in options
-        ),
-    )
+def _options(options: Iterable[OptionHelp]) -> Iterator[str]:
+    """Yield a table of the options that have an effect, and a list of the others."""
+    ignored: list[str] = []
+    rows: list[tuple[str, str]] = []
+    for option in options:
+        if not option.has_effect:
+            ignored.append(option.name)
+            continue
+        values = "" if set(option.values) <= {"true", "false"} else f": {_quoted(option.values)}"
+        required = " (required)" if option.required else ""
+        rows.append((f"`{option.name}`", f"{option.doc}{values}{required}"))
+    if rows:
+        yield _table(("option", "meaning"), rows)
+    if ignored:
+        yield _wrap(f"Flink's options without effect: {_quoted(ignored)}.")
 
 
 def _environment() -> Iterator[str]:
@@ -204,7 +269,12 @@ def _environment() -> Iterator[str]:
 
 
 def _sentence(summary: str, text: str) -> str:
+    """Return a summary, followed by the sentences of a text if there are any."""
     return f"{summary}. {' '.join(text.split())}" if text else summary
+
+
+def _wrap(text: str) -> str:
+    return textwrap.fill(text, 118, break_long_words=False, break_on_hyphens=False) + "\n"
 
 
 def _quoted(texts: Iterable[str]) -> str:

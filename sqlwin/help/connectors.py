@@ -29,12 +29,14 @@ class OptionHelp:
         doc: Description in one line.
         values: Possible values, if they are few.
         required: Whether a table needs the option.
+        has_effect: Whether it changes anything. Others are accepted so that Flink's scripts run.
     """
 
     name: str
     doc: str
     values: tuple[str, ...] = ()
     required: bool = False
+    has_effect: bool = True
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,9 @@ def _option_help(options: Options, prefix: str = "") -> Iterator[OptionHelp]:
     """Yield the options that have help. The others are alternative spellings."""
     for name, option in options.items():
         if option.doc:
-            yield OptionHelp(prefix + name, option.doc, option.values, option.required)
+            yield OptionHelp(
+                prefix + name, option.doc, option.values, option.required, option.has_effect
+            )
 
 
 # Options of a file format, by format

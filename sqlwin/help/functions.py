@@ -30,8 +30,9 @@ class FunctionHelp:
     picture: str
 
 
-_COLUMNS = """\
-Adds window_start, window_end (exclusive) and window_time (window_end - 1 ms) to each row.
+# Text that all window functions share
+WINDOW_COLUMNS = """\
+Each row gets window_start, window_end (exclusive) and window_time (window_end - 1 ms).
 To aggregate, GROUP BY window_start, window_end. Without GROUP BY, a row is emitted once for
 each of its windows. Arguments can be named, in any order: SIZE => INTERVAL '1' HOUR. Rows
 whose time is NULL belong to no window."""
@@ -44,7 +45,7 @@ GROUP BY window_start, window_end;"""
 
 def _window(signature: str, summary: str, text: str, call: str, drawn: str) -> FunctionHelp:
     name, example = signature.partition("(")[0], _QUERY.format(call=call)
-    return FunctionHelp(name, signature, summary, f"{text}\n{_COLUMNS}", example, drawn)
+    return FunctionHelp(name, signature, summary, f"{text}\n{WINDOW_COLUMNS}", example, drawn)
 
 
 WINDOWS: Mapping[str, FunctionHelp] = {

@@ -1,4 +1,4 @@
-"""Every `sqlwin ...` of the README and the pages of docs/ is a command line that is taken."""
+"""Every `sqlwin ...` of the README, docs/ and the help texts is a valid command line."""
 
 from __future__ import annotations
 
@@ -32,9 +32,13 @@ def commands(page: Path) -> Iterator[str]:
     yield from (match.group(1) for match in _IN_TEXT.finditer(text))
     yield from (match.group().split(": ", 1)[1] for match in _COMMENT.finditer(text))
     for block in _BLOCK.finditer(text):
-        lines = block.group(1)
-        for begin in _BEGINS.finditer(lines):
-            yield _whole(lines[begin.end() :])
+        yield from command_lines(block.group(1))
+
+
+def command_lines(lines: str) -> Iterator[str]:
+    """Yield the commands that begin on the lines of a block or of a help text."""
+    for begin in _BEGINS.finditer(lines):
+        yield _whole(lines[begin.end() :])
 
 
 def _whole(text: str) -> str:
@@ -57,10 +61,14 @@ def arguments(command: str) -> list[str]:
     return words[:end]
 
 
+SOURCES = {page.stem: list(commands(page)) for page in PAGES} | {
+    f"{name} --help": list(command_lines(command.help or ""))
+    for name, command in main.commands.items()
+}
 WRITTEN = [
-    pytest.param(command, id=f"{page.stem}: {' '.join(command.split())[:80]}")
-    for page in PAGES
-    for command in dict.fromkeys(commands(page))
+    pytest.param(command, id=f"{source}: {' '.join(command.split())[:80]}")
+    for source, written in SOURCES.items()
+    for command in dict.fromkeys(written)
 ]
 
 

@@ -10,12 +10,13 @@ from planner.aggregates.functions import MERGEABLE_FUNCTIONS
 from planner.binder import group_windows
 from runtime.connectors.options import known
 from runtime.connectors.options.checks import Option
-from runtime.connectors.options.formats import FLINK_OPTIONS
+from runtime.connectors.options.formats import FLINK_OPTIONS, SPARK_OPTIONS
 from runtime.connectors.registry import CONNECTORS as RUN
-from sqlwin.cli.reference import ENVIRONMENT, reference
+from sqlwin.cli.app import main
+from sqlwin.cli.reference import ENVIRONMENT, _leaf_commands, _option_records, reference
 from sqlwin.config.settings import SETTINGS
 from sqlwin.help import pictures
-from sqlwin.help.connectors import CONNECTORS, options_of, values_of
+from sqlwin.help.connectors import CONNECTORS, FORMAT_OPTIONS, options_of, values_of
 from sqlwin.help.examples import STATEMENTS
 from sqlwin.help.functions import AGGREGATES, FUNCTIONS, GROUP_WINDOWS, WINDOWS, describe_function
 from sqlwin.help.pictures import aligned, picture, sessions
@@ -35,6 +36,26 @@ def test_every_setting_is_in_it():
     text = FILE.read_text()
     missing = [name for name in SETTINGS if f"`{name}`" not in text]
     assert missing == [], "`make reference` adds them"
+
+
+def test_every_option_of_connectors_and_formats_is_in_it():
+    text = FILE.read_text()
+    options = [o for c in CONNECTORS.values() for o in c.options]
+    options += [o for format_options in FORMAT_OPTIONS.values() for o in format_options]
+    assert [o.name for o in options if f"`{o.name}`" not in text] == []
+    spark = {name for names in SPARK_OPTIONS.values() for name in names}
+    assert [name for name in sorted(spark) if f"`{name}`" not in text] == []
+
+
+def test_every_option_of_a_command_is_in_it():
+    text = FILE.read_text()
+    missing = [
+        f"{name} {option}"
+        for name, command in _leaf_commands(main, "sqlwin")
+        for option, _ in _option_records(command, name)
+        if option.replace("|", "\\|") not in text
+    ]
+    assert missing == []
 
 
 def test_every_connector_has_help_in_sqlwin_help():
@@ -89,8 +110,6 @@ def test_options_depend_on_what_is_given_already():
 
 
 def test_every_command_and_its_examples_are_in_it():
-    from sqlwin.cli.app import main
-
     text = FILE.read_text()
     for name, command in main.commands.items():
         if command.hidden:
