@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from runtime.spec.thresholds import Thresholds
 from runtime.streaming.changes import KeptNames
 from runtime.streaming.operators.updates import FireRule
 from runtime.streaming.own_sources import OwnSources
@@ -38,6 +39,7 @@ class StreamOptions:
         early_fire: When windows are emitted before their end. None means never.
         late_fire: When windows with late rows are emitted again within the allowed lateness. None
             means with every micro-batch that brings some.
+        thresholds: Sizes at which operators change how they store and compute.
     """
 
     key_groups: int
@@ -53,6 +55,7 @@ class StreamOptions:
     bucket_bytes: int = BUCKET_BYTES
     early_fire: FireRule | None = None
     late_fire: FireRule | None = None
+    thresholds: Thresholds = field(default_factory=Thresholds)
 
     @property
     def emits_updates(self) -> bool:

@@ -110,7 +110,7 @@ def common_spec(
         None if is_bare else options.max_jump_us,
     )
     owner, run = options.owner_of(number), secrets.token_hex(4)
-    return KeyGroupSpec(len(step.sources), rules, run, owner, by)
+    return KeyGroupSpec(len(step.sources), rules, run, owner, by, options.thresholds)
 
 
 def decoded_output(

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from runtime.compute.kernels.columns import table_bytes
 from runtime.local.streaming.messages import LateRows, Progress
+from runtime.spec.thresholds import Thresholds
 from runtime.streaming.state.blobs import FACTS, BlobStore, Owner, decode_facts, encode_facts
 from runtime.streaming.state.buckets import MOST
 from runtime.streaming.state.split import BY
@@ -104,6 +105,7 @@ class KeyGroupSpec:
         owner: Checkpoint that the state belongs to. None skips the check.
         by: Columns that are hashed into key groups; empty if all rows are in one key group. None
             leaves them out of the facts.
+        thresholds: Sizes at which operators change how they store and compute.
     """
 
     n_sources: int
@@ -111,6 +113,7 @@ class KeyGroupSpec:
     run: str = ""
     owner: Owner | None = None
     by: tuple[str, ...] | None = None
+    thresholds: Thresholds = field(default_factory=Thresholds)
 
 
 class KeyGroupOperator(ABC):

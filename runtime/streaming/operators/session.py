@@ -67,12 +67,6 @@ from runtime.streaming.state.key_sets import marks_of
 from runtime.streaming.state.table_cache import CACHE, remove_table, unique_name, write_table
 from runtime.streaming.watermarks import Watermarks, emitted_by_sessions_us
 
-# Runs of chunks from which on some are merged before the next one is written
-MANY_RUNS = 16
-# A run with this many times the rows of all smaller ones is not merged
-_MUCH_LARGER = 4
-# Marks of partitions: few enough for one array over all marks
-N_MARKS = 1 << 22
 _MARK = "$mark"
 
 
@@ -101,6 +95,7 @@ class SessionOperator(KeyGroupOperator):
         window = spec.aggregation.window
         assert isinstance(window, SessionWindow)
         self._spec = spec
+        self._thresholds = spec.common.thresholds
         self._window = window
         self._chunks = session_chunks(self._known)
 
@@ -170,7 +165,7 @@ class SessionOperator(KeyGroupOperator):
 
     def _may_end(self, new: pa.Table | None, candidates: pa.Table | None, fires: int) -> BoolArray:
         """Return for each mark whether its partitions may have an ending session or a late row."""
-        may_end: BoolArray = np.zeros(N_MARKS, np.bool_)
+        may_end: BoolArray = np.zeros(self._thresholds.sessions_n_marks, np.bool_)
         old_enough = fires - self._window.gap_us
         for chunk in self._chunks:
             if chunk.last_us <= old_enough:
@@ -188,7 +183,7 @@ class SessionOperator(KeyGroupOperator):
     def _marks(self, table: pa.Table) -> Int64Array:
         """Return a hash of each row's partition."""
         columns = [table.column(name) for name in self._window.partition]
-        return marks_of(columns, len(table), N_MARKS)
+        return marks_of(columns, len(table), self._thresholds.sessions_n_marks)
 
     def _candidates(self, tables: Sequence[pa.Table], closed: int | None) -> pa.Table | None:
         """Return the rows that are late unless an open session reaches them, or None."""
@@ -230,12 +225,12 @@ class SessionOperator(KeyGroupOperator):
         runs = Counter[str]()
         for chunk in self._chunks:
             runs[chunk.run] += chunk.n_rows
-        if len(runs) < MANY_RUNS:
+        if len(runs) < self._thresholds.sessions_max_runs:
             self._write(table)
             return
         alike, n_rows = set[str](), len(table)
         for run, n_rows_of_run in sorted(runs.items(), key=lambda run: run[1]):
-            if alike and n_rows_of_run > _MUCH_LARGER * n_rows:
+            if alike and n_rows_of_run > self._thresholds.merge_size_ratio * n_rows:
                 break
             alike.add(run)
             n_rows += n_rows_of_run

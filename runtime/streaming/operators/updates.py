@@ -23,12 +23,13 @@ from runtime.compute.kernels.keys import encode_keys
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.stream import FINAL_US, ROW_KIND
+from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import SessionWindow
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.changed_keys import FIRST_WINDOW, ChangedKeys
 from runtime.streaming.state.key_sets import KeySet
 from runtime.streaming.state.ranges import Range, union, within, without
-from runtime.streaming.state.results import PART_ROWS, KeptResults
+from runtime.streaming.state.results import KeptResults
 
 # Computes the windows of a range, for all keys or for at least the given ones
 Windows = Callable[[Range, KeySet | None], Iterator[pa.RecordBatch]]
@@ -101,6 +102,7 @@ class UpdateLog:
         aggregation: Aggregation, for the names of keys and window columns.
         store: State that holds the results.
         facts: Return value of `facts` at the end of the last micro-batch. None at first.
+        thresholds: How results and changed keys are stored.
 
     Attributes:
         most_bytes: Largest number of bytes of old and new results compared at once.
@@ -112,16 +114,20 @@ class UpdateLog:
         aggregation: WindowAggregation,
         store: BlobStore,
         facts: dict[str, Any] | None,
+        thresholds: Thresholds,
     ) -> None:
         self._rules = rules
+        self._thresholds = thresholds
         self._keys = aggregation.keys
         self._identity = [*aggregation.keys, aggregation.window_end]
         assert not isinstance(aggregation.window, SessionWindow)
         self._assigner = slice_assigner(aggregation.window)
         facts = facts or {}
-        self._results = KeptResults(self._identity, aggregation.window_end, store, facts)
+        self._results = KeptResults(
+            self._identity, aggregation.window_end, store, facts, thresholds
+        )
         self._changed: list[Range] = [(after, until) for after, until in facts.get("changed", ())]
-        self._changed_keys = ChangedKeys(self._keys, store, facts.get("keys"))
+        self._changed_keys = ChangedKeys(self._keys, store, facts.get("keys"), thresholds)
         # windows up to this end have been computed, or are in `_changed`
         self._computed_us: int = facts.get("computed", -FINAL_US)
         self._pending: int = facts.get("pending", 0)
@@ -195,6 +201,7 @@ class UpdateLog:
         self, windows: Windows, due: Sequence[tuple[Range, bool]]
     ) -> Iterator[pa.RecordBatch]:
         """Yield the changes in due windows, for the keys that may have changed."""
+        part_rows = self._thresholds.results_part_rows
         to_add = []
         for ends, is_of_all in due:
             keys = None if is_of_all else self._changed_keys.of(ends)
@@ -208,7 +215,7 @@ class UpdateLog:
             changed = yield from self._changes(now.slice(0, 0) if old is None else old, now)
             if keys is not None:
                 to_add.append(changed)
-            elif self._rules.early is not None and now.num_rows < PART_ROWS:
+            elif self._rules.early is not None and now.num_rows < part_rows:
                 # store it with the others: otherwise each window would be a part of its own
                 self._results.replace(ends, None)
                 to_add.append(now)

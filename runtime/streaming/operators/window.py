@@ -90,7 +90,7 @@ class WindowOperator(KeyGroupOperator):
         levels = self._known.get("levels")
         if not self._has_levels and self._known.get("slices"):
             levels = [[1, self._known["slices"]]]
-        self._slices = SliceLevels(spec.shared, store, levels)
+        self._slices = SliceLevels(spec.shared, store, levels, spec.common.thresholds)
         self._spans = self._open_spans()
         self._updates = None
         # Closed slices are gone, and if the allowed lateness has changed, the watermark does not
@@ -102,7 +102,13 @@ class WindowOperator(KeyGroupOperator):
             self._closed_us = self._passed_us(self._watermarks)
         if spec.updates is not None:
             aggregation = spec.shared.readers[0].aggregation
-            self._updates = UpdateLog(spec.updates, aggregation, store, self._known.get("updates"))
+            self._updates = UpdateLog(
+                spec.updates,
+                aggregation,
+                store,
+                self._known.get("updates"),
+                spec.common.thresholds,
+            )
 
     def _open_spans(self) -> dict[int, RunningAggregates | RunningTotals]:
         """Open the spans over the slices, by reader number.
@@ -112,6 +118,7 @@ class WindowOperator(KeyGroupOperator):
         which loses nothing: they are computed from slices.
         """
         stored, updates = self._known.get("running") or {}, self._spec.updates
+        thresholds = self._spec.common.thresholds
         blobs = blobs_of({"running": stored})
         if self._known.get("generation", 0) != self._spec.generation:
             stored = {}
@@ -122,10 +129,14 @@ class WindowOperator(KeyGroupOperator):
             window, reader_facts = reader.spec.aggregation.window, of_readers.get(str(number))
             if is_overlapping(window):
                 assert isinstance(window, Hop | CalendarHop)
-                spans[number] = RunningAggregates(window, reader.columns, self._store, reader_facts)
+                spans[number] = RunningAggregates(
+                    window, reader.columns, self._store, reader_facts, thresholds
+                )
             elif has_totals and reader.grows:
                 assert isinstance(window, Cumulate | CalendarCumulate)
-                spans[number] = RunningTotals(window, reader.columns, self._store, reader_facts)
+                spans[number] = RunningTotals(
+                    window, reader.columns, self._store, reader_facts, thresholds
+                )
         if not (stored and spans):
             for blob in blobs:
                 self._store.remove(blob)

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from runtime.compute.kernels.columns import int64_column
 from runtime.compute.kernels.keys import encode_keys
+from runtime.spec.thresholds import Thresholds
 from runtime.streaming.state.blobs import BlobStore, decode_table, known_blob
 from runtime.streaming.state.key_sets import KeySet
 from runtime.streaming.state.ranges import Range, union, without
@@ -23,9 +24,6 @@ from runtime.streaming.state.table_cache import write_table
 
 # Columns after the keys: end of the first and the last window of a row, int64
 FIRST_WINDOW, LAST_WINDOW = "$first_window", "$last_window"
-# With more rows than this in state, windows are computed for all keys
-MOST_ROWS = 1 << 16
-_MANY_TABLES = 8
 
 
 @dataclass
@@ -54,11 +52,19 @@ class ChangedKeys:
         keys: Key columns. Without any, nothing is stored.
         store: State that holds them.
         facts: Return value of `facts` at the end of the last micro-batch. None at first.
+        thresholds: Maximum number of keys and of their tables.
     """
 
-    def __init__(self, keys: Sequence[str], store: BlobStore, facts: Sequence[Any] | None) -> None:
+    def __init__(
+        self,
+        keys: Sequence[str],
+        store: BlobStore,
+        facts: Sequence[Any] | None,
+        thresholds: Thresholds,
+    ) -> None:
         self._keys = [*keys]
         self._store = store
+        self._thresholds = thresholds
         self._rows = [
             _Rows([(after, until) for after, until in ranges], n_rows, n_results, None, name)
             for ranges, n_rows, n_results, name in facts or ()
@@ -112,10 +118,11 @@ class ChangedKeys:
         """Write new keys to state. Return the windows to compute for all keys instead."""
         if all(rows.name is not None for rows in self._rows):
             return []
-        many = len(self._rows) > _MANY_TABLES
-        if many or sum(rows.n_rows for rows in self._rows) > MOST_ROWS:
+        most_rows = self._thresholds.changed_keys_max_rows
+        many = len(self._rows) > self._thresholds.changed_keys_max_tables
+        if many or sum(rows.n_rows for rows in self._rows) > most_rows:
             self._put_together()
-        if sum(rows.n_rows for rows in self._rows) > MOST_ROWS:
+        if sum(rows.n_rows for rows in self._rows) > most_rows:
             given_up = self.ranges
             for window_range in given_up:
                 self.forget(window_range)

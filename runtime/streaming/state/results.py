@@ -20,18 +20,12 @@ from runtime.compute.arrow.blobs import pieces
 from runtime.compute.kernels.columns import Int64Array, int64_column
 from runtime.compute.kernels.keys import encode_keys
 from runtime.spec.stream import FINAL_US
+from runtime.spec.thresholds import Thresholds
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import rows_between
 from runtime.streaming.state.key_sets import KeySet
 from runtime.streaming.state.ranges import Range, without
 from runtime.streaming.state.table_cache import read_table, remove_table, write_table
-
-# A part ends with the first window after which it has at least this many results
-PART_ROWS = 1 << 12
-# With more runs, some are merged
-MANY_RUNS = 8
-# A run with this many times the rows of all newer ones is not merged
-MUCH_LARGER = 4
 
 
 class Part(NamedTuple):
@@ -58,17 +52,24 @@ class KeptResults:
         window_end: Window end column.
         store: State that holds the results.
         facts: Return value of `facts` at the end of the last micro-batch. Empty at first.
+        thresholds: Size of a part, and when runs are merged.
 
     Attributes:
         most_bytes: Largest number of bytes merged at once.
     """
 
     def __init__(
-        self, identity: Sequence[str], window_end: str, store: BlobStore, facts: Mapping[str, Any]
+        self,
+        identity: Sequence[str],
+        window_end: str,
+        store: BlobStore,
+        facts: Mapping[str, Any],
+        thresholds: Thresholds,
     ) -> None:
         self._identity = identity
         self._window_end = window_end
         self._store = store
+        self._thresholds = thresholds
         self._runs = runs_of(facts) or [[]]
         self.most_bytes = 0
 
@@ -131,12 +132,13 @@ class KeptResults:
 
     def _merge_runs(self) -> None:
         """Merge the newest runs if there are many, or if the newest is large."""
+        ratio = self._thresholds.merge_size_ratio
         sizes = [sum(part.n_rows for part in run) for run in self._runs]
         first, n_rows = len(sizes) - 1, sizes[-1]
-        if sum(sizes[:-1]) <= MUCH_LARGER * n_rows:
+        if sum(sizes[:-1]) <= ratio * n_rows:
             first = 0
-        elif len(sizes) > MANY_RUNS:
-            while first and sizes[first - 1] <= MUCH_LARGER * n_rows:
+        elif len(sizes) > self._thresholds.results_max_runs:
+            while first and sizes[first - 1] <= ratio * n_rows:
                 first -= 1
                 n_rows += sizes[first]
             first = min(first, len(sizes) - 2)
@@ -179,7 +181,7 @@ class KeptResults:
         starts = np.append(run_starts(ends[1:] != ends[:-1]), len(ends)).tolist()
         first = 0
         for start in starts[1:]:
-            if start - first >= PART_ROWS or start == len(ends):
+            if start - first >= self._thresholds.results_part_rows or start == len(ends):
                 yield table.slice(first, start - first).combine_chunks()
                 first = start
 

@@ -42,21 +42,11 @@ import pyarrow as pa
 
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.aggregates import CollectRows, CollectSet
+from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import CalendarHop, Hop, windows_per_slice
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import StateColumns
-from runtime.streaming.state.spans import MANY_PATCHES, Slices, Span, Spans, needs
-
-# Minimum number of blocks per window. With more blocks there are fewer suffixes to store, but the
-# middle is recomputed from more partials: at most MIDDLE_ROWS.
-_FEWEST_BLOCKS = 4
-MIDDLE_ROWS = 1 << 16
-# Maximum number of suffixes of a block of lists
-_SUFFIXES_OF_LISTS = 4
-# Blocks with at least _ENOUGH_FOR_STRIDE windows have a suffix for every second window: a window in
-# between reads one more slice, and half as much is written.
-_STRIDE = 2
-_ENOUGH_FOR_STRIDE = 4
+from runtime.streaming.state.spans import Slices, Span, Spans, needs
 
 
 class RunningAggregates(Spans):
@@ -64,7 +54,7 @@ class RunningAggregates(Spans):
 
     Args:
         window: HOP window.
-        columns, store, facts: See `Spans`.
+        columns, store, facts, thresholds: See `Spans`.
     """
 
     def __init__(
@@ -73,16 +63,17 @@ class RunningAggregates(Spans):
         columns: StateColumns,
         store: BlobStore,
         facts: dict[str, Any] | None,
+        thresholds: Thresholds,
     ) -> None:
         facts = facts or {}
-        super().__init__(columns, store, facts)
+        super().__init__(columns, store, facts, thresholds)
         self._assigner = slice_assigner(window)
         self._n_windows = windows_per_slice(window)
         self._grows = any(
             isinstance(accumulator, CollectSet | CollectRows)
             for accumulator in columns.accumulators
         )
-        self._set_block(facts.get("block", self._n_windows // _FEWEST_BLOCKS))
+        self._set_block(facts.get("block", self._n_windows // thresholds.running_min_blocks))
         if facts.get("spans") and not self._grows:
             self._stride = facts["stride"]
         # number of the window that fired last
@@ -294,23 +285,27 @@ class RunningAggregates(Spans):
         """Set the number of windows per block."""
         self._block = max(1, n_windows)
         if self._grows:
-            self._stride = -(-self._block // _SUFFIXES_OF_LISTS)
+            self._stride = -(-self._block // self._thresholds.running_max_list_suffixes)
         else:
-            self._stride = _STRIDE if self._block >= _ENOUGH_FOR_STRIDE else 1
+            self._stride = 2 if self._block >= self._thresholds.running_min_stride_windows else 1
 
     @property
     def _n_again(self) -> int:
         """Number of fired windows whose spans are kept."""
-        return min(max(1, self._n_windows // (2 * _FEWEST_BLOCKS)), MANY_PATCHES)
+        limits = self._thresholds
+        n_windows = self._n_windows // (2 * limits.running_min_blocks)
+        return min(max(1, n_windows), limits.spans_max_patches)
 
     def _are_many(self, first: int, last: int) -> bool:
         """Return whether one merge for all these windows is better than one for each."""
-        return last - first >= max(1, self._n_windows // (2 * _FEWEST_BLOCKS))
+        n_windows = self._n_windows // (2 * self._thresholds.running_min_blocks)
+        return last - first >= max(1, n_windows)
 
     def _blocks_for(self, n_results: int) -> int:
         """Return the best number of blocks for windows with `n_results` results."""
-        most = min(isqrt(self._n_windows), MIDDLE_ROWS // n_results)
-        return max(_FEWEST_BLOCKS, most)
+        limits = self._thresholds
+        most = min(isqrt(self._n_windows), limits.running_max_middle_rows // n_results)
+        return max(limits.running_min_blocks, most)
 
     def _merge_patches(self) -> None:
         middle = self._middle

@@ -32,6 +32,7 @@ from runtime.compute.windows.aligned import slice_assigner
 from runtime.compute.windows.assigner import SliceAssigner
 from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.stream_steps import StreamReader
+from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import CalendarCumulate, Cumulate, SessionWindow, Tumble, is_overlapping
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import StateColumns
@@ -133,11 +134,15 @@ class SliceLevels:
         spec: Spec of the shared state.
         store: State that holds the slices.
         facts: Return value of `facts` at the end of the last micro-batch. None at first.
+        thresholds: When chunks are merged.
     """
 
-    def __init__(self, spec: SharedSpec, store: BlobStore, facts: list[Any] | None) -> None:
+    def __init__(
+        self, spec: SharedSpec, store: BlobStore, facts: list[Any] | None, thresholds: Thresholds
+    ) -> None:
         self._spec = spec
         self._store = store
+        self._thresholds = thresholds
         self.readers = [Reader(spec, number) for number in range(len(spec.readers))]
         self.all_readers = (1 << len(spec.readers)) - 1
         self._growing = sum(1 << i for i, reader in enumerate(self.readers) if reader.grows)
@@ -326,6 +331,7 @@ class SliceLevels:
             assigner,
             slab,
             columns,
+            self._thresholds,
             readers[0].assigner.window_end_stride_us if is_read_apart else None,
         )
         return _Level(None if is_own else assigner, columns, state)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.arrow.blobs import MAX_BLOB_BYTES, pieces
+from runtime.compute.arrow.blobs import pieces
 from runtime.compute.kernels.columns import (
     BoolArray,
     Int64Array,
@@ -24,6 +24,7 @@ from runtime.compute.kernels.columns import (
 )
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.compute.windows.assigner import SliceAssigner
+from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import AlignedWindow
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import StateColumns
@@ -33,15 +34,6 @@ from runtime.streaming.state.table_cache import CACHE, read_table, remove_table,
 # length after the last window that needs it. Fewer slabs mean fewer blobs to write for a
 # micro-batch with many slices, and each blob costs calls to the JVM.
 _SLABS_PER_WINDOW = 8
-# Small chunks of a slab from which on they are merged into one
-_MANY_CHUNKS = 8
-# A chunk with this many times the rows of all smaller ones is not merged
-_MUCH_LARGER = 4
-_SMALL_BYTES = MAX_BLOB_BYTES // 2
-# If slices are read one by one, a slab with this many rows takes no further slices
-_MANY_ROWS = 1 << 12
-# A slab is merged as a whole when it exceeds twice its size after the last merge, plus this
-_FEW_ROWS = 1 << 13
 
 
 class Chunk(NamedTuple):
@@ -98,7 +90,8 @@ class SliceState:
         windows: Windows of the slices.
         slab_us: Maximum time that the slices of a chunk cover.
         columns: Columns of the partials.
-        narrow_us: The same for slices with many rows. None means `slab_us`.
+        thresholds: When chunks are merged.
+        narrow_us: `slab_us` for slices with many rows. None means the same.
 
     Attributes:
         most_bytes: Largest number of bytes of partials merged at once in this micro-batch.
@@ -111,6 +104,7 @@ class SliceState:
         windows: SliceAssigner,
         slab_us: int,
         columns: StateColumns,
+        thresholds: Thresholds,
         narrow_us: int | None = None,
     ) -> None:
         self._store = store
@@ -119,6 +113,7 @@ class SliceState:
         self._is_read_apart = narrow_us is not None
         self._narrow_us = narrow_us or slab_us
         self._columns = columns
+        self._thresholds = thresholds
         self.most_bytes = 0
         self._slabs: dict[int, _Slab] = {
             slab: _Slab(n_merged, [*map(Chunk._make, chunks)])
@@ -178,7 +173,8 @@ class SliceState:
             return
         ends = self._columns.ends(table)
         n_slices = int(ends.max() - ends.min()) // self._narrow_us + 1
-        self._append(table, ends, self._width_of(_MANY_ROWS * n_slices // len(ends) + 1))
+        slab_rows = self._thresholds.slices_slab_rows
+        self._append(table, ends, self._width_of(slab_rows * n_slices // len(ends) + 1))
 
     def _width_of(self, n_slices: int) -> int:
         """Return the slab width for about `n_slices` slices, at least `_narrow_us`.
@@ -189,6 +185,7 @@ class SliceState:
         return min(self._slab_us, self._narrow_us << (max(1, n_slices).bit_length() - 1))
 
     def _append(self, table: pa.Table, ends: Int64Array, width_us: int) -> None:
+        limits = self._thresholds
         slabs = ends - ends % -width_us
         distinct = np.unique(slabs)
         for end in distinct.tolist():
@@ -197,17 +194,18 @@ class SliceState:
             if end not in self._slabs and self._is_read_apart:
                 self._merge_before(end)
             slab = self._slabs.setdefault(end, _Slab())
-            if slab.n_rows >= _MANY_ROWS and width_us > self._narrow_us:
+            if slab.n_rows >= limits.slices_slab_rows and width_us > self._narrow_us:
                 half = self._width_of((width_us - 1) // self._narrow_us)
                 self._append(part, ends[is_in], half)
                 continue
-            small = [chunk for chunk in slab.chunks if chunk.n_bytes < _SMALL_BYTES]
-            if slab.n_rows + part.num_rows > 2 * slab.n_merged + _FEW_ROWS:
+            small_bytes = limits.slices_small_chunk_bytes
+            small = [chunk for chunk in slab.chunks if chunk.n_bytes < small_bytes]
+            if slab.n_rows + part.num_rows > 2 * slab.n_merged + limits.slices_merge_rows:
                 merged = self._merge([*self._take(slab, slab.chunks), part])
                 self._write(slab, merged)
                 slab.n_merged = merged.num_rows
-            elif len(small) >= _MANY_CHUNKS:
-                alike = _alike(small, part.num_rows)
+            elif len(small) >= limits.slices_max_small_chunks:
+                alike = _alike(small, part.num_rows, limits.merge_size_ratio)
                 self._write(slab, self._merge([*self._take(slab, alike), part]))
             else:
                 self._write(slab, self._merge([part]))
@@ -222,7 +220,8 @@ class SliceState:
             return
         slab = self._slabs[before]
         # rewriting a large chunk for a few late rows costs more than reading them separately
-        chunks = [chunk for chunk in slab.chunks if chunk.n_rows < _MANY_ROWS]
+        slab_rows = self._thresholds.slices_slab_rows
+        chunks = [chunk for chunk in slab.chunks if chunk.n_rows < slab_rows]
         if len(chunks) > 1:
             self._write(slab, self._merge(self._take(slab, chunks)))
             slab.n_merged = slab.n_rows
@@ -306,11 +305,17 @@ class SliceState:
         return [chunk for slab in self._slabs.values() for chunk in slab.chunks]
 
 
-def _alike(chunks: Sequence[Chunk], n_rows: int) -> list[Chunk]:
-    """Return the chunks to merge with `n_rows` new rows: none is much larger than the others."""
+def _alike(chunks: Sequence[Chunk], n_rows: int, ratio: int) -> list[Chunk]:
+    """Return the chunks to merge with `n_rows` new rows: none is much larger than the others.
+
+    Args:
+        chunks: Candidates.
+        n_rows: Number of new rows.
+        ratio: A chunk with more than this many times the rows of the smaller ones is left alone.
+    """
     similar: list[Chunk] = []
     for chunk in sorted(chunks, key=lambda chunk: chunk.n_rows):
-        if chunk.n_rows > _MUCH_LARGER * n_rows:
+        if chunk.n_rows > ratio * n_rows:
             break
         similar.append(chunk)
         n_rows += chunk.n_rows

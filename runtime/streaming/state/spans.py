@@ -15,17 +15,10 @@ import pyarrow as pa
 
 from runtime.compute.arrow.blobs import pieces
 from runtime.spec.stream import FINAL_US
+from runtime.spec.thresholds import Thresholds
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.table_cache import CACHE, read_table, remove_table, write_table
-
-# With fewer partials, merging them costs less than storing spans
-FEW_ROWS = 1 << 14
-# Spans pay off from this many slices per key, and are kept down to half of that
-SLICES_A_KEY = 6
-# With more patches, or patches with twice as many rows as the last window had results, patches are
-# merged into the spans. Also the maximum number of fired windows whose spans are kept.
-MANY_PATCHES = 32
 
 # Reads all partials so far with `after` < slice end <= `until`
 Slices = Callable[[int, int], list[pa.Table]]
@@ -60,14 +53,20 @@ class Spans:
         columns: Columns of the partials.
         store: State that holds the spans.
         facts: Facts of the last micro-batch. None at first.
+        thresholds: When spans are stored, and when patches are merged into them.
     """
 
     def __init__(
-        self, columns: StateColumns, store: BlobStore, facts: dict[str, Any] | None
+        self,
+        columns: StateColumns,
+        store: BlobStore,
+        facts: dict[str, Any] | None,
+        thresholds: Thresholds,
     ) -> None:
         facts = facts or {}
         self._columns = columns
         self._store = store
+        self._thresholds = thresholds
         # number of results of the last window
         self._n_results: int = facts.get("results", 0)
         self._number: int = facts.get("number", 0)
@@ -110,8 +109,9 @@ class Spans:
 
     def _are_worth_it(self, n_rows: int) -> bool:
         """Return whether there are enough partials, and enough slices per key, to keep spans."""
-        enough = SLICES_A_KEY if not self._spans else SLICES_A_KEY // 2
-        few = n_rows < FEW_ROWS or not self._n_results
+        limits = self._thresholds
+        enough = limits.spans_min_slices_per_key // (2 if self._spans else 1)
+        few = n_rows < limits.spans_min_rows or not self._n_results
         return not few and n_rows >= enough * self._n_results
 
     def _make(self, after_us: int, until_us: int, parts: list[pa.Table]) -> Span:
@@ -162,9 +162,13 @@ class Spans:
         return [read_table(self._store, name, is_last=is_last) for name in span.names]
 
     def _merge_many_patches(self) -> None:
-        """Merge the patches into the spans if there are too many to read them each time."""
+        """Merge the patches into the spans if there are too many to read them each time.
+
+        That is also the case if they have twice as many rows as the last window had results.
+        """
         n_patched = sum(patch.n_rows for patch in self._patches)
-        if len(self._patches) > MANY_PATCHES or n_patched > 2 * self._n_results:
+        most = self._thresholds.spans_max_patches
+        if len(self._patches) > most or n_patched > 2 * self._n_results:
             self._merge_patches()
 
     def _merge_patches(self) -> None:

@@ -23,10 +23,11 @@ import pyarrow as pa
 
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.stream import FINAL_US
+from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import CalendarCumulate, Cumulate
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import StateColumns
-from runtime.streaming.state.spans import MANY_PATCHES, Slices, Spans
+from runtime.streaming.state.spans import Slices, Spans
 
 
 class RunningTotals(Spans):
@@ -34,7 +35,7 @@ class RunningTotals(Spans):
 
     Args:
         window: CUMULATE window.
-        columns, store, facts: See `Spans`.
+        columns, store, facts, thresholds: See `Spans`.
     """
 
     def __init__(
@@ -43,8 +44,9 @@ class RunningTotals(Spans):
         columns: StateColumns,
         store: BlobStore,
         facts: dict[str, Any] | None,
+        thresholds: Thresholds,
     ) -> None:
-        super().__init__(columns, store, facts)
+        super().__init__(columns, store, facts, thresholds)
         self._assigner = slice_assigner(window)
         self._is_worth_it = False
 
@@ -110,7 +112,7 @@ class RunningTotals(Spans):
         newest_first = sorted(self._spans, key=lambda key: key[1], reverse=True)
         least = -FINAL_US if closed_us is None else self._assigner.previous_window_end(closed_us)
         for number, key in enumerate(newest_first):
-            if number >= MANY_PATCHES or key[1] < least:
+            if number >= self._thresholds.spans_max_patches or key[1] < least:
                 self._drop(self._spans.pop(key))
         self._drop_patches()
 

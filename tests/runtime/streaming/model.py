@@ -17,6 +17,7 @@ import pyarrow as pa
 from runtime.compute.buffer import Rows, WindowBuffer
 from runtime.local.streaming.messages import MESSAGE_SCHEMA, EndOfInput, SourceProgress, decode
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
+from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
 from runtime.streaming.operators.buckets import MemoryBound, process
@@ -27,6 +28,10 @@ from runtime.streaming.watermarks import WatermarkRules
 from tests.reference import windows_of
 
 MS = 1_000
+# Running aggregates, however few partials there are
+SPANS_FROM_THE_START = Thresholds(spans_min_rows=0, spans_min_slices_per_key=0)
+# Never running aggregates
+NO_SPANS = Thresholds(spans_min_rows=1 << 40)
 END = EndOfInput()
 KEYS = ("key",)
 PARTIALS = (
@@ -108,6 +113,7 @@ class Stream:
     owner: Owner | None = None
     generation: int = 0
     bound: MemoryBound | None = None
+    thresholds: Thresholds = field(default_factory=Thresholds)
 
     def micro_batch(self, rows=(), watermark=None, clock=None, progress=None):
         """What is emitted, sorted: (key, start, end, n, total, largest), times in ms.
@@ -123,6 +129,7 @@ class Stream:
                 self.run,
                 self.owner,
                 None if self.bound is None else KEYS,
+                self.thresholds,
             ),
             self.updates,
             self.is_processing_time,

@@ -8,17 +8,16 @@ from typing import Any
 import pytest
 
 from runtime.errors import ExecutionError
+from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import Cumulate, Hop, Tumble
-from runtime.streaming.operators import session
 from runtime.streaming.operators.buckets import MemoryBound
 from runtime.streaming.operators.updates import UpdateRules
-from runtime.streaming.state import spans
 from runtime.streaming.state.blobs import FACTS, decode_facts
 from runtime.streaming.state.buckets import BUCKETS, Place, facts_name, is_facts
 from runtime.streaming.state.contents import blobs_of
 from runtime.streaming.state.split import Split, key_columns, split_group
 from runtime.streaming.state.table_cache import CACHE
-from tests.runtime.streaming.model import MS, Memory, Stream
+from tests.runtime.streaming.model import MS, NO_SPANS, SPANS_FROM_THE_START, Memory, Stream
 from tests.runtime.streaming.operators import test_session, test_shared
 from tests.runtime.streaming.state.test_split import place_of, random_batches
 
@@ -67,17 +66,16 @@ def gives_the_same(whole: Any, cut: Any, batches: list[tuple[Any, ...]]) -> list
     ids=["tumble", "hop", "cumulate"],
 )
 @pytest.mark.parametrize("lateness", [None, 30_000])
-def test_windows(window: Any, lateness: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spans, "FEW_ROWS", 0)
+def test_windows(window: Any, lateness: int | None) -> None:
     updates = None if lateness is None else UpdateRules(lateness * MS, None, None)
-    whole, cut = (Stream(window, updates=updates) for _ in range(2))
+    thresholds = Thresholds(spans_min_rows=0)
+    whole, cut = (Stream(window, updates=updates, thresholds=thresholds) for _ in range(2))
     cut.bound = MemoryBound(ALONE, FEW_BYTES)
     found = gives_the_same(whole, cut, random_batches(3))
     assert found[0] == 1 and found[1] > 1 and found == sorted(found)
 
 
-def test_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "MANY_RUNS", 3)
+def test_sessions() -> None:
     random, at, batches = Random(5), 0, []
     for _ in range(15):
         rows = [
@@ -86,25 +84,22 @@ def test_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
         ]
         at += 5
         batches.append((rows, at))
-    whole, cut = test_session.Stream(), test_session.Stream()
+    thresholds = Thresholds(sessions_max_runs=3)
+    whole, cut = (test_session.Stream(thresholds=thresholds) for _ in range(2))
     for stream in (whole, cut):
         stream.end = lambda stream=stream: stream.micro_batch([], "end")  # type: ignore[attr-defined]
     cut.bound = MemoryBound(ALONE, FEW_BYTES // 2)
     assert gives_the_same(whole, cut, batches)[-1] > 1
 
 
-@pytest.mark.parametrize("few", [0, 1 << 14], ids=["running", "slices"])
-def test_slices_that_several_windows_share_and_late_rows(
-    few: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(spans, "FEW_ROWS", few)
-    monkeypatch.setattr(spans, "SLICES_A_KEY", 0)
+@pytest.mark.parametrize("thresholds", [SPANS_FROM_THE_START, NO_SPANS], ids=["running", "slices"])
+def test_slices_that_several_windows_share_and_late_rows(thresholds: Thresholds) -> None:
     windows = (
         Tumble(10_000 * MS),
         Hop(10_000 * MS, 120_000 * MS),
         Cumulate(10_000 * MS, 60_000 * MS),
     )
-    whole, cut = test_shared.Shared(*windows), test_shared.Shared(*windows)
+    whole, cut = (test_shared.Shared(*windows, thresholds=thresholds) for _ in range(2))
     cut.bound = MemoryBound(ALONE, FEW_BYTES)
     for rows, watermark in random_batches(2):
         assert cut.micro_batch(rows, watermark) == whole.micro_batch(rows, watermark)

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.updates import FireRule
-from runtime.streaming.state import changed_keys, results, slices, spans
+from runtime.streaming.state import results, slices
 from runtime.streaming.state.blobs import decode_facts
 from runtime.streaming.state.contents import BlobKind, blobs_of
 from tests.runtime.streaming.model import MS, Stream
@@ -62,14 +63,15 @@ def test_what_waits_to_be_emitted_again_is_emitted_when_it_is_due(
     early: FireRule,
     late: FireRule | None,
     limits: tuple[int, int, int],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(changed_keys, "MOST_ROWS", limits[0])
-    monkeypatch.setattr(results, "MANY_RUNS", limits[1])
-    monkeypatch.setattr(results, "MUCH_LARGER", limits[2])
-    monkeypatch.setattr(spans, "FEW_ROWS", 0)
+    thresholds = Thresholds(
+        changed_keys_max_rows=limits[0],
+        results_max_runs=limits[1],
+        merge_size_ratio=limits[2],
+        spans_min_rows=0,
+    )
     lateness = 30_000 if late else 0
-    stream = Stream(window, updates=rules(lateness, early, late))
+    stream = Stream(window, updates=rules(lateness, early, late), thresholds=thresholds)
     brute, log, random = Brute(window, lateness), Changelog(), np.random.default_rng(limits[1])
     n_whole = n_runs = n_kept = 0
     for number in range(60):
@@ -120,5 +122,5 @@ def test_results_of_few_keys_are_merged_before_there_are_many_runs() -> None:
         some = [(f"k{random.integers(400)}", 1000, 1) for _ in range(3)]
         log.take(stream.micro_batch(some, 0))
         brute.take(some, 0)
-        assert len(updates(stream)["runs"]) <= results.MANY_RUNS
+        assert len(updates(stream)["runs"]) <= stream.thresholds.results_max_runs
     assert log.rows == brute.rows(fired_only=False)

@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 from runtime.spec.windows import Cumulate, Hop, Tumble, Window
 from runtime.streaming.changes import first_whole
-from runtime.streaming.state import spans
 from runtime.streaming.state.blobs import decode_facts
 from runtime.streaming.state.contents import blobs_of
 from tests.marks import among
 from tests.reference import windows_of
-from tests.runtime.streaming.model import MS, Stream
+from tests.runtime.streaming.model import MS, SPANS_FROM_THE_START, Stream
 
 S = 1000 * MS
 SLICED = [Tumble(10 * S), Hop(10 * S, 60 * S), Hop(10 * S, 240 * S), Cumulate(10 * S, 120 * S)]
@@ -42,15 +41,8 @@ batches = st.lists(
 def test_windows_go_on_with_other_windows(
     change: tuple[Window, Window], batches: list[tuple[list[Row], int]]
 ) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        # running aggregates from the first window on
-        patch.setattr(spans, "FEW_ROWS", 0)
-        patch.setattr(spans, "SLICES_A_KEY", 0)
-        check(*change, batches)
-
-
-def check(was: Window, now: Window, batches: list[tuple[list[Row], int]]) -> None:
-    stream = Stream(was)
+    was, now = change
+    stream = Stream(was, thresholds=SPANS_FROM_THE_START)
     values: dict[tuple[str, int, int], list[int]] = defaultdict(list)
     time, emitted, closed = 0, [], 0
     for number, (found, step) in enumerate(batches):

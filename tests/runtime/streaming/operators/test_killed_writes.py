@@ -22,7 +22,7 @@ from runtime.streaming.state.blobs import decode_facts
 from runtime.streaming.state.table_cache import CACHE
 from tests.marks import pairs
 from tests.oracle import OracleWindow, expected
-from tests.runtime.streaming.model import MS, Stream
+from tests.runtime.streaming.model import MS, SPANS_FROM_THE_START, Stream
 from tests.runtime.streaming.operators.test_session import GAP
 from tests.runtime.streaming.operators.test_session import Stream as SessionStream
 from tests.runtime.streaming.operators.test_shared import Shared
@@ -165,11 +165,11 @@ def by_definition(window: OracleWindow, rows: list[Row]) -> list[tuple[Any, ...]
 
 
 @pytest.mark.parametrize("kind", WINDOWS)
-@pytest.mark.usefixtures("spans_from_the_start")
 def test_windows_come_once_and_whole(kind: str) -> None:
     window, oracle = WINDOWS[kind]
     victim = Victim(1)
-    stream, other = Stream(window, store=victim.state), Stream(window)
+    stream = Stream(window, store=victim.state, thresholds=SPANS_FROM_THE_START)
+    other = Stream(window, thresholds=SPANS_FROM_THE_START)
     rows, emitted, n_running = [], [], 0
     for some, watermark in batches(2, back=STEP):
         rows += some
@@ -188,13 +188,12 @@ def test_windows_come_once_and_whole(kind: str) -> None:
     ("kind", "rules"),
     pairs(WINDOWS, RULES, long=[each for each in product(WINDOWS, RULES) if each not in QUICK]),
 )
-@pytest.mark.usefixtures("spans_from_the_start")
 def test_results_that_change_are_taken_back_once(kind: str, rules: str) -> None:
     window, oracle = WINDOWS[kind]
     victim, log = Victim(3), Changelog()
     updates = RULES[rules]
-    stream = Stream(window, updates=updates, store=victim.state)
-    other = Stream(window, updates=updates)
+    stream = Stream(window, updates=updates, store=victim.state, thresholds=SPANS_FROM_THE_START)
+    other = Stream(window, updates=updates, thresholds=SPANS_FROM_THE_START)
     rows: list[Row] = []
     back = STEP + (LATENESS - STEP if updates.allowed_lateness_us else 0)
     for clock, (some, watermark) in enumerate(batches(4, back)):
@@ -212,11 +211,13 @@ def test_results_that_change_are_taken_back_once(kind: str, rules: str) -> None:
     assert victim.n_kills >= N_KILLS
 
 
-@pytest.mark.usefixtures("spans_from_the_start")
 def test_readers_of_shared_slices_get_their_windows_once() -> None:
     kinds = ("tumble", "running", "cumulate")
     victim, n_running = Victim(5), 0
-    shared, other = (Shared(*(WINDOWS[kind][0] for kind in kinds)) for _ in range(2))
+    shared, other = (
+        Shared(*(WINDOWS[kind][0] for kind in kinds), thresholds=SPANS_FROM_THE_START)
+        for _ in range(2)
+    )
     shared.store = victim.state
     rows: list[Row] = []
     emitted: list[list[Any]] = [[] for _ in kinds]
@@ -275,24 +276,28 @@ def sessions(rows: list[tuple[str, str, int, int]]) -> Iterator[tuple[Any, ...]]
             yield key, "p", min(times), max(times) + GAP, len(each), max(values)
 
 
-@pytest.mark.usefixtures("spans_from_the_start")
 def test_other_windows_go_on_from_what_is_committed() -> None:
     wide, narrow = WINDOWS["running"][0], Hop(5 * S, 40 * S)
     victim = Victim(9)
-    stream, rows, emitted, cut = Stream(wide, store=victim.state), [], [], None
+    stream = Stream(wide, store=victim.state, thresholds=SPANS_FROM_THE_START)
+    rows, emitted, cut = [], [], None
     for number, (some, watermark) in enumerate(batches(10, back=STEP)):
         rows += some
         if number == N_BATCHES // 2:
             cut = max(row[2] for row in emitted)
             # a start with other windows that dies before it has committed changes nothing
             victim.state.left = 1
-            doomed = Stream(narrow, store=victim.state, generation=1)
+            doomed = Stream(
+                narrow, store=victim.state, generation=1, thresholds=SPANS_FROM_THE_START
+            )
             with pytest.raises(Killed):
                 doomed.micro_batch(some, watermark)
             victim.state.abort()
             CACHE.clear()
             assert "generation" not in decode_facts(victim.state.blobs["facts"])
-            stream = Stream(narrow, store=victim.state, generation=1)
+            stream = Stream(
+                narrow, store=victim.state, generation=1, thresholds=SPANS_FROM_THE_START
+            )
         emitted += victim.through(lambda: stream.micro_batch(some, watermark))  # noqa: B023
     emitted += victim.through(stream.end)
     assert cut is not None

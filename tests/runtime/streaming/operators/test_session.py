@@ -13,8 +13,8 @@ from runtime.compute.buffer import Rows, WindowBuffer
 from runtime.local.streaming.messages import EndOfInput, SourceProgress
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.stream import FINAL_US
+from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
-from runtime.streaming.operators import session
 from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
 from runtime.streaming.operators.buckets import MemoryBound
 from runtime.streaming.operators.session import SessionOperator, SessionSpec
@@ -65,6 +65,7 @@ class Stream:
     n_late: int = 0
     is_processing_time: bool = False
     bound: MemoryBound | None = None
+    thresholds: Thresholds = field(default_factory=Thresholds)
 
     def micro_batch(self, rows=(), watermark=None):
         """{(key, page, start, end, n, largest)}."""
@@ -73,7 +74,9 @@ class Stream:
         spec = SessionSpec(
             aggregation,
             StateColumns(("key", "page"), "$slice_end", PARTIALS),
-            KeyGroupSpec(1, by=None if self.bound is None else self.partition),
+            KeyGroupSpec(
+                1, by=None if self.bound is None else self.partition, thresholds=self.thresholds
+            ),
             self.is_processing_time,
         )
         us = FINAL_US if watermark == "end" else watermark and watermark * MS
@@ -296,11 +299,10 @@ def test_however_rows_in_order_are_cut_into_micro_batches_the_sessions_are_the_s
     "marks_and_runs",
     among([(1, 2), (4, 16), (4, 2), (1 << 22, 16)], slow=[(4, 2), (4, 16)]),
 )
-def test_open_sessions_in_many_chunks_are_the_same_sessions(marks_and_runs, monkeypatch):
+def test_open_sessions_in_many_chunks_are_the_same_sessions(marks_and_runs):
     n_marks, n_runs = marks_and_runs
-    monkeypatch.setattr(session, "N_MARKS", n_marks)
-    monkeypatch.setattr(session, "MANY_RUNS", n_runs)
-    stream, model, random = Stream(), Model(("key",)), np.random.default_rng(n_marks + n_runs)
+    stream = Stream(thresholds=Thresholds(sessions_n_marks=n_marks, sessions_max_runs=n_runs))
+    model, random = Model(("key",)), np.random.default_rng(n_marks + n_runs)
     partly = 0
     for now in range(0, 240, 3):
         if now % 4 == 0:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.nodes.slice_levels import grid_of
@@ -14,10 +14,11 @@ from runtime.local.streaming.messages import SLICE_END, EndOfInput, LateRows, So
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.stream import FINAL_US, LATE_ROW
 from runtime.spec.stream_steps import StreamReader
+from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
-from runtime.streaming.state import slices, spans
+from runtime.streaming.state import slices
 from runtime.streaming.state.blobs import decode_facts
 from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.contents import blobs_of
@@ -26,7 +27,9 @@ from tests.reference import windows_of
 from tests.runtime.streaming.model import (
     KEYS,
     MS,
+    NO_SPANS,
     PARTIALS,
+    SPANS_FROM_THE_START,
     Memory,
     Model,
     Stream,
@@ -69,7 +72,8 @@ RAW = pa.struct([("k", pa.string()), ("at", pa.int64()), ("v", pa.int64())])
 class Shared:
     """The shared operator, made anew for every micro-batch over one state."""
 
-    def __init__(self, *windows, readers=None):
+    def __init__(self, *windows, readers=None, thresholds=None):
+        self.thresholds = thresholds or Thresholds()
         self.readers = readers or tuple(reader(str(i), w) for i, w in enumerate(windows))
         self.slices = common_slices(tuple(r.slices for r in self.readers))
         self.store = Memory()
@@ -84,7 +88,7 @@ class Shared:
         shared = SharedSpec(self.readers, StateColumns(KEYS, "$slice_end", PARTIALS))
         mark = None if watermark is None else watermark * MS
         progress = [] if mark is None else [SourceProgress(0, mark, mark, 1)]
-        return self._process(WindowSpec(shared, KeyGroupSpec(1, by=KEYS)), rows, progress)
+        return self._process(self._spec(shared), rows, progress)
 
     def _process(self, spec, rows, progress):
         assigner = slice_assigner(self.slices)
@@ -110,7 +114,10 @@ class Shared:
     def end(self):
         """The end of input."""
         shared = SharedSpec(self.readers, StateColumns(KEYS, "$slice_end", PARTIALS))
-        return self._process(WindowSpec(shared, KeyGroupSpec(1, by=KEYS)), [], [EndOfInput()])
+        return self._process(self._spec(shared), [], [EndOfInput()])
+
+    def _spec(self, shared):
+        return WindowSpec(shared, KeyGroupSpec(1, by=KEYS, thresholds=self.thresholds))
 
     @property
     def n_rows(self):
@@ -175,13 +182,10 @@ def live_blobs(shared):
 
 @pytest.mark.parametrize("windows", SETS, ids=str)
 @given(batches=st.lists(st.tuples(rows, watermarks), min_size=4, max_size=10))
-@settings(
-    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-def test_readers_with_running_aggregates_do_what_the_rules_say(
-    windows, batches, spans_from_the_start
-):
-    shared, models = Shared(*windows), [Model(window) for window in windows]
+@settings(max_examples=6, deadline=None)
+def test_readers_with_running_aggregates_do_what_the_rules_say(windows, batches):
+    shared = Shared(*windows, thresholds=SPANS_FROM_THE_START)
+    models = [Model(window) for window in windows]
     for some, watermark in batches:
         slices.CACHE.clear()
         found = shared.micro_batch(some, watermark)
@@ -200,19 +204,16 @@ OVERLAPPING = [
 
 
 @pytest.mark.parametrize("windows", OVERLAPPING, ids=str)
-@pytest.mark.parametrize("few", [0, 1 << 14], ids=["running", "slices"])
-def test_steady_readers_have_running_aggregates_each(
-    windows, few, spans_from_the_start, monkeypatch
-):
-    """State without them gets them, and state with them goes on as it was written before."""
-    monkeypatch.setattr(spans, "FEW_ROWS", few)
+@pytest.mark.parametrize("starts_with_spans", [True, False], ids=["running", "slices"])
+def test_steady_readers_have_running_aggregates_each(windows, starts_with_spans):
+    """Running aggregates start over state without them, and stop over state with them."""
     shared, models = Shared(*windows), [Model(window) for window in windows]
+    shared.thresholds = SPANS_FROM_THE_START if starts_with_spans else NO_SPANS
     overlapping = {n for n, window in enumerate(windows) if isinstance(window, Hop)}
     random = np.random.default_rng(5)
     for number, time in enumerate(range(0, 800_000, 7_000)):
         if number == 50:
-            # as of now each key has enough, or no longer
-            monkeypatch.setattr(spans, "FEW_ROWS", (1 << 14) - few)
+            shared.thresholds = NO_SPANS if starts_with_spans else SPANS_FROM_THE_START
         times = time - random.integers(0, 200_000, 8) * (random.random(8) < 0.4)
         some = [(str(random.integers(3)), int(at), int(random.integers(9))) for at in times]
         found = shared.micro_batch(some, time - 2_000)
@@ -220,7 +221,7 @@ def test_steady_readers_have_running_aggregates_each(
         names, having = live_blobs(shared)
         assert set(shared.store.blobs) == names
         if number in (45, 110):
-            has_spans = (few == 0) == (number == 45)
+            has_spans = starts_with_spans == (number == 45)
             known = decode_facts(shared.store.blobs["facts"])["running"]["readers"]
             assert {int(n) for n, each in known.items() if each["spans"]} == (
                 overlapping if has_spans else set()
@@ -231,10 +232,11 @@ def test_steady_readers_have_running_aggregates_each(
     assert set(shared.store.blobs) == {"facts"}
 
 
-def test_a_fire_of_a_reader_reads_as_much_however_many_windows_overlap(spans_from_the_start):
+def test_a_fire_of_a_reader_reads_as_much_however_many_windows_overlap():
     n_gets = {}
     for n_slides in (8, 32):
-        shared = Shared(Tumble(10 * S), Hop(10 * S, n_slides * 10 * S))
+        windows = Tumble(10 * S), Hop(10 * S, n_slides * 10 * S)
+        shared = Shared(*windows, thresholds=SPANS_FROM_THE_START)
         for number in range(1, 2 * n_slides):
             before = shared.store.n_gets
             slices.CACHE.clear()
@@ -245,7 +247,7 @@ def test_a_fire_of_a_reader_reads_as_much_however_many_windows_overlap(spans_fro
     assert max(np.median(each) for each in n_gets.values()) <= 12
 
 
-def test_readers_read_what_they_need_alone_in_running_aggregates(spans_from_the_start):
+def test_readers_read_what_they_need_alone_in_running_aggregates():
     """Under names of their own, and one column for two of its aggregates."""
     few = reader("few", Hop(10 * S, 60 * S), (2,))
     twice = replace(
@@ -256,7 +258,8 @@ def test_readers_read_what_they_need_alone_in_running_aggregates(spans_from_the_
         ),
         columns=(*few.columns, ("largest", "again")),
     )
-    shared = Shared(readers=(reader("all", Hop(10 * S, 120 * S)), twice))
+    readers = reader("all", Hop(10 * S, 120 * S)), twice
+    shared = Shared(readers=readers, thresholds=SPANS_FROM_THE_START)
     alone = [Model(Hop(10 * S, 120 * S)), Model(Hop(10 * S, 60 * S))]
     random = np.random.default_rng(5)
     for number in range(1, 40):

@@ -8,14 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.updates import FireRule, UpdateRules
-from runtime.streaming.state import slices, spans
+from runtime.streaming.state import slices
 from runtime.streaming.state.blobs import decode_facts
 from runtime.streaming.state.contents import blobs_of
 from runtime.streaming.state.ranges import union, within, without
 from tests.reference import windows_of
-from tests.runtime.streaming.model import MS, Stream
+from tests.runtime.streaming.model import MS, NO_SPANS, SPANS_FROM_THE_START, Stream
 
 S = 1000 * MS
 LATENESS = 30_000
@@ -90,8 +91,9 @@ def test_the_changes_add_up_to_what_the_windows_hold(window, early, batches):
     add_up(window, early, batches)
 
 
-def add_up(window, early, batches):
-    stream, brute, log = Stream(window, updates=rules(early=early)), Brute(window), Changelog()
+def add_up(window, early, batches, thresholds=None):
+    stream = Stream(window, updates=rules(early=early), thresholds=thresholds or Thresholds())
+    brute, log = Brute(window), Changelog()
     now = 0
     for number, (some, step) in enumerate(batches):
         now += step
@@ -106,7 +108,6 @@ def add_up(window, early, batches):
     assert set(stream.store.blobs) == {"facts"}
 
 
-@pytest.mark.usefixtures("spans_from_the_start")
 @pytest.mark.parametrize(
     "window",
     [
@@ -119,7 +120,11 @@ def add_up(window, early, batches):
 )
 @pytest.mark.parametrize("early", [None, FireRule(delay_us=45 * S)], ids=["", "early"])
 def test_running_aggregates_serve_windows_that_are_emitted_again(window, early):
-    stream, brute, log = Stream(window, updates=rules(early=early)), Brute(window), Changelog()
+    stream, brute, log = (
+        Stream(window, updates=rules(early=early), thresholds=SPANS_FROM_THE_START),
+        Brute(window),
+        Changelog(),
+    )
     random, had = np.random.default_rng(5), 0
     for number, now in enumerate(range(0, 330_000, 4000)):
         most = 90_000 if number % 5 == 0 else 12_000
@@ -150,36 +155,34 @@ def test_running_aggregates_serve_windows_that_are_emitted_again(window, early):
 @given(batches=st.lists(st.tuples(rows, steps), min_size=10, max_size=25))
 @settings(max_examples=100, deadline=None)
 def test_running_aggregates_add_up_at_length(window, early, batches):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spans, "FEW_ROWS", 0)
-        patch.setattr(spans, "SLICES_A_KEY", 0)
-        add_up(window, early, batches)
+    add_up(window, early, batches, SPANS_FROM_THE_START)
 
 
 @pytest.mark.parametrize("early", [None, FireRule(delay_us=45 * S)], ids=["", "early"])
-def test_totals_serve_steps_that_are_emitted_where_rows_came_alone(early, monkeypatch):
+def test_totals_serve_steps_that_are_emitted_where_rows_came_alone(early):
     """Steps without rows stay away, so that windows are no sets of rows: as without totals."""
     window = Cumulate(5 * S, 100 * S, emit_only_on_update=True)
-    stream, other = (Stream(window, updates=rules(early=early)) for _ in range(2))
+    stream, other = (
+        Stream(window, updates=rules(early=early), thresholds=thresholds)
+        for thresholds in (SPANS_FROM_THE_START, NO_SPANS)
+    )
     random, had = np.random.default_rng(6), 0
     for now in range(0, 250_000, 4000):
         back = random.integers(0, 50_000, 5) * (random.random(5) < 0.5)
         some = [(str(random.integers(6)), now - int(at), 1) for at in back]
-        monkeypatch.setattr(spans, "SLICES_A_KEY", 0)
-        monkeypatch.setattr(spans, "FEW_ROWS", 0)
         found = stream.micro_batch(some, now, clock=now)
         known = decode_facts(stream.store.blobs["facts"])
         had += bool(known.get("running", {}).get("spans"))
-        monkeypatch.setattr(spans, "FEW_ROWS", 1 << 40)
         assert sorted(found) == sorted(other.micro_batch(some, now, clock=now))
     assert had > 40
 
 
-@pytest.mark.usefixtures("spans_from_the_start")
 def test_late_rows_read_as_much_however_many_windows_overlap():
     most = {}
     for n_slides in (48, 144):
-        stream = Stream(Hop(10 * S, n_slides * 10 * S), updates=rules(60_000))
+        stream = Stream(
+            Hop(10 * S, n_slides * 10 * S), updates=rules(60_000), thresholds=SPANS_FROM_THE_START
+        )
         for number in range(1, 2 * n_slides):
             before = stream.store.n_gets
             late = [("b", number * 10_000 - 25_000, 1)] if number > n_slides else []
@@ -277,10 +280,13 @@ def test_ranges_are_sets_of_times(found, after, length):
     assert members(without(whole, after, after + length)) == members(found) - other
 
 
-@pytest.mark.usefixtures("spans_from_the_start")
 def test_totals_go_with_the_lateness_that_they_are_for():
     window = Cumulate(5 * S, 100 * S)
-    stream, brute, log = Stream(window, updates=rules()), Brute(window), Changelog()
+    stream, brute, log = (
+        Stream(window, updates=rules(), thresholds=SPANS_FROM_THE_START),
+        Brute(window),
+        Changelog(),
+    )
     for now in range(1000, 180_000, 1000):
         if now == 100_000:
             assert decode_facts(stream.store.blobs["facts"])["running"]["spans"]
@@ -294,9 +300,12 @@ def test_totals_go_with_the_lateness_that_they_are_for():
     assert "running" not in known
 
 
-@pytest.mark.usefixtures("spans_from_the_start")
 def test_running_aggregates_go_though_no_window_fires_after_the_last_one():
-    stream = Stream(Hop(5 * S, 60 * S), updates=rules(early=FireRule(delay_us=45 * S)))
+    stream = Stream(
+        Hop(5 * S, 60 * S),
+        updates=rules(early=FireRule(delay_us=45 * S)),
+        thresholds=SPANS_FROM_THE_START,
+    )
     some = [([("a", 0, 0)], 0), ([("a", -17_045, 0)], 0), ([], 5072), ([("a", 3561, 0)], 5072)]
     for new, watermark in some:
         stream.micro_batch(new, watermark)

@@ -1,5 +1,8 @@
 """Running aggregates give what slices give, whatever comes late, in whatever steps."""
 
+from dataclasses import replace
+from functools import partial
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -21,11 +24,12 @@ from runtime.spec.table import Column
 from runtime.spec.windows import CalendarHop, Hop
 from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
-from runtime.streaming.state import running, slices, spans
+from runtime.streaming.state import slices
 from runtime.streaming.state.blobs import decode_facts, encode_facts
 from runtime.streaming.state.shared_slices import one_reader
 from tests.marks import among
-from tests.runtime.streaming.model import MS, Memory, Model, Stream
+from tests.runtime.streaming.model import MS, NO_SPANS, SPANS_FROM_THE_START, Memory, Model
+from tests.runtime.streaming.model import Stream as AnyStream
 
 S = 1000 * MS
 DAY = 86_400 * S
@@ -37,7 +41,7 @@ WINDOWS = [
 ]
 
 
-pytestmark = pytest.mark.usefixtures("spans_from_the_start")
+Stream = partial(AnyStream, thresholds=SPANS_FROM_THE_START)
 
 
 def facts(stream):
@@ -106,7 +110,7 @@ def test_steady_streams_keep_few_spans_and_take_late_rows_along(window):
         n_spans = max(n_spans, len(facts(stream)["spans"]))
         n_patches = max(n_patches, len(facts(stream)["patches"]))
     assert 4 <= n_spans <= window.size_us // window.slide_us // 4 + 6
-    assert 0 < n_patches <= spans.MANY_PATCHES + 1
+    assert 0 < n_patches <= stream.thresholds.spans_max_patches + 1
     stream.end()
     assert set(stream.store.blobs) == {"facts"}
 
@@ -138,12 +142,12 @@ def test_what_is_remembered_grows_with_the_root_of_how_many_windows_overlap():
 
 
 @pytest.mark.parametrize("rows", [0, 1 << 16], ids=["wide blocks", "narrow blocks"])
-def test_spans_of_a_sqlwin_that_did_not_write_how_wide_blocks_are_go_on(rows, monkeypatch):
+def test_spans_of_a_sqlwin_that_did_not_write_how_wide_blocks_are_go_on(rows):
     """Wide ones as it wrote them; of narrow ones each is still what its own times say."""
     window = Hop(10 * S, 360 * S)
     stream, model = Stream(window), Model(window)
     random = np.random.default_rng(3)
-    monkeypatch.setattr(running, "MIDDLE_ROWS", rows)
+    stream.thresholds = replace(SPANS_FROM_THE_START, running_max_middle_rows=rows)
     for number in range(1, 110):
         some = [(str(random.integers(4)), number * 10_000 - 1, 1) for _ in range(3)]
         found = stream.micro_batch(some, number * 10_000)
@@ -153,17 +157,17 @@ def test_spans_of_a_sqlwin_that_did_not_write_how_wide_blocks_are_go_on(rows, mo
             known = decode_facts(stream.store.blobs["facts"])
             assert known["running"].pop("block") == (9 if rows == 0 else 6)
             stream.store.blobs["facts"] = encode_facts(known)
-            monkeypatch.setattr(running, "MIDDLE_ROWS", 1 << 16)
+            stream.thresholds = SPANS_FROM_THE_START
 
 
-def test_a_checkpoint_without_them_gets_them_and_one_with_them_goes_on_without(monkeypatch):
+def test_a_checkpoint_without_them_gets_them_and_one_with_them_goes_on_without():
     window = Hop(10 * S, 120 * S)
     stream, model = Stream(window), Model(window)
     random = np.random.default_rng(3)
     had = []
     for number in range(1, 60):
         some = [(str(random.integers(4)), number * 10_000 - 1, 1) for _ in range(3)]
-        monkeypatch.setattr(spans, "FEW_ROWS", 0 if number // 15 % 2 else 1 << 40)
+        stream.thresholds = SPANS_FROM_THE_START if number // 15 % 2 else NO_SPANS
         found = stream.micro_batch(some, number * 10_000)
         assert sorted(found) == sorted(model.micro_batch(some, number * 10_000))
         had.append(bool(facts(stream)["spans"]))
@@ -223,23 +227,21 @@ def partials(random, n_rows, ends):
     )
 
 
-def emitted(window, ends, few):
+def emitted(window, ends, thresholds):
     """Of random partials what is emitted, in order of window and key; whether there were spans."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spans, "FEW_ROWS", few)
-        random, store, found, had = np.random.default_rng(11), Memory(), [], 0
-        aggregation = WindowAggregation(window, ("key",), "$slice_end", MERGED)
-        spec = WindowSpec(one_reader(aggregation, PARTIALS), KeyGroupSpec(1))
-        for number, end in enumerate(ends):
-            back = random.integers(0, 12, 40) * (random.random(40) < 0.3)
-            tables = [partials(random, 40, ends[np.maximum(number - back, 0)])]
-            batch = MicroBatch(tables, [SourceProgress(0, int(end) - 1, int(end) - 1, 1)])
-            for output in WindowOperator(spec, store).process(batch):
-                if not isinstance(output.result, Status):
-                    found.append(output.result)
-            had += bool(decode_facts(store.blobs["facts"]).get("running", {}).get("spans"))
-        table = pa.Table.from_batches(found)
-        return table.sort_by([("window_end", "ascending"), ("key", "ascending")]), had
+    random, store, found, had = np.random.default_rng(11), Memory(), [], 0
+    aggregation = WindowAggregation(window, ("key",), "$slice_end", MERGED)
+    spec = WindowSpec(one_reader(aggregation, PARTIALS), KeyGroupSpec(1, thresholds=thresholds))
+    for number, end in enumerate(ends):
+        back = random.integers(0, 12, 40) * (random.random(40) < 0.3)
+        tables = [partials(random, 40, ends[np.maximum(number - back, 0)])]
+        batch = MicroBatch(tables, [SourceProgress(0, int(end) - 1, int(end) - 1, 1)])
+        for output in WindowOperator(spec, store).process(batch):
+            if not isinstance(output.result, Status):
+                found.append(output.result)
+        had += bool(decode_facts(store.blobs["facts"]).get("running", {}).get("spans"))
+    table = pa.Table.from_batches(found)
+    return table.sort_by([("window_end", "ascending"), ("key", "ascending")]), had
 
 
 @pytest.mark.parametrize(
@@ -254,8 +256,8 @@ def emitted(window, ends, few):
     ids=["hop", "calendar"],
 )
 def test_everything_that_merges_does_so_in_spans(window, ends):
-    wanted, had_none = emitted(window, ends, 1 << 40)
-    found, had = emitted(window, ends, 0)
+    wanted, had_none = emitted(window, ends, NO_SPANS)
+    found, had = emitted(window, ends, SPANS_FROM_THE_START)
     assert had_none == 0
     assert had > len(ends) - 5
     assert found.num_rows == wanted.num_rows > 8 * len(ends)

@@ -13,12 +13,12 @@ import pytest
 
 from runtime.compute.kernels.keys import bucket_of
 from runtime.errors import ExecutionError
+from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.general.assigners import SessionAssigner
 from runtime.streaming.general.operator import WindowJob
 from runtime.streaming.operators.base import KeyGroupSpec
 from runtime.streaming.operators.updates import FireRule, UpdateRules
-from runtime.streaming.state import spans
 from runtime.streaming.state.blobs import FACTS, decode_facts, encode_facts
 from runtime.streaming.state.split import BY, Split, key_columns, split_group
 from tests.runtime.streaming.model import MS, Memory, Stream
@@ -26,6 +26,8 @@ from tests.runtime.streaming.operators import test_session, test_shared
 from tests.runtime.streaming.operators.test_general import VALUES, Group
 
 INTO = 4
+# Spans however few partials there are, where they pay off
+SPANS = Thresholds(spans_min_rows=0)
 KEYS = [f"k{number}" for number in range(40)]
 
 
@@ -98,15 +100,12 @@ def random_batches(seed: int, n_keys: int = 40) -> list[tuple[Any, ...]]:
 )
 @pytest.mark.parametrize("lateness", [None, 30_000])
 @pytest.mark.parametrize("early", [None, FireRule(delay_us=0)], ids=["", "early"])
-def test_windows(
-    window: Any, lateness: int | None, early: FireRule | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(spans, "FEW_ROWS", 0)
+def test_windows(window: Any, lateness: int | None, early: FireRule | None) -> None:
     updates = None
     if lateness is not None or early is not None:
         updates = UpdateRules((lateness or 0) * MS, early, None)
     for cut_at in (3, 7):
-        goes_on(Stream(window, updates=updates), random_batches(cut_at), cut_at)
+        goes_on(Stream(window, updates=updates, thresholds=SPANS), random_batches(cut_at), cut_at)
 
 
 def test_keys_that_wait_to_be_emitted_again() -> None:
@@ -127,15 +126,15 @@ def test_keys_that_wait_to_be_emitted_again() -> None:
     assert sorted(found) == sorted(expected)
 
 
-def test_running_aggregates_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spans, "FEW_ROWS", 0)
-    stream = Stream(Hop(10_000 * MS, 120_000 * MS))
+def test_running_aggregates_are_made_again() -> None:
+    stream = Stream(Hop(10_000 * MS, 120_000 * MS), thresholds=SPANS)
     for rows, watermark in random_batches(1, n_keys=3):
         stream.micro_batch(rows, watermark)
     assert "running" in decode_facts(stream.store.blobs[FACTS])
     for part in cut(stream):
         assert "running" not in decode_facts(part.store.blobs[FACTS])
-    shared = test_shared.Shared(Tumble(10_000 * MS), Hop(10_000 * MS, 120_000 * MS))
+    windows = Tumble(10_000 * MS), Hop(10_000 * MS, 120_000 * MS)
+    shared = test_shared.Shared(*windows, thresholds=SPANS)
     for rows, watermark in random_batches(1, n_keys=3):
         shared.micro_batch(rows, watermark)
     assert "running" in decode_facts(shared.store.blobs[FACTS])

@@ -9,6 +9,7 @@ import pytest
 
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.aggregates import Merge, MergeOp
+from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import Hop
 from runtime.streaming.state.blobs import encode_state
 from runtime.streaming.state.columns import StateColumns
@@ -181,7 +182,7 @@ class Store(dict):
 def slices(store, facts):
     columns = StateColumns(("k",), "$slice_end", (Merge(("s",), MergeOp.SUM),))
     windows = slice_assigner(Hop(10, 40))
-    return SliceState(store, facts, windows, slab_us(Hop(10, 40)), columns)
+    return SliceState(store, facts, windows, slab_us(Hop(10, 40)), columns, Thresholds())
 
 
 def partials(*rows):
