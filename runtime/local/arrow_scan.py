@@ -43,7 +43,7 @@ SPLITS_PER_CORE = 2
 # Column with the number of a split
 SPLIT = "$split"
 # Maximum bytes of splits that are sent to each task with its code
-CODE_BYTES = 64 << 10
+_CODE_BYTES = 64 << 10
 
 
 def planned_splits(
@@ -92,7 +92,7 @@ def item_rows(spark: SparkSession, items: Sequence[T]) -> tuple[DataFrame, Seque
     """
     n_items = max(1, len(items))
     blobs = [pickle.dumps(item) for item in items]
-    if sum(map(len, blobs)) <= CODE_BYTES:
+    if sum(map(len, blobs)) <= _CODE_BYTES:
         numbers = spark.range(0, len(items), 1, n_items).withColumnRenamed("id", SPLIT)
         return numbers, items
     table = pa.table({SPLIT: pa.array(range(n_items), pa.int32()), "$files": blobs})

@@ -14,8 +14,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 from runtime.errors import ExecutionError, nearest
 
-# Timeouts for brokers: until their first answer, and afterwards
-FIRST_SECONDS = 5.0
+# Timeouts for brokers until their first answer and afterwards, unless `socket.timeout.ms` is set
+_FIRST_SECONDS = 5.0
 LATER_SECONDS = 60.0
 _ONE_CALL = 2.0
 # Errors that no retry can resolve
@@ -69,6 +69,8 @@ class Client:
                 f"Kafka's client refuses an option 'properties.*': {error.args[0].str()}",
                 hint="it is librdkafka, whose properties are listed in its CONFIGURATION.md",
             ) from error
+        given = config.get("socket.timeout.ms")
+        self._timeout_seconds = None if given is None else int(given) / 1_000
 
     def ask(self, question: Callable[[float], Answer]) -> Answer:
         """Return the answer to a question, a function of a timeout that is retried if necessary.
@@ -76,7 +78,10 @@ class Client:
         Raises:
             ExecutionError: No answer within the time limit.
         """
-        deadline = time.monotonic() + (LATER_SECONDS if self._has_answered else FIRST_SECONDS)
+        seconds = self._timeout_seconds
+        if seconds is None:
+            seconds = LATER_SECONDS if self._has_answered else _FIRST_SECONDS
+        deadline = time.monotonic() + seconds
         while True:
             try:
                 answer = question(_ONE_CALL)

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 import sqlwin
 from runtime.frames.file_jobs import groups_by_job, look_by_job
-from runtime.local import arrow_scan
+from runtime.local.arrow_scan import item_rows, items_of
 from runtime.scan.metadata import WantedColumns, find_source, look_here
 from runtime.scan.splits import Sought, groups_here, plan_splits
 from runtime.spec.expressions import Call, ColumnRef, Constant
@@ -79,22 +79,36 @@ def test_a_file_of_another_schema_falls_back_alone(files: Path) -> None:
     assert not isinstance(find_source("x", [str(files)], [K]), ScanSource)
 
 
+def test_large_items_travel_as_rows(spark: SparkSession) -> None:
+    items = [("a", b"x" * 50_000), ("b", b"y" * 50_000)]
+    for some, is_sent in ((items[:1], True), (items, False)):
+        numbers, sent = item_rows(spark, some)
+        assert list(sent) == (some if is_sent else [])
+        assert sorted(items_of(numbers.toArrow().to_batches(), sent)) == some
+
+
 @pytest.mark.long
+@pytest.mark.parametrize("is_long", [False, True], ids=["splits in code", "splits as rows"])
 def test_results_are_the_same_however_files_are_read(
-    fresh_session: sqlwin.Session, files: Path, monkeypatch: pytest.MonkeyPatch
+    fresh_session: sqlwin.Session, files: Path, is_long: bool
 ) -> None:
-    pq.write_table(rows(20, pa.int32()), files / "day=1" / "20.parquet")
+    # the paths alone exceed the bytes that are sent with the code
+    path = files.joinpath(*["x" * 250] * 13) if is_long else files / "short"
+    for number in range(24):
+        (path / f"day={number % 2}").mkdir(parents=True, exist_ok=True)
+        pq.write_table(rows(number, pa.int64()), path / f"day={number % 2}" / f"{number}.parquet")
+    pq.write_table(rows(30, pa.int32()), path / "day=1" / "30.parquet")
+    source = source_of(path, K, Column("day", "int"), leaves_some=True)
+    splits = plan_splits(source, [], 4)
+    assert bool(item_rows(fresh_session.spark, splits)[1]) != is_long
     session = fresh_session
     session.execute(
         "CREATE TABLE t (ts TIMESTAMP(6), k BIGINT, day INT) WITH ('connector' = 'filesystem', "
-        f"'format' = 'parquet', 'path' = '{files}')"
+        f"'format' = 'parquet', 'path' = '{path}')"
     )
     assert "ArrowScan" in str(session.explain(TOTALS))
     found = session.sql(TOTALS).collect()
-    # the list of splits as rows, of a table of many files
-    monkeypatch.setattr(arrow_scan, "CODE_BYTES", 0)
-    assert session.sql(TOTALS).collect() == found
     session.execute("SET 'sqlwin.optimizer.disabled-rules' = 'push_local_aggregate_into_scan'")
     assert session.sql(TOTALS).collect() == found
     session.execute("RESET 'sqlwin.optimizer.disabled-rules'")
-    assert sum(row["n"] for row in found) == (N_FILES + 1) * 50
+    assert sum(row["n"] for row in found) == 25 * 50

@@ -32,6 +32,7 @@ from runtime.errors import ExecutionError
 from tests.runtime.connectors.kafka.broker import PARTITIONS, Broker, broker
 
 __all__ = ["broker"]
+NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "socket.timeout.ms": "500"}
 ALL = ("topic", "partition", "offset", "key", "value", "headers", "at_ms", "timestampType")
 
 
@@ -279,12 +280,14 @@ def test_what_is_wrong_is_one_line_within_seconds(broker: Broker, client: Client
         starting(client, reading(broker, "clicks", start="offsets", start_offsets={"9": 0}))
 
 
-def test_a_broker_that_is_not_there_is_said_within_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runtime.connectors.kafka.client.FIRST_SECONDS", 0.5)
-    nowhere = Client({"bootstrap.servers": "127.0.0.1:1", "group.id": "tests"})
+def test_the_timeout_for_a_missing_broker_is_that_of_the_socket() -> None:
+    nowhere = Client({**NOWHERE, "group.id": "tests"})
     asked = Reading("t", {}, ("t",))
+    started = time.monotonic()
     with pytest.raises(ExecutionError, match=r"not answer at 127.0.0.1:1: .*refused"):
         starting(nowhere, asked)
+    # 5 seconds unless it is set
+    assert time.monotonic() - started < 4.5
 
 
 def test_what_is_sent_is_there_when_sending_returns(broker: Broker, client: Client) -> None:
@@ -297,13 +300,10 @@ def test_what_is_sent_is_there_when_sending_returns(broker: Broker, client: Clie
     assert sorted(pairs, key=str) == [(None, None), (None, b"before"), (b"k", b"v")]
 
 
-def test_messages_that_are_not_delivered_fail_the_task(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("runtime.connectors.kafka.client.FIRST_SECONDS", 0.5)
+def test_messages_that_are_not_delivered_fail_the_task(broker: Broker) -> None:
     broker.send("small", [b"before"])
     rows = pa.record_batch({"value": [b"x" * 2000]})
     with pytest.raises(ExecutionError, match=r"to topic 'small' was not delivered: .*too large"):
         send(config(broker, **{"message.max.bytes": "1000"}), "small", [rows])
     with pytest.raises(ExecutionError, match=r"Kafka does not answer at 127.0.0.1:1"):
-        send({"bootstrap.servers": "127.0.0.1:1"}, "small", [rows])
+        send(NOWHERE, "small", [rows])
