@@ -26,16 +26,21 @@ _SOURCE = (*_STREAM, "operator", "source")
 _OF_STREAM = (
     ("rows_in", "Rows read in this run.", "rows_in", True),
     ("rows_emitted", "Rows written to the sink in this run.", "rows_out", True),
-    ("rows_late", "Rows that came when all their windows had closed.", "late", True),
+    ("rows_late", "Rows that arrived after all their windows were emitted.", "late", True),
     ("rows_without_time", "Rows without a time, which are in no window.", "without_time", True),
-    ("rows_dropped", "Rows that went nowhere: late or without a time.", "dropped", True),
+    (
+        "rows_dropped",
+        "Rows in no window and no side output: late or without a time.",
+        "dropped",
+        True,
+    ),
     (
         "rows_per_second",
-        "Rows that arrived a second, over a minute.",
+        "Rows read per second, averaged over a minute.",
         "rows_per_second",
         False,
     ),
-    ("last_batch_seconds", "How long the last micro-batch took.", "batch_seconds", False),
+    ("last_batch_seconds", "Duration of the last micro-batch.", "batch_seconds", False),
 )
 
 
@@ -61,7 +66,7 @@ def _of_streams(streams: Iterable[StreamView]) -> Iterator[Metric]:
     by_labels = {
         _labels(stream): stream for stream in sorted(streams, key=lambda stream: stream.begun)
     }
-    up = GaugeMetricFamily("sqlwin_stream_up", "Whether the stream runs.", labels=_STREAM)
+    up = GaugeMetricFamily("sqlwin_stream_up", "Whether the stream is running.", labels=_STREAM)
     for labels, stream in by_labels.items():
         up.add_metric(labels, float(stream.state == "running"))
     yield up
@@ -74,11 +79,11 @@ def _of_streams(streams: Iterable[StreamView]) -> Iterator[Metric]:
                 metric.add_metric(labels, value)
         yield metric
     batches = SummaryMetricFamily(
-        "sqlwin_stream_batch_seconds", "Micro-batches, and how long they took.", labels=_STREAM
+        "sqlwin_stream_batch_seconds", "Duration of micro-batches.", labels=_STREAM
     )
     phases = CounterMetricFamily(
         "sqlwin_stream_phase_seconds",
-        "What micro-batches spent their time on.",
+        "Time spent in micro-batches, by phase.",
         labels=(*_STREAM, "phase"),
     )
     for labels, stream in by_labels.items():
@@ -104,12 +109,12 @@ def _of_operators(streams: dict[tuple[str, ...], StreamView]) -> Iterator[Metric
     )
     lag = GaugeMetricFamily(
         "sqlwin_stream_watermark_lag_seconds",
-        "How far a source's watermark is behind processing time.",
+        "Lag of a source's watermark behind processing time.",
         labels=_SOURCE,
     )
     holds = GaugeMetricFamily(
         "sqlwin_stream_source_holds_back",
-        "Whether the operator's watermark waits for this source alone.",
+        "Whether this source alone holds back the operator's watermark.",
         labels=_SOURCE,
     )
     for labels, stream in streams.items():
@@ -129,7 +134,7 @@ def _of_operators(streams: dict[tuple[str, ...], StreamView]) -> Iterator[Metric
 def _of_statements(statements: tuple[StatementView, ...]) -> Iterator[Metric]:
     count = GaugeMetricFamily(
         "sqlwin_statements",
-        "Statements that are kept in mind, the last ones, by their state.",
+        "Recent statements, by state.",
         labels=("state",),
     )
     states = Counter(statement.state for statement in statements)
@@ -142,15 +147,15 @@ def _of_statements(statements: tuple[StatementView, ...]) -> Iterator[Metric]:
     ]
     stages = [stage for statement in running for stage in statement.stages]
     figures = (
-        ("tasks", "Tasks of statements that run.", sum(stage.tasks for stage in stages)),
+        ("tasks", "Tasks of running statements.", sum(stage.tasks for stage in stages)),
         (
             "tasks_done",
-            "Tasks of statements that run, those that are complete.",
+            "Completed tasks of running statements.",
             sum(stage.tasks_done for stage in stages),
         ),
         (
             "rows_read",
-            "Rows that statements that run have read from sources.",
+            "Rows that running statements have read from sources.",
             sum(stage.rows_read for stage in stages)
             + sum(statement.rows_read for statement in running),
         ),

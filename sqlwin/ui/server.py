@@ -166,9 +166,9 @@ def application(watchers: Watchers, token: str) -> ASGIApp:
             if session is not None:
                 document = await run_in_threadpool(plan_of, session, number)
         except (PySparkException, Py4JError, OSError):
-            return _plain_text("Spark has ended, and the plan was not asked for before", 410)
+            return _plain_text("the plan is not available: Spark has stopped", 410)
         if document is None:
-            return _plain_text("there is no plan of this statement, or it lies back too far", 404)
+            return _plain_text("the statement has no plan, or the plan was discarded", 404)
         return HTMLResponse(plan_page(document), headers=_HEADERS)
 
     routes = [
@@ -183,8 +183,8 @@ def application(watchers: Watchers, token: str) -> ASGIApp:
 async def _failed(request: Request, error: Exception) -> Response:
     """Return the response for an unexpected error, and add it to the log."""
     message = DEFAULT.text(f"{type(error).__name__}: {error}")
-    append_once("the page of what runs could not be made", message)
-    return _plain_text(f"this could not be put together: {message}", 500)
+    append_once("the monitoring page failed", message)
+    return _plain_text(f"internal error: {message}", 500)
 
 
 class _Guard:
@@ -205,15 +205,15 @@ class _Guard:
 
     def _refusal(self, request: HTTPConnection) -> Response | None:
         if not is_own_host(request.headers.get("host", "")):
-            return _plain_text("this page is for 127.0.0.1 and localhost", 421)
+            return _plain_text("this page is served only to 127.0.0.1 and localhost", 421)
         kind, _, bearer = request.headers.get("authorization", "").partition(" ")
         token = (
             bearer.strip() if kind.lower() == "bearer" else request.query_params.get("token", "")
         )
         if not secrets.compare_digest(token.encode(), self._token.encode()):
             return _plain_text(
-                "the token is missing or wrong: take the address that sqlwin has printed, "
-                "with all that follows ?token=",
+                "the token is missing or wrong: open the address that sqlwin printed, "
+                "including ?token=...",
                 403,
             )
         return None
@@ -320,8 +320,8 @@ def _bound(port: int | None) -> socket.socket:
         listening.close()
         reason = (error.strerror or str(error)).lower()
         raise SetupError(
-            f"the page cannot be served at {HOST}:{port or 0}: {reason}",
-            hint="give another port; without one, or with 0, a free one is taken",
+            f"cannot serve the page at {HOST}:{port or 0}: {reason}",
+            hint="choose another port, or 0 for any free port",
         ) from error
     return listening
 

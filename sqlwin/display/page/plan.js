@@ -82,7 +82,7 @@ function card(operator, query, tree) {
   }
   if (measured && measured.reduction !== null) {
     attributes.append(element("dt", "", "reduction"),
-      element("dd", "", `${measured.reduction.toLocaleString("en", { maximumFractionDigits: 1 })} rows a partial`));
+      element("dd", "", `${measured.reduction.toLocaleString("en", { maximumFractionDigits: 1 })} rows per partial`));
   }
   if (measured && measured.blobs_out !== null && operator.attributes.carries) {
     attributes.append(element("dt", "", "blobs"), element("dd", "", number(measured.blobs_out)));
@@ -127,7 +127,7 @@ function edge(id, query, tree) {
 function reference(operator) {
   const made = element("section", `operator reused ${family(operator.name)}`);
   const header = element("header");
-  const show = element("button", "", "the one of the first branch");
+  const show = element("button", "", "shown in the first branch");
   show.type = "button";
   show.addEventListener("click", () => {
     const graph = made.closest(".graph");
@@ -174,7 +174,7 @@ function graph(query, tree) {
   return found;
 }
 
-const TREES = [["bound", "As written"], ["logical", "Optimized"], ["physical", "What runs"]];
+const TREES = [["bound", "As written"], ["logical", "Optimized"], ["physical", "Physical"]];
 
 function planSection(query) {
   const section = element("section", "plan");
@@ -214,7 +214,7 @@ function facts(query) {
     found.push(["Time", seconds(analysis.seconds)]);
     if (local.length) {
       found.push(["Rows aggregated", number(aggregated)], ["Partials", number(partials)]);
-      found.push(["Rows a partial", (aggregated / partials).toLocaleString("en", { maximumFractionDigits: 1 })]);
+      found.push(["Rows per partial", (aggregated / partials).toLocaleString("en", { maximumFractionDigits: 1 })]);
     }
     const sizes = query.trees.physical.operators.filter((o) => o.attributes.carries)
       .map((o) => analysis.operators[o.id].bytes_out).filter((n) => n !== null);
@@ -226,7 +226,7 @@ function facts(query) {
       if (operators.length) found.push(["Late rows", number(operators.reduce((a, o) => a + o.late_rows, 0))]);
     }
   } else if (largest) {
-    found.push(["Slices a window", number(largest)]);
+    found.push(["Slices per window", number(largest)]);
     found.push(["Slice width", [...new Set(query.windows.flatMap((w) => w.slice_widths_us))].map(clock.duration).join(", ")]);
   }
   if (!found.length) return [];
@@ -268,11 +268,11 @@ function sentence(use, query) {
     const most = use.kind === "CUMULATE" ? "up to " : "";
     const { size, slide } = use.parameters_us;
     if (slide > size) {
-      found.push(`A window is one slice of ${clock.duration(size)}; between windows are gaps of ${clock.duration(slide - size)}.`);
+      found.push(`A window is one slice of ${clock.duration(size)}, followed by a gap of ${clock.duration(slide - size)}.`);
     } else found.push(use.slices_per_window === 1 ? `A window is one slice of ${width}.`
-      : `A window is put together from ${most}${number(use.slices_per_window)} slices of ${width}.`);
+      : `A window consists of ${most}${number(use.slices_per_window)} slices of ${width}.`);
   } else if (use.copies > 1) {
-    found.push(`Every row is copied into up to ${number(use.copies)} windows.`);
+    found.push(`Each row is copied into up to ${number(use.copies)} windows.`);
   } else if (use.copies === null && use.text.length > 1) {
     // sessions, and calendar windows, whose slices are of uneven widths
     found.push(...use.text.slice(1, 3).map((line) => `${line.trim().replace(/^./, (c) => c.toUpperCase())}.`));
@@ -333,8 +333,8 @@ function stageSection(query) {
   if (!query.analysis || !query.analysis.stages.length) return [];
   const section = element("section");
   section.append(element("h2", "", "Stages"));
-  const whole = query.analysis.stream ? " The stages of all micro-batches that ran the same operators stand in one line." : "";
-  section.append(element("p", "dim", `Where Python operators ran. Skew is the slowest task against the median one.${whole}`));
+  const ofStream = query.analysis.stream ? " Stages of all micro-batches with the same operators share a line." : "";
+  section.append(element("p", "dim", `Stages with Python operators. Skew is the time of the slowest task divided by the median.${ofStream}`));
   const names = new Map(query.trees.physical.operators.map((each) => [each.id, each.name]));
   const table = element("table", "stages");
   const head = element("tr");
@@ -362,7 +362,7 @@ function stageSection(query) {
   }
   section.append(wide(table));
   if (query.analysis.spark_ui) {
-    const link = element("a", "", "Spark's own operators, in Spark's UI");
+    const link = element("a", "", "Spark UI");
     link.href = `${query.analysis.spark_ui}/SQL/`;
     section.append(link);
   }
@@ -371,12 +371,12 @@ function stageSection(query) {
 
 const ENDS = {
   input: "ran to the end of its input",
-  time: "ran for the time that sqlwin.analyze.duration gives",
-  interrupt: "ran until it was interrupted",
+  time: "ran for sqlwin.analyze.duration",
+  interrupt: "ran until interrupted",
 };
 
 function watermark(entry) {
-  if (entry.is_at_end_of_input) return "at the end of the input";
+  if (entry.is_at_end_of_input) return "end of input";
   return entry.watermark_us === null ? "none yet" : clock.instant(entry.watermark_us);
 }
 
@@ -386,14 +386,14 @@ function streamSection(query) {
   const section = element("section", "stream");
   section.append(element("h2", "", "Stream"));
   const batches = stream.micro_batches;
-  section.append(element("p", "dim", `It ${ENDS[stream.ended]}: ${seconds(query.analysis.seconds)}.`));
+  section.append(element("p", "dim", `The stream ${ENDS[stream.ended]}: ${seconds(query.analysis.seconds)}.`));
   for (const operator of stream.window_operators) {
     const sources = operator.sources.length < 2 ? "" : ` (${operator.sources
       .map((s) => `${s.name} ${watermark(s)}${s.is_idle ? ", idle" : ""}`).join("; ")})`;
     const pairs = [
       ["Watermark", watermark(operator) + sources],
       ["State at most", `${counted(operator.most_state_rows, "partials")}, ${bytes(operator.most_state_bytes)}`],
-      ["State in the end", `${counted(operator.state_rows, "partials")}, ${bytes(operator.state_bytes)}`],
+      ["State at the end", `${counted(operator.state_rows, "partials")}, ${bytes(operator.state_bytes)}`],
       ["Late", `${counted(operator.late_rows, "rows")} dropped`],
     ];
     if (operator.rows_without_time) pairs.push(["Without a time", `${counted(operator.rows_without_time, "rows")} dropped`]);
@@ -404,7 +404,7 @@ function streamSection(query) {
     const phases = Object.entries(batches.phases).sort((a, b) => b[1] - a[1]);
     section.append(element("h3", "", "Micro-batches"), terms([
       ["Busy", `${seconds(batches.seconds)} of ${seconds(query.analysis.seconds)}`],
-      ["One", `median ${seconds(batches.median_seconds)}, slowest ${seconds(batches.slowest_seconds)}`],
+      ["Each", `median ${seconds(batches.median_seconds)}, slowest ${seconds(batches.slowest_seconds)}`],
       ...phases.map(([name, spent]) => [name[0].toUpperCase() + name.slice(1), seconds(spent)]),
       ["Writing the state", `${seconds(batches.state_commit_seconds)} in tasks`],
     ]));

@@ -407,19 +407,19 @@ function timeline(host, use) {
       const all = windows.sessions([...SAMPLE, chosen], gap);
       const own = all.find(([a, b]) => a <= chosen && chosen < b);
       const merged = windows.sessions(SAMPLE, gap).filter((s) => s[0] < own[1] && own[0] < s[1]).length;
-      const joined = merged === 0 ? "It begins a session of its own"
-        : merged === 1 ? "It joins a session that is there" : `It merges ${merged} sessions into one`;
-      return `${joined}: <b>${between(own)}</b>. A session ends when ${clock.duration(gap)} pass without a row; `
-        + "the dots are rows made up for the picture.";
+      const joined = merged === 0 ? "It begins a new session"
+        : merged === 1 ? "It joins an existing session" : `It merges ${merged} sessions into one`;
+      return `${joined}: <b>${between(own)}</b>. A session ends after ${clock.duration(gap)} without a row. `
+        + "The dots are sample rows.";
     }
     const own = grid.windowsOf(chosen);
     const slice = grid.sliceOf(chosen);
-    if (!own.length) return `It is in a gap between windows, and <b>in no window</b>.`;
+    if (!own.length) return `It is between two windows and therefore <b>in no window</b>.`;
     const ends = own.length === 1 ? `the window <b>${between(own[0])}</b>`
       : `<b>${count(own.length, "window")}</b>, from ${between(own[0])} to ${between(own[own.length - 1])}`;
     if (!isSliced) return own.length === 1 ? `It goes into ${ends}.` : `It is copied into ${ends}.`;
     if (own.length === 1 && use.kind === "TUMBLE") {
-      return `It goes into ${ends}, which is a slice by itself.`;
+      return `It goes into ${ends}, which is one slice.`;
     }
     return `It is aggregated once, into the slice <b>${between(slice)}</b>. That slice belongs to ${ends}.`;
   }

@@ -41,7 +41,7 @@ function facts(pairs) {
   return made;
 }
 
-const perSecond = (n) => `${short(n)} a second`;
+const perSecond = (n) => `${short(n)} per second`;
 const behind = (lag) => (lag === null ? "–" : lag < 0 ? "ahead" : lag < 7 * DAY ? seconds(lag) : `${number(Math.round(lag / DAY))} days`);
 
 /* -- streams --------------------------------------------------------------------------------- */
@@ -136,7 +136,7 @@ function tableOf(columns, rows) {
 function sourceTable(now) {
   const rows = now.operators.flatMap((operator) => operator.sources.map((source) => {
     const row = element("tr");
-    const standing = source.is_done ? "its input has ended" : source.is_idle ? "idle: not waited for"
+    const standing = source.is_done ? "end of input" : source.is_idle ? "idle: the watermark does not wait for it"
       : source.holds_back ? "holds the watermark back" : "";
     if (now.operators.length > 1) row.append(element("td", "number", operator.number + 1));
     row.append(element("td", "mono", source.name), element("td", "", source.watermark), element("td", "number", behind(source.lag_seconds)),
@@ -162,7 +162,7 @@ function phaseShares(now) {
     bar.append(part);
     legend.append(entry);
   });
-  return [element("h4", "", `Where the time of ${count(now.batches, "micro-batch").replace(/batchs$/, "batches")} went`), bar, legend];
+  return [element("h4", "", `Time spent in ${count(now.batches, "micro-batch").replace(/batchs$/, "batches")}`), bar, legend];
 }
 
 /* New contents of a place, if they are new, without its tables jumping back to their first rows. */
@@ -197,7 +197,7 @@ function latestTables(now) {
     const box = element("div", "latest");
     box.tabIndex = 0;
     box.append(tableOf(columns.map((name, i) => [name, numeric[i] ? "number" : ""]), lines));
-    found.push(element("h4", "", now.latest.length > 1 ? `Emitted last, into ${into}` : "Emitted last"), box);
+    found.push(element("h4", "", now.latest.length > 1 ? `Last emitted, into ${into}` : "Last emitted"), box);
   }
   return found;
 }
@@ -274,7 +274,7 @@ function gantt(now) {
     track.append(part, text);
     made.append(name, track);
   }
-  return [element("h4", "dim", `Where ${seconds(to - from)} went`), made];
+  return [element("h4", "dim", `Time spent: ${seconds(to - from)}`), made];
 }
 
 function stageTable(now) {
@@ -298,7 +298,7 @@ function stageTable(now) {
   const columns = [["stage", ""], ["", ""], ["tasks", "number"], ["task time", "number"], ["rows read", "number"],
     ["shuffle read", "number"], ["written", "number"], ["spilled", "number"]];
   const found = [element("h4", "dim", "Stages"), wide(tableOf(columns, rows))];
-  if (now.rows_read) found.splice(1, 0, element("p", "dim", `sqlwin's own scan has read ${counted(now.rows_read, "rows")}.`));
+  if (now.rows_read) found.splice(1, 0, element("p", "dim", `The Arrow scan has read ${counted(now.rows_read, "rows")}.`));
   return found;
 }
 
@@ -362,11 +362,11 @@ async function look() {
     const state = await answer.json();
     misses = 0;
     draw(state);
-    pulse(state.is_over ? "over" : "", state.is_over ? "over: this is what was seen last" : "live");
+    pulse(state.is_over ? "over" : "", state.is_over ? "ended: showing the last state" : "live");
     if (state.is_over) return;
   } catch (error) {
     misses += 1;
-    if (misses > 1) pulse("lost", "sqlwin does not answer: this is what was seen last");
+    if (misses > 1) pulse("lost", "sqlwin does not respond: showing the last state");
   }
   setTimeout(look, document.hidden ? 5 * EVERY_MS : misses > 5 ? 5 * EVERY_MS : EVERY_MS);
 }

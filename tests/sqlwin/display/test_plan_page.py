@@ -295,7 +295,7 @@ def test_stages_have_the_skew_of_their_tasks_and_a_link_to_spark_s_ui(
     with opened(browser, page, viewport={"width": 390, "height": 800}) as tab:
         rows = [r.split("\t") for r in tab.locator("table.stages tr").all_inner_texts()]
         assert [cell.strip() for cell in rows[1]] == ["SparkSql", "2", "2.00 s", "1.50 s", "1.5×"]
-        link = tab.get_by_text("Spark's own operators, in Spark's UI")
+        link = tab.get_by_text("Spark UI")
         assert link.get_attribute("href") == "http://localhost:4040/SQL/"
         assert tab.evaluate("document.documentElement.scrollWidth") <= 390
 

@@ -150,7 +150,7 @@ def test_a_batch_shows_its_stages_and_where_its_time_went(browser: Any) -> None:
         assert share == "25%"
         done = tab.locator("[data-statement]", has_text="COUNT(*)")
         done.locator("summary").click()
-        assert done.locator("h4").first.inner_text() == "Where 7.00 s went"
+        assert done.locator("h4").first.inner_text() == "Time spent: 7.00 s"
         names = done.locator(".gantt .name").all_inner_texts()
         assert {"planning", "stage 0", "stage 1"} <= set(names)
         cells = done.locator("table tbody tr").first.locator("td").all_inner_texts()
@@ -182,7 +182,7 @@ def test_the_page_says_when_all_is_over(browser: Any) -> None:
         assert tab.locator("#pulse").inner_text() == "live"
         page.close()
         tab.locator("#pulse.over").wait_for()
-        assert tab.locator("#pulse").inner_text() == "over: this is what was seen last"
+        assert tab.locator("#pulse").inner_text() == "ended: showing the last state"
 
 
 def test_what_users_wrote_is_text_on_the_page(browser: Any) -> None:
