@@ -45,7 +45,7 @@ def analysis_text(query: QueryDocument) -> str:
     if analysis.stages:
         lines += ["", *_table(_STAGE_HEADS, _stages(tree, analysis), n_left=0, last_left=True)]
     if analysis.spark_ui is not None:
-        lines += ["", f"Spark's own operators: {analysis.spark_ui}/SQL/"]
+        lines += ["", f"Spark UI: {analysis.spark_ui}/SQL/"]
     return "\n".join(lines) + "\n"
 
 
@@ -94,12 +94,12 @@ def _facts(tree: Tree, analysis: Analysis) -> list[str]:
         n_rows, rows_out = figures.rows_aggregated, figures.rows_out
         if figures.reduction is not None and n_rows is not None and rows_out is not None:
             facts.append(
-                f"{entry.name}: {counted(n_rows, 'rows')} became {counted(rows_out, 'partials')}, "
-                f"{figures.reduction:,.1f} rows a partial"
+                f"{entry.name}: {counted(n_rows, 'rows')} aggregated into "
+                f"{counted(rows_out, 'partials')}, {figures.reduction:,.1f} rows per partial"
             )
         dropped = figures.counters.get("rows_without_time", 0)
         if dropped:
-            facts.append(f"{entry.name}: {counted(dropped, 'rows')} without a time left out")
+            facts.append(f"{entry.name}: {counted(dropped, 'rows')} without a time skipped")
         filtered = figures.counters.get("rows_filtered_out", 0)
         if filtered:
             facts.append(f"{entry.name}: {counted(filtered, 'rows')} filtered out")
@@ -145,8 +145,8 @@ def _table(
 
 _ENDS = {
     "input": "ran to the end of its input",
-    "time": "ran for the time that sqlwin.analyze.duration gives",
-    "interrupt": "ran until it was interrupted",
+    "time": "ran for sqlwin.analyze.duration",
+    "interrupt": "ran until interrupted",
 }
 
 
@@ -178,17 +178,17 @@ def _window_operator(operator: WindowOperatorEntry) -> Iterator[str]:
     most = f"{counted(operator.most_state_rows, 'partials')}, "
     most += size_text(operator.most_state_bytes)
     last = f"{counted(operator.state_rows, 'partials')}, {size_text(operator.state_bytes)}"
-    yield f"  state: {most} at most; {last} in the end"
+    yield f"  state: at most {most}; at the end {last}"
     yield f"  late: {counted(operator.late_rows, 'rows')} dropped"
     if operator.rows_without_time:
         yield f"  without a time: {counted(operator.rows_without_time, 'rows')} dropped"
     if operator.next_window_end_us is not None:
-        yield f"  the next window to close ends at {wall_clock_text(operator.next_window_end_us)}"
+        yield f"  next window ends at {wall_clock_text(operator.next_window_end_us)}"
 
 
 def _micro_batches(batches: MicroBatches, seconds: float) -> Iterator[str]:
     if batches.median_seconds is None or batches.slowest_seconds is None:
-        yield "no micro-batch was done before the end"
+        yield "no micro-batch finished"
         return
     busy = f"busy for {seconds_text(batches.seconds)} of {seconds_text(seconds)}"
     yield (
@@ -199,8 +199,8 @@ def _micro_batches(batches: MicroBatches, seconds: float) -> Iterator[str]:
     yield f"  {', '.join(f'{name} {seconds_text(spent)}' for name, spent in phases)}"
     if batches.state_commit_seconds:
         commit = seconds_text(batches.state_commit_seconds)
-        yield f"  of computing, tasks spent {commit} on writing the state"
+        yield f"  of computing, writing the state took {commit} of task time"
 
 
 def _watermark(of: WindowOperatorEntry | SourceEntry) -> str:
-    return "at the end of the input" if of.is_at_end_of_input else wall_clock_text(of.watermark_us)
+    return "end of input" if of.is_at_end_of_input else wall_clock_text(of.watermark_us)

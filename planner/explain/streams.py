@@ -59,11 +59,11 @@ def explain_stream(
     lines = ["== Stream =="]
     operators = list(_operators(step))
     if not operators:
-        lines.append("no window operator: rows are emitted as they come in, without state")
+        lines.append("no window operator: rows are emitted as they arrive, without state")
     for rows in watermarked_rows(step):
         lines.append(
-            f"CURRENT_WATERMARK: the watermark of {rows.name} before the rows of the micro-batch; "
-            "NULL until there is one"
+            f"CURRENT_WATERMARK: watermark of {rows.name} before the micro-batch; NULL until the "
+            "first watermark"
         )
     for operator in operators:
         if isinstance(operator, StreamWindowStep):
@@ -91,11 +91,11 @@ def explain_shared(
     lines = [
         "== Stream ==",
         f"SharedWindowOperator(reuse_id=[{number}], inserts=[{names}]):",
-        "  one stream computes them: its source is read once, and a slice is kept once for all",
+        "  one stream for all INSERTs: it reads the source once and stores each slice once",
         _watermark(local, watermark_policy),
         _key_groups(local, key_groups),
-        f"  state: one partial for each key and live slice of {width}, in wider slices where only "
-        f"wider windows still need it: {_state_columns(local)}",
+        f"  state: one partial per key and live slice of {width}, merged into wider slices once "
+        f"only wider windows need it: {_state_columns(local)}",
         "  a window is emitted when the watermark reaches its end",
     ]
     for reader in step.readers:
@@ -107,7 +107,7 @@ def explain_shared(
         if read is None and window.slice_width_us > local.window.slice_width_us:
             read = "all its slices"
         if read is not None:
-            lines.append(f"    read to emit a window: {read}")
+            lines.append(f"    state read per window: {read}")
     return "\n".join(lines) + "\n"
 
 
@@ -118,7 +118,7 @@ def explain_reader(number: int, first: str) -> str:
         number: Number of the shared exchange in the plans.
         first: The INSERT that it was explained with.
     """
-    return f"== Stream ==\none stream with INSERT INTO {first} (reuse_id=[{number}])\n"
+    return f"== Stream ==\nshares the stream of INSERT INTO {first} (reuse_id=[{number}])\n"
 
 
 def _operators(value: object) -> Iterator[StreamStep]:
@@ -146,7 +146,7 @@ def _head(step: StreamRegroupStep | StreamRankStep | StreamJoinStep) -> str:
             return f"WindowJoin(joinType=[{step.join_type}], on=[{equal}]):"
 
 
-_STATELESS = "no state: all results of a window come in one micro-batch"
+_STATELESS = "no state: all results of a window arrive in one micro-batch"
 
 
 def _lines(step: StreamWindowStep, key_groups: int, policy: str, firing: Firing) -> Iterator[str]:
@@ -161,10 +161,10 @@ def _lines(step: StreamWindowStep, key_groups: int, policy: str, firing: Firing)
     yield _key_groups(local, key_groups)
     yield f"  state: {_state(local.window)}: {_state_columns(local)}"
     if (read := read_to_emit(local.window, firing)) is not None:
-        yield f"  read to emit a window: {read}"
+        yield f"  state read per window: {read}"
     if local.mode.first is not None:
-        rank = f"{local.mode.first.function} in their slice is above {local.mode.first.last}"
-        yield f"  left out where they are read: rows whose {rank}"
+        rank = f"rows with {local.mode.first.function} above {local.mode.first.last} in their slice"
+        yield f"  dropped while reading: {rank}"
     yield f"  a window is emitted when {followed} reaches its end; {late}"
 
 
@@ -175,9 +175,10 @@ def _is_on_processing_time(local: StreamLocalStep) -> bool:
 def _watermark(local: StreamLocalStep, policy: str) -> str:
     if _is_on_processing_time(local):
         return "  watermark: processing time"
-    which = {"min": "the smallest", "max": "the largest"}[policy]
-    several = f", {which} of them" if len(local.mode.sources) > 1 else ""
-    return f"  watermark: of {', '.join(s.name for s in local.mode.sources)}{several}; never falls"
+    names = ", ".join(source.name for source in local.mode.sources)
+    of_several = {"min": "minimum of ", "max": "maximum of "}[policy]
+    origin = of_several if len(local.mode.sources) > 1 else "of "
+    return f"  watermark: {origin}{names}; never decreases"
 
 
 def _key_groups(local: StreamLocalStep, key_groups: int) -> str:
@@ -185,7 +186,7 @@ def _key_groups(local: StreamLocalStep, key_groups: int) -> str:
         return "  key groups: 1, because all rows of a window are ranked together"
     keys = local.mode.first.by if local.mode.first is not None else local.keys
     if not keys:
-        return "  key groups: 1, because there is no key"
+        return "  key groups: 1, because the query has no keys"
     return f"  key groups: {key_groups}, by {', '.join(keys)}"
 
 
@@ -197,13 +198,13 @@ def _state_columns(local: StreamLocalStep) -> str:
 
 def _state(window: Window) -> str:
     if isinstance(window, SessionWindow):
-        return "one partial for each key and open session"
+        return "one partial per key and open session"
     if window.slices_per_window == 1:
-        return "one partial for each key and open window"
+        return "one partial per key and open window"
     width = render_duration(window.slice_width_us)
     return (
-        f"one partial for each key and live slice of {width}, at most "
-        f"{window.slices_per_window} of them in a window"
+        f"one partial per key and live slice of {width}, at most {window.slices_per_window} per "
+        "window"
     )
 
 
@@ -213,16 +214,18 @@ def read_to_emit(window: Window, firing: Firing) -> str | None:
         case Cumulate() | CalendarCumulate():
             if firing.is_late:
                 return (
-                    "a running total and the last step, for late rows the steps since theirs; of "
-                    "few rows the total of steps that are closed for good, and all steps since"
+                    "the running total and the last step; for late rows, all steps since theirs; "
+                    "with few rows, the total of the closed steps and all later steps"
                 )
-            return "the total so far and the last step"
+            return "the running total and the last step"
         case Hop() | CalendarHop() if is_overlapping(window):
-            read = "of running aggregates three partials for each key; of few rows all its slices"
+            read = "three partials per key, from running aggregates; with few rows, all its slices"
             if firing.is_late:
-                read += "; again for late rows likewise, for very late ones all slices"
+                read += "; the same for late rows, all its slices for very late ones"
             if firing.is_early:
-                read += "; early all slices of those that rows came for, emitted together"
+                read += (
+                    "; for early results, all slices of the windows with new rows, read together"
+                )
             return read
         case Hop() | CalendarHop() if window.slices_per_window > 1:
             return "all its slices"
@@ -230,9 +233,9 @@ def read_to_emit(window: Window, firing: Firing) -> str | None:
 
 
 def _late(window: Window, target: str | None) -> str:
-    fate = "dropped and counted" if target is None else f"counted, and written to {target}"
+    fate = "dropped and counted" if target is None else f"counted and written to {target}"
     if isinstance(window, SessionWindow):
-        return f"a row that can join no open session is late: {fate}"
+        return f"a row is late if it fits into no open session: {fate}"
     if window.slices_per_window == 1:
-        return f"a row that comes after that is late: {fate}"
-    return f"a row is late, {fate}, when all windows of its slice are emitted"
+        return f"rows that arrive later are late: {fate}"
+    return f"a row is late once all windows of its slice are emitted: {fate}"

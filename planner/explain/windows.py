@@ -149,11 +149,12 @@ def _calendar_width(window: CalendarWindow) -> str:
         return render_months(window.size_months)
     if isinstance(window, CalendarCumulate):
         if window.step_us:
-            less = "" if DAY_US % window.step_us == 0 else ", the last of a window maybe less"
+            is_even = DAY_US % window.step_us == 0
+            less = "" if is_even else ", or less for the last slice of a window"
             return render_duration(window.step_us) + less
         return render_months(window.step_months)
     widths = slice_widths_us(Hop(window.slide_months, window.size_months))
-    return " and ".join(map(render_months, widths)) + (" in turn" if len(widths) > 1 else "")
+    return " and ".join(map(render_months, widths)) + (", alternating" if len(widths) > 1 else "")
 
 
 def _slices(node: GlobalWindowAggregate) -> Iterator[str]:
@@ -164,38 +165,38 @@ def _slices(node: GlobalWindowAggregate) -> Iterator[str]:
     widths, count = slice_widths_us(window), str(window.slices_per_window)
     width = " and ".join(render_duration(w) for w in widths)
     if len(widths) > 1:
-        width += " in turn"
+        width += ", alternating"
     if isinstance(window, CalendarWindow):
         width = _calendar_width(window)
     yield f"{window_text(window, f'slice_end=[{node.slice_end}]')}:"
     yield f"  slice width: {width}"
     plural = "slice" if count == "1" else "slices"
     up_to = "up to " if isinstance(window, Cumulate | CalendarCumulate) else ""
-    yield f"  a window is put together from {up_to}{count} {plural}; each row is aggregated once"
+    yield f"  a window consists of {up_to}{count} {plural}; each row is aggregated once"
     if isinstance(local, SharedExchange):
         yield f"  {_sharing(node.input, local)}"
     columns = ", ".join(c.name for c in node.input.schema)
     yield f"  the exchange carries one row per key and non-empty slice: {columns}"
     if isinstance(window, Hop) and window.slide_us > window.size_us:
         yield (
-            "  advice: the slide is longer than the size, so rows in the gaps belong to no "
-            "window; the order of arguments is slide, size"
+            "  advice: the slide is longer than the size, so rows between windows are in no "
+            "window; the slide argument comes before the size"
         )
 
 
 def _session_pieces(node: GlobalWindowAggregate, window: SessionWindow) -> Iterator[str]:
     yield f"{window_text(window, f'slice_end=[{node.slice_end}]')}:"
     yield (
-        f"  rows of one key and one piece of {render_duration(window.gap_us)} are surely in one "
-        "session; each row is aggregated once"
+        f"  rows of one key are first aggregated in pieces of {render_duration(window.gap_us)}, "
+        "the gap; each row is aggregated once"
     )
-    yield "  sessions are put together from such pieces, by the times of their first and last rows"
+    yield "  sessions are merged from these pieces, by the times of their first and last rows"
     columns = ", ".join(c.name for c in node.input.schema)
     yield f"  the exchange carries one row per key and non-empty piece: {columns}"
     others = [key for key in node.keys if key not in window.partition]
     if others:
         yield (
-            f"  sessions are of all rows{_of_partition(window)}; inside each the rows are grouped "
+            f"  sessions span all rows{_of_partition(window)}; within a session, rows are grouped "
             f"by {', '.join(others)}"
         )
 
@@ -208,9 +209,9 @@ def _sharing(reader: Node, shared: SharedExchange) -> str:
     assert isinstance(reader, SharedSlices)
     level = shared.levels[reader.level]
     if level.source is None:
-        return f"the slices are read by other windows too (reuse_id=[{shared.number}])"
+        return f"other windows read the same slices (reuse_id=[{shared.number}])"
     finer = render_duration(shared.levels[level.source].width_us)
-    return f"the slices are rolled up from those of {finer} (reuse_id=[{shared.number}])"
+    return f"the slices are merged from slices of {finer} (reuse_id=[{shared.number}])"
 
 
 def _copies(window: Window) -> int:
@@ -225,11 +226,8 @@ def _copies(window: Window) -> int:
 
 def _copies_text(window: Window) -> str:
     if isinstance(window, SessionWindow):
-        return (
-            f"every row is in one session; the rows{_of_partition(window)} are sorted by time in "
-            "one task"
-        )
+        return f"each row is in one session; one task sorts the rows{_of_partition(window)} by time"
     count = _copies(window)
     if count == 1:
-        return "every row is in one window at most"
-    return f"every row is copied into up to {count:,} windows"
+        return "each row is in at most one window"
+    return f"each row is copied into up to {count:,} windows"

@@ -75,5 +75,5 @@ def query_notes(query: exp.Query, catalog: SessionCatalog, bound: Node) -> tuple
 
 def in_process_document(document: QueryDocument) -> QueryDocument:
     """Return the document of a query that runs in this process."""
-    section = "== Execution ==\nin process: slices are read and merged here, without a job\n"
+    section = "== Execution ==\nin this process: reads and merges slices without a Spark job\n"
     return replace(document, text=f"{document.text}\n{section}")

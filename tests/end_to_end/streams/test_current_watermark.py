@@ -185,7 +185,7 @@ def test_explain_says_what_it_is_and_analyze_computes_it(
     late = "SELECT * FROM t WHERE ts <= CURRENT_WATERMARK(ts)"
     text = str(fresh_session.execute(f"EXPLAIN {late}")[-1].text)
     assert "sql=[SELECT * FROM t WHERE ts <= CURRENT_WATERMARK(ts)]" in text
-    assert "CURRENT_WATERMARK: the watermark of t before the rows of the micro-batch" in text
+    assert "CURRENT_WATERMARK: watermark of t before the micro-batch" in text
     analyzed = str(fresh_session.execute(f"EXPLAIN ANALYZE {late}")[-1].text)
     assert "3 micro-batches, 3 rows in, 1 row out" in analyzed
 

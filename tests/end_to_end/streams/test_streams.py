@@ -384,7 +384,7 @@ def test_explain_shows_what_keeps_no_state(streams):
     ):
         lines = explain_stream(streams.step(QUERIES[name]), 8, "min").splitlines()
         (found,) = [n for n, line in enumerate(lines) if line.startswith(head)]
-        assert lines[found + 1] == "  no state: all results of a window come in one micro-batch"
+        assert lines[found + 1] == "  no state: all results of a window arrive in one micro-batch"
 
 
 def test_explain_shows_what_a_stream_keeps_and_waits_for(streams):
@@ -393,15 +393,15 @@ def test_explain_shows_what_a_stream_keeps_and_waits_for(streams):
     assert text == (
         "== Stream ==\n"
         "StreamWindowOperator(number=[0], window=[TUMBLE(time_col=[ts], size=[30 s])]):\n"
-        "  watermark: of events; never falls\n"
+        "  watermark: of events; never decreases\n"
         "  key groups: 8, by k\n"
-        "  state: one partial for each key and open window: k, $slice_end, n$0, s$0\n"
-        "  a window is emitted when the watermark reaches its end; a row that comes after that is "
+        "  state: one partial per key and open window: k, $slice_end, n$0, s$0\n"
+        "  a window is emitted when the watermark reaches its end; rows that arrive later are "
         "late: dropped and counted\n"
         "StreamWindowOperator(number=[1], window=[TUMBLE(time_col=[t], size=[5 min])]):\n"
-        "  watermark: of window operator 0; never falls\n"
-        "  key groups: 1, because there is no key\n"
-        "  state: one partial for each key and open window: $slice_end, $agg0$0, $agg1$0\n"
-        "  a window is emitted when the watermark reaches its end; a row that comes after that is "
+        "  watermark: of window operator 0; never decreases\n"
+        "  key groups: 1, because the query has no keys\n"
+        "  state: one partial per key and open window: $slice_end, $agg0$0, $agg1$0\n"
+        "  a window is emitted when the watermark reaches its end; rows that arrive later are "
         "late: dropped and counted\n"
     )

@@ -21,13 +21,13 @@ def test_one_slice_or_session_is_not_worth_a_word(window: Window, firing: Firing
 
 @pytest.mark.parametrize("window", [Hop(MINUTE, 60 * MINUTE), CalendarHop(1, 12)], ids=["h", "y"])
 def test_of_a_hop_it_says_when_running_aggregates_are_read(window: Window) -> None:
-    running = "of running aggregates three partials for each key; of few rows all its slices"
+    running = "three partials per key, from running aggregates; with few rows, all its slices"
     assert read_to_emit(window, Firing()) == running
     assert read_to_emit(window, LATE) == (
-        f"{running}; again for late rows likewise, for very late ones all slices"
+        f"{running}; the same for late rows, all its slices for very late ones"
     )
     assert read_to_emit(window, EARLY) == (
-        f"{running}; early all slices of those that rows came for, emitted together"
+        f"{running}; for early results, all slices of the windows with new rows, read together"
     )
 
 
@@ -37,8 +37,8 @@ def test_windows_that_overlap_little_are_merged_from_slices() -> None:
 
 def test_of_cumulate_it_says_how_far_the_total_goes() -> None:
     window = Cumulate(MINUTE, 60 * MINUTE)
-    assert read_to_emit(window, Firing()) == "the total so far and the last step"
+    assert read_to_emit(window, Firing()) == "the running total and the last step"
     assert read_to_emit(window, LATE) == (
-        "a running total and the last step, for late rows the steps since theirs; of "
-        "few rows the total of steps that are closed for good, and all steps since"
+        "the running total and the last step; for late rows, all steps since theirs; with "
+        "few rows, the total of the closed steps and all later steps"
     )

@@ -69,7 +69,10 @@ def test_rows_that_are_left_out_are_not_aggregated() -> None:
 
     found = local(100, scanned)
     assert found.operators["p5"].reduction == 2.0
-    assert "LocalWindowAggregate: 30 rows became 15 partials, 2.0 rows a partial" in text_of(found)
+    assert (
+        "LocalWindowAggregate: 30 rows aggregated into 15 partials, 2.0 rows per partial"
+        in text_of(found)
+    )
     # rows of a stream are counted behind its filters
     assert local(40, left_out).operators["p5"].reduction == 2.0
 
@@ -112,9 +115,9 @@ def test_stages_of_micro_batches_with_the_same_operators_are_one() -> None:
 
 
 def test_spark_s_ui_is_named_where_it_is_on() -> None:
-    assert "Spark's own operators" not in text_of(analysis())
+    assert "Spark UI:" not in text_of(analysis())
     text = text_of(analysis("http://localhost:4040"))
-    assert text.endswith("\nSpark's own operators: http://localhost:4040/SQL/\n")
+    assert text.endswith("\nSpark UI: http://localhost:4040/SQL/\n")
 
 
 def test_what_sqlwin_counts_is_handed_on_to_operators_that_keep_the_number() -> None:

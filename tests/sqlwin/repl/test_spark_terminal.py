@@ -117,7 +117,7 @@ def test_ctrl_c_ends_the_measuring_of_a_stream_with_the_figures_so_far(prompt: T
     prompt.shows("Running")
     time.sleep(3)  # some micro-batches
     prompt.type("\x03")
-    prompt.see("== Execution ==", "ran until it was interrupted: ", " micro-batch")
+    prompt.see("== Execution ==", "ran until interrupted: ", " micro-batch")
     prompt.see("TableSourceScan", "micro-batch", PROMPT)
     prompt.type("SELECT 42 AS answer;\r")
     prompt.see("answer", "42", "1 row (", PROMPT)

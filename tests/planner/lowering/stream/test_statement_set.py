@@ -184,10 +184,8 @@ def test_windows_whose_late_rows_are_kept_share_slices_and_bring_whole_rows():
     assert (step.input.mode.late_rows, step.input.mode.carries_late_rows) == ("too_late", True)
     assert LATE_ROW in step.input.source.input.sql
     lines = explain_shared(step, 1, 8, "min").splitlines()
-    assert lines[-1] == "    read to emit a window: all its slices"
-    assert lines[-2].endswith(
-        "a row that comes after that is late: counted, and written to too_late"
-    )
+    assert lines[-1] == "    state read per window: all its slices"
+    assert lines[-2].endswith("rows that arrive later are late: counted and written to too_late")
 
 
 def test_slices_of_streams_stay_in_state_so_that_they_may_not_be_much_finer():
@@ -236,26 +234,26 @@ def test_explain_shows_the_stream_once_and_who_reads_it():
         explain_shared(steps.shared, shared_below(after[0], CATALOG).number, 4, "min") == EXPLAINED
     )
     assert explain_reader(1, "minutes") == (
-        "== Stream ==\none stream with INSERT INTO minutes (reuse_id=[1])\n"
+        "== Stream ==\nshares the stream of INSERT INTO minutes (reuse_id=[1])\n"
     )
 
 
 EXPLAINED = """\
 == Stream ==
 SharedWindowOperator(reuse_id=[1], inserts=[minutes, moving, hours]):
-  one stream computes them: its source is read once, and a slice is kept once for all
-  watermark: of t; never falls
+  one stream for all INSERTs: it reads the source once and stores each slice once
+  watermark: of t; never decreases
   key groups: 4, by k
-  state: one partial for each key and live slice of 1 min, in wider slices where only wider \
-windows still need it: k, $slice_end, s$0, m$0
+  state: one partial per key and live slice of 1 min, merged into wider slices once only \
+wider windows need it: k, $slice_end, s$0, m$0
   a window is emitted when the watermark reaches its end
-  minutes: TUMBLE(time_col=[ts], size=[1 min]): a row that comes after that is late: dropped \
+  minutes: TUMBLE(time_col=[ts], size=[1 min]): rows that arrive later are late: dropped \
 and counted
-  moving: HOP(time_col=[ts], size=[1 h], slide=[1 min]): a row is late, dropped and counted, \
-when all windows of its slice are emitted
-    read to emit a window: of running aggregates three partials for each key; of few rows all its \
-slices
-  hours: CUMULATE(time_col=[ts], max_size=[1 h], step=[10 min]): a row is late, dropped and \
-counted, when all windows of its slice are emitted
-    read to emit a window: the total so far and the last step
+  moving: HOP(time_col=[ts], size=[1 h], slide=[1 min]): a row is late once all windows of its \
+slice are emitted: dropped and counted
+    state read per window: three partials per key, from running aggregates; with few rows, \
+all its slices
+  hours: CUMULATE(time_col=[ts], max_size=[1 h], step=[10 min]): a row is late once all windows of \
+its slice are emitted: dropped and counted
+    state read per window: the running total and the last step
 """
