@@ -11,8 +11,11 @@ import pytest
 from tests.docs import pages
 from tests.goldens import ROOT
 
-# the headings of the page: `...` stands for what differs
-MESSAGES = re.findall(r"^### `(.+)`$", pages.read("docs/troubleshooting.md"), re.MULTILINE)
+# First column of the page's tables of messages: `...` stands for parts that vary
+_TABLES = re.findall(
+    r"^\| message \| .*\n\|.*\n((?:\|.*\n)+)", pages.read("docs/troubleshooting.md"), re.MULTILINE
+)
+MESSAGES = [m for rows in _TABLES for m in re.findall(r"^\| `(.+?)` \|", rows, re.MULTILINE)]
 _PHYSICAL = re.compile(r"^== Optimized Physical Plan ==\n(.+?)\n\n", re.DOTALL | re.MULTILINE)
 # What stands for a value that a message has in it
 _VALUE = "\N{HORIZONTAL ELLIPSIS}"

@@ -17,9 +17,9 @@ from tests.goldens import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 # Where a command begins: a line of a block, behind a prompt or a pipe too; `in a sentence`, but not
-# in a heading, where it is a message; in a comment that says what gives a block
+# at the start of a table's row, where it is a message; in a comment that says what gives a block
 _BEGINS = re.compile(r"^ *(?:\$ |[\w -]+ \| )?(?=sqlwin )|^<!-- \w+: (?=sqlwin )", re.MULTILINE)
-_IN_TEXT = re.compile(r"(?<!`)(?<!### )`(sqlwin [^`\n]+)`(?!`)")
+_IN_TEXT = re.compile(r"(?<!`)(?<!\n\| )`(sqlwin [^`\n]+)`(?!`)")
 _BLOCK = re.compile(r"^```(?:sh|console|text)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"^<!-- \w+: sqlwin .*", re.MULTILINE)
 # What ends a command: another one, a redirection, the end of a comment
