@@ -87,7 +87,7 @@ def declared_type(spec: TableSpec, column: TableColumn) -> DataType:
         parsed = DataType.fromDDL(column.type or "")
     except PySparkException as error:
         raise CatalogError(
-            f"column `{column.name}` of table `{spec.name}` has an unknown type, {column.type}",
+            f"column `{column.name}` of table `{spec.name}` has the unknown type {column.type}",
             subjects=(column.name, spec.name),
         ) from error
     return StringType() if isinstance(parsed, (CharType, VarcharType)) else parsed
@@ -124,11 +124,12 @@ def pick(dataframe: DataFrame, spec: TableSpec, column: TableColumn, origin: str
         suggestion = nearest(column.name, names)
         raise CatalogError(
             f"column `{column.name}` of table `{spec.name}` "
-            + (f"could be any of {listed} in {origin}" if matches else f"is not in {origin}"),
+            + (f"is ambiguous in {origin}: {listed}" if matches else f"does not exist in {origin}"),
             subjects=(column.name, spec.name),
             hint=None
             if matches
-            else (f"did you mean `{suggestion}`? " if suggestion else "") + f"It has {listed}",
+            else (f"did you mean `{suggestion}`? " if suggestion else "")
+            + f"available columns: {listed}",
         )
     actual, declared = dataframe.schema[matches[0]].dataType, declared_type(spec, column)
     value = dataframe[quoted(matches[0])]
@@ -136,10 +137,11 @@ def pick(dataframe: DataFrame, spec: TableSpec, column: TableColumn, origin: str
         return value.alias(column.name)
     if not is_widening(actual, declared):
         raise CatalogError(
-            f"column `{column.name}` of table `{spec.name}` is declared {spelled_type(declared)}, "
-            f"but it is {spelled_type(actual)} in {origin}",
+            f"column `{column.name}` of table `{spec.name}` is declared "
+            f"{spelled_type(declared)}, but is {spelled_type(actual)} in {origin}",
             subjects=(column.name, spec.name),
-            hint=f"declare it {spelled_type(actual)}; a computed column or the query can cast it",
+            hint=f"declare it {spelled_type(actual)}, and cast it in the query or in a "
+            "computed column",
         )
     return value.cast(declared).alias(column.name)
 
@@ -234,7 +236,7 @@ def check_columns(spec: TableSpec, metadata: Sequence[str] = ()) -> None:
     for column in spec.columns:
         if column.name.lower() in seen:
             raise CatalogError(
-                f"table `{spec.name}` has two columns `{column.name}`",
+                f"table `{spec.name}` declares column `{column.name}` twice",
                 subjects=(spec.name, column.name),
             )
         seen.add(column.name.lower())
@@ -242,17 +244,21 @@ def check_columns(spec: TableSpec, metadata: Sequence[str] = ()) -> None:
         if spec.columns and name.lower() not in seen:
             suggestion = nearest(name, [c.name for c in spec.columns])
             raise CatalogError(
-                f"table `{spec.name}` is partitioned by `{name}`, which is not one of its columns",
+                f"table `{spec.name}` is partitioned by `{name}`, but has no such column",
                 subjects=(spec.name, name),
                 hint=f"did you mean `{suggestion}`?" if suggestion else None,
             )
     for column in spec.columns:
         if column.metadata is not None and column.metadata not in metadata:
             suggestion = nearest(column.metadata, metadata)
-            available = f"it has {', '.join(metadata)}" if metadata else "it has none"
+            available = (
+                f"available metadata: {', '.join(metadata)}"
+                if metadata
+                else "the connector has no metadata"
+            )
             raise CatalogError(
-                f"connector '{spec.connector}' has no metadata '{column.metadata}' "
-                f"(column `{column.name}` of table `{spec.name}`)",
+                f"connector '{spec.connector}' has no metadata '{column.metadata}' for "
+                f"column `{column.name}` of table `{spec.name}`",
                 subjects=(f"'{spec.connector}'", f"'{column.metadata}'", column.name, spec.name),
                 hint=f"did you mean '{suggestion}'?" if suggestion else available,
             )
@@ -284,7 +290,7 @@ def spelled_type(data_type: DataType) -> str:
 def no_columns(spec: TableSpec, path: str) -> CatalogError:
     """Return the error for a table without declared columns and without files to take them from."""
     return CatalogError(
-        f"table `{spec.name}`: {path} holds no file to take the columns from",
+        f"table `{spec.name}`: cannot infer columns, because {path} contains no file",
         subjects=(spec.name,),
         hint="declare the columns in CREATE TABLE",
     )

@@ -131,7 +131,7 @@ def missing_package(spec: TableSpec, what: str, package: str) -> SetupError:
     """Return the error for a missing Spark package, with its Maven coordinate."""
     coordinate = f"org.apache.spark:{package}_{_SCALA}:{pyspark.__version__}"
     return SetupError(
-        f"table `{spec.name}`: Spark {what} only with a package of its own",
+        f"table `{spec.name}`: Spark {what} only with an additional package",
         subjects=(spec.name,),
         hint=f"start with --conf spark.jars.packages={coordinate} "
         f"(spark-submit and pyspark: --packages {coordinate})",

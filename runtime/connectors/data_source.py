@@ -37,9 +37,9 @@ def validate(spec: TableSpec) -> None:
             raise bad_option(spec, f"option '{name}' is given twice")
         seen.add(name.lower())
     if (wrong := switch().check(option_values(spec).get(_UNBOUNDED, "false"))) is not None:
-        raise bad_option(spec, f"option '{_UNBOUNDED}' is not {wrong}")
+        raise bad_option(spec, f"option '{_UNBOUNDED}' must be {wrong}")
     if not seen & {"format", "spark.format"}:
-        hint = "'format' = 'jdbc', or any other data source that Spark knows"
+        hint = "use 'format' = 'jdbc', or the name of another data source of Spark"
         raise missing_option(spec, "format", hint)
     check_columns(spec)
 

@@ -53,9 +53,9 @@ class MemoryRows:
             ExecutionError: Always.
         """
         raise ExecutionError(
-            "a table of connector 'memory' is in the process of its session, and this would be "
-            "done in another one",
-            hint="take connector 'filesystem'",
+            "a table of connector 'memory' exists only in the process of its session, "
+            "but this statement runs in another process",
+            hint="use connector 'filesystem'",
         )
 
 

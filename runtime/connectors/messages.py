@@ -46,10 +46,10 @@ def decoded_fields(
         (field,) = schema.fields
         if not isinstance(field.dataType, (StringType, BinaryType)):
             raise CatalogError(
-                f"format 'raw' of table `{spec.name}` gives a STRING or BYTES, but column "
-                f"`{field.name}` is {field.dataType.simpleString().upper()}",
+                f"format 'raw' of table `{spec.name}` requires STRING or BYTES, but "
+                f"column `{field.name}` is {field.dataType.simpleString().upper()}",
                 subjects=("'raw'", spec.name, field.name),
-                hint="declare it STRING; a computed column can cast it",
+                hint="declare it STRING, and cast it in a computed column",
             )
         return messages, {field.name: message.cast(field.dataType)}
     if file_format == "avro":
@@ -90,7 +90,7 @@ def _misfit(messages: DataFrame, text: Column, file_format: str, spec: TableSpec
         if column in messages.columns:
             parts += [F.lit(name), F.coalesce(F.col(column).cast("string"), F.lit("?"))]
     columns = ", ".join(c.name for c in physical_columns(spec))
-    parts.append(F.lit(f": not {file_format.upper()} of the columns {columns}: "))
+    parts.append(F.lit(f": not valid {file_format.upper()} for the columns {columns}: "))
     shown = F.regexp_replace(F.left(text, F.lit(_SHOWN_CHARACTERS)), r"\s+", " ")
     return F.concat(*parts, shown)
 
@@ -105,7 +105,9 @@ def encoded(fields: list[str], file_format: str, spec: TableSpec) -> Column:
     value = F.struct(*(F.col(quoted(name)) for name in fields))
     if file_format == "raw":
         if len(fields) != 1:
-            raise bad_option(spec, "format 'raw' writes one column", f"it has {', '.join(fields)}")
+            raise bad_option(
+                spec, "format 'raw' writes exactly one column", f"the query has {', '.join(fields)}"
+            )
         return F.col(quoted(fields[0]))
     if file_format == "avro":
         try:

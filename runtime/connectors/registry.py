@@ -88,10 +88,14 @@ CONNECTORS: Mapping[str, Connector] = Connectors()
 
 # Flink connectors with a different equivalent
 _ELSEWHERE = {
-    "jdbc": "'connector' = 'spark', 'format' = 'jdbc', 'url' = 'jdbc:...', 'dbtable' = 'name'; "
-    "the driver's JAR goes into --conf spark.jars",
-    "upsert-kafka": "'connector' = 'kafka' takes rows that are final, such as those of windows; "
-    "read as a table, it has every message of a key",
+    "jdbc": (
+        "use 'connector' = 'spark', 'format' = 'jdbc', 'url' = 'jdbc:...', 'dbtable' = "
+        "'name'; add the driver's JAR with --conf spark.jars"
+    ),
+    "upsert-kafka": (
+        "use 'connector' = 'kafka'; it writes final rows only, such as those of windows, "
+        "and reads every message of a key"
+    ),
 }
 # Systems with a Flink connector and a Spark data source; matches `elasticsearch-7`, too
 _DATA_SOURCES = (
@@ -103,11 +107,13 @@ _DATA_SOURCES = (
 def _instead_of(connector: str) -> str | None:
     """Return what to use instead of a Flink connector, or None if it is not known."""
     if connector.endswith("-cdc"):
-        return "let Debezium write the changes to a topic, and read it with 'connector' = 'kafka'"
+        return (
+            "write the changes to a topic with Debezium, and read them with 'connector' = 'kafka'"
+        )
     if connector in _ELSEWHERE:
         return _ELSEWHERE[connector]
     if connector.split("-")[0] in _DATA_SOURCES:
-        return "'connector' = 'spark', 'format' = '...' takes any data source that Spark has"
+        return "use 'connector' = 'spark', 'format' = '...' for any data source of Spark"
     return None
 
 
@@ -124,9 +130,9 @@ def connector_of(spec: TableSpec) -> Connector:
         if hint is None and suggestion:
             hint = f"did you mean '{suggestion}'?"
         raise CatalogError(
-            f"table `{spec.name}`: there is no connector '{spec.connector}'",
+            f"table `{spec.name}`: unknown connector '{spec.connector}'",
             subjects=(f"'{spec.connector}'", spec.name),
-            hint=hint or f"there are {', '.join(CONNECTORS)}",
+            hint=hint or f"available connectors: {', '.join(CONNECTORS)}",
         )
     return connector
 
@@ -270,9 +276,9 @@ def _read(spark: SparkSession, spec: TableSpec, *, is_stream: bool) -> DataFrame
         )
     if read is None:
         raise CatalogError(
-            f"table `{spec.name}` cannot be read: connector '{spec.connector}' is only a sink",
+            f"table `{spec.name}` cannot be read: connector '{spec.connector}' is a sink only",
             subjects=(f"'{spec.connector}'", spec.name),
-            hint="INSERT INTO writes to it",
+            hint="use INSERT INTO to write to it",
         )
     # without `explain` the caller can translate errors better, because it has the statement
     with explained_errors(connector, spec) if connector.explain else nullcontext():
@@ -291,15 +297,16 @@ def check_writable(spec: TableSpec, *, overwrite: bool) -> None:
     connector = connector_of(spec)
     if connector.write is None:
         raise CatalogError(
-            f"table `{spec.name}` cannot be written: connector '{connector.name}' is only a source",
+            f"table `{spec.name}` cannot be written: connector '{connector.name}' is a source only",
             subjects=(spec.name, f"'{connector.name}'"),
             hint=f"insert into a table of {connectors_that(lambda c: c.write)}",
         )
     if overwrite and not connector.overwrites:
         raise AnalysisError(
-            f"INSERT OVERWRITE of `{spec.name}`: connector '{connector.name}' cannot replace rows",
+            f"INSERT OVERWRITE is not supported for `{spec.name}`: connector "
+            f"'{connector.name}' cannot replace rows",
             subjects=(spec.name,),
-            hint="write INSERT INTO",
+            hint="use INSERT INTO",
         )
 
 

@@ -31,10 +31,10 @@ def validate(spec: TableSpec) -> None:
     check_columns(spec)
     physical = physical_columns(spec)
     if not physical:
-        raise bad_option(spec, "it needs columns", "for example (line STRING)")
+        raise bad_option(spec, "columns are required", "for example (line STRING)")
     if file_format == "text" and [(c.type or "").lower() for c in physical] != ["string"]:
         raise CatalogError(
-            f"table `{spec.name}`: format 'text' has one column, of type STRING",
+            f"table `{spec.name}`: format 'text' requires exactly one column, of type STRING",
             subjects=("'text'", spec.name),
         )
 

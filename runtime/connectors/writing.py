@@ -15,14 +15,12 @@ from runtime.connectors.columns import declared_type, physical_columns
 from runtime.connectors.options.checks import option_values
 from runtime.errors import CatalogError, ExecutionError
 from runtime.spark.clusters import check_seen_by_all
-from runtime.spark.errors import NO_DIRECTORY, why_unwritable
+from runtime.spark.errors import NO_DIRECTORY, NO_SPACE, why_unwritable
 from runtime.spec.stream import ROW_KIND
 from runtime.spec.table import TableSpec
 
-_HINT = "its 'path' has to be a directory that this program may write to"
-_HINTS = {
-    "there is no space left on the device": "make room there, or give the table another 'path'"
-}
+_HINT = "set 'path' to a directory with write permission"
+_HINTS = {NO_SPACE: "free some space, or set another 'path'"}
 # User-visible column of the row kind, named as in Flink's client
 KIND_COLUMN = "op"
 
@@ -75,8 +73,8 @@ def check_number(rows: DataFrame, spec: TableSpec, n_columns: int) -> None:
     """
     if len(rows.columns) != n_columns:
         raise CatalogError(
-            f"table `{spec.name}` has {n_columns} columns to be written, "
-            f"the query gives {len(rows.columns)}",
+            f"table `{spec.name}` has {n_columns} columns, but the query returns "
+            f"{len(rows.columns)}",
             subjects=(spec.name,),
         )
 
@@ -91,7 +89,7 @@ def check_partitions(spec: TableSpec, partitions: Sequence[str], columns: Sequen
         raise CatalogError(
             f"table `{spec.name}` is partitioned by all of its columns",
             subjects=(spec.name,),
-            hint="files need at least one column of their own",
+            hint="leave at least one column out of PARTITIONED BY",
         )
 
 
@@ -123,7 +121,7 @@ def check_shared(spark: SparkSession, path: str, spec: TableSpec) -> None:
         spark,
         path,
         f"the files of table `{spec.name}`",
-        "'path' takes a directory that all hosts see, such as hdfs:// or s3a://",
+        "set 'path' to a directory that all hosts share, such as hdfs:// or s3a://",
     )
 
 

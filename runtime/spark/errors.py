@@ -376,9 +376,10 @@ def _why_unreadable(causes: Sequence[Failure]) -> str:
 
 
 NO_DIRECTORY = "the directory cannot be made"
+NO_SPACE = "no space left on the device"
 # Texts that mean that a place cannot be written, with the reason; the first match counts
 _STORAGE = {
-    "No space left on device": "there is no space left on the device",
+    "No space left on device": NO_SPACE,
     "Disk quota exceeded": "the quota of the disk is used up",
     "DSQuotaExceededException": "the quota of the directory is used up",
     "File too large": "a file is larger than is allowed",

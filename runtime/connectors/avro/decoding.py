@@ -109,7 +109,7 @@ def _of_type(type_: pa.DataType, name: str) -> Any:
         return {"type": "record", "name": f"{_RECORD}_{name}", "fields": parts}
     avro_type = _NAMES.get(type_)
     if avro_type is None:
-        raise ValueError(f"Avro has no type for column `{name}`")
+        raise ValueError(f"column `{name}` has no Avro type")
     return avro_type
 
 
@@ -191,13 +191,13 @@ def _schema_id(value: bytes | None, how: AvroDecoding) -> int | None:
     if not how.registry:
         return 0
     if len(value) < _HEAD or value[0]:
-        raise _BrokenError("it does not begin with a zero byte and the id of a schema")
+        raise _BrokenError("it does not start with a zero byte and a schema id")
     return int.from_bytes(value[1:_HEAD], "big")
 
 
 def _schema_with_id(number: int, how: AvroDecoding) -> tuple[_Schema, str]:
     if how.schema:
-        return _parse((how.schema,)), "the messages' schema"
+        return _parse((how.schema,)), "the 'avro.schema' of the messages"
     return _parse(schema_texts(how.registry, number)), f"schema {number} of the registry"
 
 
@@ -212,7 +212,7 @@ def _parse(texts: tuple[str, ...]) -> _Schema:
         import fastavro
     except ImportError as error:
         raise ExecutionError(
-            "format 'avro' needs the package fastavro", hint="pip install 'sqlwin[kafka]'"
+            "format 'avro' requires the package fastavro", hint="pip install 'sqlwin[kafka]'"
         ) from error
     named_types: dict[str, Any] = {}
     named_raw: dict[str, Any] = {}
@@ -224,10 +224,10 @@ def _parse(texts: tuple[str, ...]) -> _Schema:
             whole = fastavro.parse_schema(raw, named_types)
             reader = fastavro.parse_schema(_without_logical_types(raw), named_raw)
     except (ValueError, KeyError, TypeError, fastavro.schema.SchemaParseException) as error:
-        raise ExecutionError(f"the schema of messages is no Avro schema: {error}") from error
+        raise ExecutionError(f"the writer schema is not a valid Avro schema: {error}") from error
     kind, schema = kind_of(whole, named_types)
     if kind != "record":
-        raise ExecutionError(f"the schema of messages is a {kind}, and columns are of a record")
+        raise ExecutionError(f"the writer schema must be a record, not {kind}")
     return _Schema(schema["fields"], named_types, reader)
 
 
@@ -255,8 +255,9 @@ def _decode(
     for column, place in zip(columns, places, strict=True):
         if place and (why := misfit(types[place[0]], schema.named, column.type)):
             raise ExecutionError(
-                f"column {column.name} cannot hold what it is in {origin}, {why}",
-                hint="declare it with the type that messages have; a computed column can cast it",
+                f"column {column.name} cannot hold its value in {origin}: {why}",
+                hint="declare the column with the type that the messages have, and cast it "
+                "in a computed column",
             )
     records = [_record(message, schema.reader) for message in messages]
     arrays = []
@@ -272,7 +273,7 @@ def _decode(
         try:
             array = pa.array(values, type_)
         except (OverflowError, pa.ArrowInvalid) as error:
-            raise _BrokenError(f"field {name} holds a value outside its type") from error
+            raise _BrokenError(f"field {name} has a value outside its type") from error
         arrays.append(converted(array, types[name], schema.named, column.type))
     return arrays
 
@@ -285,10 +286,10 @@ def _record(message: bytes, schema: Any) -> Any:
         record = schemaless_reader(stream, schema, None)
     # the exception type of fastavro depends on where bytes are missing
     except (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError) as error:
-        why = str(error) or "it ends too early"
+        why = str(error) or "it is truncated"
         raise _BrokenError(f"it does not match its schema: {why}") from error
     if stream.tell() != len(message):
-        raise _BrokenError("it is longer than its schema says")
+        raise _BrokenError("it is longer than its schema")
     return record
 
 

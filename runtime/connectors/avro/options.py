@@ -45,7 +45,10 @@ def avro_schema(spec: TableSpec, columns: StructType) -> str:
         return schema_of(columns)
     except ValueError as error:
         raise bad_option(
-            spec, str(error), "'avro.schema' says what messages are", subjects=("'avro'",)
+            spec,
+            str(error),
+            "use 'avro.schema' for the schema of the messages",
+            subjects=("'avro'",),
         ) from error
 
 
@@ -58,7 +61,7 @@ def registry_of(spec: TableSpec) -> Mapping[str, str]:
     bare = {name.removeprefix("value."): value for name, value in option_values(spec).items()}
     values = {n.removeprefix(_PREFIX): value for n, value in bare.items() if n.startswith(_PREFIX)}
     if "url" not in values:
-        hint = "it says where the schema registry is, such as http://localhost:8081"
+        hint = "it must be the URL of the schema registry, such as http://localhost:8081"
         raise missing_option(spec, f"{_PREFIX}url", hint)
     source = values.get("basic-auth.credentials-source", "USER_INFO").upper()
     if source not in ("URL", "USER_INFO"):
@@ -68,8 +71,8 @@ def registry_of(spec: TableSpec) -> Mapping[str, str]:
         if store in values and not values[store].lower().endswith(_PEM):
             raise bad_option(
                 spec,
-                f"option '{_PREFIX}{store}' is a store that only Java reads",
-                "give it as a PEM file: name.pem",
+                f"option '{_PREFIX}{store}' is a key store that only Java can read",
+                "use a PEM file: name.pem",
             )
     names = {
         "url": "url",

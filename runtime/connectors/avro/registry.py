@@ -43,8 +43,8 @@ def schema_texts(registry: Registry, number: int) -> tuple[str, ...]:
     schema = _answer(registry, f"schema {number}", lambda: client.get_schema(number))
     if schema.schema_type != "AVRO":
         raise ExecutionError(
-            f"schema {number} of the registry is of type {schema.schema_type}, and format "
-            "'avro-confluent' reads AVRO"
+            f"schema {number} of the registry is of type {schema.schema_type}; format "
+            "'avro-confluent' supports AVRO only"
         )
     texts: dict[tuple[str, int], str] = {}
     _add_references(registry, client, schema, texts)
@@ -101,13 +101,13 @@ def _client(registry: tuple[tuple[str, str], ...]) -> Any:
         return SchemaRegistryClient(config)
     except ImportError as error:
         raise ExecutionError(
-            "format 'avro-confluent' needs the package confluent-kafka with its extra "
-            f"schemaregistry: {error}",
+            "format 'avro-confluent' requires the package confluent-kafka with the "
+            f"extra schemaregistry: {error}",
             hint="pip install 'sqlwin[kafka]'",
         ) from error
     except (ValueError, OSError) as error:
         raise ExecutionError(
-            f"the options 'avro-confluent.*' are refused: {DEFAULT.text(str(error))}"
+            f"invalid options 'avro-confluent.*': {DEFAULT.text(str(error))}"
         ) from error
 
 
@@ -132,27 +132,28 @@ def _answer(registry: Registry, what: str, ask: Any) -> Any:
         reason = " ".join(str(error.error_message).split())[:_SHOWN_CHARACTERS]
         if status in _REFUSED:
             raise ExecutionError(
-                f"{place} does not take the login: {status} {reason}",
-                hint="give the login in 'avro-confluent.basic-auth.user-info' or "
+                f"{place} rejected the login: {status} {reason}",
+                hint="set 'avro-confluent.basic-auth.user-info' or "
                 "'avro-confluent.bearer-auth.token'",
             ) from error
         if status == _UNKNOWN:
-            hint = "'avro-confluent.url' says which registry is asked"
+            hint = "check 'avro-confluent.url'"
             raise ExecutionError(f"{place} has no {what}: {reason}", hint=hint) from error
-        raise ExecutionError(f"{place} refuses {what}: {status} {reason}") from error
+        raise ExecutionError(
+            f"{place} rejected the request for {what}: {status} {reason}"
+        ) from error
     # the HTTP library is chosen by confluent-kafka, and its exceptions have no usable base class
     except Exception as error:
         if (untrusted := _certificate_error(error)) is not None:
             raise ExecutionError(
                 f"the certificate of {place} is not trusted: {untrusted}",
-                hint="'avro-confluent.ssl.truststore.location' names a PEM file with the "
-                "certificates to trust",
+                hint="set 'avro-confluent.ssl.truststore.location' to a PEM file with the "
+                "trusted certificates",
             ) from error
         reason = DEFAULT.text(" ".join(str(error).split()))[:_SHOWN_CHARACTERS]
         raise ExecutionError(
-            f"{place} does not answer: {reason or type(error).__name__}",
-            hint="'avro-confluent.url' says where it is, and 'avro-confluent.ssl.*' how to trust "
-            "it",
+            f"{place} is not reachable: {reason or type(error).__name__}",
+            hint="check 'avro-confluent.url' and 'avro-confluent.ssl.*'",
         ) from error
 
 

@@ -99,7 +99,7 @@ def misfit(schema: Any, named: Named, type_: pa.DataType) -> str | None:
     except NoTypeError as error:
         return str(error)
     except RecursionError:
-        return "a type that holds itself"
+        return "a recursive type"
     kind, schema = present(schema, named)
     logical = schema.get("logicalType")
     fits = type_ in _FROM.get(kind, ())

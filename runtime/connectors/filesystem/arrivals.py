@@ -89,10 +89,10 @@ def arrivals_check(
 
 def _has_grown(path: str, spec: TableSpec) -> ExecutionError:
     return ExecutionError(
-        f"table `{spec.name}`: {path} was written to after the stream had taken it up",
+        f"table `{spec.name}`: {path} changed after the stream had started to read it",
         subjects=(spec.name,),
-        hint="run the statement again, which resumes and reads it in whole, and move files there"
-        " when they are complete",
+        hint="run the statement again: it resumes and reads the whole file. Move only "
+        "complete files into the directory",
     )
 
 
@@ -128,11 +128,11 @@ def _await_whole(path: str, spec: TableSpec) -> os.stat_result | None:
             ):
                 return status
         if time.time() - status.st_mtime > _QUIET_S:
-            what = "empty, which is" if not status.st_size else "cut short, or"
+            what = "empty and" if not status.st_size else "truncated or"
             raise broken_file(
                 spec,
-                f"{path} is {what} no file of format",
-                "put it there in whole and run the statement again, which resumes",
+                f"{path} is {what} not a valid file of format",
+                "replace the file and run the statement again; it resumes",
             )
         time.sleep(_POLL_S)
 

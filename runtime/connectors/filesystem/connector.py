@@ -51,15 +51,17 @@ def validate(spec: TableSpec) -> None:
             raise missing_option(spec, "path")
         raise bad_option(
             spec,
-            f"option 'format' is missing, and '{values['path']}' does not say it",
-            f"'format' = one of {', '.join(FORMATS)}",
+            f"option 'format' is missing, and '{values['path']}' has no known suffix",
+            f"set 'format' to one of {', '.join(FORMATS)}",
         )
     if file_format not in FORMATS:
         suggestion = nearest(file_format, FORMATS)
         raise bad_option(
             spec,
-            f"there is no format '{values['format']}'",
-            f"did you mean '{suggestion}'?" if suggestion else f"there are {', '.join(FORMATS)}",
+            f"unknown format '{values['format']}'",
+            f"did you mean '{suggestion}'?"
+            if suggestion
+            else f"available formats: {', '.join(FORMATS)}",
         )
     own = FLINK_OPTIONS.get(file_format, {})
     names = format_option_names(file_format)
@@ -72,7 +74,9 @@ def validate(spec: TableSpec) -> None:
     for option in (SKIP_BELOW, REPEATED):
         if option in values and spec.columns and values.get("header", "false").lower() != "true":
             raise bad_option(
-                spec, f"'{option}' needs a header, and 'header' is not 'true'", "'header' = 'true'"
+                spec,
+                f"option '{option}' requires a header, but 'header' is not 'true'",
+                "set 'header' = 'true'",
             )
     if file_format == "json":
         _check_json_encoding(spec)
@@ -87,7 +91,7 @@ def validate(spec: TableSpec) -> None:
         types = {(c.type or "").lower() for c in physical}
         if len(physical) != 1 or types != {"string"}:
             raise CatalogError(
-                f"table `{spec.name}`: format 'text' has one column, of type STRING",
+                f"table `{spec.name}`: format 'text' requires exactly one column, of type STRING",
                 subjects=("'text'", spec.name),
             )
 
@@ -95,7 +99,9 @@ def validate(spec: TableSpec) -> None:
 def _check_pattern(spec: TableSpec, pattern: str, columns: list[TableColumn]) -> None:
     """Check that the groups of a pattern match the columns of a table."""
     if (expected := pattern_error(pattern)) is not None:
-        raise bad_option(spec, f"option '{PATTERN}' is {pattern!r}", f"it takes {expected}")
+        raise bad_option(
+            spec, f"invalid value for option '{PATTERN}': {pattern!r}", f"it must be {expected}"
+        )
     names = group_names(pattern)
     partitions = {name.lower() for name in spec.partitioned_by}
     for column in columns:
@@ -103,9 +109,9 @@ def _check_pattern(spec: TableSpec, pattern: str, columns: list[TableColumn]) ->
         if names is None or folded in partitions or folded in map(str.lower, names):
             continue
         raise CatalogError(
-            f"table `{spec.name}`: '{PATTERN}' has no group for column `{column.name}`",
+            f"table `{spec.name}`: '{PATTERN}' has no group named `{column.name}`",
             subjects=(column.name, spec.name),
-            hint=f"it has {', '.join(names)}",
+            hint=f"available groups: {', '.join(names)}",
         )
 
 
@@ -117,8 +123,8 @@ def _check_json_encoding(spec: TableSpec) -> None:
     if encoding.upper() in ("UTF-16", "UTF-32") and not is_whole:
         raise bad_option(
             spec,
-            f"'encoding' is {encoding}, in which JSON of one object a line is not read",
-            "iconv -f UTF-16 -t UTF-8 FILE > NEW writes it in UTF-8",
+            f"JSON lines cannot be read in 'encoding' = {encoding}",
+            "convert the file to UTF-8: iconv -f UTF-16 -t UTF-8 FILE > NEW",
         )
 
 
@@ -133,13 +139,13 @@ def _check_formats(spec: TableSpec, options: list[str], columns: list[TableColum
             suggestion = nearest(name, [column.name for column in columns])
             raise bad_option(
                 spec,
-                f"there is no column `{name}` that '{option}' could be about",
+                f"option '{option}' names column `{name}`, which does not exist",
                 f"did you mean `{suggestion}`?" if suggestion else None,
             )
         if type_ is not None and not type_.startswith(("TIMESTAMP", "DATE")):
             raise bad_option(
                 spec,
-                f"'{option}' says how times are written, and `{name}` is {type_}",
+                f"option '{option}' is a time format, but column `{name}` is {type_}",
                 f"declare `{name}` TIMESTAMP(3), TIMESTAMP_LTZ(3) or DATE",
             )
 

@@ -90,7 +90,7 @@ class ListedFiles:
                 return
             raise self._unreadable(listing.reason)
         if listing.partition_columns:
-            raise self._unreadable("names of directories make partition columns")
+            raise self._unreadable("directory names contain partition columns")
         new = [
             ScanFile(path, (), (), *listing.stamps[path])
             for path, _ in listing.files
@@ -172,7 +172,7 @@ def _limits(table: TableSpec) -> tuple[int | None, int | None]:
     n_bytes = re.fullmatch(r"(\d+) *([kmg]?)b? *", text.lower())
     if n_bytes is None:
         raise ExecutionError(
-            f"table `{table.name}`: option 'max-bytes-per-trigger' is {text}",
+            f"table `{table.name}`: invalid value '{text}' for option 'max-bytes-per-trigger'",
             hint="it must be a number of bytes, such as 500000000 or 500m",
             subjects=(table.name,),
         )

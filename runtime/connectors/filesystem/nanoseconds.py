@@ -54,8 +54,8 @@ def read_nanoseconds(reader: DataFrameReader, file: str, paths: list[str]) -> Da
             continue
         if _holds_nanoseconds(field.type):
             raise CatalogError(
-                f"column `{field.name}` of {file} holds nanosecond timestamps within a "
-                f"{field.type}, which Spark does not read",
+                f"column `{field.name}` of {file} has nanosecond timestamps inside "
+                f"{field.type}, which Spark cannot read",
                 subjects=(field.name,),
                 hint="write the file with microseconds: coerce_timestamps='us'",
             )

@@ -103,9 +103,8 @@ def check_written(
         n_found = count() if count is not None and is_far else _rows_in(files, found)
     if n_found != n_rows:
         raise ExecutionError(
-            f"{n_rows:,} rows were written to {path}, and {n_found:,} are found in its files",
-            hint="all hosts have to see the same files there: take a path of a file system that "
-            "they share",
+            f"{n_rows:,} rows were written to {path}, but its files contain {n_found:,}",
+            hint="use a path on a file system that all hosts share",
         )
 
 
@@ -258,9 +257,10 @@ def retract(writer: Writer, batch: int) -> None:
         return
     if commit is not None and commit.is_merged:
         raise ExecutionError(
-            f"the stream goes on with micro-batch {batch}, and {path} has rows up to micro-batch "
-            f"{commit.batch}, of which several are in one file ('auto-compaction')",
-            hint="put back the table's files of the same time as the checkpoint, or start anew "
+            f"the stream resumes at micro-batch {batch}, but {path} contains rows up to "
+            f"micro-batch {commit.batch}, several of them in one file "
+            "('auto-compaction')",
+            hint="restore the table's files from the time of the checkpoint, or start over "
             "with another 'path' and 'execution.checkpointing.dir'",
         )
     names = commit.files if commit is not None and commit.batch == batch else None

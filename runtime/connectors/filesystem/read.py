@@ -221,7 +221,9 @@ def reachable_files(
         with suppress(FileNotFoundError):  # removed since it was listed
             # Spark silently skips empty files
             if os.path.getsize(file) == 0:
-                raise broken_file(spec, f"{file} is empty, which is no file of format", "delete it")
+                raise broken_file(
+                    spec, f"{file} is empty and not a valid file of format", "delete the file"
+                )
     return files
 
 
@@ -276,8 +278,8 @@ def broken_file(spec: TableSpec, what: str, remedy: str) -> ExecutionError:
     return ExecutionError(
         f"table `{spec.name}`: {what} {format_of(option_values(spec))}",
         subjects=(spec.name,),
-        hint=f"{remedy}, and move files there when they are complete; "
-        f"SET '{_SKIP_CORRUPT}' = 'true' leaves out what cannot be read",
+        hint=f"{remedy}, and move only complete files into the directory; SET "
+        f"'{_SKIP_CORRUPT}' = 'true' skips unreadable files",
     )
 
 
@@ -349,7 +351,7 @@ def _paths(
         if not matching:
             raise ExecutionError(
                 f"no file below {path} matches '{regex}'",
-                hint="the pattern is for the whole absolute path, such as '.*/part-.*'",
+                hint="the pattern must match the whole absolute path, such as '.*/part-.*'",
             )
         if files.is_directory(path):
             # keeps the partition directories below the path
@@ -367,7 +369,7 @@ def _paths(
 def _pattern_elsewhere(spec: TableSpec) -> CatalogError:
     return bad_option(
         spec,
-        "option 'source.path.regex-pattern' works for files of this machine only",
+        "option 'source.path.regex-pattern' supports local files only",
         "use a glob in 'path', such as s3a://bucket/2024-*",
     )
 
@@ -502,10 +504,9 @@ def explain(spec: TableSpec, origin: str, error: Exception) -> SqlwinError:
     if error.getCondition() == "COLUMN_ALREADY_EXISTS":
         name = plain_name((error.getMessageParameters() or {}).get("columnName", ""))
         return CatalogError(
-            f"{origin} has several columns {name}: names that differ in case only are one name in "
-            "SQL",
+            f"{origin} has several columns {name} that differ in case only",
             subjects=(spec.name,),
-            hint="write the file again with other names",
+            hint="rename the columns in the file",
         )
     if (error.getCondition() or "").startswith("MALFORMED_CSV_RECORD"):
         record = (error.getMessageParameters() or {}).get("badRecord", "")
@@ -526,8 +527,7 @@ def _malformed_error(spec: TableSpec, origin: str, record: str) -> ExecutionErro
         return too_many_fields(path, n_fields, options)
     shown = record if len(record) <= _SHOWN_CHARACTERS else f"{record[:_SHOWN_CHARACTERS]}…"
     return ExecutionError(
-        f"{origin} has a line that is no CSV: {shown!r}",
+        f"{origin} contains a malformed CSV line: {shown!r}",
         subjects=(spec.name,),
-        hint="'csv.field-delimiter', 'csv.quote-character' and 'csv.escape-character' say how "
-        "fields are separated",
+        hint="check 'csv.field-delimiter', 'csv.quote-character' and 'csv.escape-character'",
     )

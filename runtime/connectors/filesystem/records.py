@@ -328,6 +328,7 @@ def _line_task(
 def _check_header(found: str, header: str | None, path: str) -> None:
     if header is not None and found.strip() != header.strip():
         raise ExecutionError(
-            f"the header of {path} is {found[:200]!r}, and that of other files {header[:200]!r}",
-            hint="give files of one header, by a glob that leaves the others out",
+            f"the headers of files differ: {path} has {found[:200]!r}, other files have "
+            f"{header[:200]!r}",
+            hint="use a glob that matches only files with the same header",
         )

@@ -47,7 +47,7 @@ def not_scannable(
     The files are not examined.
     """
     if is_stream and spec.late_rows is not None:
-        return f"late rows go to {spec.late_rows} as the table has them"
+        return f"late rows go to {spec.late_rows} with all columns of the table"
     options = {name.lower(): value for name, value in spec.options}
     others = sorted(set(options) - (_OPTIONS | _STREAM_OPTIONS if is_stream else _OPTIONS))
     if others:
@@ -57,7 +57,7 @@ def not_scannable(
     needed = {column.name.partition(".")[0].lower() for column in columns}
     for column in spec.columns:
         if column.name.lower() in needed and (column.computed or column.metadata):
-            return f"{column.name} is not a column of the files"
+            return f"{column.name} is not stored in the files"
     return None
 
 

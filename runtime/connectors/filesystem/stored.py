@@ -190,9 +190,9 @@ def _list_files(spec: TableSpec, origin: str, files: StoredFiles) -> Listing:
     empty = [path for path, _ in selected if not listing.stamps[path][0]]
     if empty:
         raise ExecutionError(
-            f"table `{spec.name}`: {empty[0]} is empty, which is no file of format parquet",
+            f"table `{spec.name}`: {empty[0]} is empty and not a valid file of format parquet",
             subjects=(spec.name,),
-            hint="delete it",
+            hint="delete the file",
         )
     return Listing(tuple(selected), listing.stamps)
 
@@ -263,7 +263,7 @@ def _values(
             values[name] = pa.scalar(None if text == _NULL else text, pa.string()).cast(type_)
         except pa.ArrowInvalid as error:
             raise ExecutionError(
-                f"the directory {name}={text} of {file.path} is no {type_}"
+                f"partition directory {name}={text} of {file.path} is not a valid {type_}"
             ) from error
     if FILE_METADATA in schema.names:
         metadata = {

@@ -103,7 +103,7 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
     first = None if files is None else next(data_files(origin, files), None)
     if file_format == "parquet" and first is not None and has_nanoseconds(first):
         raise CatalogError(
-            f"table `{spec.name}`: {first} has times in nanoseconds, which streams do not read",
+            f"table `{spec.name}`: {first} has nanosecond times, which streams cannot read",
             subjects=(spec.name,),
             hint="SET 'execution.runtime-mode' = 'batch', or write the files in microseconds",
         )
@@ -156,14 +156,12 @@ def _stored_stream(
     others = sorted(set(file_source_options(spec)) - {"maxFilesPerTrigger", "maxBytesPerTrigger"})
     if others:
         raise SetupError(
-            f"table `{spec.name}`: a stream of {origin} knows {others[0]} only with {package}",
+            f"table `{spec.name}`: a stream of {origin} supports {others[0]} only with {package}",
             subjects=(spec.name,),
         )
     register_source(spark, UnreadRows)
     schema = read_stored_table(spark, spec, origin, files).schema
-    reason = (
-        f"table `{spec.name}`: this query needs rows of {origin}, which streams read only with "
-    )
+    reason = f"table `{spec.name}`: this query needs rows of {origin} that streams read only with "
     reader = spark.readStream.format(UNREAD_ROWS).schema(schema)
     return reader.option("message", f"{reason}{package}").load()
 
@@ -189,11 +187,11 @@ def _await_commits(spec: TableSpec, path: str, files: Files) -> None:
             return
         if time.monotonic() > until:
             raise ExecutionError(
-                f"table `{spec.name}`: {path} has a part of the files of a writer that was killed "
-                f"while it moved them (.sqlwin-{moving[0]}.json)",
+                f"table `{spec.name}`: {path} contains an incomplete write of a process "
+                f"that was killed (.sqlwin-{moving[0]}.json)",
                 subjects=(spec.name,),
-                hint="run that INSERT again, which finishes it; without that file all that is "
-                "there is read",
+                hint="run that INSERT again to complete it, or delete the .json file to read "
+                "the files as they are",
             )
         time.sleep(_POLL_S)
 

@@ -178,8 +178,8 @@ def file_writer_options(spec: TableSpec, file_format: str) -> dict[str, str]:
         if TIME_FORMAT.fullmatch(name) or name.lower().partition(".")[2] in ONLY_READ:
             raise bad_option(
                 spec,
-                f"option '{name}' says how text is read, and nothing is written by it",
-                "insert into a table without it, in a directory of its own",
+                f"option '{name}' applies to reading only",
+                "insert into a table without it, with a directory of its own",
             )
     options = {k: v for k, v in spark_options(spec, file_format).items() if k not in _READER_ONLY}
     return {**written_timestamps(spec, file_format), **options}
@@ -215,15 +215,15 @@ def check_directory(path: str, spec: TableSpec, files: Files) -> None:
         raise unwritable(path, error) from error
     if many:
         raise CatalogError(
-            f"table `{spec.name}` cannot be written: its path {path} stands for many files",
+            f"table `{spec.name}` cannot be written: its path {path} matches many files",
             subjects=(spec.name,),
-            hint="INSERT writes into one directory",
+            hint="set 'path' to a directory",
         )
     if is_file:
         raise CatalogError(
             f"table `{spec.name}` cannot be written: its path {path} is a file",
             subjects=(spec.name,),
-            hint="INSERT writes into a directory",
+            hint="set 'path' to a directory",
         )
 
 
@@ -270,10 +270,10 @@ def _publish(
     except OSError as error:
         if published.replaced:
             raise ExecutionError(
-                f"the new rows are in {path}, but files that they replace cannot be deleted: "
+                f"the new rows are in {path}, but the replaced files cannot be deleted: "
                 f"{error.strerror or error}",
-                hint="queries of sqlwin no longer see them, other readers do; the next INSERT into "
-                "the table deletes them",
+                hint="queries of sqlwin ignore these files, other readers do not; the next "
+                "INSERT into the table deletes them",
             ) from error
 
 

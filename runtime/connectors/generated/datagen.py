@@ -52,9 +52,10 @@ def validate(spec: TableSpec) -> None:
     physical = physical_columns(spec)
     if not physical:
         raise CatalogError(
-            f"table `{spec.name}` (connector 'datagen') needs columns",
+            f"table `{spec.name}` (connector 'datagen') requires columns",
             subjects=("'datagen'", spec.name),
-            hint=f"CREATE TABLE {spec.name} (id BIGINT, ...) WITH ('connector' = 'datagen', ...)",
+            hint=f"for example CREATE TABLE {spec.name} (id BIGINT, ...) WITH ('connector' = "
+            "'datagen', ...)",
         )
     check_columns(spec)
     valid = dict(DATAGEN)
@@ -70,7 +71,7 @@ def validate(spec: TableSpec) -> None:
             suggestion = nearest(column, columns.values())
             raise bad_option(
                 spec,
-                f"option '{name}' is for a column `{column}`, which the table does not have",
+                f"option '{name}' names column `{column}`, which does not exist",
                 f"did you mean 'fields.{suggestion}.{attribute}'?" if suggestion else None,
             )
         valid[name] = DATAGEN_FIELD[attribute]
@@ -98,9 +99,9 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
     if n_rows is None:
         raise bad_option(
             spec,
-            "option 'number-of-rows' is missing: unbounded rows need a streaming run",
-            "WITH (..., 'number-of-rows' = '1000') makes a bounded table; "
-            "SET 'execution.runtime-mode' = 'automatic' lets it stream",
+            "option 'number-of-rows' is missing, and unbounded rows require a stream",
+            "add 'number-of-rows' = '1000' for a bounded table, or SET "
+            "'execution.runtime-mode' = 'automatic' to stream it",
         )
     seed = int(values["seed"]) if "seed" in values else secrets.randbits(63)
     rows = GeneratedRows(n_rows, seed, now=f"{time.time_ns() // 1_000_000 * 1_000}L")

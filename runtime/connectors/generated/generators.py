@@ -162,8 +162,8 @@ def _sequence(field: Field, rows: GeneratedRows) -> str:
         if rows.n_rows is None:
             raise bad_option(
                 field.spec,
-                f"option '{field.prefix}.kind' is 'sequence', which has no last row to stretch to",
-                "give 'number-of-rows', or compute the time from a sequence of numbers",
+                f"option '{field.prefix}.kind' = 'sequence' requires a number of rows for times",
+                "add 'number-of-rows', or compute the time from a sequence of numbers",
             )
         # evenly from the first row to the last; in DECIMAL because the product may overflow a
         # BIGINT
@@ -174,8 +174,8 @@ def _sequence(field: Field, rows: GeneratedRows) -> str:
     if type(field.type) not in numeric:
         raise bad_option(
             field.spec,
-            f"option '{field.prefix}.kind' is 'sequence'",
-            f"{field.type.simpleString().upper()} can only be random",
+            f"option '{field.prefix}.kind' cannot be 'sequence'",
+            f"{field.type.simpleString().upper()} values can only be random",
         )
     start, end = _sequence_bounds(field)
     bits = _INTEGERS.get(type(field.type), 64)
@@ -210,10 +210,10 @@ def _random(field: Field, rows: GeneratedRows) -> str:
             ]
             return f"named_struct({', '.join(parts)})"
     raise CatalogError(
-        f"connector 'datagen' cannot make a {field.type.simpleString().upper()} "
+        f"connector 'datagen' cannot generate {field.type.simpleString().upper()} "
         f"(column `{'.'.join(field.path)}` of table `{field.spec.name}`)",
         subjects=("'datagen'", ".".join(field.path), field.spec.name),
-        hint="make its parts, and put them together in a computed column",
+        hint="generate the parts, and combine them in a computed column",
     )
 
 
@@ -371,7 +371,7 @@ def _random_time(field: Field, rows: GeneratedRows) -> str:
     past = duration_us(field.get("max-past") or "0")
     assert past is not None, "validate() has seen to it"
     if field.get("max-past") is not None and (least is not None or most is not None):
-        raise field.wrong("max-past", "left out where min and max are given")
+        raise field.wrong("max-past", "omitted if min and max are set")
     if least is None and most is None:
         # now is an instant; a TIMESTAMP without zone shows it on the session's wall clock
         now = f"timestamp_micros({rows.now} - {_random_between(field, rows, 0, past)})"
@@ -403,7 +403,7 @@ def _timestamp(field: Field, name: str) -> int | None:
         raise field.wrong(name, "a timestamp such as '2024-01-01 00:00:00'") from None
     if time.tzinfo is not None:
         if not isinstance(field.type, TimestampType):
-            raise field.wrong(name, "a timestamp without a zone")
+            raise field.wrong(name, "a timestamp without time zone")
         time = time.astimezone(dt.UTC).replace(tzinfo=None)
     return (time - _EPOCH) // dt.timedelta(microseconds=1)
 

@@ -72,8 +72,9 @@ def validate(spec: TableSpec) -> None:
     if int(values.get("next-event.rate", first)) != int(first):
         raise bad_option(
             spec,
-            f"option 'next-event.rate' is {values['next-event.rate']}, 'first-event.rate' {first}",
-            "give one rate: events come evenly here",
+            f"option 'next-event.rate' is {values['next-event.rate']}, but "
+            f"'first-event.rate' is {first}",
+            "set both to the same rate: events are evenly spaced",
         )
     _base_us(spec, values)
 
@@ -93,9 +94,9 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
     if n_events is None:
         raise bad_option(
             spec,
-            "option 'events.num' is missing: unbounded events need a streaming run",
-            "WITH (..., 'events.num' = '100000') makes a bounded table; "
-            "SET 'execution.runtime-mode' = 'automatic' lets it stream",
+            "option 'events.num' is missing, and unbounded events require a stream",
+            "add 'events.num' = '100000' for a bounded table, or SET "
+            "'execution.runtime-mode' = 'automatic' to stream it",
         )
     return _events(counted_rows(spark, spec, n_events), spec)
 
@@ -141,9 +142,10 @@ def _row(spec: TableSpec, column: str, type_: DataType, made: dict[str, str]) ->
     if not isinstance(type_, StructType):
         fields_of = ", ".join(made)
         raise CatalogError(
-            f"column `{column}` of table `{spec.name}` is {type_.simpleString().upper()}",
+            f"column `{column}` of table `{spec.name}` is "
+            f"{type_.simpleString().upper()}, but must be a ROW",
             subjects=(column, spec.name),
-            hint=f"connector 'nexmark' makes it a ROW of {fields_of}",
+            hint=f"connector 'nexmark' generates a ROW of {fields_of}",
         )
     names = {name.lower(): name for name in made}
     parts = []
@@ -178,9 +180,9 @@ def _base_us(spec: TableSpec, values: dict[str, str]) -> int:
 def _no_such(spec: TableSpec, what: str, name: str, known: list[str]) -> CatalogError:
     suggestion = nearest(name, known)
     return CatalogError(
-        f"connector 'nexmark' does not make {what} of table `{spec.name}`",
+        f"connector 'nexmark' does not generate {what} of table `{spec.name}`",
         subjects=("'nexmark'", spec.name),
-        hint=f"did you mean `{suggestion}`?" if suggestion else f"there are {', '.join(known)}",
+        hint=f"did you mean `{suggestion}`?" if suggestion else f"available: {', '.join(known)}",
     )
 
 

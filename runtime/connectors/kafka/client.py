@@ -66,8 +66,8 @@ class Client:
             self.kafka: Any = Producer(whole) if is_producer else Consumer(whole)
         except KafkaException as error:
             raise ExecutionError(
-                f"Kafka's client refuses an option 'properties.*': {error.args[0].str()}",
-                hint="it is librdkafka, whose properties are listed in its CONFIGURATION.md",
+                f"invalid option 'properties.*' for the Kafka client: {error.args[0].str()}",
+                hint="the client is librdkafka; its CONFIGURATION.md lists the properties",
             ) from error
         given = config.get("socket.timeout.ms")
         self._timeout_seconds = None if given is None else int(given) / 1_000
@@ -109,15 +109,15 @@ class Client:
     def _error(self, error: KafkaError | None) -> ExecutionError:
         if error is not None and error.code() in _CREDENTIALS:
             return ExecutionError(
-                f"Kafka at {self._servers} does not take the credentials: {plain(error)}",
-                hint="'properties.sasl.jaas.config', 'properties.sasl.mechanism' and "
-                "'properties.security.protocol' say them",
+                f"Kafka at {self._servers} rejected the credentials: {plain(error)}",
+                hint="check 'properties.sasl.jaas.config', 'properties.sasl.mechanism' and "
+                "'properties.security.protocol'",
             )
         if error is not None and error.code() in _FINAL:
             return ExecutionError(
-                f"Kafka at {self._servers} refuses: {plain(error)}",
-                hint="'properties.security.protocol' and 'properties.ssl.*' say how to connect; "
-                "what the user may read and write is the brokers' to say",
+                f"Kafka at {self._servers} rejected the request: {plain(error)}",
+                hint="check 'properties.security.protocol', 'properties.ssl.*', and the "
+                "user's permissions on the brokers",
             )
         # the reason why no connection was made is more useful than the timeout
         why = (
@@ -126,9 +126,8 @@ class Client:
             or error
         )
         return ExecutionError(
-            f"Kafka does not answer at {self._servers}" + (f": {plain(why)}" if why else ""),
-            hint="'properties.bootstrap.servers' says where its brokers are, and "
-            "'properties.security.protocol' how they speak",
+            f"Kafka is not reachable at {self._servers}" + (f": {plain(why)}" if why else ""),
+            hint="check 'properties.bootstrap.servers' and 'properties.security.protocol'",
         )
 
     def partitions(
@@ -171,8 +170,8 @@ class Client:
         topics = self.ask(lambda timeout: self.kafka.list_topics(timeout=timeout)).topics
         suggestion = nearest(topic, topics)
         raise ExecutionError(
-            f"there is no topic '{topic}' in Kafka at {self._servers}",
-            hint=f"did you mean '{suggestion}'?" if suggestion else "'topic' names it",
+            f"topic '{topic}' does not exist in Kafka at {self._servers}",
+            hint=f"did you mean '{suggestion}'?" if suggestion else "check 'topic'",
         )
 
 

@@ -78,9 +78,9 @@ def validate(spec: TableSpec) -> None:
     check_message_options(spec, KAFKA, formats, [*SPARK_OPTIONS, *properties, *of_values])
     check_columns(spec, list(METADATA))
     if ("topic" in values) == ("topic-pattern" in values):
-        raise bad_option(spec, "it needs 'topic' or 'topic-pattern', and not both")
+        raise bad_option(spec, "exactly one of 'topic' and 'topic-pattern' is required")
     if "format" not in values and "value.format" not in values:
-        raise missing_option(spec, "format", f"one of {', '.join(MESSAGE_FORMATS)}")
+        raise missing_option(spec, "format", f"set it to one of {', '.join(MESSAGE_FORMATS)}")
     for name in ("format", "value.format", "key.format"):
         file_format = values.get(name) or MESSAGE_FORMATS[0]
         if file_format.lower() not in MESSAGE_FORMATS:
@@ -88,25 +88,33 @@ def validate(spec: TableSpec) -> None:
             hint = (
                 f"did you mean '{suggestion}'?"
                 if suggestion
-                else f"it reads {', '.join(MESSAGE_FORMATS)}"
+                else f"available formats: {', '.join(MESSAGE_FORMATS)}"
             )
-            raise bad_option(spec, f"there is no format '{file_format}' for Kafka", hint)
+            raise bad_option(spec, f"unknown format '{file_format}' for Kafka", hint)
     if not physical_columns(spec):
-        raise bad_option(spec, "it needs columns", "messages do not say what they hold")
+        raise bad_option(
+            spec,
+            "columns are required",
+            "columns cannot be inferred from messages; declare them in CREATE TABLE",
+        )
     key = key_fields(spec)
     if key and "key.format" not in values:
-        raise bad_option(spec, "'key.fields' needs 'key.format'")
+        raise bad_option(spec, "option 'key.fields' requires 'key.format'")
     names = {c.name for c in physical_columns(spec)}
     for name in key:
         if name not in names:
             suggestion = nearest(name, names)
             raise bad_option(
                 spec,
-                f"'key.fields' names `{name}`, which is no column",
+                f"option 'key.fields' names column `{name}`, which does not exist",
                 f"did you mean '{suggestion}'?" if suggestion else None,
             )
     if value_format(spec) == "raw" and len(value_fields(spec)) != 1:
-        raise bad_option(spec, "format 'raw' has one column", "its message is not taken apart")
+        raise bad_option(
+            spec,
+            "format 'raw' requires exactly one column",
+            "declare one column for the whole message",
+        )
     _check_start(spec, values)
     _check_avro(spec, values)
     for name, check in _CHECKS.items():
@@ -121,8 +129,8 @@ def _check_avro(spec: TableSpec, values: dict[str, str]) -> None:
     if values.get("key.format", "").lower() == CONFLUENT:
         raise bad_option(
             spec,
-            f"'key.format' cannot be '{CONFLUENT}': keys are not read by a schema registry",
-            "METADATA FROM 'key' gives the whole key as BYTES",
+            f"'key.format' cannot be '{CONFLUENT}': keys are not decoded with a schema registry",
+            "declare a column BYTES METADATA FROM 'key' for the whole key",
         )
     if value_format(spec) == CONFLUENT:
         registry_of(spec)
@@ -131,14 +139,14 @@ def _check_avro(spec: TableSpec, values: dict[str, str]) -> None:
 def _check_start(spec: TableSpec, values: dict[str, str]) -> None:
     for option, (name, mode) in _NEEDED.items():
         if values.get(name, "").lower() == mode and option not in values:
-            raise bad_option(spec, f"'{name}' = '{mode}' needs '{option}'")
+            raise bad_option(spec, f"'{name}' = '{mode}' requires '{option}'")
     if (offsets := values.get("scan.startup.specific-offsets")) is not None:
         parts = [p.strip() for p in offsets.split(";") if p.strip()]
         if not parts or not all(OFFSET.fullmatch(p) for p in parts):
-            hint = "it must be such as 'partition:0,offset:42;partition:1,offset:300'"
+            hint = "it must look like 'partition:0,offset:42;partition:1,offset:300'"
             raise wrong_value(spec, "scan.startup.specific-offsets", offsets, hint)
         if "topic" not in values or ";" in values["topic"]:
-            raise bad_option(spec, "'scan.startup.specific-offsets' works for one 'topic'")
+            raise bad_option(spec, "'scan.startup.specific-offsets' requires a single 'topic'")
 
 
 def is_unbounded(spec: TableSpec) -> bool:
@@ -223,8 +231,8 @@ def messages(rows: DataFrame, spec: TableSpec) -> DataFrame:
     if value_format(spec) == CONFLUENT:
         raise bad_option(
             spec,
-            f"format '{CONFLUENT}' is read, and not written",
-            "json and csv are written; of Avro what 'format' = 'avro' is",
+            f"format '{CONFLUENT}' is not supported for writing",
+            "use 'format' = 'json', 'csv', or 'avro'",
         )
     columns = [encoded(value_fields(spec), value_format(spec), spec).alias("value")]
     if key:
@@ -249,9 +257,9 @@ def split(spec: TableSpec) -> str:
             else "'topic', not 'topic-pattern'"
         )
         raise CatalogError(
-            f"'{PER_SPLIT}' is on, and table `{spec.name}` needs {what}",
+            f"'{PER_SPLIT}' is true, which requires {what} in table `{spec.name}`",
             subjects=(f"'{PER_SPLIT}'", spec.name),
-            hint=f"so rows say which partition they are of; or SET '{PER_SPLIT}' = 'false'",
+            hint=f"add it to identify the partition of a row, or SET '{PER_SPLIT}' = 'false'",
         )
     partition = f"CAST({metadata['partition']} AS INT)"
     if len(topics) == 1:

@@ -187,7 +187,7 @@ def messages_of(
                 if not has_time and ended_at is not None:
                     if reading.skips_lost:
                         break
-                    what = f"it ends at offset {ended_at}, and {wanted.end} was its end before"
+                    what = f"it ends at offset {ended_at}, but ended at {wanted.end} before"
                     raise lost(wanted.topic, wanted.partition, what)
                 client.check(None, has_time=has_time)
             if _is_plain(arrived, position, wanted.end):
@@ -234,8 +234,12 @@ def _first_available(client: Client, reading: Reading, wanted: Range, position: 
     client.kafka.unassign()
     first, end = at_time(client, [place], FIRST)[place], at_time(client, [place], NEXT)[place]
     if not reading.skips_lost:
-        available = f"it has offsets from {first} to {end - 1}" if end > first else "it is empty"
-        raise lost(*place, f"offset {position} was to be read, and {available}")
+        available = (
+            f"the partition has offsets {first} to {end - 1}"
+            if end > first
+            else "the partition is empty"
+        )
+        raise lost(*place, f"offset {position} is missing; {available}")
     if first <= position:
         return wanted.end
     client.kafka.assign([TopicPartition(*place, first)])
@@ -311,7 +315,7 @@ def _fields(messages: ConsumedMessages, reading: Reading) -> list[pa.Array] | No
         place = f"partition {source.partition}, offset {messages.offset(broken.number)}"
         raise ExecutionError(
             f"topic '{source.topic}', {place}: the message cannot be read as Avro: {broken}",
-            hint="'avro.schema' says what it was written with"
+            hint="set 'avro.schema' to the schema it was written with"
             if how.schema
-            else "'format' = 'avro' reads messages without the id of a schema",
+            else "use 'format' = 'avro' for messages without a schema id",
         ) from broken

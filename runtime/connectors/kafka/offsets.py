@@ -149,13 +149,13 @@ def _given_offsets(client: Client, reading: Reading, there: Sequence[Place]) -> 
             raise ExecutionError(
                 f"topic '{topic}' has no partition {partition}, which "
                 "'scan.startup.specific-offsets' names",
-                hint=f"it has {', '.join(str(p) for _, p in offsets)}",
+                hint=f"available partitions: {', '.join((str(p) for _, p in offsets))}",
             )
         if not offsets[place] <= offset <= ends[place]:
             raise ExecutionError(
                 f"topic '{topic}', partition {partition} has no offset {offset}, which "
                 "'scan.startup.specific-offsets' names",
-                hint=f"it has those from {offsets[place]} up to {ends[place]}, the next one",
+                hint=f"available offsets: {offsets[place]} to {ends[place]} (the next one)",
             )
         offsets[place] = offset
     return offsets
@@ -207,7 +207,8 @@ def batch_ranges(client: Client, reading: Reading) -> list[Range]:
     start = starting(client, reading)
     if not start:
         raise ExecutionError(
-            f"no topic fits '{reading.pattern}'", hint="'topic-pattern' is of their whole names"
+            f"no topic matches '{reading.pattern}'",
+            hint="'topic-pattern' must match the whole name of a topic",
         )
     end = at_time(client, start, NEXT if reading.end_ms is None else reading.end_ms)
     return spread(_ranges(start, end), reading.min_partitions)
@@ -241,7 +242,7 @@ def next_offset(
     """
     begin = _by_place(last["to"])
     for place in sorted(begin.keys() - set(there)):
-        _lost(reading, place, "there is none any more")
+        _lost(reading, place, "the partition no longer exists")
         del begin[place]
     begin |= at_time(client, [place for place in there if place not in begin], FIRST)
     end = at_time(client, begin, NEXT) if target is None else target
@@ -249,7 +250,11 @@ def next_offset(
     for place, offset in begin.items():
         last_offset = end.get(place, offset)
         if last_offset < offset and target is None:
-            _lost(reading, place, f"it ends at offset {last_offset}, and {offset} was to be read")
+            _lost(
+                reading,
+                place,
+                f"it ends at offset {last_offset}, before offset {offset}, which is next to read",
+            )
             begin[place] = at_time(client, [place], FIRST)[place]
         until[place] = max(last_offset, begin[place])
     if most is not None:
@@ -370,6 +375,6 @@ def _lost(reading: Reading, place: Place, what: str) -> None:
 def lost(topic: str, partition: int, what: str) -> ExecutionError:
     """Return the error for messages that no longer exist."""
     return ExecutionError(
-        f"topic '{topic}', partition {partition}: messages are lost: {what}",
-        hint="'failOnDataLoss' = 'false' goes on with those that are there",
+        f"topic '{topic}', partition {partition}: messages were lost: {what}",
+        hint="'failOnDataLoss' = 'false' continues with the remaining messages",
     )

@@ -102,7 +102,7 @@ def _check(topic: str, failures: list[KafkaError]) -> None:
 def _delivery_error(topic: str, error: KafkaError) -> ExecutionError:
     return ExecutionError(
         f"a message to topic '{topic}' was not delivered: {plain(error)}",
-        hint="'properties.delivery.timeout.ms' says how long it is tried"
+        hint="'properties.delivery.timeout.ms' sets how long delivery is retried"
         if error.code() == KafkaError._MSG_TIMED_OUT
         else None,
     )

@@ -57,7 +57,7 @@ _REFUSED = (
     "transactional.id",
 )
 # The connector that reads Kafka through Spark's package and its Java client
-_BY_SPARK = "connector 'spark' with 'format' = 'kafka' takes the Java client, which has it"
+_BY_SPARK = "use connector 'spark' with 'format' = 'kafka', which has the Java client"
 _JAAS = re.compile(
     r"\s*(?P<module>[\w.$]+)\s+(?:required|requisite|sufficient|optional)\s*(?P<rest>.*?)\s*;?\s*",
     re.DOTALL,
@@ -124,7 +124,7 @@ def _translate(spec: TableSpec) -> dict[str, str]:
     for name, value in properties.items():
         if name in _REFUSED:
             raise bad_option(
-                spec, f"option '{_PREFIX}{name}' is of the Java client alone", _BY_SPARK
+                spec, f"option '{_PREFIX}{name}' is supported by the Java client only", _BY_SPARK
             )
         if name == "sasl.jaas.config":
             config |= _of_jaas(spec, value)
@@ -150,10 +150,10 @@ def _of_jaas(spec: TableSpec, text: str) -> dict[str, str]:
     if match is None or module not in _JAAS_NAMES:
         raise bad_option(
             spec,
-            f"option '{option}' cannot be read",
-            "it must be such as 'org.apache.kafka.common.security.plain.PlainLoginModule required "
-            'username="..." password="...";\', with one of '
-            f"{', '.join(_JAAS_NAMES)}; or give 'properties.sasl.username' and "
+            f"option '{option}' cannot be parsed",
+            "it must look like 'org.apache.kafka.common.security.plain.PlainLoginModule "
+            'required username="..." password="...";\', with one of '
+            f"{', '.join(_JAAS_NAMES)}; or set 'properties.sasl.username' and "
             "'properties.sasl.password'",
         )
     names = _JAAS_NAMES[module]
@@ -165,7 +165,7 @@ def _of_jaas(spec: TableSpec, text: str) -> dict[str, str]:
         elif module != "Krb5LoginModule":
             raise bad_option(
                 spec,
-                f"option '{option}' sets {entry[1]}, which only the Java client has",
+                f"option '{option}' sets {entry[1]}, which only the Java client supports",
                 _BY_SPARK,
             )
     return config
@@ -182,10 +182,13 @@ def _pem_truststore(spec: TableSpec, said: Mapping[str, str], location: str) -> 
     if (kind := _store_type(said, "truststore")) != "PEM":
         raise bad_option(
             spec,
-            f"option '{_PREFIX}ssl.truststore.location' is a store of type {kind}, which only Java "
-            "reads",
-            "give the certificates as a PEM file (keytool -exportcert -rfc), with "
-            "'properties.ssl.truststore.type' = 'PEM'; or " + _BY_SPARK,
+            f"option '{_PREFIX}ssl.truststore.location' is a store of type {kind}, which "
+            "only Java can read",
+            (
+                "export the certificates as a PEM file (keytool -exportcert -rfc) and set "
+                "'properties.ssl.truststore.type' = 'PEM'; or "
+            )
+            + _BY_SPARK,
         )
     return location
 
@@ -198,7 +201,11 @@ def _keystore(spec: TableSpec, said: Mapping[str, str], location: str) -> dict[s
         return {"ssl.certificate.location": location, "ssl.key.location": location}
     raise bad_option(
         spec,
-        f"option '{_PREFIX}ssl.keystore.location' is a store of type {kind}, which only Java reads",
-        "make it a store of PKCS12 (keytool -importkeystore -deststoretype PKCS12), with "
-        "'properties.ssl.keystore.type' = 'PKCS12'; or " + _BY_SPARK,
+        f"option '{_PREFIX}ssl.keystore.location' is a store of type {kind}, which only "
+        "Java can read",
+        (
+            "convert it to PKCS12 (keytool -importkeystore -deststoretype PKCS12) and set "
+            "'properties.ssl.keystore.type' = 'PKCS12'; or "
+        )
+        + _BY_SPARK,
     )

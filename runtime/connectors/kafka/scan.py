@@ -51,7 +51,7 @@ def scan(
     if reason is not None:
         return reason
     if spec.late_rows is not None:
-        return f"late rows go to {spec.late_rows} as the table has them"
+        return f"late rows go to {spec.late_rows} with all columns of the table"
     reading = _reading(spec, columns, is_stream=False)
     if isinstance(reading, str):
         return reading
@@ -162,7 +162,7 @@ def _reading(spec: TableSpec, columns: Sequence[Column], *, is_stream: bool) -> 
         declaration = declared.get(column.name.lower())
         place = None if declaration is None else _place(declaration, column, reading)
         if place is None:
-            return f"column {column.name} is decoded by Spark"
+            return f"Spark decodes column {column.name}"
         places.append((column.name, place))
     file_format = value_format(spec)
     ignores = (

@@ -119,7 +119,7 @@ def check_installed(spec: TableSpec) -> None:
     """
     if not find_spec("confluent_kafka"):
         raise SetupError(
-            f"table `{spec.name}`: connector 'kafka' needs the package confluent-kafka",
+            f"table `{spec.name}`: connector 'kafka' requires the package confluent-kafka",
             subjects=("'kafka'", spec.name),
             hint="pip install 'sqlwin[kafka]'",
         )

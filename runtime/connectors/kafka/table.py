@@ -143,7 +143,7 @@ def writing_of(spec: TableSpec) -> Writing:
     """
     topic = option_values(spec).get("topic", "").strip()
     if not topic or ";" in topic:
-        raise bad_option(spec, "it is written to, and so needs one 'topic'")
+        raise bad_option(spec, "writing requires a single 'topic'")
     return Writing(producer_config(spec), topic, consumer_config(spec))
 
 

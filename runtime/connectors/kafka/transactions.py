@@ -143,8 +143,10 @@ class _Sending:
                 is_taken = kafka_error.code() in _TAKEN_OVER
                 raise ExecutionError(
                     f"a transaction of topic '{self._topic}' was not {what}: {plain(kafka_error)}",
-                    hint="another run of the same stream has begun one"
+                    hint="another run of the same stream has started a transaction"
                     if is_taken
-                    else "its user needs the rights to write the topic, the transactional id and "
-                    "the group of the same name",
+                    else (
+                        "the user needs write permission for the topic, and for the "
+                        "transactional id and the group of that name"
+                    ),
                 ) from error

@@ -70,7 +70,7 @@ def _scan(
         actual = types.get(column.name.lower())
         if actual is not None and actual != column.type:
             return (
-                f"column {column.name} is {actual.upper()}, and {column.type.upper()} is declared"
+                f"column {column.name} is {actual.upper()}, but is declared {column.type.upper()}"
             )
 
     # the files come from the log instead of a directory listing
@@ -162,8 +162,8 @@ def unreadable(spec: TableSpec, why: UnreadableError) -> ExecutionError:
     return ExecutionError(
         f"table `{spec.name}` cannot be read: {why.reason}",
         subjects=(spec.name,),
-        hint="Spark reads it where the lake's own package is on its class path: "
-        f"--conf spark.jars.packages={_PACKAGES[spec.connector.lower()]}:...",
+        hint="Spark can read it with the package of the lake: --conf "
+        f"spark.jars.packages={_PACKAGES[spec.connector.lower()]}:...",
     )
 
 
@@ -192,8 +192,8 @@ def validate_iceberg(spec: TableSpec) -> None:
     if ("path" in values) == bool(catalog_options):
         raise bad_option(
             spec,
-            "option 'path' says where the table is, or a catalog does",
-            "give 'path', or 'catalog-type', 'uri' and 'catalog-table'",
+            "option 'path' is missing, and no catalog is set",
+            "set 'path', or 'catalog-type', 'uri' and 'catalog-table'",
         )
     _check_time_travel(spec)
     check_columns(spec)
@@ -206,8 +206,8 @@ def _check_time_travel(spec: TableSpec) -> None:
     if len(conflicting) > 1:
         raise bad_option(
             spec,
-            f"options '{conflicting[0]}' and '{conflicting[1]}' do not go together",
-            f"leave '{conflicting[1]}' out",
+            f"options '{conflicting[0]}' and '{conflicting[1]}' exclude each other",
+            f"remove '{conflicting[1]}'",
         )
 
 

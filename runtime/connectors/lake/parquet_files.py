@@ -310,7 +310,9 @@ def _cast_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     for column in schema:
         array = batch.column(column.name)
         if not column.nullable and array.null_count:
-            raise ExecutionError(f"column {column.name} has a NULL, and is NOT NULL in the table")
+            raise ExecutionError(
+                f"column {column.name} is NOT NULL in the table, but a row has NULL"
+            )
     return batch.select(schema.names).cast(schema)
 
 
@@ -374,7 +376,7 @@ def made_schema(dataframe: DataFrame, spec: TableSpec) -> StructType:
                 raise CatalogError(
                     f"column `{field.name}` of table `{spec.name}` is NULL without a type",
                     subjects=(field.name, spec.name),
-                    hint="CAST(NULL AS STRING) gives it one",
+                    hint="add a type: CAST(NULL AS STRING)",
                 )
         return StructType([StructField(f.name, f.dataType) for f in dataframe.schema.fields])
     return StructType([StructField(c.name, declared_type(spec, c), c.nullable) for c in declared])
@@ -397,16 +399,18 @@ def rows_of_table(dataframe: DataFrame, spec: TableSpec, schema: StructType) -> 
         matches = find_column(schema.names, name)
         if len(matches) != 1:
             raise CatalogError(
-                f"column `{name}` of table `{spec.name}` is not in it",
+                f"column `{name}` of table `{spec.name}` does not exist in the stored table",
                 subjects=(name, spec.name),
-                hint=f"it has {', '.join(f'`{column_name}`' for column_name in schema.names)}",
+                hint="available columns: "
+                f"{', '.join(f'`{column_name}`' for column_name in schema.names)}",
             )
         stored = schema[matches[0]].dataType
         declared = declared_type(spec, declared_columns[position]) if declared_columns else stored
         if not (same_type(declared, stored) or is_widening(declared, stored)):
             raise CatalogError(
                 f"column `{name}` of table `{spec.name}` is declared "
-                f"{declared.simpleString().upper()}, and is {stored.simpleString().upper()} in it",
+                f"{declared.simpleString().upper()}, but is stored as "
+                f"{stored.simpleString().upper()}",
                 subjects=(name, spec.name),
             )
         columns[matches[0]] = F.col(f"_{position}").cast(stored)

@@ -80,10 +80,10 @@ class TablePlace:
                 return f"{self.path.rstrip('/')}/{plain}"
             parts, own = urlsplit(path), urlsplit(self.store.root)
             if kind_of(path) != self.store.kind or parts.netloc != own.netloc:
-                raise UnreadableError(f"its file {path} is not in {self.store.root}")
+                raise UnreadableError(f"its file {path} is outside {self.store.root}")
             return self.store.root + plain[len(f"{parts.scheme}://{parts.netloc}") :]
         if scheme is not None and scheme[1] != "file":
-            raise UnreadableError(f"its file {path} is on no file system of this machine")
+            raise UnreadableError(f"its file {path} is not on a local file system")
         if scheme is not None:
             plain = "/" + plain.removeprefix("file:").lstrip("/")
         return os.path.normpath(os.path.join(self.path, plain))
@@ -101,13 +101,13 @@ def place_of_path(spark: SparkSession, path: str) -> TablePlace:
         SetupError: The settings of the store contradict each other.
     """
     if is_remote(spark):
-        raise UnreadableError("its files are on the machine of the Spark Connect server")
+        raise UnreadableError("its files are on the host of the Spark Connect server")
     resolved = resolve(spark, path)
     if is_local_path(resolved):
         return TablePlace(resolved)
     store = store_at(spark, resolved)
     if store is None or store.kind == "hdfs":
-        raise UnreadableError(f"{path} is on no file system of this machine")
+        raise UnreadableError(f"{path} is not on a local file system")
     try:
         filesystem_of(store)
     except OSError as error:
@@ -128,7 +128,7 @@ def _library_options(store: Store, names: dict[str, dict[str, str]]) -> dict[str
         if name in library_names:
             spelled[library_names[name]] = _text(value)
         elif name not in _ELSEWHERE[store.kind]:
-            raise UnreadableError(f"its package has no setting for {name} of {store.root}")
+            raise UnreadableError(f"its client has no setting for {name} of {store.root}")
     if names is _DELTA and store.kind == "s3":
         # HTTP only if requested; buckets are part of the path, as in `Store`
         endpoint, scheme = options.get("endpoint_override"), options.get("scheme", "https")

@@ -82,8 +82,8 @@ class VersionReader(DataSourceStreamReader):
     def stopped(self, version: int, table: str, why: str) -> ExecutionError:
         """Return the error for a version that the stream cannot read."""
         return ExecutionError(
-            f"table `{self._spec.name}`: the stream stops at {self.unit} {version} of {table}: "
-            f"{why}"
+            f"table `{self._spec.name}`: the stream stopped at {self.unit} {version} of "
+            f"{table}: {why}"
         )
 
 
@@ -158,10 +158,10 @@ def read_file(
     types = footer.schema.to_arrow_schema()
     for name, stored_name in stored.items():
         if not has_fields(types.field(stored_name).type, schema[name].dataType):
-            raise ExecutionError(f"{part.path} has other fields in the column {name}")
+            raise ExecutionError(f"column {name} has other fields in {part.path}")
     misfit = find_misfit(part.path, footer, flat)
     if misfit is not None:
-        raise ExecutionError(f"{misfit.reason}: the stream cannot go on")
+        raise ExecutionError(f"{misfit.reason}: the stream cannot continue")
     constants = {name: _constant(t, arrow.field(name).type) for name, t in part.texts.items()}
     with pq.ParquetFile(part.path, coerce_int96_timestamp_unit="us") as file:
         names_read = list(dict.fromkeys(stored.values()))

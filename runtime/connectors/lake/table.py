@@ -63,7 +63,8 @@ class UnreadableError(Exception):
 def missing_extra(spec: TableSpec, package: str, error: ImportError) -> SetupError:
     """Return the error for a table whose library is not installed."""
     return SetupError(
-        f"table `{spec.name}`: connector '{spec.connector}' needs the package {package}: {error}",
+        f"table `{spec.name}`: connector '{spec.connector}' requires the package "
+        f"{package}: {error}",
         subjects=(spec.name,),
         hint="pip install 'sqlwin[lake]'",
     )
@@ -98,7 +99,7 @@ def plain_values(array: pa.Array) -> list[PartitionValue]:
     elif pa.types.is_date32(type_):
         array = array.cast(pa.int32())
     elif pa.types.is_nested(type_) or pa.types.is_binary(type_) or pa.types.is_large_binary(type_):
-        raise UnreadableError(f"a partition column is {type_}")
+        raise UnreadableError(f"a partition column has the unsupported type {type_}")
     return list(array.to_pylist())
 
 
@@ -142,7 +143,7 @@ def _by_names(table: LakeTable) -> dict[tuple[str | None, ...], list[LakeFile]]:
         schema = footer.schema.to_arrow_schema()
         for name, field in zip(names, _stored_fields(table), strict=True):
             if name is not None and not has_fields(schema.field(name).type, field.dataType):
-                raise UnreadableError(f"{file.path} has other fields in the column {field.name}")
+                raise UnreadableError(f"column {field.name} has other fields in {file.path}")
         groups.setdefault(names, []).append(file)
     return groups
 
@@ -153,7 +154,7 @@ def _read_group(
     """Read files with the same column names, with their paths if the table is partitioned."""
     for file in files:
         if is_hidden(file.path.rpartition("/")[2]):
-            raise UnreadableError(f"Spark passes over files that are called as {file.path}")
+            raise UnreadableError(f"Spark ignores files with names like {file.path}")
     fields = list(zip(table.snapshot.in_files, _stored_fields(table), names, strict=True))
     stored = StructType([StructField(n, f.dataType) for _, f, n in fields if n is not None])
     if table.store is None or spark_reads(spark, table.store.root):

@@ -20,6 +20,8 @@ _UNITS_US = {
     "µs us micro micros microsecond microseconds": 1,
 }
 # Quoted texts and names in messages; an apostrophe is not a quote
+# Maximum number of options that a hint lists
+_SHOWN_OPTIONS = 25
 _QUOTED, _NAMED = re.compile(r"(?<!\w)'[^']+'"), re.compile(r"`([^`]+)`")
 _SIZE = re.compile(r"\s*([1-9]\d*)\s*([kmgt]?)b?(?:ytes)?\s*", re.IGNORECASE)
 _UNIT_US = {label: us for labels, us in _UNITS_US.items() for label in labels.split()} | {"": 1_000}
@@ -60,7 +62,7 @@ def switch(doc: str = "") -> Option:
 
 def without_effect(check: Check = lambda value: None) -> Option:
     """Return a Flink option that is accepted and has no effect."""
-    return Option("Flink's; no effect", check, has_effect=False)
+    return Option("Flink option without effect", check, has_effect=False)
 
 
 def one_of(*values: str) -> Check:
@@ -75,7 +77,7 @@ def whole_number(least: int, most: int = 2**63 - 1) -> Check:
     def check(value: str) -> str | None:
         is_number = re.fullmatch(r"[+-]?\d+", value.strip()) is not None
         fits = is_number and least <= int(value) <= most
-        return None if fits else f"a whole number from {least} on"
+        return None if fits else f"a whole number, at least {least}"
 
     return check
 
@@ -156,7 +158,7 @@ def check_options(spec: TableSpec, known: Mapping[str, Option], other: Iterable[
             raise wrong_value(spec, spelling, value, f"it must be {expected}")
     for name, option in known.items():
         if option.required and name.lower() not in seen:
-            hint = f"WITH (..., '{name}' = '...') sets it: {option.doc}"
+            hint = f"add '{name}' = '...' to WITH: {option.doc}"
             raise missing_option(spec, name, hint)
 
 
@@ -200,7 +202,7 @@ def missing_option(spec: TableSpec, name: str, hint: str | None = None) -> Catal
 
 def wrong_value(spec: TableSpec, name: str, value: str | None, hint: str) -> CatalogError:
     """Return the error for an option with an invalid value."""
-    what = f"option '{name}' is '{value}'"
+    what = f"invalid value '{value}' for option '{name}'"
     return bad_option(spec, what, hint, subjects=(f"'{value}'", f"'{name}'"))
 
 
@@ -208,9 +210,6 @@ def unknown_option(spec: TableSpec, name: str, known: Iterable[str]) -> CatalogE
     """Return the error for an option that the connector does not have."""
     names = list(known)
     suggestion = nearest(name, names)
-    hint = (
-        f"did you mean '{suggestion}'?"
-        if suggestion
-        else f"it has: {', '.join(sorted(names)[:25])}"
-    )
-    return bad_option(spec, f"there is no option '{name}'", hint)
+    listed = ", ".join(sorted(names)[:_SHOWN_OPTIONS]) or "none"
+    hint = f"did you mean '{suggestion}'?" if suggestion else f"available options: {listed}"
+    return bad_option(spec, f"unknown option '{name}'", hint)

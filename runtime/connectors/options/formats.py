@@ -42,49 +42,51 @@ FLINK_OPTIONS: Mapping[str, Mapping[str, Option]] = {
         "csv.quote-character": Option('quote character; default: "', one_character),
         "csv.disable-quote-character": switch("whether fields are never quoted"),
         "csv.escape-character": Option("escape character", one_character),
-        "csv.null-literal": Option("text for NULL, in reading and writing"),
-        "csv.ignore-parse-errors": switch("whether fields that do not match their type are NULL"),
-        "csv.allow-comments": switch("whether lines that begin with # are skipped"),
-        "csv.null-literals": Option("texts that are read as NULL, separated by |"),
+        "csv.null-literal": Option("text that stands for NULL"),
+        "csv.ignore-parse-errors": switch(
+            "whether fields that do not match their type become NULL"
+        ),
+        "csv.allow-comments": switch("whether to skip lines that start with #"),
+        "csv.null-literals": Option("texts to read as NULL, separated by |"),
         "csv.decimal-separator": choice("decimal separator", ".", ","),
         "csv.thousands-separator": Option("thousands separator", one_character),
         "csv.number-symbols": Option(
             "texts to ignore around numbers, such as € and %, separated by |"
         ),
         "csv.comment": Option("prefix of comment lines, which are skipped"),
-        "csv.skip-lines": Option("number of lines above the header to skip", whole_number(0)),
+        "csv.skip-lines": Option("number of lines to skip above the header", whole_number(0)),
         "csv.skip-lines-below-header": Option(
-            "number of lines below the header to skip, such as a row of units", whole_number(0)
+            "number of lines to skip below the header, such as a row of units", whole_number(0)
         ),
-        "csv.skip-repeated-headers": switch("whether lines that repeat the header are skipped"),
+        "csv.skip-repeated-headers": switch("whether to skip repeated header lines"),
     },
     "json": {
-        "json.ignore-parse-errors": switch("whether malformed lines are skipped"),
+        "json.ignore-parse-errors": switch("whether to skip malformed lines"),
         # A missing field is NULL; Spark cannot make it an error.
         "json.fail-on-missing-field": choice(
-            "only false is supported: a missing field is NULL", "false"
+            "only false is supported: missing fields are NULL", "false"
         ),
         "json.timestamp-format.standard": choice(
             "timestamp format: 2024-01-01 10:00:00, or with a T", "SQL", "ISO-8601"
         ),
-        "json.encode.ignore-null-fields": switch("whether NULL fields are omitted in writing"),
-        "json.null-literals": Option("texts that are read as NULL, separated by |"),
+        "json.encode.ignore-null-fields": switch("whether to omit NULL fields when writing"),
+        "json.null-literals": Option("texts to read as NULL, separated by |"),
         "json.records": Option(
-            'field that contains the records if a file is one object, as in {"data": [...]}'
+            'field with the array of records if the file is one object, as in {"data": [...]}'
         ),
     },
     "text": {
         "text.pattern": Option(
-            "pattern that splits a line into columns: a regular expression with named groups, "
-            "common, combined or logfmt",
+            "pattern that splits a line into columns: common, combined, logfmt, or a "
+            "regular expression with named groups",
         ),
-        "text.ignore-parse-errors": switch("whether lines that do not match are skipped"),
-        "text.null-literals": Option("texts that are read as NULL, separated by |"),
+        "text.ignore-parse-errors": switch("whether to skip lines that do not match"),
+        "text.null-literals": Option("texts to read as NULL, separated by |"),
         "text.decimal-separator": choice("decimal separator", ".", ","),
         "text.thousands-separator": Option("thousands separator", one_character),
         "text.number-symbols": Option("texts to ignore around numbers, separated by |"),
         "text.comment": Option("prefix of comment lines, which are skipped"),
-        "text.skip-lines": Option("number of lines at the top to skip", whole_number(0)),
+        "text.skip-lines": Option("number of lines to skip at the top", whole_number(0)),
     },
 }
 # Default maximum of columns in Spark's CSV reader
@@ -201,18 +203,19 @@ def check_message_options(
         if name.lower() == "csv.comment" and len(value) > 1:
             raise bad_option(
                 spec,
-                f"option '{name}' is {value!r}: comments of messages begin with one character",
-                "'csv.comment' = '#'",
+                f"option '{name}' cannot be {value!r}: in messages, comments start with "
+                "one character",
+                "for example 'csv.comment' = '#'",
             )
         if prefix in ("json", "csv") and prefix not in textual:
             raise unknown_option(spec, name, right)
         if prefix in textual and (bare in ONLY_READ or bare in _OF_FILES):
             raise bad_option(
                 spec,
-                f"option '{name}' is of files: messages are read without it",
-                "a computed column can say what values mean, such as NULLIF(a, 'n/a')"
+                f"option '{name}' applies to files, not to messages",
+                "use a computed column, such as NULLIF(a, 'n/a')"
                 if bare in ONLY_READ
-                else "leave it out",
+                else "remove it",
             )
     check_options(spec, {**known, **by_format}, [*other, *names])
 

@@ -24,47 +24,47 @@ Options = Mapping[str, Option]
 
 # Spark's spellings of its file source options are accepted too.
 FILESYSTEM: Options = {
-    "path": Option("a file, a directory or a glob, here or on s3a://, hdfs://", required=True),
-    "format": Option("file format; by default from the suffix of the path", values=FORMATS),
+    "path": Option("file, directory or glob; local, s3a://, hdfs://, ...", required=True),
+    "format": Option("file format; default: from the suffix of the path", values=FORMATS),
     "fields.<field>.format": Option(
         "time format of a column: dd.MM.yyyy HH:mm:ss, epoch-millis, ISO-8601"
     ),
     "source.path.regex-pattern": Option(
-        "pattern for the absolute paths of the files to read", pattern
+        "regular expression for the absolute paths of the files to read", pattern
     ),
-    "sink.parallelism": Option("number of tasks that write", whole_number(1)),
+    "sink.parallelism": Option("number of writing tasks", whole_number(1)),
     "source.monitor-interval": Option(
         "interval between checks for new files; makes the table unbounded", duration
     ),
-    "max-files-per-trigger": Option("maximum files per micro-batch", whole_number(1)),
+    "max-files-per-trigger": Option("maximum number of files per micro-batch", whole_number(1)),
     "maxFilesPerTrigger": Option(check=whole_number(1)),
     "max-bytes-per-trigger": Option("maximum bytes per micro-batch"),
     "maxBytesPerTrigger": Option(),
     "latest-first": switch("whether a stream reads the newest files first"),
     "latestFirst": switch(),
-    "max-file-age": Option("maximum age of files; a stream skips older ones"),
+    "max-file-age": Option("maximum age of files; a stream skips older files"),
     "maxFileAge": Option(),
     "file-name-only": switch(
-        "whether files are identified by name only, so that a moved file is not read again"
+        "whether only the name identifies a file, so that a moved file is not read again"
     ),
     "fileNameOnly": switch(),
-    "clean-source": choice("what to do with files after reading", "off", "delete", "archive"),
+    "clean-source": choice("what to do with files after they are read", "off", "delete", "archive"),
     "cleanSource": choice("", "archive", "delete", "off"),
-    "source-archive-dir": Option("target directory of clean-source = archive"),
+    "source-archive-dir": Option("target directory for clean-source = archive"),
     "sourceArchiveDir": Option(),
     # Flink's options for rolling and committing files. Here one or several micro-batches write
     # their own files, which are complete when they become visible.
     "sink.rolling-policy.file-size": without_effect(),
     "sink.rolling-policy.rollover-interval": Option(
-        "with auto-compaction: maximum time that rows wait for others; default 1 min", duration
+        "maximum delay of rows by auto-compaction; default 1 min", duration
     ),
     "sink.rolling-policy.check-interval": without_effect(duration),
     "sink.rolling-policy.inactivity-interval": without_effect(duration),
     "auto-compaction": switch(
-        "whether a stream writes the rows of several micro-batches into common files"
+        "whether a stream combines the rows of several micro-batches in a file"
     ),
     "compaction.file-size": Option(
-        "with auto-compaction: bytes after which files are written; default 128 mb", size
+        "size at which auto-compaction writes a file; default 128 mb", size
     ),
     "sink.partition-commit.trigger": without_effect(),
     "sink.partition-commit.delay": without_effect(duration),
@@ -76,40 +76,40 @@ FILESYSTEM: Options = {
 }
 
 DELTA: Options = {
-    "path": Option("the directory of the table", required=True),
+    "path": Option("directory of the table", required=True),
     "version": Option("version to read", whole_number(0)),
-    "timestamp": Option("reads the version that was current at this time: 2024-05-01 12:00:00"),
+    "timestamp": Option("timestamp; reads the version that was current then: 2024-05-01 12:00:00"),
     "source.monitor-interval": Option(
         "interval between checks for new versions; makes the table unbounded", duration
     ),
     "skip-change-commits": switch("whether a stream skips versions that delete or update rows"),
-    "sink.parallelism": Option("number of tasks that write", whole_number(1)),
+    "sink.parallelism": Option("number of writing tasks", whole_number(1)),
 }
 
 ICEBERG: Options = {
-    "path": Option("directory of the table, or one of its metadata files, for reading"),
-    "catalog-name": Option("name of the catalog; ~/.pyiceberg.yaml may define its properties"),
+    "path": Option("directory of the table, or for reading one of its metadata files"),
+    "catalog-name": Option("name of the catalog; its properties may be in ~/.pyiceberg.yaml"),
     "catalog-type": Option("type of the catalog: rest, hive, glue, sql ..."),
-    "uri": Option("address of the catalog"),
+    "uri": Option("URI of the catalog"),
     "warehouse": Option("location of the catalog's tables"),
-    "catalog-database": Option("database of the table; default: default"),
-    "catalog-table": Option("name of the table in the catalog, if it differs"),
+    "catalog-database": Option("database in the catalog; default: default"),
+    "catalog-table": Option("name of the table in the catalog; default: the table's name"),
     "catalog.<key>": Option("property of the pyiceberg catalog"),
     "version": Option("id of the snapshot to read", whole_number(0)),
-    "timestamp": Option("reads the snapshot that was current at this time: 2024-05-01 12:00:00"),
+    "timestamp": Option("timestamp; reads the snapshot that was current then: 2024-05-01 12:00:00"),
     "source.monitor-interval": Option(
         "interval between checks for new snapshots; makes the table unbounded", duration
     ),
     "skip-change-commits": switch("whether a stream skips snapshots that delete or update rows"),
-    "sink.parallelism": Option("number of tasks that write", whole_number(1)),
+    "sink.parallelism": Option("number of writing tasks", whole_number(1)),
 }
 
 DATAGEN: Options = {
-    "number-of-rows": Option("number of rows; without it, the table is unbounded", whole_number(0)),
+    "number-of-rows": Option("number of rows; default: unbounded", whole_number(0)),
     "rows-per-second": Option("rows per second of an unbounded table", whole_number(1)),
     "rows-per-batch": Option("rows per micro-batch of a bounded table", whole_number(1)),
-    "seed": Option("integer seed; another seed gives other rows", whole_number(-(2**63))),
-    "scan.parallelism": Option("number of tasks that generate rows", whole_number(1)),
+    "seed": Option("integer seed; other seeds give other rows", whole_number(-(2**63))),
+    "scan.parallelism": Option("number of generating tasks", whole_number(1)),
 }
 # Options of a column, after `fields.<field>.`
 DATAGEN_FIELD: Options = {
@@ -117,38 +117,38 @@ DATAGEN_FIELD: Options = {
     "min": Option("minimum value"),
     "max": Option("maximum value"),
     "length": Option("length of strings, bytes and arrays", whole_number(1, 2**31 - 1)),
-    "var-len": switch("whether lengths vary, up to length"),
+    "var-len": switch("whether lengths vary from 1 to length"),
     "start": Option("first value of a sequence"),
     "end": Option("last value of a sequence"),
-    "max-past": Option("maximum distance of times before now", duration),
+    "max-past": Option("maximum age of generated times", duration),
     "null-rate": Option("fraction of NULLs, from 0 to 1", fraction),
 }
 
 KAFKA: Options = {
-    "topic": Option("topic, or several separated by ;"),
-    "topic-pattern": Option("pattern for the names of the topics to read", pattern),
-    "properties.bootstrap.servers": Option("the servers: host:9092", required=True),
+    "topic": Option("topic, or several topics separated by ;"),
+    "topic-pattern": Option("regular expression for the names of the topics to read", pattern),
+    "properties.bootstrap.servers": Option("comma-separated brokers: host:9092", required=True),
     "properties.<key>": Option("property of the Kafka client"),
     "format": Option("format of the values", values=MESSAGE_FORMATS),
-    "value.format": Option("same as format", values=MESSAGE_FORMATS),
+    "value.format": Option("alias of format", values=MESSAGE_FORMATS),
     "key.format": Option("format of the keys", values=MESSAGE_FORMATS),
-    "key.fields": Option("columns in the key, separated by ;"),
-    "key.fields-prefix": Option("prefix of key columns in the table"),
+    "key.fields": Option("key columns, separated by ;"),
+    "key.fields-prefix": Option("prefix of the key columns' names in the table"),
     "value.fields-include": choice(
         "whether values also contain the key columns", "ALL", "EXCEPT_KEY"
     ),
-    "avro.schema": Option("schema of plain Avro as JSON; by default from the columns"),
-    "avro-confluent.url": Option("address of the schema registry: http://host:8081"),
+    "avro.schema": Option("Avro schema as JSON, for format avro; default: from the columns"),
+    "avro-confluent.url": Option("URL of the schema registry: http://host:8081"),
     "avro-confluent.basic-auth.credentials-source": choice(
-        "whether user-info or the URL contains user name and password", "USER_INFO", "URL"
+        "whether user-info or the URL contains the login", "USER_INFO", "URL"
     ),
-    "avro-confluent.basic-auth.user-info": Option("name:password for the registry"),
+    "avro-confluent.basic-auth.user-info": Option("login for the registry, as name:password"),
     "avro-confluent.bearer-auth.credentials-source": choice("source of the token", "STATIC_TOKEN"),
     "avro-confluent.bearer-auth.token": Option("token for the registry"),
     "avro-confluent.ssl.truststore.location": Option(
         "trusted certificates for the registry, as PEM"
     ),
-    "avro-confluent.ssl.keystore.location": Option("client certificate and its key, as PEM"),
+    "avro-confluent.ssl.keystore.location": Option("client certificate and key, as PEM"),
     "avro-confluent.ssl.keystore.password": Option("password of the key in the keystore"),
     "avro-confluent.subject": without_effect(),
     "scan.startup.mode": choice(
@@ -160,14 +160,14 @@ KAFKA: Options = {
         "specific-offsets",
     ),
     "scan.startup.specific-offsets": Option(
-        "offsets for the mode specific-offsets: partition:0,offset:42;..."
+        "start offsets for the mode specific-offsets: partition:0,offset:42;..."
     ),
     "scan.startup.timestamp-millis": Option(
-        "time for the mode timestamp, in ms since 1970-01-01 UTC", whole_number(0)
+        "start time for the mode timestamp, in ms since 1970-01-01 UTC", whole_number(0)
     ),
     "scan.bounded.mode": choice("where to stop reading", "unbounded", "latest-offset", "timestamp"),
     "scan.bounded.timestamp-millis": Option(
-        "time for the mode timestamp, in ms since 1970-01-01 UTC", whole_number(0)
+        "stop time for the mode timestamp, in ms since 1970-01-01 UTC", whole_number(0)
     ),
     "scan.topic-partition-discovery.interval": Option(
         "interval between checks for new topics and partitions; 0: never; default 10 s", duration
@@ -187,28 +187,26 @@ KAFKA: Options = {
 
 _COUNT = whole_number(1, 2**31 - 1)
 NEXMARK: Options = {
-    "events.num": Option("number of events; default 0: unbounded", whole_number(0)),
+    "events.num": Option("number of events; default: unbounded", whole_number(0)),
     "first-event.rate": Option("events per second of event time", _COUNT),
-    "next-event.rate": Option("must equal first-event.rate", _COUNT),
+    "next-event.rate": Option("same as first-event.rate; other values are not supported", _COUNT),
     "person.proportion": Option("proportion of persons", _COUNT),
     "auction.proportion": Option("proportion of auctions", _COUNT),
     "bid.proportion": Option("proportion of bids", _COUNT),
     "person.avg-size": Option("average bytes of a person", _COUNT),
     "auction.avg-size": Option("average bytes of an auction", _COUNT),
     "bid.avg-size": Option("average bytes of a bid", _COUNT),
-    "bid.hot-ratio.auctions": Option("one bid out of this many is not on a hot auction", _COUNT),
-    "bid.hot-ratio.bidders": Option("one bid out of this many is not by a hot bidder", _COUNT),
-    "auction.hot-ratio.sellers": Option(
-        "one auction out of this many is not by a hot seller", _COUNT
-    ),
+    "bid.hot-ratio.auctions": Option("one in this many bids is not on a hot auction", _COUNT),
+    "bid.hot-ratio.bidders": Option("one in this many bids is not by a hot bidder", _COUNT),
+    "auction.hot-ratio.sellers": Option("one in this many auctions is not by a hot seller", _COUNT),
     "base-time": Option("time of the first event"),
-    "seed": Option("integer seed; another seed gives other events", whole_number(-(2**63))),
+    "seed": Option("integer seed; other seeds give other events", whole_number(-(2**63))),
     "rows-per-batch": Option("events per micro-batch of a bounded table", _COUNT),
-    "scan.parallelism": Option("number of tasks that generate events", _COUNT),
+    "scan.parallelism": Option("number of generating tasks", _COUNT),
 }
 
 SOCKET: Options = {
-    "hostname": Option("where the server is", required=True),
+    "hostname": Option("host of the server", required=True),
     "port": Option("its port", whole_number(1, 65535), required=True),
     "format": choice("format of a line", "text", "json", "csv"),
 }
@@ -216,7 +214,7 @@ SOCKET: Options = {
 # Other options belong to the data source.
 SPARK: Options = {
     "format": Option(
-        "the name of the data source",
+        "name of the data source",
         values=("delta", "iceberg", "jdbc", "kafka", "parquet", "csv", "json", "orc", "text"),
         required=True,
     ),
@@ -226,7 +224,7 @@ SPARK: Options = {
 }
 
 PRINT: Options = {
-    "print-identifier": Option("text in front of each row"),
+    "print-identifier": Option("prefix of each row"),
     "standard-error": switch("whether to print to standard error"),
     "sink.parallelism": without_effect(whole_number(1)),
 }

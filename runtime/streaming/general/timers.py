@@ -1,4 +1,4 @@
-"""Timers of the general window operator. A timer that is set twice fires once."""
+"""Timers of the general window operator. A timer that is given twice fires once."""
 
 from __future__ import annotations
 

@@ -324,7 +324,7 @@ def test_a_table_with_options_of_reading_is_not_written(
         "CREATE TABLE out (v DOUBLE) WITH ('connector' = 'filesystem', 'path' = 'out', "
         "'format' = 'csv', 'csv.decimal-separator' = ',')"
     )
-    with pytest.raises(sqlwin.SqlwinError, match="nothing is written by it"):
+    with pytest.raises(sqlwin.SqlwinError, match="applies to reading only"):
         fresh_session.execute("INSERT INTO out SELECT 1.5")
 
 
@@ -353,7 +353,9 @@ def test_avro_without_its_package_is_refused_in_one_line(
     fresh_session: sqlwin.Session, data: Path
 ) -> None:
     (data / "f.avro").write_bytes(b"Obj\x01")
-    with pytest.raises(sqlwin.SqlwinError, match="Spark reads Avro only with a package") as raised:
+    with pytest.raises(
+        sqlwin.SqlwinError, match="Spark reads Avro only with an additional package"
+    ) as raised:
         fresh_session.execute("SELECT * FROM 'f.avro'")
     assert raised.value.position is not None
 

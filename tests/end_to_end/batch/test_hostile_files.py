@@ -55,8 +55,8 @@ def test_columns_of_one_name(
 ) -> None:
     path = parquet(tmp_path / "a.parquet", names, column, column)
     said = (
-        f"{path} has several columns `k`: names that differ in case only are one name in SQL",
-        "write the file again with other names",
+        f"{path} has several columns `k` that differ in case only",
+        "rename the columns in the file",
     )
     assert failure(fresh_session, f"SELECT * FROM '{path}'") == said
     fresh_session.execute(CREATE.format("k BIGINT", path, "parquet", ""))

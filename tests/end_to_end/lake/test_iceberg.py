@@ -67,7 +67,7 @@ def test_a_table_is_made_appended_to_replaced_and_read(
     path = table.location().removeprefix("file://")
     fresh_session.execute(f"CREATE TABLE p WITH ('connector' = 'iceberg', 'path' = '{path}')")
     assert [v for (v,) in values(fresh_session, "SELECT v FROM p")] == expected
-    with pytest.raises(CatalogError, match="option 'path' is for reading"):
+    with pytest.raises(CatalogError, match="option 'path' applies to reading only"):
         fresh_session.execute("INSERT INTO p SELECT ts, v, 1 FROM source")
 
 

@@ -15,7 +15,7 @@ from tests.end_to_end.recovery.full_disk import N_ROWS
 from tests.goldens import ROOT
 
 PROGRAM = Path(__file__).with_name("full_disk.py")
-NO_ROOM = "there is no space left on the device"
+NO_ROOM = "no space left on the device"
 
 
 def found_on_a_small_disk(program: Path, directory: Path, timeout_s: int) -> Any:

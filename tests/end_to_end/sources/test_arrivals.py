@@ -93,8 +93,8 @@ def test_a_broken_file_stops_the_stream_which_resumes_when_it_is_whole(
     (tmp_path / "b").rename(broken)
     with pytest.raises(ExecutionError) as caught:
         assert stream.wait(90)
-    what = "is empty, which is" if left == 0 else "is cut short, or"
-    assert caught.value.message == f"table `i`: {broken} {what} no file of format parquet"
+    what = "is empty and" if left == 0 else "is truncated or"
+    assert caught.value.message == f"table `i`: {broken} {what} not a valid file of format parquet"
     assert counted(tmp_path) == 9
     shutil.copy(tmp_path / "b.parquet", broken)
     again = started(fresh_session)
@@ -123,7 +123,7 @@ def test_a_file_that_is_still_written_to_loses_no_rows(
     with pytest.raises(ExecutionError) as caught:
         assert stream.wait(90)
     assert caught.value.message == (
-        f"table `i`: {file.name} was written to after the stream had taken it up"
+        f"table `i`: {file.name} changed after the stream had started to read it"
     )
     assert counted(tmp_path) == 9
     again = started(fresh_session)
@@ -157,7 +157,7 @@ def test_a_stream_begins_with_whole_micro_batches_alone(
     # a writer that was killed never comes to its end
     write_commit(LocalFiles(), str(tmp_path / "in"), "0a", Commit(1, False))
     with pytest.raises(
-        ExecutionError, match=r"table `i`: .*/in has a part of the files .*0a\.json"
+        ExecutionError, match=r"table `i`: .*/in contains an incomplete write .*0a\.json"
     ):
         fresh_session.execute(f"INSERT INTO o {COUNTS}")
 

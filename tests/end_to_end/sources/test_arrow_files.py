@@ -203,7 +203,7 @@ def test_a_file_of_other_types_stops_the_stream_which_goes_on_with_spark(
 @pytest.mark.parametrize(
     ("more", "reason"),
     [
-        (", 'late-rows' = 'late'", "late rows go to late as the table has them"),
+        (", 'late-rows' = 'late'", "late rows go to late with all columns of the table"),
         pytest.param(
             ", 'mergeSchema' = 'true'",
             "the table has the option 'mergeschema'",

@@ -113,7 +113,7 @@ def test_rows_that_only_spark_would_read_are_refused_on_streams(
     store.put("rows/a.parquet", minutes(0, 2))
     tables(lake, store, "rows", tmp_path)
     lake.execute("CREATE TABLE plain (k BIGINT) WITH ('connector' = 'blackhole')")
-    with pytest.raises(SqlwinError, match="streams read only with a package of its own"):
+    with pytest.raises(SqlwinError, match="streams read only with an additional package"):
         (result,) = lake.execute("INSERT INTO plain SELECT k FROM i")
         assert result.stream is not None
         result.stream.wait(30)

@@ -399,7 +399,7 @@ def test_what_cannot_be_is_said_before_a_stream_starts(
         fresh_session.execute(statement)
         with pytest.raises(AnalysisError, match=message):
             fresh_session.execute(insert(TUMBLE))
-    with pytest.raises(CatalogError, match="there is no option 'late-rows'"):
+    with pytest.raises(CatalogError, match="unknown option 'late-rows'"):
         fresh_session.execute(
             "CREATE TABLE m (a INT) WITH ('connector' = 'memory', 'late-rows' = 'too_late')"
         )

@@ -233,7 +233,7 @@ def test_a_single_file_is_streamed_too(fresh_session: sqlwin.Session, tmp_path: 
                INSERT OVERWRITE f SELECT id FROM orders""",
             "INSERT OVERWRITE of `f` cannot take a stream",
         ),
-        (BATCH + ENDLESS + "SELECT * FROM endless", "unbounded rows need a streaming run"),
+        (BATCH + ENDLESS + "SELECT * FROM endless", "unbounded rows require a stream"),
         (
             BATCH + """CREATE TABLE s (l STRING)
                  WITH ('connector' = 'socket', 'hostname' = 'h', 'port' = '1');

@@ -179,7 +179,7 @@ def test_a_checkpoint_that_was_put_back_behind_common_files_is_refused(
     for name in ("offsets", "commits"):
         for batch in (1, 2):
             (run.checkpoint / name / str(batch)).unlink()
-    with pytest.raises(ExecutionError, match=r"has rows up to micro-batch 2, of which several"):
+    with pytest.raises(ExecutionError, match=r"contains rows up to micro-batch 2, several"):
         Run(spark, spec, tmp_path, FILES).micro_batch()
     assert counted(tmp_path / "out") == list(range(30))
 

@@ -45,7 +45,7 @@ def test_columns_go_by_position_and_take_the_declared_types(spark: SparkSession,
     spec = table("filesystem", "a INT; b STRING; c  = a + 1", path=f"{tmp_path}/t.parquet")
     write_table(spark.sql("SELECT 7L AS b, 8 AS b"), spec, overwrite=False)
     assert rows(spark, spec) == [(7, "8", 8)]
-    with pytest.raises(CatalogError, match="has 2 columns to be written, the query gives 1"):
+    with pytest.raises(CatalogError, match="has 2 columns, but the query returns 1"):
         write_table(spark.sql("SELECT 1"), spec, overwrite=False)
 
 
@@ -234,7 +234,7 @@ def test_every_connector_writes_or_refuses_in_batch_and_as_a_stream(
     can_stream = connector.open_batches is not None or connector.write_stream is not None
     assert (connector.write is not None) == can_stream == (name in WRITTEN)
     if name in ONLY_SOURCES:
-        refusal = f"table `t` cannot be written: connector '{name}' is only a source"
+        refusal = f"table `t` cannot be written: connector '{name}' is a source only"
         spec = ONLY_SOURCES[name]
         for write in (
             lambda: write_table(spark.range(1), spec, overwrite=False),
@@ -265,10 +265,12 @@ def test_every_sink_replaces_its_rows_or_refuses_to(
 ) -> None:
     spec = in_directory(WRITTEN[name], tmp_path)
     if not CONNECTORS[name].overwrites:
-        refusal = f"INSERT OVERWRITE of `t`: connector '{name}' cannot replace rows"
+        refusal = (
+            f"INSERT OVERWRITE is not supported for `t`: connector '{name}' cannot replace rows"
+        )
         with pytest.raises(AnalysisError, match=refusal) as caught:
             write_table(spark.range(1), spec, overwrite=True)
-        assert caught.value.hint == "write INSERT INTO"
+        assert caught.value.hint == "use INSERT INTO"
         return
     write_table(spark.range(3), spec, overwrite=False)
     write_table(spark.range(7, 8), spec, overwrite=True)

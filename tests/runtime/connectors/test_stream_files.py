@@ -199,9 +199,13 @@ def test_fewer_rows_than_were_written_are_an_error(tmp_path: Path) -> None:
     file = tmp_path / "part-00000.parquet"
     pq.write_table(pa.table({"a": range(3)}), file)
     check_written(FILES, "parquet", "/out", [str(file)], 3)
-    with pytest.raises(ExecutionError, match="4 rows were written to /out, and 3 are found"):
+    with pytest.raises(
+        ExecutionError, match="4 rows were written to /out, but its files contain 3"
+    ):
         check_written(FILES, "parquet", "/out", [str(file)], 4)
     # whatever the format, files that are elsewhere are missed
-    with pytest.raises(ExecutionError, match="4 rows were written to /out, and 0 are found"):
+    with pytest.raises(
+        ExecutionError, match="4 rows were written to /out, but its files contain 0"
+    ):
         check_written(FILES, "csv", "/out", [], 4)
     check_written(FILES, "csv", "/out", [], 0)

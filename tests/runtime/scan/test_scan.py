@@ -437,7 +437,7 @@ def test_partition_directories_of_a_stream_are_left_to_spark(tmp_path):
     (tmp_path / "k=1").mkdir()
     pq.write_table(pa.table({"i": pa.array([1], pa.int32())}), tmp_path / "k=1" / "a.parquet")
     source = find_stream_source(str(tmp_path), [str(tmp_path)], [Column("i", "int")])
-    assert source == NotScannable("names of directories make partition columns")
+    assert source == NotScannable("directory names contain partition columns")
 
 
 def test_files_may_call_columns_otherwise_or_lack_them(tmp_path):

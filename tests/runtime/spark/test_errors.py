@@ -11,7 +11,7 @@ from runtime.spark.errors import temporary_directory, translate, why_unwritable
 from runtime.spec.table import TableSpec
 
 FULL = "Job aborted due to stage failure: java.io.IOException: No space left on device\n"
-NO_SPACE = "there is no space left on the device"
+NO_SPACE = "no space left on the device"
 BELOW = "\tat java.base/java.io.FileOutputStream.writeBytes(Native Method)\n"
 SPILL = "\tat org.apache.spark.storage.DiskBlockObjectWriter.write(DiskBlockObjectWriter.scala:1)\n"
 STATE = "\tat org.apache.spark.sql.execution.streaming.state.RocksDB.commit(RocksDB.scala:1)\n"

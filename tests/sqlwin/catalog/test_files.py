@@ -70,7 +70,7 @@ def test_options_make_another_table_of_the_same_files(files: FilesByName) -> Non
 
 def test_errors_call_files_by_their_path(files: FilesByName) -> None:
     changed = files.with_options("'a.csv'", (("csv.field-delimitr", ","),))
-    with pytest.raises(SqlwinError, match=r"there is no option 'csv\.field-delimitr'") as raised:
+    with pytest.raises(SqlwinError, match=r"unknown option 'csv\.field-delimitr'") as raised:
         files.table(changed)
     assert "`" not in raised.value.message
     assert "'a.csv'" in raised.value.subjects

@@ -132,7 +132,7 @@ def test_options_take_the_place_of_those_of_the_table_in_any_case_of_their_names
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        (("number-of-row", "3"), "there is no option 'number-of-row'"),
+        (("number-of-row", "3"), "unknown option 'number-of-row'"),
         (("number-of-rows", "some"), "'number-of-rows'"),
         (("connector", "kafka"), "a query cannot change 'connector'"),
     ],

@@ -96,7 +96,7 @@ def test_quit_ends_a_script(word: str) -> None:
         ("elasticsearch-7", "'connector' = 'spark'"),
         ("kinesis", "'connector' = 'spark'"),
         ("filesytem", "did you mean 'filesystem'?"),
-        ("nothing like it", "there are filesystem"),
+        ("nothing like it", "available connectors: filesystem"),
     ],
 )
 def test_a_connector_of_flink_says_what_to_write(connector: str, hint: str) -> None:

@@ -62,7 +62,7 @@ def delta_path(spark: SparkSession, spec: TableSpec) -> str:
     path = option_values(spec)["path"]
     place = place_of_path(spark, path)
     if place.store is not None:
-        raise UnreadableError(f"{path} is on no file system of this machine")
+        raise UnreadableError(f"{path} is not on a local file system")
     return place.path
 
 
@@ -89,9 +89,9 @@ def open_delta(spec: TableSpec, place: TablePlace, zone: str = "UTC") -> DeltaTa
         table = DeltaTable(path, storage_options=options)
     except TableNotFoundError as error:
         raise ExecutionError(
-            f"table `{spec.name}`: there is no Delta table at {path}",
+            f"table `{spec.name}`: no Delta table exists at {path}",
             subjects=(spec.name,),
-            hint=None if place.store else "INSERT INTO makes one of the columns that are declared",
+            hint=None if place.store else "INSERT INTO creates it with the declared columns",
         ) from error
     except (DeltaError, OSError) as error:
         if any(word in str(error) for word in ("Unsupported", "catalog-managed")):
@@ -106,23 +106,22 @@ def open_delta(spec: TableSpec, place: TablePlace, zone: str = "UTC") -> DeltaTa
             version = _version_at(spec, table, values["timestamp"], zone)
         if version > newest:
             raise ExecutionError(
-                f"table `{spec.name}`: there is no version {version} of {path}",
+                f"table `{spec.name}`: version {version} of {path} does not exist",
                 subjects=(f"'{version}'", spec.name),
-                hint=f"the newest is version {newest}",
+                hint=f"the newest version is {newest}",
             )
         if version != newest:
             table = DeltaTable(path, version=version, storage_options=options)
     except DeltaError as error:
         raise ExecutionError(
-            f"table `{spec.name}`: version {version} of {path} is gone",
+            f"table `{spec.name}`: version {version} of {path} was removed",
             subjects=(f"'{version}'", spec.name),
-            hint="its log was cleaned up; newer versions, up to "
-            f"{newest}, can be read as far as their files are there",
+            hint=f"its log was cleaned up; use a newer version, up to {newest}",
         ) from error
     features = table.protocol().reader_features or []
     unknown = sorted(set(features) - _KNOWN_FEATURES)
     if unknown:
-        raise UnreadableError(f"it has the feature {unknown[0]}")
+        raise UnreadableError(f"it requires the unsupported feature {unknown[0]}")
     return table
 
 
@@ -150,9 +149,9 @@ def _version_at(spec: TableSpec, table: DeltaTable, text: str, zone: str) -> int
     first = min(times, default=0)
     since = datetime.fromtimestamp(times.get(first, 0) / 1000, UTC).isoformat(" ", "milliseconds")
     raise ExecutionError(
-        f"table `{spec.name}`: it has no version as old as '{text}'",
+        f"table `{spec.name}`: no version exists as of '{text}'",
         subjects=(f"'{text}'", spec.name),
-        hint=f"the oldest that is known is version {first}, of {since}",
+        hint=f"the oldest available version is {first}, of {since}",
     )
 
 
@@ -185,13 +184,13 @@ def delta_table(
     for name in partitions:
         if schema[name].dataType.simpleString() == "timestamp" and zone not in ("UTC", "Etc/UTC"):
             raise UnreadableError(
-                f"its partition column {name} is TIMESTAMP_LTZ, and the session's time zone is "
-                f"{zone}: values of partitions have no zone"
+                f"its partition column {name} is TIMESTAMP_LTZ, whose values have no "
+                f"time zone, and the session's time zone is {zone}"
             )
     try:
         if "deletionVectors" in (table.protocol().reader_features or []):
             if table.deletion_vectors().read_all().num_rows:
-                raise UnreadableError("rows of it are marked as deleted (deletion vectors)")
+                raise UnreadableError("it contains deletion vectors")
         actions = add_actions(table)
     except DeltaError as error:
         raise UnreadableError(" ".join(str(error).split())) from error
@@ -215,12 +214,14 @@ def delta_schema(table: DeltaTable) -> StructType:
     try:
         schema = StructType.fromJson(json.loads(table.schema().to_json()))
     except Exception as error:
-        raise UnreadableError(f"its columns are not known: {error}") from error
+        raise UnreadableError(f"its columns cannot be read: {error}") from error
     for field in schema.fields:
         if "delta.typeChanges" in (field.metadata or {}):
             raise UnreadableError(f"the type of its column {field.name} was changed")
         if "variant" in field.dataType.simpleString():
-            raise UnreadableError(f"its column {field.name} is {field.dataType.simpleString()}")
+            raise UnreadableError(
+                f"its column {field.name} has the unsupported type {field.dataType.simpleString()}"
+            )
     return schema
 
 

@@ -109,7 +109,7 @@ class _DeltaReader(VersionReader):
                 actions = [json.loads(line) for line in file if line.strip()]
         except FileNotFoundError as error:
             raise self._stopped_error(
-                version, "its log was cleaned up before it was read"
+                version, "its log was cleaned up before the stream read it"
             ) from error
         parts: list[InputPartition] = []
         for action in actions:
@@ -118,8 +118,8 @@ class _DeltaReader(VersionReader):
                     return []
                 raise self._stopped_error(
                     version,
-                    "it deletes or updates rows; 'skip-change-commits' = 'true' passes over such "
-                    "versions",
+                    "it deletes or updates rows; 'skip-change-commits' = 'true' skips "
+                    "such versions",
                 )
             if "metaData" in action:
                 schema = StructType.fromJson(json.loads(action["metaData"]["schemaString"]))
@@ -128,7 +128,7 @@ class _DeltaReader(VersionReader):
             if "add" in action and action["add"].get("dataChange", True):
                 add = action["add"]
                 if add.get("deletionVector") is not None:
-                    raise self._stopped_error(version, "rows of it are marked as deleted")
+                    raise self._stopped_error(version, "it contains deletion vectors")
                 try:
                     path = self._at.file(add["path"])
                 except UnreadableError as error:
@@ -171,6 +171,8 @@ def stream_delta(spark: SparkSession, spec: TableSpec) -> DataFrame:
     for field in fields:
         is_nested = field.dataType.simpleString().startswith(("struct", "array", "map"))
         if is_nested and table.stored is not table.schema:
-            raise UnreadableError(f"its column {field.name} has fields, and columns are mapped")
+            raise UnreadableError(
+                f"its column {field.name} is a struct in a table with column mapping"
+            )
     origin = f"{table.snapshot.path}, {table.snapshot.version}"
     return stream_of(spark, spec, DeltaVersions, fields, place, opened.version(), origin)

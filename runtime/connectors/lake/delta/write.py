@@ -94,7 +94,7 @@ def write_delta(
         if option in values:
             raise bad_option(
                 spec,
-                f"option '{option}' chooses what is read, and the table is written as it is now",
+                f"option '{option}' applies to reading only",
                 "insert into a table without it",
             )
     spark = dataframe.sparkSession
@@ -111,7 +111,10 @@ def write_delta(
     except UnreadableError as error:
         raise unwritable(spec, error) from error
     check_seen_by_all(
-        spark, path, f"the files of table `{spec.name}`", "'path' takes a directory all hosts see"
+        spark,
+        path,
+        f"the files of table `{spec.name}`",
+        "set 'path' to a directory that all hosts share",
     )
     partitions = _partitions(spec, schema, table)
     rows = rows_of_table(dataframe, spec, schema)
@@ -235,10 +238,10 @@ def existing_table(spec: TableSpec, path: str) -> DeltaTable | None:
         return open_delta(spec, TablePlace(path))
     if os.path.exists(path) and not (os.path.isdir(path) and is_unfinished(path, log)):
         raise ExecutionError(
-            f"table `{spec.name}` cannot be written: {path} is there, and is no Delta table",
+            f"table `{spec.name}` cannot be written: {path} exists and is not a Delta table",
             subjects=(spec.name,),
             kind=ErrorKind.OUTPUT,
-            hint="take a directory of its own",
+            hint="use another directory",
         )
     return None
 
@@ -264,9 +267,9 @@ def _check_writable(table: DeltaTable, overwrite: bool) -> None:
     if configuration.get("delta.columnMapping.mode", "none") != "none":
         unknown.append("columnMapping")
     if unknown:
-        raise UnreadableError(f"it has {unknown[0]}, which sqlwin does not write")
+        raise UnreadableError(f"it requires the feature {unknown[0]}, which sqlwin cannot write")
     if overwrite and configuration.get("delta.appendOnly", "false").lower() == "true":
-        raise UnreadableError("delta.appendOnly is true: its rows cannot be replaced")
+        raise UnreadableError("its rows cannot be replaced, because delta.appendOnly is true")
 
 
 def _partitions(spec: TableSpec, schema: StructType, table: DeltaTable | None) -> tuple[str, ...]:
@@ -280,9 +283,9 @@ def _partitions(spec: TableSpec, schema: StructType, table: DeltaTable | None) -
         existing = list(table.metadata().partition_columns)
         if spec.partitioned_by and names != existing:
             raise CatalogError(
-                f"table `{spec.name}` is partitioned by {', '.join(existing) or 'nothing'} already",
+                f"table `{spec.name}` is already partitioned by {', '.join(existing) or 'nothing'}",
                 subjects=(spec.name,),
-                hint="declare the same, or leave PARTITIONED BY out",
+                hint="declare the same columns, or remove PARTITIONED BY",
             )
         names = existing
     check_partitions(spec, names, schema.names)
@@ -290,7 +293,7 @@ def _partitions(spec: TableSpec, schema: StructType, table: DeltaTable | None) -
         type_ = schema[name].dataType.simpleString()
         if type_ not in _PARTITION_TYPES and not type_.startswith("decimal"):
             raise CatalogError(
-                f"table `{spec.name}` cannot be partitioned by `{name}`, which is {type_.upper()}",
+                f"table `{spec.name}` cannot be partitioned by `{name}` of type {type_.upper()}",
                 subjects=(spec.name, name),
             )
     return tuple(names)

@@ -77,7 +77,7 @@ def place_of(spark: SparkSession, spec: TableSpec) -> TablePlace | None:
     """
     values = option_values(spec)
     if is_remote(spark):
-        raise UnreadableError("its files are on the machine of the Spark Connect server")
+        raise UnreadableError("its files are on the host of the Spark Connect server")
     return place_of_path(spark, values["path"]) if "path" in values else None
 
 
@@ -161,7 +161,7 @@ def name_of(spec: TableSpec) -> str:
 def no_table(spec: TableSpec, where: str) -> ExecutionError:
     """Return the error for a table that does not exist."""
     return ExecutionError(
-        f"table `{spec.name}`: there is no Iceberg table {where}", subjects=(spec.name,)
+        f"table `{spec.name}`: no Iceberg table exists {where}", subjects=(spec.name,)
     )
 
 
@@ -196,8 +196,8 @@ def _newest_metadata(spec: TableSpec, place: TablePlace) -> str:
         raise no_table(spec, f"at {path}")
     if len(newest) > 1:
         raise UnreadableError(
-            f"{path} has {len(newest)} newest metadata files: 'path' takes the one of them that "
-            "counts, or the options of a catalog say it"
+            f"{path} has {len(newest)} newest metadata files: set 'path' to one of them, "
+            "or use a catalog"
         )
     return f"{directory}/{newest[0]}"
 
@@ -246,9 +246,11 @@ def _snapshot(spec: TableSpec, table: Table, zone: str) -> IcebergSnapshot | Non
         if snapshot is None:
             ids = [str(other.snapshot_id) for other in table.snapshots()]
             raise ExecutionError(
-                f"table `{spec.name}`: there is no snapshot {values['version']}",
+                f"table `{spec.name}`: snapshot {values['version']} does not exist",
                 subjects=(f"'{values['version']}'", spec.name),
-                hint=f"there is {', '.join(ids[-5:])}" if ids else "there is none",
+                hint=f"available snapshots: {', '.join(ids[-5:])}"
+                if ids
+                else "the table has no snapshots",
             )
         return snapshot
     if "timestamp" in values:
@@ -257,7 +259,7 @@ def _snapshot(spec: TableSpec, table: Table, zone: str) -> IcebergSnapshot | Non
         snapshot = table.snapshot_as_of_timestamp(at_ms)
         if snapshot is None:
             raise ExecutionError(
-                f"table `{spec.name}`: it has no snapshot as old as '{text}'",
+                f"table `{spec.name}`: no snapshot exists as of '{text}'",
                 subjects=(f"'{text}'", spec.name),
             )
         return snapshot
@@ -300,7 +302,7 @@ def _files(
     files = []
     for task in tasks:
         if task.delete_files:
-            raise UnreadableError("rows of it are deleted by delete files")
+            raise UnreadableError("it contains delete files")
         files.append(lake_file(table, task.file, schema, place))
     return tuple(sorted(files, key=lambda file: file.path))
 
@@ -316,7 +318,7 @@ def lake_file(
     from pyiceberg.transforms import IdentityTransform
 
     if file.file_format.name != "PARQUET":
-        raise UnreadableError(f"its file {file.file_path} is no Parquet")
+        raise UnreadableError(f"its file {file.file_path} is not Parquet")
     names = {field.field_id: field.name for field in schema.fields}
     identities = frozenset(
         names[field.source_id]
@@ -345,9 +347,9 @@ def spark_schema(schema: Schema, others: Collection[Schema] = ()) -> T.StructTyp
         for older in others:
             was = next((f for f in older.fields if f.field_id == field.field_id), field)
             if not field.field_type.is_primitive and repr(was.field_type) != repr(field.field_type):
-                raise UnreadableError(f"the fields inside of its column {field.name} changed")
+                raise UnreadableError(f"fields of its column {field.name} were changed")
         if getattr(field, "initial_default", None) is not None:
-            raise UnreadableError(f"its column {field.name} has a default for older files")
+            raise UnreadableError(f"its column {field.name} has an initial default value")
         type_ = _spark_type(field.name, field.field_type)
         fields.append(T.StructField(field.name, type_, not field.required))
     return T.StructType(fields)
@@ -371,7 +373,7 @@ def _spark_type(name: str, type_: Any) -> T.DataType:
         return T.DecimalType(type_.precision, type_.scale)
     plain = _PLAIN.get(str(type_))
     if plain is None:
-        raise UnreadableError(f"its column {name} is {type_}")
+        raise UnreadableError(f"its column {name} has the unsupported type {type_}")
     return plain
 
 

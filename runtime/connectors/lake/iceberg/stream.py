@@ -103,8 +103,8 @@ class _IcebergReader(VersionReader):
         if at != start:
             raise self._stopped_error(
                 end,
-                f"snapshot {start}, which was read last, is not among those before it: it has "
-                "expired, or the table was rolled back",
+                f"snapshot {start}, the last one read, is not among its ancestors: it "
+                "has expired, or the table was rolled back",
             )
         return snapshots[::-1]
 
@@ -125,8 +125,7 @@ class _IcebergReader(VersionReader):
                 return []
             raise self._stopped_error(
                 snapshot.snapshot_id,
-                "it deletes or updates rows; 'skip-change-commits' = 'true' passes over such "
-                "snapshots",
+                "it deletes or updates rows; 'skip-change-commits' = 'true' skips such snapshots",
             )
         schema = table.schema()
         try:
@@ -177,7 +176,7 @@ def stream_iceberg(spark: SparkSession, spec: TableSpec) -> DataFrame:
     """
     place = place_of(spark, spec)
     if place is not None and place.store is not None:
-        raise UnreadableError(f"{place.path} is on no file system of this machine")
+        raise UnreadableError(f"{place.path} is not on a local file system")
     opened = from_place(spec, place)
     table = iceberg_table(spec, opened, str(spark.conf.get("spark.sql.session.timeZone")))
     current = opened.current_snapshot()

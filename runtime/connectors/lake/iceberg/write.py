@@ -51,8 +51,8 @@ def write_iceberg(
         if option in values:
             raise bad_option(
                 spec,
-                f"option '{option}' is for reading: a catalog has to know what is written",
-                "give 'catalog-type', 'uri' and 'catalog-table' instead"
+                f"option '{option}' applies to reading only: a write requires a catalog",
+                "set 'catalog-type', 'uri' and 'catalog-table'"
                 if option == "path"
                 else "insert into a table without it",
             )
@@ -88,7 +88,7 @@ def write_iceberg(
         dataframe.sparkSession,
         directory,
         f"the files of table `{spec.name}`",
-        "the catalog's warehouse has to be a directory that all hosts see",
+        "set the catalog's warehouse to a directory that all hosts share",
     )
     rows = rows_of_table(dataframe, spec, columns)
     is_new = not os.path.exists(location)
@@ -148,7 +148,9 @@ def commit_files(
         old = [task.file for task in there.scan().plan_files()]
     if is_partitioned:
         if any(file.spec_id != metadata.default_spec_id for file in old):
-            raise ExecutionError("files of it are partitioned in an older way: delete rows first")
+            raise ExecutionError(
+                "it contains files of an older partitioning: delete their rows first"
+            )
         replaced = {repr(file.partition) for file in data_files}
         old = [file for file in old if repr(file.partition) in replaced]
     update = transaction.update_snapshot(snapshot_properties=properties)
@@ -183,8 +185,8 @@ def _data_files(transaction: Transaction, files: Sequence[WrittenFile]) -> list[
     for file, data_file in zip(files, data_files, strict=True):
         if tuple(data_file.partition[i] for i in range(len(file.partition))) != file.partition:
             raise ExecutionError(
-                f"{file.path} has the partition {file.partition}, and {data_file.partition} in its "
-                "statistics"
+                f"{file.path} is in partition {file.partition}, but its statistics are "
+                f"of {data_file.partition}"
             )
     return data_files
 
@@ -231,6 +233,6 @@ def _partitions(transaction: Transaction) -> tuple[str, ...]:
     for field in fields:
         if not isinstance(field.transform, IdentityTransform):
             raise UnreadableError(
-                f"it is partitioned by {field.transform} of a column, which sqlwin does not write"
+                f"it is partitioned by {field.transform} of a column, which sqlwin cannot write"
             )
     return tuple(metadata.schema().find_field(field.source_id).name for field in fields)

@@ -152,7 +152,7 @@ def test_a_type_that_does_not_fit_is_named(type_: Any, column: Any, why: str) ->
     with pytest.raises(ExecutionError) as caught:
         read([b"\0\0"], said, x=column)
     assert caught.value.message == (
-        f"column x cannot hold what it is in the messages' schema, {why}"
+        f"column x cannot hold its value in the 'avro.schema' of the messages: {why}"
     )
 
 
@@ -163,9 +163,9 @@ def test_a_type_that_does_not_fit_is_named(type_: Any, column: Any, why: str) ->
         (b"\x02\x08ab", "it does not match its schema: "),
         (b"\x02\x01", "it does not match its schema: "),
         (b"\x02\x02\xff", "it does not match its schema: 'utf-8' codec can't decode"),
-        (b"\x02\x02ab", "it is longer than its schema says"),
+        (b"\x02\x02ab", "it is longer than its schema"),
         (b"\xff" * 12, "it does not match its schema: "),
-        (b"\xff" * 6 + b"\x01\x02a", "field i holds a value outside its type"),
+        (b"\xff" * 6 + b"\x01\x02a", "field i has a value outside its type"),
     ],
     ids=["empty", "cut", "negative", "text", "longer", "endless", "wide"],
 )
@@ -196,7 +196,7 @@ def test_a_schema_of_the_columns_is_flinks() -> None:
 
 
 def test_what_is_no_schema_of_a_record_is_refused() -> None:
-    with pytest.raises(ExecutionError, match="the schema of messages is no Avro schema"):
+    with pytest.raises(ExecutionError, match="the writer schema is not a valid Avro schema"):
         read([b""], {"type": "recrod"}, i="int")
-    with pytest.raises(ExecutionError, match="is a string, and columns are of a record"):
+    with pytest.raises(ExecutionError, match="the writer schema must be a record, not string"):
         read([b""], "string", i="int")

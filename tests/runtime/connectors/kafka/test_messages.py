@@ -69,7 +69,7 @@ def test_messages_that_cannot_be_read_fail_or_are_left_out(spark: SparkSession) 
     )
     tolerant = table(**{"format": "json", "json.ignore-parse-errors": "true"})
     assert [row.id for row in kafka.columns_of(received, tolerant).collect()] == [1]
-    place = "table `k`: topic 't', partition 0, offset {}: not JSON of the columns id, name, at: {}"
+    place = "table `k`: topic 't', partition 0, offset {}: not valid JSON for the columns id, name, at: {}"
     for offset, text in ((8, "{broken"), (9, "")):
         one = kafka.columns_of(received.where(f"offset = {offset}"), table(format="json"))
         with pytest.raises(Exception, match=re.escape(place.format(offset, text))):

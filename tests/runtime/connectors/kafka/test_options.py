@@ -85,7 +85,7 @@ def test_the_sink_gets_one_topic_and_no_options_of_consumers() -> None:
     assert writing.config["bootstrap.servers"] == "host:9092"
     assert writing.config["acks"] == "all"
     assert "group.id" not in writing.config
-    with pytest.raises(CatalogError, match="needs one 'topic'"):
+    with pytest.raises(CatalogError, match="requires a single 'topic'"):
         writing_of(kafka(topic="a;b"))
 
 
@@ -95,7 +95,7 @@ def test_a_missing_package_is_named_before_anything_is_read(
     # what `import` finds of a package that is not installed
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     with pytest.raises(
-        SetupError, match="connector 'kafka' needs the package confluent-kafka"
+        SetupError, match="connector 'kafka' requires the package confluent-kafka"
     ) as error:
         KafkaSplits(None, kafka()).batch_splits(2)
     assert error.value.hint == "pip install 'sqlwin[kafka]'"
@@ -104,34 +104,34 @@ def test_a_missing_package_is_named_before_anything_is_read(
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        (kafka(topic=""), "it needs 'topic' or 'topic-pattern', and not both"),
+        (kafka(topic=""), "exactly one of 'topic' and 'topic-pattern' is required"),
         (kafka(properties__bootstrap__servers=""), "'properties.bootstrap.servers' is missing"),
         (kafka(format=""), "option 'format' is missing"),
-        (kafka(format="jsno"), "there is no format 'jsno' for Kafka\n  did you mean 'json'?"),
-        (kafka(columns=""), "it needs columns"),
-        (kafka(format="raw"), "format 'raw' has one column"),
-        (kafka(key__fields="a"), "'key.fields' needs 'key.format'"),
-        (kafka(key__fields="aa", key__format="json"), "'key.fields' names `aa`, which is no column"),
+        (kafka(format="jsno"), "unknown format 'jsno' for Kafka\n  did you mean 'json'?"),
+        (kafka(columns=""), "columns are required"),
+        (kafka(format="raw"), "format 'raw' requires exactly one column"),
+        (kafka(key__fields="a"), "option 'key.fields' requires 'key.format'"),
+        (kafka(key__fields="aa", key__format="json"), "option 'key.fields' names column `aa`, which does not exist"),
         (kafka(scan__startup__mode="earliest"), "it must be earliest-offset or"),
-        (kafka(scan__startup__mode="timestamp"), "needs 'scan.startup.timestamp-millis'"),
-        (kafka(scan__startup__mode="specific-offsets", scan__startup__specific_offsets="0:1"), "such as 'partition:0,offset:42"),
-        (kafka(kafka__client="spark"), "there is no option 'kafka.client'"),
+        (kafka(scan__startup__mode="timestamp"), "requires 'scan.startup.timestamp-millis'"),
+        (kafka(scan__startup__mode="specific-offsets", scan__startup__specific_offsets="0:1"), "it must look like 'partition:0,offset:42"),
+        (kafka(kafka__client="spark"), "unknown option 'kafka.client'"),
         (kafka(format="avro-confluent"), "option 'avro-confluent.url' is missing"),
         (kafka(format="", value__format="json", key__format="avro-confluent", key__fields="a"), "'key.format' cannot be 'avro-confluent'"),
         (kafka(sink__delivery_guarantee="at-most-once"), "it must be at-least-once or"),
         (kafka(sink__delivery_garantee="none"), "did you mean 'sink.delivery-guarantee'?"),
-        (kafka(scan_startup_mode="x"), "there is no option 'scan-startup-mode'"),
-        (kafka(csv__null_literals="n/a", format="csv"), "option 'csv.null-literals' is of files: messages are read without it\n  a computed column can say"),
-        (kafka(csv__comment="//", format="csv"), "comments of messages begin with one character"),
-        (kafka(csv__skip_lines="1", format="csv"), "option 'csv.skip-lines' is of files"),
-        (kafka(json__records="a"), "option 'json.records' is of files"),
-        (kafka(json__null_literals="n/a"), "option 'json.null-literals' is of files"),
-        (kafka(csv__decimal_separator=",", key__format="csv", key__fields="a"), "option 'csv.decimal-separator' is of files"),
-        (kafka(csv__thousands_separator=".", format="csv"), "option 'csv.thousands-separator' is of files"),
-        (kafka(csv__header="true", format="csv"), "option 'csv.header' is of files: messages are read without it\n  leave it out"),
-        (kafka(json__multiLine="true"), "option 'json.multiLine' is of files"),
-        (kafka(csv__field_delimiter=";"), "there is no option 'csv.field-delimiter'"),
-        (kafka(format="jsno", json__ignore_parse_errors="true"), "there is no format 'jsno'"),
+        (kafka(scan_startup_mode="x"), "unknown option 'scan-startup-mode'"),
+        (kafka(csv__null_literals="n/a", format="csv"), "option 'csv.null-literals' applies to files, not to messages\n  use a computed column"),
+        (kafka(csv__comment="//", format="csv"), "in messages, comments start with one character"),
+        (kafka(csv__skip_lines="1", format="csv"), "option 'csv.skip-lines' applies to files"),
+        (kafka(json__records="a"), "option 'json.records' applies to files"),
+        (kafka(json__null_literals="n/a"), "option 'json.null-literals' applies to files"),
+        (kafka(csv__decimal_separator=",", key__format="csv", key__fields="a"), "option 'csv.decimal-separator' applies to files"),
+        (kafka(csv__thousands_separator=".", format="csv"), "option 'csv.thousands-separator' applies to files"),
+        (kafka(csv__header="true", format="csv"), "option 'csv.header' applies to files, not to messages\n  remove it"),
+        (kafka(json__multiLine="true"), "option 'json.multiLine' applies to files"),
+        (kafka(csv__field_delimiter=";"), "unknown option 'csv.field-delimiter'"),
+        (kafka(format="jsno", json__ignore_parse_errors="true"), "unknown format 'jsno'"),
     ],
 )  # fmt: skip
 def test_a_wrong_option_is_named_with_what_would_be_right(spec: TableSpec, message: str) -> None:
@@ -173,7 +173,9 @@ def test_splits_are_numbered_by_partition_and_topic() -> None:
     assert split_sql(named("x", "partition")) == "CAST(`p` AS INT)"
     expected = "(CAST(`p` AS INT) * 2 + CASE `t` WHEN 'x' THEN 0 WHEN 'y' THEN 1 END)"
     assert split_sql(named("x; y", "partition", "topic")) == expected
-    with pytest.raises(CatalogError, match="table `t` needs a column METADATA FROM 'partition'"):
+    with pytest.raises(
+        CatalogError, match="requires a column METADATA FROM 'partition' in table `t`"
+    ):
         split_sql(named("x"))
-    with pytest.raises(CatalogError, match="table `t` needs a column METADATA FROM 'topic'"):
+    with pytest.raises(CatalogError, match="requires a column METADATA FROM 'topic' in table `t`"):
         split_sql(named("x;y", "partition"))

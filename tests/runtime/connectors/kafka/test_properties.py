@@ -77,10 +77,14 @@ def test_a_producer_is_idempotent_unless_it_does_not_wait_for_all() -> None:
 @pytest.mark.parametrize(
     ("property_", "value", "said"),
     [
-        ("interceptor.classes", "a.B", "'properties.interceptor.classes' is of the Java client"),
-        ("ssl.truststore.location", "/ca.jks", "a store of type JKS, which only Java reads"),
-        ("ssl.keystore.location", "/me.jks", "a store of type JKS, which only Java reads"),
-        ("sasl.jaas.config", "nonsense", "'properties.sasl.jaas.config' cannot be read"),
+        (
+            "interceptor.classes",
+            "a.B",
+            "'properties.interceptor.classes' is supported by the Java client",
+        ),
+        ("ssl.truststore.location", "/ca.jks", "a store of type JKS, which only Java can read"),
+        ("ssl.keystore.location", "/me.jks", "a store of type JKS, which only Java can read"),
+        ("sasl.jaas.config", "nonsense", "'properties.sasl.jaas.config' cannot be parsed"),
         ("sasl.jaas.config", f'{PLAIN} required serviceName="x";', "sets serviceName"),
     ],
 )
@@ -92,9 +96,9 @@ def test_what_has_no_match_is_refused_by_name(property_: str, value: str, said: 
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [
-        ("groupIdPrefix", "x", "there is no option 'groupIdPrefix'"),
-        ("maxOffsetsPerTrigger", "none", "'maxOffsetsPerTrigger' is 'none'"),
-        ("failOnDataLoss", "no", "'failOnDataLoss' is 'no'"),
+        ("groupIdPrefix", "x", "unknown option 'groupIdPrefix'"),
+        ("maxOffsetsPerTrigger", "none", "invalid value 'none' for option 'maxOffsetsPerTrigger'"),
+        ("failOnDataLoss", "no", "invalid value 'no' for option 'failOnDataLoss'"),
     ],
 )
 def test_options_named_as_spark_s_are_checked(option: str, value: str, said: str) -> None:

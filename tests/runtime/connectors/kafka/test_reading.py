@@ -91,7 +91,7 @@ def test_ranges_of_a_task_come_in_their_order_and_each_message_once(
     assert sum(len(messages) for _, messages in found) == 6 * 700
     assert list(read_ranges(asked, [])) == []
     broken = [ranges[0], Range("turn-b", 1, 900, 901), ranges[1]]
-    with pytest.raises(ExecutionError, match="topic 'turn-b', partition 1: messages are lost"):
+    with pytest.raises(ExecutionError, match="topic 'turn-b', partition 1: messages were lost"):
         list(read_ranges(asked, broken))
 
 
@@ -253,26 +253,30 @@ def test_new_topics_of_a_pattern_are_read_from_their_first_message(
 
 def test_messages_that_are_gone_are_an_error_or_skipped(broker: Broker, client: Client) -> None:
     broker.send("short", [b"a", b"b"])
-    with pytest.raises(ExecutionError, match=r"topic 'short', partition 0: messages are lost"):
+    with pytest.raises(ExecutionError, match=r"topic 'short', partition 0: messages were lost"):
         values(client, reading(broker, "short"), Range("short", 0, 7, 9))
     assert values(client, reading(broker, skips_lost=True), Range("short", 0, 7, 9)) == []
     there = client.partitions(("short",), "")
     ahead = first_offset({("short", p): 5 if p == 0 else 0 for p in range(PARTITIONS)})
-    with pytest.raises(ExecutionError, match="ends at offset 2, and 5 was to be read"):
+    with pytest.raises(
+        ExecutionError, match="ends at offset 2, before offset 5, which is next to read"
+    ):
         next_offset(client, reading(broker, "short"), ahead, there, None)
     gone = first_offset({("short", 17): 5})
-    with pytest.raises(ExecutionError, match="partition 17: messages are lost: there is none"):
+    with pytest.raises(
+        ExecutionError, match="partition 17: messages were lost: the partition no longer exists"
+    ):
         next_offset(client, reading(broker, "short"), gone, there, None)
 
 
 def test_what_is_wrong_is_one_line_within_seconds(broker: Broker, client: Client) -> None:
     broker.send("clicks", [b"a"])
-    with pytest.raises(ExecutionError, match=r"there is no topic 'click' in Kafka") as error:
+    with pytest.raises(ExecutionError, match=r"topic 'click' does not exist in Kafka") as error:
         starting(client, reading(broker, "click"))
     assert error.value.hint == "did you mean 'clicks'?"
-    with pytest.raises(ExecutionError, match=r"no topic fits 'x-.'"):
+    with pytest.raises(ExecutionError, match=r"no topic matches 'x-.'"):
         batch_ranges(client, reading(broker, pattern="x-."))
-    with pytest.raises(ExecutionError, match=r"refuses an option .*foo.bar"):
+    with pytest.raises(ExecutionError, match=r"invalid option .*foo.bar"):
         Client(config(broker, **{"foo.bar": "1"}))
     with pytest.raises(ExecutionError, match="partition 0 has no offset 9"):
         starting(client, reading(broker, "clicks", start="offsets", start_offsets={"0": 9}))
@@ -284,7 +288,7 @@ def test_the_timeout_for_a_missing_broker_is_that_of_the_socket() -> None:
     nowhere = Client({**NOWHERE, "group.id": "tests"})
     asked = Reading("t", {}, ("t",))
     started = time.monotonic()
-    with pytest.raises(ExecutionError, match=r"not answer at 127.0.0.1:1: .*refused"):
+    with pytest.raises(ExecutionError, match=r"not reachable at 127.0.0.1:1: .*refused"):
         starting(nowhere, asked)
     # 5 seconds unless it is set
     assert time.monotonic() - started < 4.5
@@ -305,5 +309,5 @@ def test_messages_that_are_not_delivered_fail_the_task(broker: Broker) -> None:
     rows = pa.record_batch({"value": [b"x" * 2000]})
     with pytest.raises(ExecutionError, match=r"to topic 'small' was not delivered: .*too large"):
         send(config(broker, **{"message.max.bytes": "1000"}), "small", [rows])
-    with pytest.raises(ExecutionError, match=r"Kafka does not answer at 127.0.0.1:1"):
+    with pytest.raises(ExecutionError, match=r"Kafka is not reachable at 127.0.0.1:1"):
         send(NOWHERE, "small", [rows])

@@ -123,7 +123,7 @@ def test_messages_of_a_topic_are_read_for_spark_and_for_windows(
         list(read_table(windows, [Range("avro-read", 2, 0, 4)]))
     assert caught.value.message == (
         "table `t`: topic 'avro-read', partition 2, offset 3: the message cannot be read as Avro: "
-        "it does not begin with a zero byte and the id of a schema"
+        "it does not start with a zero byte and a schema id"
     )
 
 
@@ -131,7 +131,7 @@ def test_messages_of_a_topic_are_read_for_spark_and_for_windows(
     ("number", "more", "said"),
     [
         (5, {}, "has no schema 5: Schema 5 not found"),
-        (7, {"user_info": "reader:wrong"}, "does not take the login: 401 Unauthorized"),
+        (7, {"user_info": "reader:wrong"}, "rejected the login: 401 Unauthorized"),
         (8, {}, "schema 8 of the registry is of type PROTOBUF"),
     ],
     ids=["id", "login", "kind"],
@@ -148,14 +148,14 @@ def test_what_is_wrong_is_said(
 def test_a_registry_that_does_not_answer_is_named_within_seconds() -> None:
     begun = time.monotonic()
     with pytest.raises(
-        ExecutionError, match=r"at http://127\.0\.0\.1:1 does not answer: .*refused"
+        ExecutionError, match=r"at http://127\.0\.0\.1:1 is not reachable: .*refused"
     ):
         schema_texts({"url": "http://127.0.0.1:1"}, 7)
     assert time.monotonic() - begun < 8
 
 
 def test_a_token_is_sent_and_another_login_is_not(registry: Registry) -> None:
-    with pytest.raises(ExecutionError, match="does not take the login: 401"):
+    with pytest.raises(ExecutionError, match="rejected the login: 401"):
         schema_texts({"url": registry.url, "token": "mine"}, 7)
     assert registry.authorizations == ["Bearer mine"]
     # a login beside the URL comes before one in it
@@ -184,7 +184,7 @@ def test_options_are_flinks() -> None:
         "url": "https://h:8081", "user_info": "me:pw", "ca": "/ca.pem",
     }  # fmt: skip
     said["value__avro-confluent__ssl__truststore__location"] = "/ca.jks"
-    with pytest.raises(CatalogError, match="is a store that only Java reads"):
+    with pytest.raises(CatalogError, match="is a key store that only Java can read"):
         registry_of(kafka(**said))
     with pytest.raises(CatalogError, match=r"option 'avro-confluent\.url' is missing"):
         registry_of(kafka(format="avro-confluent"))

@@ -123,10 +123,10 @@ def decoded_type(values: object) -> pa.DataType:
     [
         (COLUMNS, {}, None),
         ((TS, Column("part", "int"), Column("at", "timestamp")), {}, None),
-        (COLUMNS, {"late-rows": "x"}, "late rows go to x as the table has them"),
+        (COLUMNS, {"late-rows": "x"}, "late rows go to x with all columns of the table"),
         (COLUMNS, {"key.format": "json", "key.fields": "k"}, "Spark decodes the keys"),
         (COLUMNS, {"key.format": "raw", "key.fields": "k"}, None),
-        (COLUMNS, {"timeZone": "UTC"}, "column ts is decoded by Spark"),
+        (COLUMNS, {"timeZone": "UTC"}, "Spark decodes column ts"),
         ((Column("at", "timestamp"),), {"timeZone": "UTC"}, None),
         ((Column("at", "timestamp"),), {"format": "raw"}, None),
         (
@@ -134,7 +134,7 @@ def decoded_type(values: object) -> pa.DataType:
             {"timeZone": "UTC", "json.ignore-parse-errors": "true"},
             "Spark decodes the values",
         ),
-        ((Column("part", "bigint"),), {}, "column part is decoded by Spark"),
+        ((Column("part", "bigint"),), {}, "Spark decodes column part"),
     ],
 )
 def test_what_is_read_without_spark(spark: SparkSession, columns, more, reason) -> None:

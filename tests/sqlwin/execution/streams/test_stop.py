@@ -150,13 +150,13 @@ def test_what_failed_before_or_for_another_reason_has_failed(tmp_path: Path) -> 
     run = StreamRun(**cast(Any, RUN))
 
     def full() -> BaseException:
-        run.error = ExecutionError("there is no space left on the device")
+        run.error = ExecutionError("no space left on the device")
         return failed_query("[STREAM_FAILED] Query failed")
 
     stopped = stream(Query(full), run, tmp_path)
     stopped.stop()
     assert stopped.state is StreamState.FAILED
-    assert stopped.failure() == "there is no space left on the device"
+    assert stopped.failure() == "no space left on the device"
 
 
 def test_jobs_that_somebody_else_cancelled_have_failed(tmp_path: Path) -> None:

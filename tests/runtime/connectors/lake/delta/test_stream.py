@@ -78,7 +78,7 @@ def test_a_version_that_takes_rows_away_stops_the_stream_or_is_passed_over(tmp_p
     write_deltalake(tmp_path, table_of(6))
     DeltaTable(tmp_path).delete("k = 2")
     write_deltalake(tmp_path, table_of(1, 9), mode="append")
-    with pytest.raises(ExecutionError, match=r"stops at version 1 of .*: it deletes or updates"):
+    with pytest.raises(ExecutionError, match=r"stopped at version 1 of .*: it deletes or updates"):
         read(reader_of(tmp_path), 0, 2)
     assert [row["k"] for row in read(reader_of(tmp_path, skips="true"), 0, 2)] == [9]
     assert len(read(reader_of(tmp_path), -1, 1)) == 5

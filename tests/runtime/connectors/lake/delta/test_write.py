@@ -156,14 +156,16 @@ def test_a_table_can_be_made_where_a_job_was_killed_that_was_making_it(tmp_path)
     other = tmp_path / "other"
     other.mkdir()
     (other / "part-00000-1.c000.snappy.parquet").write_bytes(b"somebody's")
-    with pytest.raises(ExecutionError, match="is there, and is no Delta table"):
+    with pytest.raises(ExecutionError, match="exists and is not a Delta table"):
         existing_table(spec, str(other))
 
 
 def test_a_null_where_none_may_be_leaves_no_file(tmp_path):
     schema = pa.schema([pa.field("k", pa.int64(), nullable=False)])
     rows = pa.table({"k": [1, None]})
-    with pytest.raises(ExecutionError, match="column k has a NULL, and is NOT NULL"):
+    with pytest.raises(
+        ExecutionError, match="column k is NOT NULL in the table, but a row has NULL"
+    ):
         written(tmp_path, rows, schema=schema, batch_rows=1)
     assert not list(tmp_path.rglob("*.parquet"))
 

@@ -68,7 +68,7 @@ def test_a_snapshot_that_takes_rows_away_stops_the_stream_or_is_passed_over(cata
 def test_a_snapshot_that_is_gone_stops_the_stream(catalog, reader_of):
     table = made(catalog)
     table.append(rows_of(6))
-    with pytest.raises(ExecutionError, match="snapshot 7, which was read last, is not among"):
+    with pytest.raises(ExecutionError, match="snapshot 7, the last one read, is not among"):
         read(reader_of(table), 7, table.current_snapshot().snapshot_id)
 
 
